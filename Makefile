@@ -1,15 +1,51 @@
 # Needs Python 3.11+, git and make. Everything else goes into .venv, which these targets make and keep current.
+# Another interpreter: make PYTHON=/path/to/python3 ...      Some tests only: make pytest ARGS="-k fence -x"
 BOOT := $(shell command -v python3 || command -v python3.13 || command -v python3.12 || command -v python3.11 || echo python3)
 BIN := .venv/bin
+ARGS ?=
 export PYTHON
 
-.PHONY: help env clean
+.PHONY: help demo test env programs lint format types pytest bench pins clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 10
 
+demo:            ## watch a leader die and a stale write be refused (20 s)
+	@$(BOOT) tools/env.py cli
+	@$(BIN)/fencehold demo
+
+test:            ## everything: environment, servers, lint, types, all tests
+	@$(MAKE) --no-print-directory env programs
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory pytest
+
 env:             ## make or update .venv
 	@$(BOOT) tools/env.py dev
+
+programs: env    ## install PgBouncer, HAProxy, spin (as root, with apt)
+	@$(BIN)/python tools/programs.py
+
+lint: env        ## ruff: rules and formatting
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "run: make format"; exit 1; }
+	@echo "lint: ok"
+
+format: env      ## let ruff rewrite the files
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format --quiet .
+
+types: env       ## mypy, strict
+	@$(BIN)/mypy --no-error-summary && echo "types: ok"
+
+pytest: env      ## the tests alone
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+bench: env       ## the speed promises, as ratios
+	@$(BIN)/python -m bench $(ARGS)
+
+pins: env        ## write constraints.txt anew
+	@$(BIN)/python tools/pins.py
 
 clean:           ## remove what these targets made
 	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -121,7 +121,16 @@ def add_debian_venv():
 
 def install(extras):
     say("installing fencehold[%s]" % ",".join(extras))
-    command = [VENV_PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+    command = [
+        VENV_PYTHON,
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--no-input",
+        "--progress-bar",
+        "off",
+    ]
     command += ["-c", os.path.join(ROOT, "constraints.txt"), "-e", "%s[%s]" % (ROOT, ",".join(extras))]
     run(command, "could not install the dependencies")
 
