@@ -1,0 +1,249 @@
+"""Same seed, same schedule: an asyncio loop whose clock is virtual and whose ready callbacks run in a seeded order.
+
+- Time stands still while anything is ready and then jumps to the next timer: hours of leases pass in milliseconds.
+- Callbacks that are ready together run in an order drawn from the seed, so many seeds try many interleavings.
+- The same seed gives the same run in every process: tasks hash by their number, so sets of them never order by address.
+- `Deadlock` is raised when nothing can ever run again, `Livelock` when callbacks go on for ever without time passing.
+
+Not promised: sockets, subprocesses and signals do not exist here, other threads may not call in, and only `loop.time()`
+is virtual: code that reads `time.monotonic()` sees the real clock. The ready order is wilder than asyncio's own
+(which is first in, first out): a program that relies on that order may fail here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
+from contextlib import suppress
+from contextvars import Context
+from typing import Any, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+CALLBACKS_PER_INSTANT_MAX = 100_000
+TIMERS_CANCELLED_MIN = 64
+
+
+class Deadlock(RuntimeError):
+    """Nothing is ready and no timer is set: what the named tasks wait for can never happen."""
+
+
+class Livelock(RuntimeError):
+    """Callbacks kept each other ready without virtual time passing, beyond the loop's limit."""
+
+
+class _OrderedFuture(asyncio.Future[T]):
+    """A future that hashes by its number of creation, so that a set of futures iterates alike in every process."""
+
+    ordinal: int = 0
+
+    def __hash__(self) -> int:
+        return self.ordinal
+
+
+class _OrderedTask(asyncio.Task[T]):
+    """A task that hashes by its number of creation: a TaskGroup cancels its children in set order."""
+
+    # asyncio registers the task in a set inside the constructor, so the number must be known before it runs.
+    def __init__(self, coro: Any, ordinal: int, **options: Any) -> None:
+        self.ordinal = ordinal
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self.ordinal
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """Runs the same program in the same order for the same seed; `seed=None` keeps asyncio's own order."""
+
+    def __init__(self, seed: int | None = None, *, start_s: float = 0.0,
+                 callbacks_per_instant_max: int = CALLBACKS_PER_INSTANT_MAX) -> None:
+        super().__init__()
+        self.set_debug(False)  # debug mode measures callbacks on the real clock
+        self.seed = seed
+        self.callbacks_run = 0
+        self._now = start_s
+        # random.random() is the one draw that Python promises to keep the same in all versions; shuffle() is not.
+        self._draw = random.Random(seed).random if seed is not None else None
+        self._callbacks_per_instant_max = callbacks_per_instant_max
+        self._callbacks_this_instant = 0
+        self._queue: list[asyncio.Handle] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers_cancelled = 0
+        self._ordinal = 0
+        self._thread_of_birth = threading.get_ident()
+        self._tasks_made: weakref.WeakKeyDictionary[asyncio.Task[Any], None] = weakref.WeakKeyDictionary()
+
+    def time(self) -> float:
+        """Virtual seconds; moves only when nothing is ready."""
+        return self._now
+
+    def tasks_pending(self) -> list[asyncio.Task[Any]]:
+        """Every unfinished task of this loop, oldest first: `asyncio.all_tasks()` has no stable order."""
+        return [task for task in self._tasks_made if not task.done()]
+
+    # Scheduling
+
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts,
+                  context: Context | None = None) -> asyncio.Handle:
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
+        handle = asyncio.Handle(callback, args, self, context)
+        self._queue.append(handle)
+        return handle
+
+    def call_soon_threadsafe(self, callback: Callable[[*Ts], object], *args: *Ts,
+                             context: Context | None = None) -> asyncio.Handle:
+        if threading.get_ident() != self._thread_of_birth:
+            raise RuntimeError("VirtualLoop takes no calls from other threads: their timing has no seed")
+        return self.call_soon(callback, *args, context=context)
+
+    def call_at(self, when: float, callback: Callable[[*Ts], object], *args: *Ts,
+                context: Context | None = None) -> asyncio.TimerHandle:
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._ordinal += 1
+        heapq.heappush(self._timers, (when, self._ordinal, timer))
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        # A simulation with a timeout on every call cancels nearly every timer; kept, they would fill the heap.
+        self._timers_cancelled += 1
+        if self._timers_cancelled > TIMERS_CANCELLED_MIN and self._timers_cancelled * 2 > len(self._timers):
+            self._timers = [entry for entry in self._timers if not entry[2].cancelled() and entry[2] is not handle]
+            heapq.heapify(self._timers)
+            self._timers_cancelled = 0
+
+    # Futures and tasks
+
+    def create_future(self) -> asyncio.Future[Any]:
+        future: _OrderedFuture[Any] = _OrderedFuture(loop=self)
+        self._ordinal += 1
+        future.ordinal = self._ordinal
+        return future
+
+    def create_task(self, coro: Generator[Any, None, T] | Coroutine[Any, Any, T], *, name: object = None,
+                    context: Context | None = None, **options: Any) -> asyncio.Task[T]:
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
+        self._ordinal += 1
+        # asyncio numbers tasks per process; named per loop, the names in a trace repeat with the seed.
+        named = f"task-{self._ordinal}" if name is None else str(name)
+        task: _OrderedTask[T] = _OrderedTask(coro, self._ordinal, loop=self, name=named, context=context, **options)
+        self._tasks_made[task] = None
+        return task
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T],
+                        *args: *Ts) -> asyncio.Future[T]:
+        """Run `func` on the loop's own thread in a turn of its own: others may run before it and before its result."""
+        future: asyncio.Future[T] = self.create_future()
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            try:
+                result = func(*args)
+            except Exception as error:  # noqa: BLE001 - the caller's future carries it, whatever it is
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.call_soon(work)
+        return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Nothing to do: this loop never made threads."""
+
+    # The one private seam of asyncio used here: BaseEventLoop.run_forever calls _run_once until stop().
+
+    def run_forever(self) -> None:
+        self._callbacks_this_instant = 0
+        super().run_forever()
+
+    def _run_once(self) -> None:
+        if not self._queue:
+            self._jump_to_next_timer()
+        self._callbacks_this_instant += len(self._queue)
+        if self._callbacks_this_instant > self._callbacks_per_instant_max:
+            raise Livelock(f"more than {self._callbacks_per_instant_max} callbacks at virtual time {self._now} s; "
+                           f"unfinished: {self._describe_pending()}")
+        batch, self._queue = self._queue, []
+        if self._draw is not None:
+            self._shuffle(batch, self._draw)
+        self.callbacks_run += len(batch)
+        batch.reverse()
+        try:
+            while batch:
+                handle = batch.pop()
+                if not handle._cancelled:
+                    handle._run()
+        finally:
+            # Only an interrupt escapes a callback; those that it kept from running are still due.
+            if batch:
+                self._queue[:0] = reversed(batch)
+
+    @staticmethod
+    def _shuffle(batch: list[asyncio.Handle], draw: Callable[[], float]) -> None:
+        for last in range(len(batch) - 1, 0, -1):
+            chosen = int(draw() * (last + 1))
+            batch[last], batch[chosen] = batch[chosen], batch[last]
+
+    def _jump_to_next_timer(self) -> None:
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        if not timers:
+            raise Deadlock(f"nothing can ever run again at virtual time {self._now} s; "
+                           f"waiting: {self._describe_pending()}")
+        if timers[0][0] > self._now:
+            self._now = timers[0][0]
+            self._callbacks_this_instant = 0
+        while timers and timers[0][0] <= self._now:
+            self._queue.append(heapq.heappop(timers)[2])
+
+    def _describe_pending(self) -> str:
+        return ", ".join(f"{task.get_name()} in {_place(task)}" for task in self.tasks_pending()) or "no task"
+
+    def close(self) -> None:
+        if not self.is_closed() and not self.is_running():
+            self._queue.clear()
+            self._timers.clear()
+        super().close()
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    stack = task.get_stack(limit=1)
+    return f"{stack[0].f_code.co_qualname}:{stack[0].f_lineno}" if stack else "no frame"
+
+
+def run(coro_fn: Callable[[], Coroutine[Any, Any, T]], seed: int | None = None) -> T:
+    """Run `coro_fn()` to its end on a fresh loop of this seed, then cancel and end whatever it left behind."""
+    loop = VirtualLoop(seed)
+    try:
+        result = loop.run_until_complete(coro_fn())
+    except BaseException:
+        # Leftovers may be as stuck as the program was; the first failure is the one worth raising.
+        with suppress(Deadlock, Livelock):
+            _end_leftovers(loop)
+        raise
+    else:
+        _end_leftovers(loop)
+        return result
+    finally:
+        loop.close()
+
+
+def _end_leftovers(loop: VirtualLoop) -> None:
+    leftovers = loop.tasks_pending()
+    for task in leftovers:
+        task.cancel()
+    if leftovers:
+        loop.run_until_complete(asyncio.wait(leftovers))
+    loop.run_until_complete(loop.shutdown_asyncgens())
