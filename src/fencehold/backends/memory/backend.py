@@ -1,0 +1,221 @@
+"""Named leases in memory: shared by all stores of one process that use the same memory:// name."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fencehold.model.errors import ConfigurationError, LeaseLost
+from fencehold.model.leases import (
+    Ask, Busy, Lease, Refusal, Request, Rule, TermKey, Verb, decide, is_holder, refusal_reason,
+)  # fmt: skip
+from fencehold.ports.fence import GuardText, Params, RemainingS
+from fencehold.ports.leases import Answer
+from fencehold.ports.wakeup import Hint
+
+EPOCH_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass
+class Shelf:
+    """The rows. One lock: every verb is atomic, and a fenced transaction keeps takers out until it ends."""
+
+    now_s: Callable[[], float] = time.time
+    rows: dict[str, Lease] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    fenced: dict[str, int] = field(default_factory=dict)
+    hints: list[Hint] = field(default_factory=list)
+    fired: list[str] = field(default_factory=list)
+
+    def now(self) -> dt.datetime:
+        return EPOCH_START + dt.timedelta(seconds=self.now_s())
+
+    def view(self, row: Lease | None) -> Lease | None:
+        return row and replace(row, remaining_s=(row.expires_at - self.now()).total_seconds())
+
+    def apply(self, verb: Verb, request: Request) -> Rule | None:
+        rule = decide(self.rows.get(request.name), verb, request)
+        if rule:
+            self.rows[request.name] = rule.then(self.rows.get(request.name), request)
+            self.fired.append(rule.id)
+        return rule
+
+    def tell(self, name: str) -> None:
+        for hint in list(self.hints):
+            hint(name)
+
+
+_SHELVES: dict[str, Shelf] = {}
+
+
+def shelf(name: str) -> Shelf:
+    return _SHELVES.setdefault(name, Shelf())
+
+
+class MemoryLeases:
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    async def acquire(self, ask: Ask, limit_s: float) -> Answer:
+        s = self._shelf
+        with s.lock:
+            row = s.rows.get(ask.name)
+            if s.fenced.get(ask.name) and row is not None and row.expires_at <= s.now():
+                return Busy(s.view(row))
+            request = Request(ask.name, s.now(), ask.holder_id, 0, ask.lease_s, ask.nonce)
+            if s.apply(Verb.ACQUIRE, request) is None:
+                return Refusal("held", s.view(row))
+            lease = s.view(s.rows[ask.name])
+        s.tell(ask.name)
+        assert lease is not None, "just granted"
+        return lease
+
+    async def renew(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        return [self._change(Verb.RENEW, key) for key in keys]
+
+    async def release(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        answers = [self._change(Verb.RELEASE, key) for key in keys]
+        for key, answer in zip(keys, answers, strict=True):
+            if isinstance(answer, Lease):
+                self._shelf.tell(key.name)
+        return answers
+
+    async def read(self, names: Sequence[str], limit_s: float) -> dict[str, Lease]:
+        with self._shelf.lock:
+            views = (self._shelf.view(self._shelf.rows.get(name)) for name in names)
+            return {view.name: view for view in views if view}
+
+    async def list(self, prefix: str, limit_s: float) -> list[Lease]:
+        with self._shelf.lock:
+            found = (self._shelf.view(r) for name, r in sorted(self._shelf.rows.items()) if name.startswith(prefix))
+            return [view for view in found if view]
+
+    async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
+        answer = self._change(Verb.ASK_STEP_DOWN, TermKey(name, "", epoch, 0.0))
+        self._shelf.tell(name)
+        return answer
+
+    def _change(self, verb: Verb, key: TermKey) -> Answer:
+        s = self._shelf
+        with s.lock:
+            row = s.rows.get(key.name)
+            now = s.now()
+            if s.apply(verb, Request(key.name, now, key.holder_id, key.epoch, key.lease_s)) is None:
+                return Refusal(refusal_reason(row, now), s.view(row))
+            lease = s.view(s.rows[key.name])
+            assert lease is not None, "the rule kept the row"
+            return lease
+
+
+def no_sql() -> ConfigurationError:
+    return ConfigurationError(
+        "The memory store runs Python callables, not SQL.", hint="Use sqlite:// for SQL.", code="no_sql"
+    )
+
+
+class MemoryTransaction:
+    """Statements are Python callables: memory has no SQL, and nothing to roll back but what they collected."""
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+        self.pending: list[Callable[[], Any]] = []
+
+    async def execute(self, statement: Any, params: Params = None) -> Any:
+        if not callable(statement):
+            raise no_sql()
+        self.pending.append(statement)
+
+
+class MemoryFences:
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    @asynccontextmanager
+    async def transaction(self, key: TermKey, remaining_s: RemainingS) -> AsyncIterator[MemoryTransaction]:
+        s = self._shelf
+        with s.lock:
+            self._check(key)
+            s.fenced[key.name] = s.fenced.get(key.name, 0) + 1
+        try:
+            tx = MemoryTransaction()
+            yield tx
+            with s.lock:
+                self._check(key, only_epoch=True)
+                for statement in tx.pending:
+                    statement()
+        finally:
+            with s.lock:
+                s.fenced[key.name] -= 1
+            s.tell(key.name)
+
+    def fence(self, target: object, key: TermKey) -> Awaitable[None] | None:
+        with self._shelf.lock:
+            self._check(key)
+        return None
+
+    def guard(self, key: TermKey) -> GuardText:
+        raise no_sql()
+
+    async def close(self) -> None:
+        return None
+
+    def _check(self, key: TermKey, only_epoch: bool = False) -> None:
+        row = self._shelf.rows.get(key.name)
+        request = Request(key.name, self._shelf.now(), key.holder_id, key.epoch)
+        live = row is not None and (only_epoch or row.expires_at > request.now)
+        if not (live and is_holder(row, request)):
+            raise LeaseLost(f"Lease {key.name!r} epoch {key.epoch} is over.", name=key.name, epoch=key.epoch)
+
+
+class MemorySchema:
+    async def init(self, limit_s: float) -> list[str]:
+        return []
+
+    def script(self) -> str:
+        return "-- the memory store has no tables\n"
+
+
+class MemoryWakeup:
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._mine: list[Hint] = []
+
+    def on_hint(self, hint: Hint) -> None:
+        loop = asyncio.get_running_loop()
+
+        def relay(name: str) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(hint, name)
+
+        self._mine.append(relay)
+
+    async def listen(self, limit_s: float) -> bool:
+        for relay in self._mine:
+            if relay not in self._shelf.hints:
+                self._shelf.hints.append(relay)
+        return True
+
+    def close(self) -> None:
+        for relay in self._mine:
+            if relay in self._shelf.hints:
+                self._shelf.hints.remove(relay)
+
+
+class MemoryBackend:
+    def __init__(self, shelf: Shelf) -> None:
+        self.leases = MemoryLeases(shelf)
+        self.fences = MemoryFences(shelf)
+        self.schema = MemorySchema()
+        self.wakeup = MemoryWakeup(shelf)
+
+    async def open(self, limit_s: float) -> None:
+        return None
+
+    async def close(self) -> None:
+        self.wakeup.close()

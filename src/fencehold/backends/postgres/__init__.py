@@ -1,0 +1,1 @@
+"""PostgreSQL 14 and newer, through psycopg 3."""

@@ -1,0 +1,27 @@
+"""PostgreSQL's parts, put together."""
+
+from __future__ import annotations
+
+from fencehold.backends.postgres import wire
+from fencehold.backends.postgres.fences import PostgresFences
+from fencehold.backends.postgres.leases import PostgresLeases
+from fencehold.backends.postgres.schema import PostgresSchema
+from fencehold.backends.postgres.session import Session
+from fencehold.backends.sql_text import Statements, pyformat
+
+
+class PostgresBackend:
+    def __init__(self, url: str, table: str) -> None:
+        info = wire.conninfo(url)
+        statements = Statements(__package__, table, pyformat)
+        self._session = Session(info, statements)
+        self.leases = PostgresLeases(self._session)
+        self.schema = PostgresSchema(info, statements)
+        self.fences = PostgresFences(info, statements)
+        self.wakeup = self._session
+
+    async def open(self, limit_s: float) -> None:
+        await self._session.run("probe", {}, limit_s)
+
+    async def close(self) -> None:
+        await self._session.close()

@@ -1,0 +1,238 @@
+"""The fence on PostgreSQL: FOR KEY SHARE on the lease row inside the caller's transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from fencehold.backends import sql_session
+from fencehold.backends.postgres import faults, wire
+from fencehold.backends.sql_text import Statements
+from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
+from fencehold.model.leases import TermKey
+from fencehold.ports.fence import GuardText, Params, RemainingS
+
+IDLE_CONNECTIONS_MAX = 4
+ROLLBACK_LIMIT_S = 2.0
+
+T = TypeVar("T")
+
+
+def limit_ms(key: TermKey) -> str:
+    """Half the lease: a statement and a pause after it together never outlast one lease."""
+    return str(max(1, int(key.lease_s * 500)))
+
+
+def lost(key: TermKey, why: str) -> LeaseLost:
+    return LeaseLost(f"Lease {key.name!r} epoch {key.epoch}: {why}.", name=key.name, epoch=key.epoch)
+
+
+class PostgresTransaction:
+    """A fenced transaction. `connection` is psycopg's own; `execute` also refuses once the term is over."""
+
+    def __init__(self, connection: wire.Connection, key: TermKey, remaining_s: RemainingS) -> None:
+        self.connection = connection
+        self._key = key
+        self._remaining_s = remaining_s
+
+    async def execute(self, statement: Any, params: Params = None) -> psycopg.AsyncCursor[Any]:
+        return await self.run(self.connection.execute(statement, params))
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._remaining_s() <= 0:
+            work.close()
+            raise lost(self._key, "the term ended before this statement was sent")
+        try:
+            return await wire.bounded(self.connection, work, self._remaining_s)
+        except psycopg.Error as error:
+            if faults.is_connection_lost(error):
+                raise self._broken(error) from error
+            raise
+
+    def _broken(self, error: psycopg.Error) -> Exception:
+        if self._remaining_s() <= 0:
+            return lost(self._key, "the term ended while a statement was under way; nothing was committed")
+        return Unavailable(
+            f"The connection broke inside the transaction; nothing was committed: {faults.of_statement(error).message}",
+            code="connection_lost",
+        )
+
+
+class PostgresFences:
+    """`transaction` on connections of its own, in the caller's loop; `fence` and `guard` on the caller's."""
+
+    def __init__(self, info: str, statements: Statements) -> None:
+        self._info = info
+        self._statements = statements
+        self._idle: list[tuple[asyncio.AbstractEventLoop, wire.Connection]] = []
+
+    @asynccontextmanager
+    async def transaction(self, key: TermKey, remaining_s: RemainingS) -> AsyncIterator[PostgresTransaction]:
+        connection = await self._checkout(key, remaining_s)
+        tx = PostgresTransaction(connection, key, remaining_s)
+        try:
+            await self._enter(tx, key)
+            yield tx
+            await self._commit(tx, key, remaining_s)
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) or not await self._rolled_back(connection):
+                wire.discard(connection)
+            else:
+                self._checkin(connection)
+            raise
+        except BaseException:
+            wire.discard(connection)
+            raise
+        self._checkin(connection)
+
+    async def _enter(self, tx: PostgresTransaction, key: TermKey) -> None:
+        try:
+            cursor = await tx.run(tx.connection.execute(self._statements["fence"], self._params(key)))
+            if await cursor.fetchone() is None:
+                raise lost(key, "the store refused the fence: it has expired or another holds it")
+        except psycopg.Error as error:
+            raise self._refused(error, key) from error
+
+    async def _commit(self, tx: PostgresTransaction, key: TermKey, remaining_s: RemainingS) -> None:
+        if remaining_s() <= 0:
+            raise lost(key, "the term ended before the commit")
+        if tx.connection.info.transaction_status == TransactionStatus.INERROR:
+            raise Unavailable(
+                "A statement of this transaction had failed, so it cannot commit; nothing was written.",
+                hint="Let the statement's error leave the `async with term.transaction()` block.",
+                code="transaction_failed",
+            )
+        try:
+            await wire.bounded(tx.connection, tx.connection.commit(), remaining_s)
+        except psycopg.Error as error:
+            raise faults.of_statement(error) from error
+
+    async def _rolled_back(self, connection: wire.Connection) -> bool:
+        if connection.closed:
+            return False
+        try:
+            await wire.bounded(connection, connection.rollback(), wire.fixed(ROLLBACK_LIMIT_S))
+        except psycopg.Error:
+            return False
+        return True
+
+    async def _checkout(self, key: TermKey, remaining_s: RemainingS) -> wire.Connection:
+        if remaining_s() <= 0:
+            raise lost(key, "the term is over")
+        loop = asyncio.get_running_loop()
+        for index, (home, connection) in enumerate(self._idle):
+            if home is loop:
+                del self._idle[index]
+                if not connection.closed:
+                    return connection
+        return await wire.connect(self._info, min(remaining_s(), wire.CONNECT_LIMIT_S), autocommit=False)
+
+    def _checkin(self, connection: wire.Connection) -> None:
+        fit = connection.info.transaction_status == TransactionStatus.IDLE and not connection.closed
+        if fit and len(self._idle) < IDLE_CONNECTIONS_MAX:
+            self._idle.append((asyncio.get_running_loop(), connection))
+        else:
+            wire.discard(connection)
+
+    async def close(self) -> None:
+        while self._idle:
+            wire.discard(self._idle.pop()[1])
+
+    # --- the caller's own connection ---
+
+    def fence(self, target: object, key: TermKey) -> Awaitable[None] | None:
+        if isinstance(target, psycopg.AsyncConnection):
+            self._must_be_in_transaction(target)
+            return self._fence_async(target, key)
+        if isinstance(target, psycopg.Connection):
+            self._must_be_in_transaction(target)
+            self._fence_sync(target, key)
+            return sql_session.DONE
+        if sql_session.is_sqlalchemy(target):
+            if sql_session.is_async(target):
+                return self._fence_session_async(target, key)
+            self._fence_session(target, key)
+            return sql_session.DONE
+        raise ConfigurationError(
+            f"term.fence() cannot use a {type(target).__module__}.{type(target).__qualname__}.",
+            hint="Give a psycopg connection (sync or async) or a SQLAlchemy session or connection.",
+            code="bad_connection",
+        )
+
+    def guard(self, key: TermKey) -> GuardText:
+        params = {f"fencehold_{name}": value for name, value in self._params(key).items()}
+        return GuardText(self._statements["guard"], self._statements.named("guard"), params)
+
+    def _params(self, key: TermKey) -> dict[str, Any]:
+        return {"name": key.name, "holder": key.holder_id, "epoch": key.epoch, "limit_ms": limit_ms(key)}
+
+    def _must_be_in_transaction(self, target: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+        if target.autocommit and target.info.transaction_status == TransactionStatus.IDLE:
+            raise outside_transaction()
+
+    def _fence_sync(self, target: psycopg.Connection[Any], key: TermKey) -> None:
+        try:
+            if target.execute(self._statements["fence"], self._params(key)).fetchone() is None:
+                self._poison_sync(target)
+                raise lost(key, "the store refused the fence; this transaction was made to fail")
+        except psycopg.Error as error:
+            raise self._refused(error, key) from error
+
+    async def _fence_async(self, target: psycopg.AsyncConnection[Any], key: TermKey) -> None:
+        try:
+            cursor = await target.execute(self._statements["fence"], self._params(key))
+            if await cursor.fetchone() is None:
+                await self._poison_async(target)
+                raise lost(key, "the store refused the fence; this transaction was made to fail")
+        except psycopg.Error as error:
+            raise self._refused(error, key) from error
+
+    def _poison_sync(self, target: psycopg.Connection[Any]) -> None:
+        try:
+            target.execute(self._statements["poison"])
+        except psycopg.Error:
+            return
+
+    async def _poison_async(self, target: psycopg.AsyncConnection[Any]) -> None:
+        try:
+            await target.execute(self._statements["poison"])
+        except psycopg.Error:
+            return
+
+    def _fence_session(self, target: Any, key: TermKey) -> None:
+        if not sql_session.run(target, self._statements.named("fence"), self._params(key)):
+            target.rollback()
+            raise lost(key, "the store refused the fence; this transaction was rolled back")
+        kept = sql_session.run(target, self._statements.named("fence_kept"), {})
+        if kept[0][0] != normal_ms(key):
+            raise outside_transaction()
+
+    async def _fence_session_async(self, target: Any, key: TermKey) -> None:
+        if not await sql_session.run_async(target, self._statements.named("fence"), self._params(key)):
+            await target.rollback()
+            raise lost(key, "the store refused the fence; this transaction was rolled back")
+        kept = await sql_session.run_async(target, self._statements.named("fence_kept"), {})
+        if kept[0][0] != normal_ms(key):
+            raise outside_transaction()
+
+    def _refused(self, error: psycopg.Error, key: TermKey) -> Exception:
+        if isinstance(error, psycopg.errors.SerializationFailure):
+            return lost(key, "the lease row changed under this transaction's snapshot")
+        return faults.of_statement(error)
+
+
+def normal_ms(key: TermKey) -> int:
+    return int(limit_ms(key))
+
+
+def outside_transaction() -> ConfigurationError:
+    return ConfigurationError(
+        "term.fence() needs an open transaction: in autocommit its lock would be gone before your write.",
+        hint="Open a transaction first (`async with conn.transaction():`), then fence, then write.",
+        code="fence_outside_transaction",
+    )

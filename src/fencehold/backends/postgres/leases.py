@@ -1,0 +1,63 @@
+"""Named leases on PostgreSQL: binds, runs and maps; the rules are in the .sql files."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any
+
+from fencehold.backends.postgres.session import Session
+from fencehold.model.leases import Ask, Busy, Lease, Refusal, TermKey
+from fencehold.ports.leases import Answer
+
+Row = tuple[Any, ...]
+GRANTED = ("granted", "yes", "seen")
+
+
+class PostgresLeases:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def acquire(self, ask: Ask, limit_s: float) -> Answer:
+        params = {"name": ask.name, "holder": ask.holder_id, "lease": ask.lease_s, "nonce": ask.nonce}
+        rows = await self._session.run("acquire", params, limit_s)
+        return answer(rows[0]) if rows else Busy()
+
+    async def renew(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        params = {**_columns(keys), "leases": [k.lease_s for k in keys]}
+        return [answer(row) for row in await self._session.run("renew", params, limit_s)]
+
+    async def release(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        return [answer(row) for row in await self._session.run("release", _columns(keys), limit_s)]
+
+    async def read(self, names: Sequence[str], limit_s: float) -> dict[str, Lease]:
+        rows = await self._session.run("read", {"names": list(names)}, limit_s)
+        return {row[1]: lease(row) for row in rows}
+
+    async def list(self, prefix: str, limit_s: float) -> list[Lease]:
+        return [lease(row) for row in await self._session.run("list", {"prefix": prefix}, limit_s)]
+
+    async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
+        rows = await self._session.run("ask_step_down", {"name": name, "epoch": epoch}, limit_s)
+        return answer(rows[0]) if rows else Refusal("absent")
+
+
+def _columns(keys: Sequence[TermKey]) -> dict[str, Any]:
+    return {
+        "names": [k.name for k in keys],
+        "holders": [k.holder_id for k in keys],
+        "epochs": [k.epoch for k in keys],
+    }
+
+
+def answer(row: Row) -> Answer:
+    if row[0] in GRANTED:
+        return lease(row)
+    current = lease(row) if row[2] is not None else None
+    return Busy(current) if row[0] == "busy" else Refusal(row[0], current)
+
+
+def lease(row: Row) -> Lease:
+    _, name, holder, epoch, acquired, renewed, expires, remaining_s, step_down, nonce = row
+    acquired, renewed, expires = (t.astimezone(dt.UTC) for t in (acquired, renewed, expires))
+    return Lease(name, holder, epoch, acquired, renewed, expires, remaining_s, step_down, nonce)

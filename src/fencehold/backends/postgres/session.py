@@ -1,0 +1,160 @@
+"""The keeper's one connection: all lease statements and the LISTEN share it, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+import psycopg.sql
+
+from fencehold.backends.postgres import faults, wire
+from fencehold.backends.sql_text import Statements
+from fencehold.model.errors import Unavailable
+from fencehold.ports.wakeup import Hint
+
+PREPARE_AFTER = 2
+
+
+class Session:
+    """Every call ends within its limit; a connection that saw an error, a timeout or a cancel is dropped."""
+
+    def __init__(self, info: str, statements: Statements) -> None:
+        self._info = info
+        self._statements = statements
+        self._lock = asyncio.Lock()
+        self._connection: wire.Connection | None = None
+        self._connecting: asyncio.Task[wire.Connection] | None = None
+        self._hints: list[Hint] = []
+        self._wants_listen = False
+        self._listening: wire.Connection | None = None
+        self._watched_fd: int | None = None
+        self.is_pooled = False
+
+    async def run(self, name: str, params: Mapping[str, Any], limit_s: float) -> list[tuple[Any, ...]]:
+        """The rows of one autocommitted statement."""
+        left_s = wire.fixed(limit_s)
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise Unavailable("The store's connection was busy; nothing was sent.", code="busy") from None
+        try:
+            connection = await self._ready(left_s())
+            self._unwatch()
+            try:
+                if self._wants_listen and not self.is_pooled and self._listening is not connection:
+                    await wire.bounded(connection, self._listen(connection), left_s)
+                return await wire.bounded(connection, self._fetch(connection, name, params), left_s)
+            except psycopg.Error as error:
+                self._drop()
+                raise faults.of_statement(error) from None
+            except BaseException:
+                self._drop()
+                raise
+            finally:
+                self._watch()
+        finally:
+            self._lock.release()
+
+    async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        cursor = await connection.execute(self._statements[name], params or None)
+        return await cursor.fetchall() if cursor.description else []
+
+    async def _ready(self, limit_s: float) -> wire.Connection:
+        """Connected, within this call's limit; a slow connect goes on in the background for the next call."""
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        if self._connecting is None or self._connecting.done():
+            self._connecting = asyncio.create_task(self._connect())
+            self._connecting.add_done_callback(_retrieve)
+        done, _ = await asyncio.wait([self._connecting], timeout=max(0.0, limit_s))
+        if not done:
+            raise Unavailable("PostgreSQL is slow to answer a new connection; nothing was sent.", code="unreachable")
+        task, self._connecting = self._connecting, None
+        self._connection = task.result()
+        return self._connection
+
+    async def _connect(self) -> wire.Connection:
+        connection = await wire.connect(self._info, wire.CONNECT_LIMIT_S, autocommit=True)
+        try:
+            row = await wire.bounded(connection, self._probe(connection), wire.fixed(wire.CONNECT_LIMIT_S))
+            self.is_pooled = row[0] != connection.info.backend_pid
+            # A pooler hands each statement to any server session: prepared statements and LISTEN would go astray.
+            connection.prepare_threshold = None if self.is_pooled else PREPARE_AFTER
+            connection.add_notify_handler(lambda notify: self._tell(notify.payload))
+        except psycopg.Error as error:
+            wire.discard(connection)
+            raise faults.of_statement(error) from None
+        except BaseException:
+            wire.discard(connection)
+            raise
+        return connection
+
+    async def _probe(self, connection: wire.Connection) -> tuple[Any, ...]:
+        cursor = await connection.execute(self._statements["probe"])
+        row = await cursor.fetchone()
+        assert row is not None, "probe always answers one row"
+        return tuple(row)
+
+    async def _listen(self, connection: wire.Connection) -> None:
+        channel = psycopg.sql.Identifier(self._statements.table)
+        await connection.execute(psycopg.sql.SQL("LISTEN {}").format(channel))
+        self._listening = connection
+
+    # --- hints ---
+
+    def on_hint(self, hint: Hint) -> None:
+        self._hints.append(hint)
+
+    async def listen(self, limit_s: float) -> bool:
+        """True once notifications arrive here; every later connection listens from its first moment."""
+        self._wants_listen = True
+        connection = self._connection
+        if connection is None or connection is not self._listening:
+            await self.run("probe", {}, limit_s)
+        return not self.is_pooled
+
+    def _tell(self, name: str) -> None:
+        for hint in self._hints:
+            hint(name)
+
+    def _watch(self) -> None:
+        """While no statement runs, notifications are read as they arrive."""
+        connection = self._connection
+        if connection is not None and not connection.closed and self._wants_listen and not self.is_pooled:
+            self._watched_fd = connection.fileno()
+            asyncio.get_running_loop().add_reader(self._watched_fd, self._readable)
+
+    def _unwatch(self) -> None:
+        if self._watched_fd is not None:
+            asyncio.get_running_loop().remove_reader(self._watched_fd)
+            self._watched_fd = None
+
+    def _readable(self) -> None:
+        assert self._connection is not None, "watched only while connected"
+        pgconn = self._connection.pgconn
+        try:
+            pgconn.consume_input()
+            while notify := pgconn.notifies():
+                self._tell(notify.extra.decode("utf-8", "replace"))
+        except psycopg.Error:
+            self._drop()
+            self._tell("")  # whatever was said meanwhile was missed: look for yourselves
+
+    def _drop(self) -> None:
+        self._unwatch()
+        if self._connection is not None:
+            wire.discard(self._connection)
+            self._connection = None
+
+    async def close(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self._drop()
+
+
+def _retrieve(task: asyncio.Task[wire.Connection]) -> None:
+    if not task.cancelled():
+        task.exception()

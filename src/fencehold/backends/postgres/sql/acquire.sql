@@ -1,0 +1,40 @@
+-- name: acquire
+-- rules: absent.acquire.always lapsed.acquire.always live.acquire.is_same_request
+-- Expiry is tested before the lock, so that polls do not queue behind open fenced transactions; SKIP LOCKED makes a
+-- locked row a "not yet". The clock is read after the lock.
+WITH lapsed AS MATERIALIZED (
+    SELECT lease_name FROM fencehold_leases
+     WHERE lease_name = :name AND expires_at <= clock_timestamp()
+       FOR UPDATE SKIP LOCKED
+), taken AS (
+    UPDATE fencehold_leases AS l
+       SET holder_id = :holder, lease_epoch = l.lease_epoch + 1, acquire_nonce = :nonce,
+           acquired_at = c.now, renewed_at = c.now, expires_at = c.now + :lease * interval '1 second'
+      FROM (SELECT lease_name, clock_timestamp() AS now FROM lapsed) AS c
+     WHERE l.lease_name = c.lease_name AND l.expires_at <= c.now
+    RETURNING l.*, c.now
+), made AS (
+    INSERT INTO fencehold_leases
+           (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, acquire_nonce)
+    SELECT :name, :holder, 1, c.now, c.now, c.now + :lease * interval '1 second', :nonce
+      FROM (SELECT clock_timestamp() AS now) AS c
+     WHERE NOT EXISTS (SELECT FROM fencehold_leases WHERE lease_name = :name)
+    ON CONFLICT (lease_name) DO NOTHING
+    RETURNING *, renewed_at AS now
+), granted AS (
+    SELECT * FROM taken UNION ALL SELECT * FROM made
+), told AS (
+    SELECT pg_notify('fencehold_leases', lease_name) FROM granted
+), seen AS (
+    SELECT *, clock_timestamp() AS now FROM fencehold_leases
+     WHERE lease_name = :name AND NOT EXISTS (SELECT FROM granted)
+), answer AS (
+    SELECT 'granted' AS verdict, granted.* FROM granted, (SELECT count(*) FROM told) AS t
+    UNION ALL
+    SELECT CASE WHEN expires_at <= now THEN 'busy'
+                WHEN acquire_nonce = :nonce AND holder_id = :holder THEN 'granted' ELSE 'held' END, seen.* FROM seen
+)
+SELECT verdict, lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at,
+       extract(epoch FROM expires_at - now)::float8 AS remaining_s,
+       step_down_epoch = lease_epoch AS step_down, acquire_nonce
+  FROM answer;

@@ -1,0 +1,34 @@
+-- name: renew
+-- rules: live.renew.is_holder
+-- Lock first, then read the clock: a renewal that had to wait must not revive a lease that lapsed meanwhile.
+-- SKIP LOCKED: one stuck row must not hold up the renewal of all the others.
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest(:names::text[], :holders::text[], :epochs::bigint[], :leases::float8[])
+             WITH ORDINALITY AS a(lease_name, holder_id, lease_epoch, lease_s, place)
+), mine AS MATERIALIZED (
+    SELECT l.lease_name, a.lease_s, a.place FROM fencehold_leases AS l
+      JOIN asked AS a ON l.lease_name = a.lease_name AND l.holder_id = a.holder_id AND l.lease_epoch = a.lease_epoch
+     WHERE l.expires_at > clock_timestamp()
+       FOR NO KEY UPDATE OF l SKIP LOCKED
+), renewed AS (
+    UPDATE fencehold_leases AS l
+       SET renewed_at = c.now, expires_at = c.now + c.lease_s * interval '1 second'
+      FROM (SELECT lease_name, lease_s, place, clock_timestamp() AS now FROM mine) AS c
+     WHERE l.lease_name = c.lease_name AND l.expires_at > c.now
+    RETURNING c.place, c.now, l.*
+)
+SELECT CASE WHEN r.place IS NOT NULL THEN 'yes'
+            WHEN s.lease_name IS NULL THEN 'absent'
+            WHEN s.holder_id <> a.holder_id OR s.lease_epoch <> a.lease_epoch THEN 'held_by_another'
+            WHEN s.expires_at <= clock_timestamp() THEN 'lapsed'
+            ELSE 'busy' END AS verdict,
+       a.lease_name, coalesce(r.holder_id, s.holder_id), coalesce(r.lease_epoch, s.lease_epoch),
+       coalesce(r.acquired_at, s.acquired_at), coalesce(r.renewed_at, s.renewed_at),
+       coalesce(r.expires_at, s.expires_at),
+       extract(epoch FROM coalesce(r.expires_at, s.expires_at) - coalesce(r.now, clock_timestamp()))::float8,
+       coalesce(r.step_down_epoch, s.step_down_epoch) = coalesce(r.lease_epoch, s.lease_epoch),
+       coalesce(r.acquire_nonce, s.acquire_nonce)
+  FROM asked AS a
+  LEFT JOIN renewed AS r ON r.place = a.place
+  LEFT JOIN fencehold_leases AS s ON s.lease_name = a.lease_name
+ ORDER BY a.place;

@@ -1,0 +1,2 @@
+-- name: steps_applied
+SELECT step FROM fencehold_schema WHERE component = :component;

@@ -1,0 +1,134 @@
+"""Connections with a hard limit: psycopg's waiting cannot be bounded on a dead peer, shutting its socket down can."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from fencehold.backends.postgres import faults
+from fencehold.model.errors import ConfigurationError, Unavailable
+
+T = TypeVar("T")
+Connection = psycopg.AsyncConnection[Any]
+
+CONNECT_LIMIT_S = 10.0
+
+
+def conninfo(url: str) -> str:
+    """libpq's form of the URL with settings that notice a dead peer; the driver's own parse error is never shown."""
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error:
+        # libpq quotes what it could not read, and that may be a piece of the password.
+        raise ConfigurationError(
+            "The PostgreSQL URL cannot be read (it is not repeated here, it may hold a password).",
+            hint="Write postgresql://user:password@host:5432/dbname; special characters in the password as %40 etc.",
+            code="bad_url",
+        ) from None
+    defaults: dict[str, Any] = {
+        "application_name": "fencehold",
+        "connect_timeout": math.ceil(CONNECT_LIMIT_S),
+        "keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3,
+        "tcp_user_timeout": 10_000,
+        "target_session_attrs": "read-write",
+    }  # fmt: skip
+    return make_conninfo(**{**defaults, **given})
+
+
+async def connect(info: str, limit_s: float, *, autocommit: bool) -> Connection:
+    """An open connection, or Unavailable within the limit; an attempt that hangs is abandoned, not awaited."""
+    attempt = asyncio.ensure_future(psycopg.AsyncConnection.connect(info, autocommit=autocommit))
+    try:
+        done, _ = await asyncio.wait([attempt], timeout=limit_s)
+    except asyncio.CancelledError:
+        _abandon(attempt)
+        raise
+    if not done:
+        _abandon(attempt)
+        raise Unavailable(
+            f"PostgreSQL did not answer within {limit_s:.1f} s of connecting.",
+            hint="Check host, port and network, and that the server runs.",
+            code="unreachable",
+        )
+    try:
+        return attempt.result()
+    except (psycopg.Error, OSError) as error:
+        raise faults.of_connect(error) from None
+
+
+def _abandon(attempt: asyncio.Future[Connection]) -> None:
+    def finish(done: asyncio.Future[Connection]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            discard(done.result())
+
+    attempt.add_done_callback(finish)
+    attempt.cancel()
+
+
+def cut(connection: Connection) -> None:
+    """End the connection from underneath: whatever waits on it gets an error at once."""
+    with contextlib.suppress(OSError, psycopg.Error):
+        twin = socket.socket(fileno=os.dup(connection.fileno()))
+        try:
+            twin.shutdown(socket.SHUT_RDWR)
+        finally:
+            twin.close()
+
+
+def discard(connection: Connection) -> None:
+    """Drop it without a word to the server and without waiting: a connection that saw trouble is never reused."""
+    cut(connection)
+    with contextlib.suppress(Exception):
+        connection.pgconn.finish()
+
+
+async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: Callable[[], float]) -> T:
+    """The result of `work`, which uses `connection`; when no time is left the socket is shut down under it.
+
+    `left_s` is asked again whenever the time seems over, so a limit that moves (a renewed lease) is honoured. On
+    cancellation the connection is cut and the work left to fail by itself: awaiting psycopg's own clean-up can hang.
+    """
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work)
+    timer: asyncio.TimerHandle | None = None
+
+    def check() -> None:
+        nonlocal timer
+        left = left_s()
+        if left > 0:
+            timer = loop.call_later(left, check)
+        else:
+            cut(connection)
+
+    check()
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            cut(connection)
+            task.add_done_callback(_swallow)
+        raise
+    finally:
+        if timer:
+            timer.cancel()
+
+
+def _swallow(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+def fixed(limit_s: float) -> Callable[[], float]:
+    """A limit that does not move, counted from now."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + limit_s
+    return lambda: end - loop.time()
+

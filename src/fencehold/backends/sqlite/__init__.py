@@ -1,0 +1,1 @@
+"""SQLite 3.35 and newer, from the standard library: the embedded default."""

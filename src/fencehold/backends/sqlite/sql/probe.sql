@@ -1,0 +1,2 @@
+-- name: probe
+SELECT sqlite_version();

@@ -1,0 +1,3 @@
+-- name: steps_lock
+-- One migration at a time per file; the lock ends with the transaction.
+BEGIN IMMEDIATE;

@@ -1,0 +1,3 @@
+-- name: steps_record
+INSERT INTO fencehold_schema (component, step, applied_at)
+VALUES (:component, :step, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'));

@@ -1,0 +1,42 @@
+"""Durations as people write them: 30, 0.5, timedelta, "30s", "5m"."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+
+from fencehold.model.errors import ConfigurationError
+
+Duration = float | int | str | dt.timedelta
+
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
+_TEXT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h|d|)\s*", re.ASCII)
+
+DURATION_S_MAX = 365 * 86400.0
+
+
+def seconds(value: Duration, what: str = "duration") -> float:
+    """A positive, finite number of seconds, or ConfigurationError that says which setting is wrong."""
+    number = _number(value, what)
+    if not math.isfinite(number) or number <= 0 or number > DURATION_S_MAX:
+        raise ConfigurationError(
+            f"{what} is {value!r}; it must be above zero and at most a year.",
+            hint='Give seconds (30, 0.5), a timedelta, or text such as "30s" or "5m".',
+            code="bad_duration",
+        )
+    return number
+
+
+def _number(value: Duration, what: str) -> float:
+    if isinstance(value, dt.timedelta):
+        return value.total_seconds()
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str) and (match := _TEXT.fullmatch(value)):
+        return float(match[1]) * _UNIT_S[match[2]]
+    raise ConfigurationError(
+        f"{what} is {value!r}, which is not a duration.",
+        hint='Give seconds (30, 0.5), a timedelta, or text such as "30s" or "5m".',
+        code="bad_duration",
+    )

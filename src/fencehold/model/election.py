@@ -1,0 +1,154 @@
+"""The election as a deterministic table, shared by every mechanism that can make one process the leader.
+
+A row without a `when` applies always; rows with one come in pairs that cover both answers. `emits` are callbacks, in
+order. The numbers of spec 002's table stand beside the rows.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+class LockState(enum.Enum):
+    STOPPED = "stopped"
+    FOLLOWER = "follower"
+    ACQUIRING = "acquiring"
+    LEADER = "leader"
+    RECONNECTING = "reconnecting"
+    RELEASING = "releasing"
+
+
+class Input(enum.Enum):
+    START = "start"
+    STOP_REQUESTED = "stop_requested"
+    ACQUIRE_ATTEMPT = "acquire_attempt"
+    ACQUIRE_SUCCEEDED = "acquire_succeeded"
+    ACQUIRE_FAILED = "acquire_failed"
+    DB_ERROR = "db_error"
+    HEALTH_OK = "health_ok"
+    HEALTH_FAILED = "health_failed"
+    REACQUIRE_SUCCEEDED = "reacquire_succeeded"
+    REACQUIRE_FAILED = "reacquire_failed"
+    GRACE_EXPIRED = "grace_expired"
+    RELEASE_REQUESTED = "release_requested"
+    RELEASE_SUCCEEDED = "release_succeeded"
+    RELEASE_FAILED = "release_failed"
+    GAVE_UP = "gave_up"
+
+
+class Emit(enum.Enum):
+    ACQUIRED = "on_acquired"
+    RELEASED = "on_released"
+    LOST = "on_lost"
+    ACQUIRE_FAILED = "on_acquire_failed"
+    ERROR = "on_error"
+    STOPPED = "on_stopped"
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a row may depend on besides its input."""
+
+    auto_reacquire: bool = True
+    has_grace: bool = False
+    stepping_down: bool = False
+    another_led: bool = False
+
+
+When = Callable[[Circumstances], bool]
+
+
+def always(c: Circumstances) -> bool:
+    return True
+
+
+def goes_on(c: Circumstances) -> bool:
+    return c.auto_reacquire
+
+
+def gives_up(c: Circumstances) -> bool:
+    return not c.auto_reacquire
+
+
+def has_grace(c: Circumstances) -> bool:
+    return c.has_grace
+
+
+def no_grace_goes_on(c: Circumstances) -> bool:
+    return not c.has_grace and c.auto_reacquire
+
+
+def no_grace_gives_up(c: Circumstances) -> bool:
+    return not c.has_grace and not c.auto_reacquire
+
+
+def undisturbed(c: Circumstances) -> bool:
+    return not c.another_led
+
+
+def another_led(c: Circumstances) -> bool:
+    return c.another_led
+
+
+def steps_down_and_goes_on(c: Circumstances) -> bool:
+    return c.stepping_down and c.auto_reacquire
+
+
+def ends(c: Circumstances) -> bool:
+    return not (c.stepping_down and c.auto_reacquire)
+
+
+@dataclass(frozen=True)
+class Row:
+    source: LockState
+    on: Input
+    when: When
+    target: LockState
+    emits: tuple[Emit, ...]
+
+    @property
+    def id(self) -> str:
+        return f"{self.source.value}.{self.on.value}.{self.when.__name__}"
+
+
+S, IN, E = LockState, Input, Emit
+
+TABLE: tuple[Row, ...] = (
+    #   from            on                     when                    to              emits                    spec row
+    Row(S.STOPPED,      IN.START,              always,                 S.FOLLOWER,     ()),                     # 1
+    Row(S.FOLLOWER,     IN.ACQUIRE_ATTEMPT,     always,                 S.ACQUIRING,    ()),                     # 2
+    Row(S.FOLLOWER,     IN.STOP_REQUESTED,      always,                 S.STOPPED,      (E.STOPPED,)),           # 3
+    Row(S.FOLLOWER,     IN.GAVE_UP,             always,                 S.STOPPED,      (E.STOPPED,)),           # 4.5
+    Row(S.ACQUIRING,    IN.ACQUIRE_SUCCEEDED,   always,                 S.LEADER,       (E.ACQUIRED,)),          # 4
+    Row(S.ACQUIRING,    IN.ACQUIRE_FAILED,      always,                 S.FOLLOWER,     (E.ACQUIRE_FAILED,)),    # 5
+    Row(S.ACQUIRING,    IN.DB_ERROR,            goes_on,                S.FOLLOWER,     (E.ERROR,)),             # 6
+    Row(S.ACQUIRING,    IN.DB_ERROR,            gives_up,               S.STOPPED,      (E.ERROR, E.STOPPED)),   # 6
+    Row(S.ACQUIRING,    IN.STOP_REQUESTED,      always,                 S.STOPPED,      (E.STOPPED,)),           # 7
+    Row(S.LEADER,       IN.HEALTH_OK,           always,                 S.LEADER,       ()),                     # 8
+    Row(S.LEADER,       IN.HEALTH_FAILED,       has_grace,              S.RECONNECTING, ()),                     # 9
+    Row(S.LEADER,       IN.HEALTH_FAILED,       no_grace_goes_on,       S.FOLLOWER,     (E.LOST,)),              # 9
+    Row(S.LEADER,       IN.HEALTH_FAILED,       no_grace_gives_up,      S.STOPPED,      (E.LOST, E.STOPPED)),    # 9
+    Row(S.LEADER,       IN.DB_ERROR,            has_grace,              S.RECONNECTING, (E.ERROR,)),             # 9
+    Row(S.LEADER,       IN.DB_ERROR,            no_grace_goes_on,       S.FOLLOWER,     (E.LOST, E.ERROR)),      # 9
+    Row(S.LEADER,       IN.DB_ERROR,            no_grace_gives_up,      S.STOPPED,      (E.LOST, E.ERROR, E.STOPPED)),
+    Row(S.LEADER,       IN.STOP_REQUESTED,      always,                 S.RELEASING,    ()),                     # 10
+    Row(S.LEADER,       IN.RELEASE_REQUESTED,   always,                 S.RELEASING,    ()),                     # 11
+    Row(S.RECONNECTING, IN.REACQUIRE_SUCCEEDED, undisturbed,            S.LEADER,       ()),                     # 12
+    Row(S.RECONNECTING, IN.REACQUIRE_SUCCEEDED, another_led,            S.LEADER,       (E.LOST, E.ACQUIRED)),   # 12
+    Row(S.RECONNECTING, IN.REACQUIRE_FAILED,    goes_on,                S.FOLLOWER,     (E.LOST,)),              # 13
+    Row(S.RECONNECTING, IN.REACQUIRE_FAILED,    gives_up,               S.STOPPED,      (E.LOST, E.STOPPED)),    # 13
+    Row(S.RECONNECTING, IN.GRACE_EXPIRED,       goes_on,                S.FOLLOWER,     (E.LOST,)),              # 14
+    Row(S.RECONNECTING, IN.GRACE_EXPIRED,       gives_up,               S.STOPPED,      (E.LOST, E.STOPPED)),    # 14
+    Row(S.RECONNECTING, IN.STOP_REQUESTED,      always,                 S.STOPPED,      (E.STOPPED,)),           # 15
+    Row(S.RELEASING,    IN.RELEASE_SUCCEEDED,   steps_down_and_goes_on, S.FOLLOWER,     (E.RELEASED,)),          # 16
+    Row(S.RELEASING,    IN.RELEASE_SUCCEEDED,   ends,                   S.STOPPED,      (E.RELEASED, E.STOPPED)),
+    Row(S.RELEASING,    IN.RELEASE_FAILED,      always,                 S.STOPPED,      (E.ERROR, E.STOPPED)),   # 17
+    Row(S.RELEASING,    IN.DB_ERROR,            always,                 S.STOPPED,      (E.ERROR, E.STOPPED)),   # 17
+)  # fmt: skip
+
+
+def transition(state: LockState, on: Input, circumstances: Circumstances) -> Row | None:
+    """The one row that applies, or None: the input means nothing in this state."""
+    return next((r for r in TABLE if (r.source, r.on) == (state, on) and r.when(circumstances)), None)

@@ -1,0 +1,76 @@
+"""Every error the library raises on purpose: coded, with what happened and what to do about it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+
+class FenceholdError(Exception):
+    """Base of all errors; `.code` is stable and meant for programs, `.hint` says what to do."""
+
+    code = "fencehold_error"
+
+    def __init__(self, message: str, *, hint: str = "", code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        if code is not None:
+            self.code = code
+
+    def __str__(self) -> str:
+        tail = f" {self.hint}" if self.hint else ""
+        return f"[{self.code}] {self.message}{tail}"
+
+
+class LeaseLost(FenceholdError):
+    """The lease is no longer ours (or can no longer be proven ours); nothing was written under it."""
+
+    code = "lease_lost"
+
+    def __init__(self, message: str, *, hint: str = "", name: str = "", epoch: int = 0) -> None:
+        super().__init__(message, hint=hint or "Stop acting for this term and wait for the next one.")
+        self.name = name
+        self.epoch = epoch
+
+
+class AlreadyLeased(FenceholdError):
+    """Somebody else holds a live lease; nothing was changed."""
+
+    code = "already_leased"
+
+    def __init__(self, message: str, *, holder_id: str, expires_at: dt.datetime | None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.holder_id = holder_id
+        self.expires_at = expires_at
+
+
+class Unavailable(FenceholdError):
+    """The store did not execute the request: nothing was changed."""
+
+    code = "unavailable"
+
+
+class Uncertain(FenceholdError):
+    """The request was sent and no answer came: it may or may not have been executed."""
+
+    code = "uncertain"
+
+
+class ConfigurationError(FenceholdError, ValueError):
+    """What was asked for cannot work; raised before anything is sent or written."""
+
+    code = "bad_configuration"
+
+
+_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s:/@]*:)(?P<secret>[^\s]+)(?=@)", re.IGNORECASE)
+_KEYWORD_PASSWORD = re.compile(
+    r"(?P<head>(?:password|passwd|pwd|accountkey|sslpassword)\s*=\s*)(?P<secret>'(?:[^'\\]|\\.)*'|[^\s;&]+)",
+    re.IGNORECASE,
+)
+
+
+def redact(text: str) -> str:
+    """`text` with the password of every URL or connection string in it replaced by `***`."""
+    text = _URL_PASSWORD.sub(r"\g<head>***", text)
+    return _KEYWORD_PASSWORD.sub(r"\g<head>***", text)

@@ -1,0 +1,64 @@
+"""What a lease, a holder and a table may be called; checked before anything is sent."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+
+from fencehold.model.errors import ConfigurationError
+
+LEASE_NAME_CHARS_MAX = 64
+HOLDER_ID_CHARS_MAX = 128
+TABLE_NAME_BYTES_MAX = 48  # leaves room for the suffixes of index and trigger names below PostgreSQL's 63 bytes
+
+_TABLE = re.compile(r"(?:[a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]*", re.ASCII)
+
+
+def lease_name(name: object) -> str:
+    """`name` itself if every backend stores it unchanged, else ConfigurationError."""
+    return _text(name, "lease name", LEASE_NAME_CHARS_MAX)
+
+
+def holder_id(holder: object) -> str:
+    """`holder` itself if every backend stores it unchanged, else ConfigurationError."""
+    return _text(holder, "holder_id", HOLDER_ID_CHARS_MAX)
+
+
+def default_holder_id() -> str:
+    """hostname-pid-random: two processes never share one, not even after a restart under the same pid."""
+    tail = f"-{os.getpid()}-{secrets.token_hex(4)}"
+    host = "".join(c for c in socket.gethostname() if c.isprintable()) or "host"
+    return host[: HOLDER_ID_CHARS_MAX - len(tail)] + tail
+
+
+def table_name(name: object) -> str:
+    """An identifier (optionally schema.identifier) that is the same in every dialect, else ConfigurationError."""
+    if isinstance(name, str) and _TABLE.fullmatch(name) and len(name.rpartition(".")[2]) <= TABLE_NAME_BYTES_MAX:
+        return name
+    raise ConfigurationError(
+        f"{name!r} cannot be a table name.",
+        hint=f"Use lower-case letters, digits and _, at most {TABLE_NAME_BYTES_MAX} of them, optionally schema.table.",
+        code="bad_name",
+    )
+
+
+def _text(value: object, what: str, chars_max: int) -> str:
+    if not isinstance(value, str):
+        problem = f"is a {type(value).__name__}, not text"
+    elif not value:
+        problem = "is empty"
+    elif len(value) > chars_max:
+        problem = f"has {len(value)} characters; the column holds {chars_max}"
+    elif any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) <= 0xDFFF for c in value):
+        problem = "has control characters or lone surrogates"
+    elif value != value.strip():
+        problem = "begins or ends with a blank, which some databases drop"
+    else:
+        return value
+    raise ConfigurationError(
+        f"{what} {value!r:.80} {problem}.",
+        hint=f"Use 1 to {chars_max} printable characters without a blank at either end.",
+        code="bad_name",
+    )

@@ -1,0 +1,62 @@
+"""How long a follower waits between attempts. Pure arithmetic: never overflows, whatever the attempt number."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class RetryContext:
+    """What a strategy may look at: attempt counts from 1 in each cycle."""
+
+    attempt: int
+    elapsed_s: float
+    last_error: Exception | None
+
+
+class RetryStrategy(Protocol):
+    """Seconds to wait before the next attempt, or None to give up."""
+
+    def next_delay_s(self, ctx: RetryContext) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class ExponentialBackoff:
+    """min(base * multiplier^(attempt-1), max_s); capped before it is computed, so attempt 5,000 is as safe as 5."""
+
+    base_s: float = 1.0
+    max_s: float = 30.0
+    multiplier: float = 2.0
+
+    def next_delay_s(self, ctx: RetryContext) -> float | None:
+        try:
+            return float(min(self.base_s * self.multiplier ** (ctx.attempt - 1), self.max_s))
+        except OverflowError:
+            return self.max_s
+
+
+@dataclass(frozen=True)
+class FixedInterval:
+    """Always the same delay."""
+
+    interval_s: float = 5.0
+
+    def next_delay_s(self, ctx: RetryContext) -> float | None:
+        return self.interval_s
+
+
+@dataclass
+class DecorrelatedJitter:
+    """min(max_s, random(base_s, previous * 3)): spreads a herd that failed together."""
+
+    base_s: float = 1.0
+    max_s: float = 30.0
+    rng: random.Random = field(default_factory=random.Random, repr=False)
+    _previous_s: float = field(default=0.0, init=False, repr=False)
+
+    def next_delay_s(self, ctx: RetryContext) -> float | None:
+        previous_s = self.base_s if ctx.attempt <= 1 else max(self.base_s, self._previous_s)
+        self._previous_s = min(self.max_s, self.rng.uniform(self.base_s, previous_s * 3))
+        return self._previous_s

@@ -1,0 +1,30 @@
+"""A connected database, as the runtime sees it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fencehold.ports.fence import FencePort
+from fencehold.ports.leases import LeasePort
+from fencehold.ports.schema import SchemaPort
+from fencehold.ports.wakeup import WakeupPort
+
+
+class Backend(Protocol):
+    """`open`, `close` and all verbs but the fence's run on the keeper's loop."""
+
+    @property
+    def leases(self) -> LeasePort: ...
+
+    @property
+    def schema(self) -> SchemaPort: ...
+
+    @property
+    def wakeup(self) -> WakeupPort: ...
+
+    @property
+    def fences(self) -> FencePort: ...
+
+    async def open(self, limit_s: float) -> None: ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,43 @@
+"""The fence: puts the lease check inside the caller's write, so that a stale writer cannot commit."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fencehold.model.leases import TermKey
+
+RemainingS = Callable[[], float]
+Params = Sequence[Any] | Mapping[str, Any] | None
+
+
+class Transaction(Protocol):
+    """An open fenced transaction: it commits when its block ends well, only while the epoch holds."""
+
+    @property
+    def connection(self) -> Any: ...
+
+    async def execute(self, statement: Any, params: Params = None) -> Any: ...
+
+
+@dataclass(frozen=True)
+class GuardText:
+    """A condition for the WHERE of one statement: `sql` in the driver's parameter style, `text` with `:name` ones."""
+
+    sql: str
+    text: str
+    params: Mapping[str, Any]
+
+
+class FencePort(Protocol):
+    """Each verb raises LeaseLost when the store refuses, and then nothing was written."""
+
+    def transaction(self, key: TermKey, remaining_s: RemainingS) -> AbstractAsyncContextManager[Transaction]: ...
+
+    def fence(self, target: object, key: TermKey) -> Awaitable[None] | None: ...
+
+    def guard(self, key: TermKey) -> GuardText: ...
+
+    async def close(self) -> None: ...

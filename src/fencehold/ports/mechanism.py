@@ -1,0 +1,26 @@
+"""How one process becomes the leader: what the election needs of a lease row or of an advisory lock."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, TypeVar
+
+G = TypeVar("G")
+
+
+class Mechanism(Protocol[G]):
+    """`attempt` answers a grant (yes), None (no) or raises (don't know). Nothing here may block without a limit."""
+
+    async def attempt(self) -> G | None: ...
+
+    async def hold(self, grant: G) -> str:
+        """Return, with the reason, when the grant is no longer held or its holder was asked to step down."""
+        ...
+
+    async def release(self, grant: G) -> bool: ...
+
+    async def pause(self, delay_s: float, stop: asyncio.Event, *, heed_hints: bool) -> None:
+        """Wait for the delay, but no longer than until `stop`, or until an attempt is worth while."""
+        ...
+
+    async def close(self) -> None: ...
