@@ -6,6 +6,7 @@ found that is 3.11 or later and has venv and pip.
 usage: env.py EXTRA[,EXTRA...]        PYTHON=/path/to/python3 chooses another interpreter
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -30,7 +31,13 @@ print(*sys.version_info[:2], int(ok and venv is not None), sys.executable)
 
 
 def main():
-    extras = set(sys.argv[1].split(",")) if len(sys.argv) > 1 else {"dev"}
+    # Two at once would install over each other; the second waits and then finds nothing to do.
+    with open(os.path.abspath(__file__)) as mutex:
+        fcntl.flock(mutex, fcntl.LOCK_EX)
+        bring(set(sys.argv[1].split(",")) if len(sys.argv) > 1 else {"dev"})
+
+
+def bring(extras):
     wanted = fingerprint()
     stamp = read_stamp()
     if stamp.get("fingerprint") == wanted and satisfied(extras, set(stamp.get("extras", []))):
@@ -90,9 +97,13 @@ def find_python():
     if usable:
         return max(usable, key=lambda row: row[0])[2]
     if any(row[0] >= (3, 11) for row in found):
-        stop("Python 3.11+ is here but its venv module is not. On Debian or Ubuntu: sudo apt-get install python3-venv")
+        return stop(
+            "Python 3.11+ is here, its venv module is not. On Debian or Ubuntu: sudo apt-get install python3-venv"
+        )
     seen = ", ".join("%d.%d" % row[0] for row in found) or "none"
-    stop("Python 3.11 or newer is needed; found: %s. Install one, or name it: make PYTHON=/path/to/python3 ..." % seen)
+    return stop(
+        "Python 3.11 or newer is needed; found: %s. Install one, or name it: make PYTHON=/path/to/it ..." % seen
+    )
 
 
 def probe_all():

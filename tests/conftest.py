@@ -1,0 +1,173 @@
+"""What every test may use: real servers, a time limit, and a last word on what was not run.
+
+| fixture                | gives                                                                                   |
+| ---------------------- | --------------------------------------------------------------------------------------- |
+| `postgres_server`      | the session's newest PostgreSQL (or the one in FENCEHOLD_TEST_POSTGRES_URL), running    |
+| `every_postgres`       | the same, once for each major version; the oldest promised one is always asked for      |
+| `postgres_url`         | an empty database on `postgres_server`, dropped afterwards                              |
+| `every_postgres_url`   | an empty database on `every_postgres`                                                   |
+| `own_postgres`         | a server of this test's own, to kill, freeze and restart                                |
+| `own_pgbouncer`        | `make(server, mode)` starts a PgBouncer in front of a server; stopped afterwards        |
+| `sqlite_url`           | an address of a SQLite file that does not exist yet                                     |
+
+Tests may be `async def`. `@pytest.mark.limit(seconds)` changes the limit of 60 s. `@pytest.mark.needs("spin")` names
+what a test cannot do without: absent, the test is not run and the last lines say so; with CI=true it fails.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from tests.servers.limits import limited
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import AnyPostgres, GivenServer, PostgresServer, binaries_of, fresh_database, majors
+from tests.servers.programs import Missing, find, reason
+
+GIVEN = os.environ.get("FENCEHOLD_TEST_POSTGRES_URL")
+CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+NOT_RUN = pytest.StashKey[dict[tuple[str, str], int]]()
+
+
+# Time limits and async tests
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+    """Runs the test itself, sync or async, so that the limit holds for both."""
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    marker = pyfuncitem.get_closest_marker("limit")
+    limit_s = float(marker.args[0]) if marker else 60.0
+    if pyfuncitem.config.getoption("usepdb"):
+        limit_s = 24 * 3600.0
+    limited(pyfuncitem.obj, arguments, limit_s)
+    return True
+
+
+# What is not here
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[NOT_RUN] = {}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("needs"):
+        for name in marker.args:
+            if find(name) is None:
+                not_run(item.config, Missing(name, reason(name)))
+
+
+def not_run(config: pytest.Config, missing: Missing) -> NoReturn:
+    """Under CI a test that could not run is a failure: a green run must mean that everything ran."""
+    if CI:
+        pytest.fail(f"{missing.name} is missing ({missing.reason}), and CI runs every test", pytrace=False)
+    counts = config.stash[NOT_RUN]
+    key = (missing.name, missing.reason)
+    counts[key] = counts.get(key, 0) + 1
+    pytest.skip(f"{missing.name} ({missing.reason})")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
+    yield
+    for (name, why), count in sorted(config.stash[NOT_RUN].items()):
+        terminalreporter.write_line(f"NOT RUN: {name} ({why}): {count} test{'s' if count > 1 else ''}", yellow=True)
+
+
+# Servers
+
+
+class Servers:
+    """Starts each PostgreSQL version at most once in a session, when the first test asks for it."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._running: dict[int | str, AnyPostgres] = {}
+
+    def get(self, which: int | str) -> AnyPostgres:
+        if which not in self._running:
+            self._running[which] = GivenServer(str(GIVEN)) if which == "given" else self._start(int(which))
+        return self._running[which]
+
+    def _start(self, major: int) -> PostgresServer:
+        server = PostgresServer.of(binaries_of(major))
+        self._stack.callback(server.close)
+        server.start()
+        return server
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    with ExitStack() as stack:
+        yield Servers(stack)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "every_postgres" in metafunc.fixturenames:
+        which: list[int | str] = [*(["given"] if GIVEN else []), *majors()]
+        metafunc.parametrize("every_postgres", which, indirect=True, ids=[f"pg-{one}" for one in which])
+
+
+@pytest.fixture
+def postgres_server(servers: Servers, request: pytest.FixtureRequest) -> AnyPostgres:
+    try:
+        return servers.get("given" if GIVEN else binaries_of().major)
+    except Missing as missing:
+        not_run(request.config, missing)
+
+
+@pytest.fixture
+def every_postgres(servers: Servers, request: pytest.FixtureRequest) -> AnyPostgres:
+    try:
+        return servers.get(request.param)
+    except Missing as missing:
+        not_run(request.config, missing)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: AnyPostgres) -> Iterator[str]:
+    with fresh_database(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture
+def every_postgres_url(every_postgres: AnyPostgres) -> Iterator[str]:
+    with fresh_database(every_postgres) as url:
+        yield url
+
+
+@pytest.fixture
+def own_postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    try:
+        server = PostgresServer.of(binaries_of())
+    except Missing as missing:
+        not_run(request.config, missing)
+    with ExitStack() as stack:
+        stack.callback(server.close)
+        server.start()
+        yield server
+
+
+@pytest.fixture
+def own_pgbouncer(request: pytest.FixtureRequest) -> Iterator[Callable[..., PgBouncer]]:
+    with ExitStack() as stack:
+
+        def make(server: PostgresServer, mode: Any = "transaction", **settings: Any) -> PgBouncer:
+            try:
+                bouncer = PgBouncer(server, mode, **settings)
+            except Missing as missing:
+                not_run(request.config, missing)
+            stack.callback(bouncer.close)
+            bouncer.start()
+            return bouncer
+
+        yield make
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'fencehold.db'}"

@@ -1,0 +1,142 @@
+"""The ground the other tests stand on: servers start, die and come back, and the limits hold."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_each_database_is_empty_and_on_the_version_asked_for(every_postgres, every_postgres_url):
+    with psycopg.connect(every_postgres_url) as conn:
+        assert conn.info.server_version // 10_000 == every_postgres.version
+        tables = conn.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone()
+        fsync = conn.execute("SHOW fsync").fetchone()
+    assert (tables, fsync) == ((0,), ("on",))
+
+
+def test_a_server_killed_with_minus_nine_keeps_what_was_committed_and_restarts_at_once(own_postgres):
+    with psycopg.connect(own_postgres.dsn(), autocommit=True) as conn:
+        conn.execute("CREATE TABLE kept AS SELECT 7 AS n")
+        own_postgres.kill9()
+        with pytest.raises(psycopg.OperationalError):
+            conn.execute("SELECT 1")
+    own_postgres.start()
+    with psycopg.connect(own_postgres.dsn()) as conn:
+        assert conn.execute("SELECT n FROM kept").fetchone() == (7,)
+
+
+def test_a_frozen_server_holds_its_connections_and_goes_on_when_thawed(own_postgres):
+    own_postgres.freeze()
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(own_postgres.dsn(), connect_timeout=2)
+    own_postgres.thaw()
+    assert own_postgres.answers()
+
+
+async def test_a_server_restarted_from_a_worker_thread_outlives_that_thread(own_postgres):
+    await asyncio.to_thread(own_postgres.restart)
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert own_postgres.answers()
+
+
+@pytest.mark.needs("pgbouncer")
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_pgbouncer_answers_in_front_of_a_server(own_postgres, own_pgbouncer, mode):
+    bouncer = own_pgbouncer(own_postgres, mode)
+    with psycopg.connect(bouncer.dsn()) as conn:
+        row = conn.execute("SELECT current_setting('port')::int").fetchone()
+    assert row == (own_postgres.port,)
+
+
+def test_a_server_dies_with_a_test_run_that_is_killed(tmp_path):
+    program = """
+        import sys, time
+        from tests.servers.postgres import PostgresServer, binaries_of
+        server = PostgresServer.of(binaries_of())
+        server.start()
+        print(server.pid, server.folder, flush=True)
+        time.sleep(60)
+    """
+    run = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert run.stdout is not None
+    pid, folder = run.stdout.readline().split()
+    server = psutil.Process(int(pid))
+    run.kill()
+    run.wait()
+    server.wait(timeout=20)
+    subprocess.run(["rm", "-rf", folder], check=True)
+
+
+def pytest_in(folder: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A test run of its own over one file, under this project's conftest and settings."""
+    (folder / "test_it.py").write_text(textwrap.dedent(text))
+    plugins = [
+        "-p",
+        "tests.conftest",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        "--rootdir",
+        str(folder),
+        "-p",
+        "no:cacheprovider",
+    ]
+    kept = {key: value for key, value in os.environ.items() if key != "CI" and not key.startswith("PYTEST")}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, str(folder / "test_it.py")],
+        cwd=ROOT, env={**kept, **environment}, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "async def test_it():\n    await asyncio.sleep(30)",
+        "async def test_it():\n    time.sleep(30)",
+        "def test_it():\n    threading.Event().wait(30)",
+    ],
+    ids=["waiting", "loop blocked", "thread blocked"],
+)
+def test_a_test_past_its_limit_fails_and_shows_where_it_stands(tmp_path, body):
+    head = "import asyncio, time, threading, pytest\n\n@pytest.mark.limit(0.5)\n"
+    answer = pytest_in(tmp_path, head + body)
+    assert answer.returncode == 1, answer.stdout + answer.stderr
+    assert "took longer than 0.5 s" in answer.stdout
+    assert 'test_it.py", line ' in answer.stdout
+    assert "1 failed" in answer.stdout
+
+
+def test_an_async_test_that_fails_is_a_failure(tmp_path):
+    answer = pytest_in(tmp_path, "async def test_it():\n    assert 1 == 2")
+    assert answer.returncode == 1
+    assert "1 failed" in answer.stdout
+
+
+NEEDY = """
+    import pytest
+
+    @pytest.mark.needs("no-such-program")
+    def test_it():
+        pass
+"""
+
+
+def test_the_last_lines_name_what_was_not_run(tmp_path):
+    answer = pytest_in(tmp_path, NEEDY)
+    assert answer.returncode == 0
+    assert "NOT RUN: no-such-program (not installed): 1 test" in answer.stdout.splitlines()[-2]
+
+
+def test_under_ci_a_missing_program_is_a_failure(tmp_path):
+    answer = pytest_in(tmp_path, NEEDY, CI="true")
+    assert answer.returncode == 1
+    assert "no-such-program is missing" in answer.stdout
