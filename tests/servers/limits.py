@@ -54,14 +54,22 @@ def _as_sync(inner: Callable[..., Any], limit_s: float) -> Callable[..., None]:
 
 
 def _run(main: Any, limit_s: float, report: list[str]) -> None:
-    with asyncio.Runner() as runner:
-        runner.run(_bounded(main, limit_s, report))
+    stuck: set[asyncio.Task[Any]] = set()
+    try:
+        with asyncio.Runner() as runner:
+            runner.run(_bounded(main, limit_s, report, stuck))
+    finally:
+        # What the alarm broke off is told in the report; a task's own complaint at its end would only repeat it.
+        for task in stuck:
+            if task.done() and not task.cancelled():
+                task.exception()
     if report:
         _fail(limit_s, report)
 
 
-async def _bounded(main: Any, limit_s: float, report: list[str]) -> None:
+async def _bounded(main: Any, limit_s: float, report: list[str], stuck: "set[asyncio.Task[Any]]") -> None:
     task = asyncio.ensure_future(main)
+    stuck.add(task)
     done, _ = await asyncio.wait([task], timeout=limit_s)
     if done:
         return task.result()

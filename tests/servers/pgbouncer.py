@@ -31,7 +31,7 @@ server_login_retry = 1
 
 
 class PgBouncer(ServerProcess):
-    """In `transaction` mode each transaction may get another server session; in `session` mode a client keeps its own."""
+    """In `transaction` mode each transaction may get another server session; in `session` mode it stays."""
 
     name = "pgbouncer"
     stop_signal = signal.SIGINT

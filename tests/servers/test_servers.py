@@ -80,19 +80,11 @@ def test_a_server_dies_with_a_test_run_that_is_killed(tmp_path):
 def pytest_in(folder: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A test run of its own over one file, under this project's conftest and settings."""
     (folder / "test_it.py").write_text(textwrap.dedent(text))
-    plugins = [
-        "-p",
-        "tests.conftest",
-        "-c",
-        str(ROOT / "pyproject.toml"),
-        "--rootdir",
-        str(folder),
-        "-p",
-        "no:cacheprovider",
-    ]
+    plugins = ["-p", "tests.conftest", "-p", "no:cacheprovider"]
+    places = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder)]
     kept = {key: value for key, value in os.environ.items() if key != "CI" and not key.startswith("PYTEST")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *plugins, str(folder / "test_it.py")],
+        [sys.executable, "-m", "pytest", *plugins, *places, str(folder / "test_it.py")],
         cwd=ROOT, env={**kept, **environment}, capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
 

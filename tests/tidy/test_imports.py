@@ -1,0 +1,183 @@
+"""Imports go one way, and a driver is known only to its own backend."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.tidy.tree import ROOT, parsed
+
+STORAGE = {"model", "ports", "backends", "runtime", "telemetry"}
+
+#: room -> the rooms it may import (besides itself). `connect` is every module at the top of fencehold.
+ALLOWED: dict[str, set[str]] = {
+    "model": set(),
+    "ports": {"model"},
+    "backends": {"model", "ports"},
+    "runtime": {"model", "ports"},
+    "telemetry": {"model", "ports"},
+    "connect": STORAGE,
+    "console": STORAGE | {"connect"},
+    "cli": STORAGE | {"connect", "console", "testing"},
+    "testing": STORAGE | {"connect", "pgleaderlock", "submission_manager"},
+    "pgleaderlock": STORAGE | {"connect"},
+    "submission_manager": STORAGE | {"connect"},
+}
+
+#: driver -> folders (below src) that may import it
+DRIVERS: dict[str, tuple[str, ...]] = {
+    "psycopg": ("fencehold/backends/postgres", "fencehold/testing", "pgleaderlock"),
+    "psycopg_pool": ("fencehold/backends/postgres", "fencehold/testing", "pgleaderlock"),
+    "mssql_python": ("fencehold/backends/sqlserver", "fencehold/testing"),
+    "azure": ("fencehold/backends/cosmos", "fencehold/testing"),
+    "sqlite3": ("fencehold/backends/sqlite", "fencehold/testing"),
+}
+
+
+def wrong_directions(src: Path) -> list[str]:
+    return [
+        f"{path.relative_to(src)}:{line}: {room} may not import {target}"
+        for path, tree in parsed(src)
+        for room in [room_of(module_name(src, path), src)]
+        if room is not None
+        for line, target in imports(src, path, tree)
+        if not may_import(module_name(src, path), target, src)
+    ]
+
+
+def may_import(importer: str, target: str, src: Path) -> bool:
+    here, there = room_of(importer, src), room_of(target, src)
+    if here is None or there is None:
+        return True
+    if here == there == "backends":
+        return same_backend(importer, target, src)
+    return here == there or there in ALLOWED.get(here, set())
+
+
+def same_backend(importer: str, target: str, src: Path) -> bool:
+    """Backends share the files directly in backends/, and nothing of one another; those files know no backend."""
+    there = backend_of(target, src)
+    return there is None or there == backend_of(importer, src)
+
+
+def backend_of(module: str, src: Path) -> str | None:
+    parts = module.split(".")
+    return parts[2] if len(parts) > 2 and (src / "fencehold" / "backends" / parts[2]).is_dir() else None
+
+
+def room_of(module: str, src: Path) -> str | None:
+    """None for a module that is not ours."""
+    parts = module.split(".")
+    if parts[0] in {"pgleaderlock", "submission_manager"}:
+        return parts[0]
+    if parts[0] != "fencehold":
+        return None
+    if len(parts) > 1 and (parts[1] in ALLOWED or (src / "fencehold" / parts[1]).is_dir()):
+        return parts[1]
+    return "connect"
+
+
+def foreign_drivers(src: Path) -> list[str]:
+    return [
+        f"{path.relative_to(src)}:{line}: {target} is imported outside its backend"
+        for path, tree in parsed(src)
+        for line, target in imports(src, path, tree)
+        for places in [DRIVERS.get(target.split(".")[0])]
+        if places is not None and not any(path.is_relative_to(src / place) for place in places)
+    ]
+
+
+def module_name(src: Path, path: Path) -> str:
+    parts = list(path.relative_to(src).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(src: Path, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every module a file imports, at any depth, by statement or by importlib with a name written out."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(names=names):
+                base = absolute(src, path, node)
+                for alias in names:
+                    yield node.lineno, submodule(src, base, alias.name)
+            case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]) if is_import_call(function):
+                yield node.lineno, name
+
+
+def is_import_call(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in {"import_module", "__import__"}
+
+
+def absolute(src: Path, path: Path, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    package = list(path.relative_to(src).parent.parts)
+    kept = package[: len(package) - node.level + 1]
+    return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def submodule(src: Path, base: str, name: str) -> str:
+    """`from fencehold import model` names a room; `from fencehold import LeaseLost` a thing in the package itself."""
+    place = src.joinpath(*base.split("."), name)
+    return f"{base}.{name}" if place.is_dir() or place.with_suffix(".py").exists() else base
+
+
+def test_imports_go_one_way():
+    assert wrong_directions(ROOT / "src") == []
+
+
+def test_drivers_stay_in_their_backends():
+    assert foreign_drivers(ROOT / "src") == []
+
+
+def plant(src: Path, **texts: str) -> None:
+    for name, text in texts.items():
+        path = src.joinpath(*name.split("__")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_a_wrong_direction_is_found(tmp_path):
+    plant(
+        tmp_path,
+        fencehold__model__a="from fencehold.ports import x",
+        fencehold__ports__a="def f():\n    from fencehold import connect",
+        fencehold__runtime__a="from ..telemetry import log",
+        fencehold__backends__sqlite__a="from fencehold.backends.memory import a",
+        fencehold__backends__memory__a="import fencehold.runtime.a",
+        fencehold__testing__a="import importlib\nimportlib.import_module('fencehold.cli')",
+        fencehold__connect="from fencehold import console",
+        fencehold__console__a="",
+    )
+    assert len(wrong_directions(tmp_path)) == 7
+
+
+def test_right_directions_pass(tmp_path):
+    plant(
+        tmp_path,
+        fencehold__model__a="import enum",
+        fencehold__runtime__a="from fencehold.model import a\nfrom . import b",
+        fencehold__backends__sqlite__a="from fencehold.backends.statements import load\nfrom . import b",
+        fencehold__backends__statements="",
+        fencehold__connect="from fencehold.backends.sqlite import a",
+        fencehold__cli__a="import fencehold",
+        pgleaderlock__a="from fencehold.runtime import a",
+    )
+    assert wrong_directions(tmp_path) == []
+
+
+def test_a_driver_out_of_place_is_found(tmp_path):
+    plant(
+        tmp_path,
+        fencehold__runtime__a="def f():\n    import psycopg.errors",
+        fencehold__backends__postgres__a="import psycopg",
+        fencehold__backends__memory__a="from sqlite3 import connect",
+        pgleaderlock__a="from psycopg import sql",
+        fencehold__testing__a="import sqlite3, psycopg",
+    )
+    assert [line.split(":")[0] for line in foreign_drivers(tmp_path)] == [
+        "fencehold/backends/memory/a.py",
+        "fencehold/runtime/a.py",
+    ]
