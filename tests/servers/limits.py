@@ -72,11 +72,11 @@ async def _bounded(main: Any, limit_s: float, report: list[str], stuck: "set[asy
     stuck.add(task)
     done, _ = await asyncio.wait([task], timeout=limit_s)
     if done:
-        return task.result()
+        task.result()
+        return
     report.append(_tasks(asyncio.all_tasks()) + _threads())
     task.cancel()
     await asyncio.wait([task])
-    return None
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def _alarm(after_s: float, report: list[str]) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, after_s, GRACE_S)
-    faulthandler.dump_traceback_later(after_s + LAST_RESORT_S, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(after_s + LAST_RESORT_S, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         yield
     finally:

@@ -6,9 +6,7 @@ from pathlib import Path
 from tests.tidy.tree import ROOT, files
 
 #: Written in parts, so that this file passes its own test.
-HOSTS = [
-    ".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("deb", "debian", "org"))
-]
+HOSTS = [f"{name}.org" for name in ("pypi", "pythonhosted", "npmjs", "deb.debian")]
 ADDRESS = re.compile("|".join([*(re.escape(host) for host in HOSTS), r"index-url[ =]+\S*:/" + "/"]), re.IGNORECASE)
 SIZE_MAX = 2_000_000
 

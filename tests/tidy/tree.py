@@ -6,17 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_OURS = {
-    ".git",
-    ".venv",
-    "__pycache__",
-    "build",
-    "dist",
-    "node_modules",
-    ".mypy_cache",
-    ".ruff_cache",
-    ".pytest_cache",
-}
+CACHES = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
+NOT_OURS = CACHES | {".git", ".venv", "build", "dist", "node_modules"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
