@@ -11,7 +11,7 @@
    A frozen or dead process is one that takes no step: every interleaving is tried, so it may freeze anywhere.
 
    Switches. All but N, LEASE, EPOCHS, GIVE_UPS, TX_LIMIT and SAMEID plant a fault, and the check must then fail.
-     -DFENCE=1                right: the guard locks the row, the commit comes later, takeover waits in between (default)
+     -DFENCE=1                right (default): the guard locks the row until the commit, and takeover waits for it
      -DFENCE=0                no guard
      -DFENCE=2                the guard looks but does not lock (WHERE EXISTS ...; read, then write)
      -DFENCE=3                the guard locks, but compares the holder only, not the epoch

@@ -1,0 +1,271 @@
+"""A run is safe if `check` finds nothing: what processes saw is written down as it happens and judged afterwards.
+
+Judged per lease name:
+
+- epochs of accepted writes never decrease in commit order;
+- one epoch has one holder;
+- grants strictly increase;
+- no two intervals in which a process held itself valid overlap;
+- an accepted write carries an epoch that was granted.
+
+Times are seconds on one clock of the whole machine that runs through suspend (`boottime_s`), so intervals recorded by
+different processes may be compared; histories of several machines may not. Not judged: whether everything that
+happened was recorded. A process records a grant before it uses it, so a kill -9 can hide a grant, not a write's grant.
+
+`python -m fencehold.testing.history FILE` prints the violations and exits 1 if there are any.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+# Where there is no such clock (not Linux), the one nearest to it.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boottime_s() -> float:
+    """Seconds on the clock that all processes of this machine share and that never goes back."""
+    return time.clock_gettime(_CLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The store granted this epoch. `at` orders the grants of a name: the store's own `acquired_at`, where it is known;
+    a time of receipt would put a grant whose answer was slow after a later one."""
+
+    name: str
+    holder_id: str
+    epoch: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """The process' own `is_valid` was true from `start` up to, not including, `end`. One interval per term."""
+
+    name: str
+    holder_id: str
+    epoch: int
+    start: float
+    end: float
+
+    def __post_init__(self) -> None:
+        if not self.start <= self.end:
+            raise ValueError(f"an interval cannot end ({self.end}) before it starts ({self.start})")
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """A fenced write was accepted. `commit_order` is drawn inside the write's own transaction."""
+
+    name: str
+    holder_id: str
+    epoch: int
+    commit_order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A fenced write was refused: never a violation, and the proof that the fence was met."""
+
+    name: str
+    holder_id: str
+    epoch: int
+    at: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The process gave the term up, or knows that it was lost."""
+
+    name: str
+    holder_id: str
+    epoch: int
+    at: float
+    reason: str = ""
+
+
+Event = Granted | Believed | Wrote | Refused | Ended
+
+_KINDS: dict[str, type[Event]] = {
+    "granted": Granted,
+    "believed": Believed,
+    "wrote": Wrote,
+    "refused": Refused,
+    "ended": Ended,
+}
+_KIND_OF: dict[type[Event], str] = {event_type: kind for kind, event_type in _KINDS.items()}
+
+
+class Rule(Enum):
+    """What a history may break; the value is the sentence that is printed."""
+
+    WRITES_IN_ORDER = "a write of an older epoch was accepted after a newer one"
+    ONE_HOLDER_PER_EPOCH = "one epoch had two holders"
+    GRANTS_INCREASE = "a grant did not increase the epoch"
+    ONE_VALID_TERM = "two terms were valid at once"
+    WRITES_ARE_GRANTED = "a write was accepted with an epoch that was never granted"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken rule and the two events that show it (one, where nothing stands against it)."""
+
+    rule: Rule
+    name: str
+    events: tuple[Event, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.rule.value}: " + "; ".join(map(str, self.events))
+
+
+def check(history: Iterable[Event]) -> list[Violation]:
+    """Every violation in the history, in whatever order its events were recorded; an empty list means none."""
+    by_name: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in history:
+        by_name[event.name].append(event)
+    return [violation for _, events in sorted(by_name.items()) for violation in _check_one_name(events)]
+
+
+def _check_one_name(events: Sequence[Event]) -> Iterator[Violation]:
+    # A retry that recognises its own grant records the same grant again.
+    grants = list(dict.fromkeys(event for event in events if isinstance(event, Granted)))
+    writes = [event for event in events if isinstance(event, Wrote)]
+    yield from _writes_out_of_order(writes)
+    yield from _holders_sharing_an_epoch(events)
+    yield from _grants_not_increasing(grants)
+    yield from _terms_overlapping([event for event in events if isinstance(event, Believed)])
+    yield from _writes_not_granted(writes, {grant.epoch for grant in grants})
+
+
+def _writes_out_of_order(writes: Iterable[Wrote]) -> Iterator[Violation]:
+    newest: Wrote | None = None
+    # Of two writes at one place in the order the newer epoch goes first: one commit cannot carry two epochs.
+    for write in sorted(writes, key=lambda write: (write.commit_order, -write.epoch)):
+        if newest is not None and write.epoch < newest.epoch:
+            yield Violation(Rule.WRITES_IN_ORDER, write.name, (newest, write))
+        else:
+            newest = write
+
+
+def _holders_sharing_an_epoch(events: Iterable[Event]) -> Iterator[Violation]:
+    first_of: dict[int, Event] = {}
+    reported: set[tuple[int, str]] = set()
+    for event in events:
+        if isinstance(event, Refused):
+            continue  # Anyone may try with any epoch; that is what the fence is for.
+        first = first_of.setdefault(event.epoch, event)
+        if first.holder_id != event.holder_id and (event.epoch, event.holder_id) not in reported:
+            reported.add((event.epoch, event.holder_id))
+            yield Violation(Rule.ONE_HOLDER_PER_EPOCH, event.name, (first, event))
+
+
+def _grants_not_increasing(grants: Iterable[Granted]) -> Iterator[Violation]:
+    highest: Granted | None = None
+    for grant in sorted(grants, key=lambda grant: (grant.at, grant.epoch)):
+        if highest is not None and grant.epoch <= highest.epoch:
+            yield Violation(Rule.GRANTS_INCREASE, grant.name, (highest, grant))
+        else:
+            highest = grant
+
+
+def _terms_overlapping(beliefs: Iterable[Believed]) -> Iterator[Violation]:
+    furthest: Believed | None = None
+    for belief in sorted(beliefs, key=lambda belief: (belief.start, belief.end)):
+        if belief.start == belief.end:
+            continue
+        if furthest is not None and belief.start < furthest.end:
+            yield Violation(Rule.ONE_VALID_TERM, belief.name, (furthest, belief))
+        if furthest is None or belief.end > furthest.end:
+            furthest = belief
+
+
+def _writes_not_granted(writes: Iterable[Wrote], epochs_granted: set[int]) -> Iterator[Violation]:
+    for write in writes:
+        if write.epoch not in epochs_granted:
+            yield Violation(Rule.WRITES_ARE_GRANTED, write.name, (write,))
+
+
+class HistoryWriter:
+    """What `record` returned from survives kill -9 of any process; several processes and threads may share one file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+    def record(self, event: Event) -> None:
+        # The line break comes first: a kill can tear a write where it crosses a page, and the next process' line must
+        # not be glued to the torn one.
+        line = b"\n" + json.dumps({"kind": _KIND_OF[type(event)], **asdict(event)}).encode()
+        if os.write(self._file, line) != len(line):
+            raise OSError("the history's disk is full: the last event is torn")
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+
+def load(path: str | os.PathLike[str]) -> list[Event]:
+    """All whole events of the file. What a kill tore is passed over; anything else that is no event is an error."""
+    events: list[Event] = []
+    for number, line in enumerate(Path(path).read_bytes().split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            fields = json.loads(line)
+        except ValueError as error:
+            if line.startswith(b"{") and not line.rstrip().endswith(b"}"):
+                continue
+            raise ValueError(f"{path}, line {number}: not JSON: {line[:80]!r}") from error
+        events.append(_event_of(fields, f"{path}, line {number}"))
+    return events
+
+
+def _event_of(fields: Any, where: str) -> Event:
+    if not isinstance(fields, dict):
+        raise ValueError(f"{where}: an event is an object, not {fields!r}")
+    rest = dict(fields)
+    kind = rest.pop("kind", None)
+    if kind not in _KINDS:
+        raise ValueError(f"{where}: unknown kind of event {kind!r}; known: {', '.join(_KINDS)}")
+    try:
+        return _KINDS[kind](**rest)
+    except TypeError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0: no violation; 1: violations, one per line; 2: the file cannot be judged."""
+    if len(arguments) != 1:
+        print("usage: python -m fencehold.testing.history FILE", file=sys.stderr)  # noqa: T201
+        return 2
+    try:
+        history = load(arguments[0])
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    violations = check(history)
+    print(*violations, f"{len(history)} events, {len(violations)} violations", sep="\n")  # noqa: T201
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
