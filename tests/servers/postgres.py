@@ -18,12 +18,13 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
-from psycopg import conninfo, sql
+from psycopg import sql
 
 from tests.servers.discover import OLDEST_MAJOR, Binaries, postgres_binaries
-from tests.servers.process import ServerProcess, readable_by_server, run_as_server
+from tests.servers.process import ServerProcess, private_folder, readable_by_server, run_as_server
 from tests.servers.programs import Missing, reason
 
 SUPERUSER = "postgres"
@@ -53,7 +54,7 @@ class PostgresServer(ServerProcess):
         return self._bin / name
 
     def environment(self) -> Mapping[str, str]:
-        return {"LD_LIBRARY_PATH": str(self._lib)} if self._lib else {}
+        return library_path(self._lib)
 
     def command(self) -> Sequence[str | Path]:
         settings = {**self.settings, "port": str(self.port), "unix_socket_directories": str(self.folder)}
@@ -62,8 +63,9 @@ class PostgresServer(ServerProcess):
 
     def start(self) -> None:
         if not self._data.exists():
-            how = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", f"--username={SUPERUSER}"]
-            run_as_server([self._bin / "initdb", "-D", self._data, *how], self.environment(), INITDB_LIMIT_S)
+            # Copying a new cluster takes half the time of making one.
+            template = new_cluster(self._bin, self._lib)
+            run_as_server(["cp", "-a", template, self._data], self.environment(), INITDB_LIMIT_S)
         super().start()
 
     def answers(self) -> bool:
@@ -89,13 +91,7 @@ class GivenServer:
         """The given address, with another database in it."""
         if dbname is None:
             return self._url
-        parts = {key: str(value) for key, value in conninfo.conninfo_to_dict(self._url).items() if value is not None}
-        user = parts.pop("user", "")
-        secret = f":{parts.pop('password')}" if "password" in parts else ""
-        place = f"{parts.pop('host', '')}:{parts.pop('port', '5432')}"
-        parts.pop("dbname", None)
-        options = "&".join(f"{key}={value}" for key, value in parts.items())
-        return f"postgresql://{user}{secret}@{place}/{dbname}" + (f"?{options}" if options else "")
+        return urlsplit(self._url)._replace(path=f"/{dbname}").geturl()
 
 
 AnyPostgres = PostgresServer | GivenServer
@@ -150,3 +146,18 @@ def reachable(binaries_dir: Path, libraries: Path | None) -> tuple[Path, Path | 
     if beside.is_dir():
         shutil.copytree(beside, home / beside.name)
     return copy / binaries_dir.name, copy / libraries.name if libraries else None
+
+
+@functools.cache
+def new_cluster(binaries_dir: Path, libraries: Path | None) -> Path:
+    """An empty cluster made by initdb, once in a test run for each version; never started itself."""
+    home = private_folder("pgnew")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    how = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", f"--username={SUPERUSER}"]
+    command: list[str | Path] = [binaries_dir / "initdb", "-D", home / "data", *how]
+    run_as_server(command, library_path(libraries), INITDB_LIMIT_S)
+    return home / "data"
+
+
+def library_path(libraries: Path | None) -> dict[str, str]:
+    return {"LD_LIBRARY_PATH": str(libraries)} if libraries else {}

@@ -4,7 +4,9 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -56,25 +58,30 @@ def test_pgbouncer_answers_in_front_of_a_server(own_postgres, own_pgbouncer, mod
     assert row == (own_postgres.port,)
 
 
-def test_a_server_dies_with_a_test_run_that_is_killed(tmp_path):
+@pytest.fixture
+def reachable_folder() -> Iterator[Path]:
+    """A folder the server's account can enter; pytest's own is closed to others."""
+    with tempfile.TemporaryDirectory(prefix="fh-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_a_server_dies_with_a_test_run_that_is_killed(reachable_folder):
     program = """
-        import sys, time
+        import time
         from tests.servers.postgres import PostgresServer, binaries_of
         server = PostgresServer.of(binaries_of())
         server.start()
-        print(server.pid, server.folder, flush=True)
+        print(server.pid, flush=True)
         time.sleep(60)
     """
-    run = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    assert run.stdout is not None
-    pid, folder = run.stdout.readline().split()
-    server = psutil.Process(int(pid))
-    run.kill()
-    run.wait()
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    environment = {**os.environ, "TMPDIR": str(reachable_folder)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        server = psutil.Process(int(run.stdout.readline()))
+        run.kill()
     server.wait(timeout=20)
-    subprocess.run(["rm", "-rf", folder], check=True)
 
 
 def pytest_in(folder: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
