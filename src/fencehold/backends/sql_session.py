@@ -34,12 +34,13 @@ async def run_async(target: Any, sql: str, params: Mapping[str, Any]) -> list[tu
     return [tuple(row) for row in result] if result.returns_rows else []
 
 
-class Done:
-    """Nothing left to await: lets `await term.fence(conn)` be written for every kind of connection."""
-
-    def __await__(self) -> Any:
-        return
-        yield  # makes this a generator, which an awaitable needs
+def driver_connection(target: Any) -> Any:
+    """The driver's own connection under a sync session or connection."""
+    connection = target.connection() if callable(getattr(target, "connection", None)) else target
+    return connection.connection.driver_connection
 
 
-DONE = Done()
+async def driver_connection_async(target: Any) -> Any:
+    """The same under an AsyncSession or AsyncConnection."""
+    connection = await target.connection() if hasattr(target, "sync_session") else target
+    return connection.sync_connection.connection.driver_connection

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -31,12 +31,23 @@ class GuardText:
     params: Mapping[str, Any]
 
 
+class Done:
+    """Nothing left to await: lets `await term.fence(conn)` be written for every kind of connection."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield  # makes this a generator, which an awaitable needs
+
+
+DONE = Done()
+
+
 class FencePort(Protocol):
     """Each verb raises LeaseLost when the store refuses, and then nothing was written."""
 
     def transaction(self, key: TermKey, remaining_s: RemainingS) -> AbstractAsyncContextManager[Transaction]: ...
 
-    def fence(self, target: object, key: TermKey) -> Awaitable[None] | None: ...
+    def fence(self, target: object, key: TermKey) -> Awaitable[None]: ...
 
     def guard(self, key: TermKey) -> GuardText: ...
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-Hint = Callable[[str], None]
+Hint = Callable[[str, str], None]
+
+ACQUIRED, RELEASED, ASKED, UNKNOWN = "acquired", "released", "asked", "unknown"
 
 
 class WakeupPort(Protocol):
     def on_hint(self, hint: Hint) -> None:
-        """Call `hint(lease_name)`, on the keeper's loop, whenever the store tells of a change."""
+        """Call `hint(what, lease_name)` on the keeper's loop when the store tells of a change; UNKNOWN: look at all."""
         ...
 
     async def listen(self, limit_s: float) -> bool:

@@ -13,11 +13,21 @@ from typing import Any
 
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.model.leases import (
-    Ask, Busy, Lease, Refusal, Request, Rule, TermKey, Verb, decide, is_holder, refusal_reason,
+    Ask,
+    Busy,
+    Lease,
+    Refusal,
+    Request,
+    Rule,
+    TermKey,
+    Verb,
+    decide,
+    is_holder,
+    refusal_reason,
 )  # fmt: skip
-from fencehold.ports.fence import GuardText, Params, RemainingS
+from fencehold.ports.fence import DONE, GuardText, Params, RemainingS
 from fencehold.ports.leases import Answer
-from fencehold.ports.wakeup import Hint
+from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED, Hint
 
 EPOCH_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -46,9 +56,9 @@ class Shelf:
             self.fired.append(rule.id)
         return rule
 
-    def tell(self, name: str) -> None:
+    def tell(self, what: str, name: str) -> None:
         for hint in list(self.hints):
-            hint(name)
+            hint(what, name)
 
 
 _SHELVES: dict[str, Shelf] = {}
@@ -72,7 +82,7 @@ class MemoryLeases:
             if s.apply(Verb.ACQUIRE, request) is None:
                 return Refusal("held", s.view(row))
             lease = s.view(s.rows[ask.name])
-        s.tell(ask.name)
+        s.tell(ACQUIRED, ask.name)
         assert lease is not None, "just granted"
         return lease
 
@@ -83,7 +93,7 @@ class MemoryLeases:
         answers = [self._change(Verb.RELEASE, key) for key in keys]
         for key, answer in zip(keys, answers, strict=True):
             if isinstance(answer, Lease):
-                self._shelf.tell(key.name)
+                self._shelf.tell(RELEASED, key.name)
         return answers
 
     async def read(self, names: Sequence[str], limit_s: float) -> dict[str, Lease]:
@@ -98,7 +108,7 @@ class MemoryLeases:
 
     async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
         answer = self._change(Verb.ASK_STEP_DOWN, TermKey(name, "", epoch, 0.0))
-        self._shelf.tell(name)
+        self._shelf.tell(ASKED, name)
         return answer
 
     def _change(self, verb: Verb, key: TermKey) -> Answer:
@@ -152,12 +162,12 @@ class MemoryFences:
         finally:
             with s.lock:
                 s.fenced[key.name] -= 1
-            s.tell(key.name)
+            s.tell(RELEASED, key.name)
 
-    def fence(self, target: object, key: TermKey) -> Awaitable[None] | None:
+    def fence(self, target: object, key: TermKey) -> Awaitable[None]:
         with self._shelf.lock:
             self._check(key)
-        return None
+        return DONE
 
     def guard(self, key: TermKey) -> GuardText:
         raise no_sql()
@@ -189,9 +199,9 @@ class MemoryWakeup:
     def on_hint(self, hint: Hint) -> None:
         loop = asyncio.get_running_loop()
 
-        def relay(name: str) -> None:
+        def relay(what: str, name: str) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(hint, name)
+                loop.call_soon_threadsafe(hint, what, name)
 
         self._mine.append(relay)
 

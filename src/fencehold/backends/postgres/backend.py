@@ -20,6 +20,11 @@ class PostgresBackend:
         self.fences = PostgresFences(info, statements)
         self.wakeup = self._session
 
+    @staticmethod
+    def check(url: str) -> None:
+        """Raise ConfigurationError now if the URL cannot be read later."""
+        wire.conninfo(url)
+
     async def open(self, limit_s: float) -> None:
         await self._session.run("probe", {}, limit_s)
 

@@ -15,7 +15,7 @@ from fencehold.backends.postgres import faults, wire
 from fencehold.backends.sql_text import Statements
 from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
 from fencehold.model.leases import TermKey
-from fencehold.ports.fence import GuardText, Params, RemainingS
+from fencehold.ports.fence import DONE, GuardText, Params, RemainingS
 
 IDLE_CONNECTIONS_MAX = 4
 ROLLBACK_LIMIT_S = 2.0
@@ -145,19 +145,19 @@ class PostgresFences:
 
     # --- the caller's own connection ---
 
-    def fence(self, target: object, key: TermKey) -> Awaitable[None] | None:
+    def fence(self, target: object, key: TermKey) -> Awaitable[None]:
         if isinstance(target, psycopg.AsyncConnection):
             self._must_be_in_transaction(target)
             return self._fence_async(target, key)
         if isinstance(target, psycopg.Connection):
             self._must_be_in_transaction(target)
             self._fence_sync(target, key)
-            return sql_session.DONE
+            return DONE
         if sql_session.is_sqlalchemy(target):
             if sql_session.is_async(target):
                 return self._fence_session_async(target, key)
             self._fence_session(target, key)
-            return sql_session.DONE
+            return DONE
         raise ConfigurationError(
             f"term.fence() cannot use a {type(target).__module__}.{type(target).__qualname__}.",
             hint="Give a psycopg connection (sync or async) or a SQLAlchemy session or connection.",

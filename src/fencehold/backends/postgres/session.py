@@ -12,7 +12,7 @@ import psycopg.sql
 from fencehold.backends.postgres import faults, wire
 from fencehold.backends.sql_text import Statements
 from fencehold.model.errors import Unavailable
-from fencehold.ports.wakeup import Hint
+from fencehold.ports.wakeup import UNKNOWN, Hint
 
 PREPARE_AFTER = 2
 
@@ -116,9 +116,10 @@ class Session:
             await self.run("probe", {}, limit_s)
         return not self.is_pooled
 
-    def _tell(self, name: str) -> None:
+    def _tell(self, payload: str) -> None:
+        what, _, name = payload.partition(" ")
         for hint in self._hints:
-            hint(name)
+            hint(what, name)
 
     def _watch(self) -> None:
         """While no statement runs, notifications are read as they arrive."""
@@ -141,7 +142,7 @@ class Session:
                 self._tell(notify.extra.decode("utf-8", "replace"))
         except psycopg.Error:
             self._drop()
-            self._tell("")  # whatever was said meanwhile was missed: look for yourselves
+            self._tell(UNKNOWN)  # whatever was said meanwhile was missed: look for yourselves
 
     def _drop(self) -> None:
         self._unwatch()

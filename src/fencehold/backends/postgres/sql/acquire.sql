@@ -24,7 +24,7 @@ WITH lapsed AS MATERIALIZED (
 ), granted AS (
     SELECT * FROM taken UNION ALL SELECT * FROM made
 ), told AS (
-    SELECT pg_notify('fencehold_leases', lease_name) FROM granted
+    SELECT pg_notify('fencehold_leases', 'acquired ' || lease_name) FROM granted
 ), seen AS (
     SELECT *, clock_timestamp() AS now FROM fencehold_leases
      WHERE lease_name = :name AND NOT EXISTS (SELECT FROM granted)

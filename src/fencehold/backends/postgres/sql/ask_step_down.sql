@@ -12,7 +12,7 @@ WITH live AS MATERIALIZED (
      WHERE l.lease_name = c.lease_name AND l.lease_epoch = :epoch AND l.expires_at > c.now
     RETURNING c.now, l.*
 ), told AS (
-    SELECT pg_notify('fencehold_leases', lease_name) FROM marked
+    SELECT pg_notify('fencehold_leases', 'asked ' || lease_name) FROM marked
 )
 SELECT CASE WHEN m.lease_name IS NOT NULL THEN 'yes'
             WHEN s.lease_epoch <> :epoch THEN 'held_by_another'

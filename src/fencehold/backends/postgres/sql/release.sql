@@ -16,7 +16,7 @@ WITH asked AS MATERIALIZED (
      WHERE l.lease_name = c.lease_name AND l.expires_at > c.now
     RETURNING c.place, c.now, l.*
 ), told AS (
-    SELECT pg_notify('fencehold_leases', lease_name) FROM released
+    SELECT pg_notify('fencehold_leases', 'released ' || lease_name) FROM released
 )
 SELECT CASE WHEN r.place IS NOT NULL THEN 'yes'
             WHEN s.lease_name IS NULL THEN 'absent'

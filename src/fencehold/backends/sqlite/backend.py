@@ -1,0 +1,36 @@
+"""SQLite's parts, put together."""
+
+from __future__ import annotations
+
+from fencehold.backends.sql_text import Statements
+from fencehold.backends.sqlite.fences import SqliteFences
+from fencehold.backends.sqlite.leases import SqliteLeases
+from fencehold.backends.sqlite.schema import SqliteSchema
+from fencehold.backends.sqlite.session import Session
+from fencehold.ports.wakeup import Hint
+
+
+class SilentWakeup:
+    """SQLite cannot tell other processes: followers wake at the known expiry and by polling."""
+
+    def on_hint(self, hint: Hint) -> None:
+        return None
+
+    async def listen(self, limit_s: float) -> bool:
+        return False
+
+
+class SqliteBackend:
+    def __init__(self, path: str, table: str) -> None:
+        statements = Statements(__package__, table)
+        self._session = Session(path)
+        self.leases = SqliteLeases(self._session, statements)
+        self.schema = SqliteSchema(self._session, statements)
+        self.fences = SqliteFences(path, statements)
+        self.wakeup = SilentWakeup()
+
+    async def open(self, limit_s: float) -> None:
+        return None  # the file may not exist before init(); every verb opens it when it is there
+
+    async def close(self) -> None:
+        await self._session.close()

@@ -1,0 +1,178 @@
+"""The fence on SQLite: the write lock itself. While a fenced transaction is open nobody can take over."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from fencehold.backends import sql_session
+from fencehold.backends.sql_text import Statements
+from fencehold.backends.sqlite import faults
+from fencehold.backends.sqlite.session import Session
+from fencehold.model.errors import ConfigurationError, LeaseLost
+from fencehold.model.leases import TermKey
+from fencehold.ports.fence import DONE, GuardText, Params, RemainingS
+
+STATEMENT_LIMIT_S_MIN = 0.05
+
+T = TypeVar("T")
+
+
+def lost(key: TermKey, why: str) -> LeaseLost:
+    return LeaseLost(f"Lease {key.name!r} epoch {key.epoch}: {why}.", name=key.name, epoch=key.epoch)
+
+
+class SqliteResult:
+    """What a statement gave, in the shape of an async cursor."""
+
+    def __init__(self, cursor: sqlite3.Cursor) -> None:
+        self.rows = cursor.fetchall()
+        self.rowcount = cursor.rowcount
+        self.lastrowid = cursor.lastrowid
+
+    async def fetchone(self) -> Any:
+        return self.rows.pop(0) if self.rows else None
+
+    async def fetchall(self) -> list[Any]:
+        rows, self.rows = self.rows, []
+        return rows
+
+
+class SqliteTransaction:
+    """A fenced transaction on a thread of its own; `connection` is sqlite3's, for one thread at a time."""
+
+    def __init__(self, session: Session, key: TermKey, remaining_s: RemainingS) -> None:
+        self._session = session
+        self._key = key
+        self._remaining_s = remaining_s
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        return self._session.connection(self._limit_s())
+
+    async def execute(self, statement: Any, params: Params = None) -> SqliteResult:
+        if self._remaining_s() <= 0:
+            raise lost(self._key, "the term ended before this statement was sent")
+        return await self._raw(lambda c: SqliteResult(c.execute(statement, params if params is not None else ())))
+
+    async def begin(self, statements: Statements) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("BEGIN IMMEDIATE")
+            if not connection.execute(statements["fence"], params(self._key)).fetchall():
+                raise lost(self._key, "the store refused the fence: it has expired or another holds it")
+
+        await self._session.call(lambda: work(self.connection), self._limit_s())
+
+    async def commit(self) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            if self._remaining_s() <= 0:
+                raise lost(self._key, "the term ended before the commit")
+            connection.execute("COMMIT")
+
+        await self._session.call(lambda: work(self.connection), self._limit_s())
+
+    async def _raw(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """The caller's own statement: its errors stay sqlite3's."""
+        outcome = await self._session.call(lambda: _caught(work, self.connection), self._limit_s())
+        if isinstance(outcome, sqlite3.Error):
+            raise outcome
+        return outcome
+
+    def _limit_s(self) -> float:
+        return max(STATEMENT_LIMIT_S_MIN, self._remaining_s())
+
+
+def _caught(work: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> T | sqlite3.Error:
+    try:
+        return work(connection)
+    except sqlite3.Error as error:
+        return error
+
+
+class SqliteFences:
+    def __init__(self, path: str, statements: Statements) -> None:
+        self._path = path
+        self._statements = statements
+        self._session: Session | None = None
+        self._turns: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+
+    @asynccontextmanager
+    async def transaction(self, key: TermKey, remaining_s: RemainingS) -> AsyncIterator[SqliteTransaction]:
+        if remaining_s() <= 0:
+            raise lost(key, "the term is over")
+        if self._session is None:
+            self._session = Session(self._path, "fencehold-sqlite-tx")
+        session = self._session
+        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            tx = SqliteTransaction(session, key, remaining_s)
+            try:
+                await tx.begin(self._statements)
+                yield tx
+                await tx.commit()
+            finally:
+                # In its turn on the thread: after whatever a cancelled call is still doing there.
+                await asyncio.shield(session.call(session.roll_back, 1.0))
+
+    def fence(self, target: object, key: TermKey) -> Awaitable[None]:
+        if isinstance(target, sqlite3.Connection):
+            self._fence_sync(target, key)
+            return DONE
+        if sql_session.is_sqlalchemy(target):
+            if sql_session.is_async(target):
+                return self._fence_session_async(target, key)
+            self._fence_session(target, key)
+            return DONE
+        raise ConfigurationError(
+            f"term.fence() cannot use a {type(target).__module__}.{type(target).__qualname__}.",
+            hint="Give a sqlite3 connection or a SQLAlchemy session or connection.",
+            code="bad_connection",
+        )
+
+    def guard(self, key: TermKey) -> GuardText:
+        named = {f"fencehold_{name}": value for name, value in params(key).items()}
+        return GuardText(self._statements["guard"], self._statements.named("guard"), named)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _fence_sync(self, target: sqlite3.Connection, key: TermKey) -> None:
+        try:
+            rows = target.execute(self._statements["fence"], params(key)).fetchall()
+        except sqlite3.Error as error:
+            raise faults.of_statement(error, self._path) from error
+        if not rows:
+            target.rollback()
+            raise lost(key, "the store refused the fence; this transaction was rolled back")
+        if not target.in_transaction:
+            raise outside_transaction()
+
+    def _fence_session(self, target: Any, key: TermKey) -> None:
+        if not sql_session.run(target, self._statements.named("fence"), params(key)):
+            target.rollback()
+            raise lost(key, "the store refused the fence; this transaction was rolled back")
+        if not sql_session.driver_connection(target).in_transaction:
+            raise outside_transaction()
+
+    async def _fence_session_async(self, target: Any, key: TermKey) -> None:
+        if not await sql_session.run_async(target, self._statements.named("fence"), params(key)):
+            await target.rollback()
+            raise lost(key, "the store refused the fence; this transaction was rolled back")
+        if not (await sql_session.driver_connection_async(target)).in_transaction:
+            raise outside_transaction()
+
+
+def params(key: TermKey) -> dict[str, Any]:
+    return {"name": key.name, "holder": key.holder_id, "epoch": key.epoch}
+
+
+def outside_transaction() -> ConfigurationError:
+    return ConfigurationError(
+        "term.fence() needs an open transaction: in autocommit its lock would be gone before your write.",
+        hint='Run "BEGIN IMMEDIATE" first, then fence, then write.',
+        code="fence_outside_transaction",
+    )

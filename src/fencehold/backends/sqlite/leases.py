@@ -1,0 +1,92 @@
+"""Named leases on SQLite: binds, runs and maps; the rules are in the .sql files."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from fencehold.backends.sql_text import Statements
+from fencehold.backends.sqlite.session import Session
+from fencehold.model.leases import Ask, Lease, Refusal, TermKey, refusal_reason
+from fencehold.ports.leases import Answer
+
+Row = tuple[Any, ...]
+
+
+class SqliteLeases:
+    def __init__(self, session: Session, statements: Statements) -> None:
+        self._session = session
+        self._statements = statements
+
+    async def acquire(self, ask: Ask, limit_s: float) -> Answer:
+        params = {"name": ask.name, "holder": ask.holder_id, "lease": modifier(ask.lease_s), "nonce": ask.nonce}
+
+        def work(connection: sqlite3.Connection) -> Answer:
+            granted = connection.execute(self._statements["acquire"], params).fetchall()
+            row = self._row(connection, ask.name)
+            assert row is not None, "acquire leaves a row behind, ours or another's"
+            mine = (row.nonce, row.holder_id) == (ask.nonce, ask.holder_id)
+            return row if granted or mine else Refusal("held", row)
+
+        return await self._session.write(work, limit_s)
+
+    async def renew(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        return await self._change("renew", keys, limit_s)
+
+    async def release(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        return await self._change("release", keys, limit_s)
+
+    async def read(self, names: Sequence[str], limit_s: float) -> dict[str, Lease]:
+        def work(connection: sqlite3.Connection) -> dict[str, Lease]:
+            rows = (self._row(connection, name) for name in names)
+            return {row.name: row for row in rows if row}
+
+        return await self._session.read(work, limit_s)
+
+    async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
+        answers = await self._change("ask_step_down", [TermKey(name, "", epoch, 0.0)], limit_s)
+        return answers[0]
+
+    async def _change(self, statement: str, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        def work(connection: sqlite3.Connection) -> list[Answer]:
+            return [self._change_one(connection, statement, key) for key in keys]
+
+        return await self._session.write(work, limit_s)
+
+    def _change_one(self, connection: sqlite3.Connection, statement: str, key: TermKey) -> Answer:
+        params = {"name": key.name, "holder": key.holder_id, "epoch": key.epoch, "lease": modifier(key.lease_s)}
+        changed = connection.execute(self._statements[statement], params).fetchall()
+        row = self._row(connection, key.name)
+        if changed and row is not None:
+            return row
+        now = row.expires_at - dt.timedelta(seconds=row.remaining_s) if row else dt.datetime.min.replace(tzinfo=dt.UTC)
+        return Refusal(refusal_reason(row, now), row)
+
+    def _row(self, connection: sqlite3.Connection, name: str) -> Lease | None:
+        found = connection.execute(self._statements["read"], {"name": name}).fetchone()
+        return found and lease(found)
+
+    async def list(self, prefix: str, limit_s: float) -> list[Lease]:
+        def work(connection: sqlite3.Connection) -> list[Lease]:
+            return [lease(row) for row in connection.execute(self._statements["list"], {"prefix": prefix})]
+
+        return await self._session.read(work, limit_s)
+
+
+
+def modifier(lease_s: float) -> str:
+    """A duration as SQLite's date functions take it."""
+    return f"+{lease_s:.3f} seconds"
+
+
+def instant(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text)
+
+
+def lease(row: Row) -> Lease:
+    name, holder, epoch, acquired, renewed, expires, now, step_down, nonce = row
+    remaining_s = (instant(expires) - instant(now)).total_seconds()
+    times = instant(acquired), instant(renewed), instant(expires)
+    return Lease(name, holder, epoch, *times, remaining_s, bool(step_down), nonce)

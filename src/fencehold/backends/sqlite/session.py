@@ -1,0 +1,98 @@
+"""One connection on one thread of its own; every write runs between BEGIN IMMEDIATE and COMMIT."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, TypeVar
+from urllib.parse import quote
+
+from fencehold.backends.sqlite import faults
+from fencehold.model.errors import FenceholdError, Uncertain
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+Mode = Literal["ro", "rw", "rwc"]
+
+ANSWER_SLACK_S = 1.0  # beyond the busy timeout, for the disk itself
+
+
+class Session:
+    """Every call ends within its limit plus a second, even when the disk hangs: the caller then gets Uncertain."""
+
+    def __init__(self, path: str, prefix: str = "fencehold-sqlite") -> None:
+        self.path = path
+        # Its own thread: on the shared default pool, callers waiting for this store can occupy every slot, and the
+        # store then never runs.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=prefix)
+        self._connection: sqlite3.Connection | None = None
+
+    async def write(self, work: Work[T], limit_s: float, mode: Mode = "rw") -> T:
+        """`work` alone in a write transaction: committed whole, or not at all."""
+        return await self.call(lambda: self._write(work, limit_s, mode), limit_s)
+
+    async def read(self, work: Work[T], limit_s: float) -> T:
+        return await self.call(lambda: work(self.connection(limit_s)), limit_s)
+
+    async def call(self, work: Callable[[], T], limit_s: float) -> T:
+        """`work` on the thread. Cancelling the caller does not stop it: what was begun there is ended there."""
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._sorted, work)
+        future.add_done_callback(_retrieve)
+        done, _ = await asyncio.wait([future], timeout=limit_s + ANSWER_SLACK_S)
+        if not done:
+            raise Uncertain(f"{self.path} gave no answer within {limit_s:.1f} s.", code="no_answer")
+        return future.result()
+
+    def connection(self, limit_s: float, mode: Mode = "rw") -> sqlite3.Connection:
+        """Open, on this thread, waiting for locks no longer than the limit."""
+        if self._connection is None:
+            self._connection = connect(self.path, mode)
+        self._connection.execute(f"PRAGMA busy_timeout = {max(1, int(limit_s * 1000))}")
+        return self._connection
+
+    def _write(self, work: Work[T], limit_s: float, mode: Mode) -> T:
+        connection = self.connection(limit_s, mode)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            result = work(connection)
+            connection.execute("COMMIT")
+            return result
+        except BaseException:
+            self.roll_back()
+            raise
+
+    def roll_back(self) -> None:
+        """On this thread only; harmless when nothing is open."""
+        if self._connection is not None and self._connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+    def _sorted(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except sqlite3.Error as error:
+            fault: FenceholdError = faults.of_statement(error, self.path)
+            raise fault from error
+
+    async def close(self) -> None:
+        def end() -> None:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+        await self.call(end, 1.0)
+        self._thread.shutdown(wait=False)
+
+
+def connect(path: str, mode: Mode) -> sqlite3.Connection:
+    """Autocommit, so that transactions are exactly those this code begins; never creates a file unless told to."""
+    uri = f"file:{quote(path)}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _retrieve(future: asyncio.Future[T]) -> None:
+    if not future.cancelled():
+        future.exception()

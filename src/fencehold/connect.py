@@ -1,0 +1,103 @@
+"""URL in, working parts out: the one place that chooses a backend."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from fencehold.model import names
+from fencehold.model.errors import ConfigurationError
+from fencehold.ports.backend import Backend
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.clock import BootClock
+from fencehold.runtime.store import Store
+from fencehold.telemetry.logs import LogSink
+
+KNOWN = "sqlite:///file.db, postgresql://user@host/db or memory://name"
+DEFAULT_TABLE = "fencehold_leases"
+
+
+def connect(url: str, *, table: str = DEFAULT_TABLE, facts: FactSink | None = None) -> Store:
+    """A store for the database at `url`, not yet open: use it with `async with`. A wrong URL is refused here.
+
+    `table` is the name of the lease table (optionally schema.table on PostgreSQL); `facts` replaces the log.
+    """
+    make = backend_for(url, table)
+    return Store(make, BootClock(), facts or LogSink(), label=label(url))
+
+
+def backend_for(url: str, table: str = DEFAULT_TABLE) -> Callable[[], Backend]:
+    """What makes the backend; the URL and the table's name are checked now, nothing is opened."""
+    table = names.table_name(table)
+    match scheme(url):
+        case "sqlite":
+            return _sqlite(url, table)
+        case "postgresql":
+            return _postgres(url, table)
+        case "memory":
+            return _memory(url)
+        case other:
+            raise ConfigurationError(
+                f"No backend for {other or 'a URL without a scheme'!r}.", hint=f"Use {KNOWN}.", code="bad_url"
+            )
+
+
+def scheme(url: object) -> str:
+    """The database a URL names, without the driver that SQLAlchemy writes after a plus sign."""
+    if not isinstance(url, str) or "://" not in url:
+        raise ConfigurationError("The database URL has no scheme.", hint=f"Use {KNOWN}.", code="bad_url")
+    name = url.partition("://")[0].partition("+")[0].lower()
+    return {"postgres": "postgresql", "file": "sqlite"}.get(name, name)
+
+
+def label(url: str) -> str:
+    """The URL without anything secret, for messages."""
+    try:
+        parts = urlsplit(url)
+        host = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
+    except ValueError:
+        return f"{url.partition('://')[0]}://..."
+    return f"{parts.scheme}://{host}{parts.path}"
+
+
+def _sqlite(url: str, table: str) -> Callable[[], Backend]:
+    rest = url.partition("://")[2]
+    path, _, query = rest.partition("?")
+    path = unquote(path.removeprefix("/"))
+    if not rest.startswith("/") or path in ("", ":memory:") or query or "\0" in path:
+        raise ConfigurationError(
+            f"{url!r} names no SQLite file.",
+            hint="Use sqlite:///relative.db or sqlite:////absolute/path.db; for a store in memory, memory://name.",
+            code="bad_url",
+        )
+    if "." in table:
+        raise ConfigurationError("SQLite has no schemas.", hint="Use a table name without a dot.", code="bad_name")
+    from fencehold.backends.sqlite.backend import SqliteBackend
+
+    return lambda: SqliteBackend(path, table)
+
+
+def _postgres(url: str, table: str) -> Callable[[], Backend]:
+    module = _with_extra("fencehold.backends.postgres.backend", "postgres", "psycopg")
+    plain = "postgresql://" + url.partition("://")[2]
+    module.PostgresBackend.check(plain)
+    return lambda: module.PostgresBackend(plain, table)
+
+
+def _memory(url: str) -> Callable[[], Backend]:
+    from fencehold.backends.memory.backend import MemoryBackend, shelf
+
+    return lambda: MemoryBackend(shelf(url.partition("://")[2]))
+
+
+def _with_extra(module: str, extra: str, driver: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] == driver:
+            raise ConfigurationError(
+                f"The driver {driver} is not installed.", hint=f"pip install 'fencehold[{extra}]'", code="no_driver"
+            ) from None
+        raise

@@ -1,0 +1,1 @@
+"""The loops: keeper, watch, election. They know ports, never a backend."""

@@ -1,0 +1,93 @@
+"""Registration of callbacks, decorator style, shared by every face of the election."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from fencehold.model.election import Emit, LockState
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.dispatcher import Dispatcher
+
+Callback = Callable[[], None] | Callable[[], Awaitable[None]]
+StateChangeCallback = Callable[[LockState, LockState], None] | Callable[[LockState, LockState], Awaitable[None]]
+ErrorCallback = Callable[[Exception], None] | Callable[[Exception], Awaitable[None]]
+
+C = TypeVar("C", bound=Callback)
+S = TypeVar("S", bound=StateChangeCallback)
+E = TypeVar("E", bound=ErrorCallback)
+
+STATE_CHANGE = "on_state_change"
+
+
+class Callbacks:
+    """Several per event, called in the order they were registered; a broken one goes to on_error, never further."""
+
+    def __init__(self, facts: FactSink) -> None:
+        self._registered: dict[str, list[Callable[..., object]]] = defaultdict(list)
+        self._facts = facts
+        self.dispatcher = Dispatcher(self._broken)
+
+    def add(self, event: str, fn: Callable[..., object]) -> None:
+        self._registered[event].append(fn)
+
+    def state_changed(self, old: LockState, new: LockState) -> None:
+        for fn in self._registered[STATE_CHANGE]:
+            self.dispatcher.send(fn, old, new)
+
+    def emit(self, emit: Emit, error: Exception | None) -> None:
+        for fn in self._registered[emit.value]:
+            if emit is Emit.ERROR:
+                self.dispatcher.send(fn, error)
+            else:
+                self.dispatcher.send(fn)
+
+    def _broken(self, error: Exception) -> None:
+        self._facts.fact("callback_failed", error=f"{type(error).__name__}: {error}")
+        for fn in self._registered[Emit.ERROR.value]:
+            try:
+                fn(error)
+            except Exception as second:  # noqa: BLE001 - user code may raise anything
+                self._facts.fact("callback_failed", error=f"{type(second).__name__}: {second}")
+
+
+class Registers:
+    """The registration methods; each returns the function unchanged, so that it works as a decorator."""
+
+    _callbacks: Callbacks
+
+    def on_acquired(self, fn: C) -> C:
+        """We lead from now on."""
+        self._callbacks.add(Emit.ACQUIRED.value, fn)
+        return fn
+
+    def on_released(self, fn: C) -> C:
+        """We gave leadership up ourselves."""
+        self._callbacks.add(Emit.RELEASED.value, fn)
+        return fn
+
+    def on_lost(self, fn: C) -> C:
+        """Leadership was taken from us, or can no longer be proven."""
+        self._callbacks.add(Emit.LOST.value, fn)
+        return fn
+
+    def on_acquire_failed(self, fn: C) -> C:
+        """An attempt was refused: somebody else leads."""
+        self._callbacks.add(Emit.ACQUIRE_FAILED.value, fn)
+        return fn
+
+    def on_state_change(self, fn: S) -> S:
+        """Called with the old and the new state, before the other callbacks of that transition."""
+        self._callbacks.add(STATE_CHANGE, fn)
+        return fn
+
+    def on_error(self, fn: E) -> E:
+        """The store did not answer as it should, or another callback raised or overran."""
+        self._callbacks.add(Emit.ERROR.value, fn)
+        return fn
+
+    def on_stopped(self, fn: C) -> C:
+        """The lifecycle has ended; nothing follows."""
+        self._callbacks.add(Emit.STOPPED.value, fn)
+        return fn

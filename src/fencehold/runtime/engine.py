@@ -1,0 +1,58 @@
+"""One store's keeper and watch, running together on the keeper's thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from fencehold.model.errors import FenceholdError
+from fencehold.ports.backend import Backend
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.keeper import Keeper
+from fencehold.runtime.watch import Watch
+
+CRASH_PAUSE_S = 1.0
+
+
+class Engine:
+    """Built and used on the keeper's loop only."""
+
+    def __init__(self, backend: Backend, clock: Clock, facts: FactSink) -> None:
+        self.backend = backend
+        self.keeper = Keeper(backend.leases, clock, facts)
+        self.watch = Watch(backend.leases, backend.wakeup, clock, self.keeper.hint)
+        self._clock = clock
+        self._facts = facts
+        self._tasks: list[asyncio.Task[None]] = []
+        self._listening = False
+
+    async def open(self, limit_s: float) -> None:
+        await self.backend.open(limit_s)
+        self._tasks = [asyncio.create_task(self._lasting(part.run)) for part in (self.keeper, self.watch)]
+
+    async def listen(self) -> None:
+        """Hints are asked for only by those who lead, follow or observe: a one-off command needs none."""
+        if not self._listening:
+            self._listening = True
+            await self.watch.listen()
+
+    async def close(self) -> None:
+        await self.keeper.close()
+        self.watch.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.backend.close()
+
+    async def _lasting(self, run: Any) -> None:
+        """A fault of our own must not stop renewals: it is told, and the loop goes on."""
+        while True:
+            try:
+                work: Coroutine[Any, Any, None] = run()
+                return await work
+            except Exception as error:  # noqa: BLE001 - told, and survived
+                kind = error.code if isinstance(error, FenceholdError) else type(error).__name__
+                self._facts.fact("internal_error", error=f"{kind}: {error}")
+                await asyncio.sleep(CRASH_PAUSE_S)

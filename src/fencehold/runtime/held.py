@@ -1,0 +1,108 @@
+"""A lease this process holds: when it stops trusting itself, whatever any thread or await is doing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from fencehold.model.leases import Lease
+from fencehold.model.settings import LeaderSettings
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.runtime import forks
+from fencehold.runtime.pulse import Pulse
+
+RELEASED = "released"
+
+
+class Held:
+    """`is_valid` goes from True to False once and never back; it compares clocks and does nothing else.
+
+    Trust counts from when the request was SENT: the store granted it no earlier, so its lease ends no earlier than
+    sent + remaining. The margin covers the difference in rate between the two clocks and the time a body needs to stop.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        settings: LeaderSettings,
+        sent_s: float,
+        clock: Clock,
+        facts: FactSink,
+        pulse: Pulse | None = None,
+    ) -> None:
+        self.settings = settings
+        self.key = lease.key(settings.lease_s)
+        self.lease = lease
+        self.pulse = pulse
+        self.renew_at_s = sent_s + min(settings.renew_every_s, lease.remaining_s / 2)
+        self.ended_because: str | None = None
+        self._clock = clock
+        self._facts = facts
+        self._deadline_s = self._until(lease, sent_s)
+        self._generation = forks.generation()
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def is_valid(self) -> bool:
+        return self.remaining_s > 0
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until this process stops trusting the lease; 0 once it is over."""
+        if self.ended_because is not None or self._generation != forks.generation():
+            return 0.0
+        return max(0.0, self._deadline_s - self._clock.now_s())
+
+    def extend(self, lease: Lease, sent_s: float) -> bool:
+        """Renewed: True, unless the answer came after the deadline, which is a loss."""
+        with self._lock:
+            in_time = self.is_valid
+            if in_time:
+                self.lease = lease
+                self._deadline_s = max(self._deadline_s, self._until(lease, sent_s))
+                self.renew_at_s = sent_s + self.settings.renew_every_s
+        if in_time and lease.step_down_requested:
+            self._tell()
+        return in_time
+
+    def end(self, reason: str, event: str = "leader_lost") -> bool:
+        """Over, for this reason, at once and for ever; True for the first to say so, which is also who logs it."""
+        with self._lock:
+            if self.ended_because is not None:
+                return False
+            self.ended_because = reason
+        self.tell(event, reason=reason)
+        self._tell()
+        return True
+
+    def tell(self, event: str, **fields: object) -> None:
+        """A fact about this lease, with the fields every such fact has."""
+        self._facts.fact(
+            event, lease_name=self.key.name, holder_id=self.key.holder_id, lease_epoch=self.key.epoch,
+            expires_at=self.lease.expires_at.isoformat(), **fields,
+        )  # fmt: skip
+
+    @property
+    def step_down_requested(self) -> bool:
+        return self.lease.step_down_requested
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Called, on any thread, when the lease ends or we are asked to step down; at once if that has happened."""
+        with self._lock:
+            self._listeners.append(listener)
+            happened = self.ended_because is not None or self.step_down_requested
+        if happened:
+            listener()
+
+    def _tell(self) -> None:
+        for listener in list(self._listeners):
+            listener()
+
+    def retry_after_s(self) -> float:
+        """How soon to ask again after no answer: several times before the deadline, but not in a storm."""
+        return min(self.settings.renew_every_s, max(0.02, self.remaining_s / 6))
+
+    def _until(self, lease: Lease, sent_s: float) -> float:
+        return sent_s + lease.remaining_s - self.settings.margin_s

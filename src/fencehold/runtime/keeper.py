@@ -1,0 +1,155 @@
+"""What renews: every lease this process holds in one store, in batches, on the keeper's own thread and connection.
+
+Shape: wait until something is due, end what lapsed, renew what is due. User code that blocks its event loop does not
+stop it; an event loop that stays blocked beyond the stall limit does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from fencehold.model.errors import FenceholdError
+from fencehold.model.leases import Ask, Busy, Lease, Refusal
+from fencehold.model.settings import LeaderSettings
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.ports.leases import Answer, LeasePort
+from fencehold.runtime.held import RELEASED, Held
+from fencehold.runtime.pulse import Pulse
+
+BATCH_MAX = 1000
+COALESCE = 0.25  # a lease due within this part of its interval goes along with one that is due now
+
+
+class Keeper:
+    """Renewed is kept; refused is lost at once; no answer is retried until the local deadline, or drops if so set."""
+
+    def __init__(self, port: LeasePort, clock: Clock, facts: FactSink) -> None:
+        self._port = port
+        self._clock = clock
+        self._facts = facts
+        self._held: dict[tuple[str, str, int], Held] = {}
+        self._wake = asyncio.Event()
+        self._closed = False
+        self.background: set[asyncio.Future[bool]] = set()
+
+    async def run(self) -> None:
+        while not self._closed:
+            await self._clock.wait(self._wake, self._next_s())
+            self._wake.clear()
+            self._end_lapsed()
+            due = self._due()
+            for start in range(0, len(due), BATCH_MAX):
+                await self._renew(due[start : start + BATCH_MAX])
+
+    async def take(self, ask: Ask, settings: LeaderSettings, pulse: Pulse | None) -> Held | Refusal | Busy:
+        """Acquire and, from the moment of the grant, keep."""
+        sent_s = self._clock.now_s()
+        answer = await self._port.acquire(ask, settings.call_limit_s)
+        if not isinstance(answer, Lease):
+            return answer
+        held = Held(answer, settings, sent_s, self._clock, self._facts, pulse)
+        if not held.is_valid:
+            await self.give_back(held, "granted_too_late")
+            return Refusal("granted_too_late", answer)
+        self._held[answer.name, answer.holder_id, answer.epoch] = held
+        self._wake.set()
+        return held
+
+    async def give_back(self, held: Held, reason: str, release: bool = True) -> bool:
+        """Over locally first; then the row is expired, so that a successor need not wait."""
+        held.end(reason)
+        self._forget(held)
+        if not release:
+            return False
+        try:
+            answers = await self._port.release([held.key], held.settings.call_limit_s)
+        except FenceholdError as error:
+            held.tell("leader_release_failed", sql_error=str(error))
+            return False
+        return isinstance(answers[0], Lease)
+
+    def hint(self, name: str) -> None:
+        """Something was said of this lease: look at it now instead of at the next round."""
+        for held in self._held.values():
+            if held.key.name == name:
+                held.renew_at_s = self._clock.now_s()
+                self._wake.set()
+
+    async def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+        for held in list(self._held.values()):
+            await self.give_back(held, "store_closed", release=held.settings.release_on_stop)
+
+    # --- one turn ---
+
+    def _next_s(self) -> float | None:
+        if not self._held:
+            return None
+        now_s = self._clock.now_s()
+        return max(0.0, min(min(h.renew_at_s - now_s, h.remaining_s) for h in self._held.values()))
+
+    def _end_lapsed(self) -> None:
+        for held in [h for h in self._held.values() if not h.is_valid]:
+            held.end("deadline_passed")
+            self._forget(held)
+
+    def _due(self) -> list[Held]:
+        now_s = self._clock.now_s()
+        ready = [h for h in self._held.values() if h.renew_at_s <= now_s]
+        if not ready:
+            return []
+        soon = [h for h in self._held.values() if h.renew_at_s <= now_s + COALESCE * h.settings.renew_every_s]
+        return [h for h in soon if self._is_attended(h)]
+
+    def _is_attended(self, held: Held) -> bool:
+        """False once the holder's event loop has been silent beyond its limit: the lease is left to expire."""
+        if held.pulse is None:
+            return True
+        silent_s = held.pulse.silent_s()
+        held.pulse.ask()
+        if silent_s <= held.settings.stall_limit_s:
+            return True
+        held.renew_at_s = self._clock.now_s() + held.retry_after_s()
+        held.tell("leader_stalled", silent_s=round(silent_s, 3))
+        return False
+
+    async def _renew(self, batch: Sequence[Held]) -> None:
+        sent_s = self._clock.now_s()
+        limit_s = min(h.settings.call_limit_s for h in batch)
+        try:
+            answers = await self._port.renew([h.key for h in batch], limit_s)
+        except FenceholdError as error:
+            for held in batch:
+                self._unanswered(held, error)
+            return
+        for held, answer in zip(batch, answers, strict=True):
+            if not self._answered(held, answer, sent_s):
+                await self.give_back(held, "renewed_too_late")
+
+    def _answered(self, held: Held, answer: Answer, sent_s: float) -> bool:
+        """False when the store renewed what is over here: the row then has to be given back."""
+        match answer:
+            case Lease():
+                if held.extend(answer, sent_s):
+                    held.tell("leader_renewed")
+                    return True
+                return held.ended_because == RELEASED  # whoever released it gives the row back in their own time
+            case Refusal(reason=reason):
+                held.end(reason)
+                self._forget(held)
+            case Busy():
+                held.renew_at_s = self._clock.now_s() + held.retry_after_s()
+        return True
+
+    def _unanswered(self, held: Held, error: FenceholdError) -> None:
+        held.renew_at_s = self._clock.now_s() + held.retry_after_s()
+        held.tell("leader_renew_failed", sql_error=str(error))
+        if held.settings.drop_on_error:
+            held.end("renewal_failed")
+            self._forget(held)
+
+    def _forget(self, held: Held) -> None:
+        self._held.pop((held.key.name, held.key.holder_id, held.key.epoch), None)

@@ -1,0 +1,171 @@
+"""Leadership by a lease row: the keeper acquires and renews on its thread, the election lives in the caller's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fencehold.model.errors import FenceholdError
+from fencehold.model.leases import Ask, Busy, Lease, Refusal
+from fencehold.model.retry import DecorrelatedJitter, RetryContext
+from fencehold.model.settings import LeaderSettings
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.election import STEP_DOWN_REQUESTED
+from fencehold.runtime.engine import Engine
+from fencehold.runtime.held import RELEASED, Held
+from fencehold.runtime.host import Host
+from fencehold.runtime.pulse import Pulse
+from fencehold.runtime.watch import Follow, News
+
+BUSY_PAUSE_S = 0.05
+
+
+class LeaseRetry:
+    """After a refusal the acquire interval; after an error a jittered backoff that never exceeds it."""
+
+    def __init__(self, settings: LeaderSettings) -> None:
+        self._interval_s = settings.acquire_every_s
+        self._backoff = DecorrelatedJitter(base_s=min(0.1, self._interval_s), max_s=min(5.0, self._interval_s))
+
+    def next_delay_s(self, ctx: RetryContext) -> float | None:
+        return self._interval_s if ctx.last_error is None else self._backoff.next_delay_s(ctx)
+
+
+class LeaseMechanism:
+    def __init__(
+        self,
+        name: str,
+        holder_id: str,
+        settings: LeaderSettings,
+        *,
+        engine: Engine,
+        host: Host,
+        clock: Clock,
+        facts: FactSink,
+        patient: bool,
+        bodies_left: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._name, self._holder_id, self._settings = name, holder_id, settings
+        self._engine, self._host, self._clock, self._facts = engine, host, clock, facts
+        self._patient = patient
+        self._bodies_left = bodies_left
+        self._loop = asyncio.get_running_loop()
+        self._pulse = Pulse(self._loop, clock)
+        self._nonce = secrets.token_hex(16)
+        self._worth_a_try = asyncio.Event()
+        self._answer: Refusal | Busy | None = None
+        self._held: Held | None = None
+        self._follow = Follow(name, settings.acquire_every_s, self._hear)
+        host.post(engine.watch.follow, self._follow)
+
+    async def attempt(self) -> Held | None:
+        self._worth_a_try.clear()
+        ask = Ask(self._name, self._holder_id, self._settings.lease_s, self._nonce)
+        future = self._host.begin(self._engine.keeper.take(ask, self._settings, self._pulse))
+        try:
+            answer = await asyncio.shield(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(self._unwanted)
+            raise
+        except FenceholdError as error:
+            # The nonce stays: if the store did grant it, the next attempt recognises its own grant.
+            self._answer = None
+            self._tell_refused(None, sql_error=str(error))
+            raise
+        self._nonce = secrets.token_hex(16)
+        if isinstance(answer, Held):
+            self._held = answer
+            self._host.post(self._engine.watch.unfollow, self._follow)
+            return answer
+        self._answer = answer
+        self._tell_refused(answer.current)
+        self._host.post(self._engine.watch.saw, self._name, answer.current)
+        return None
+
+    async def hold(self, grant: Held) -> str:
+        changed = asyncio.Event()
+        grant.on_change(lambda: self._post(changed.set))
+        while grant.is_valid:
+            if grant.step_down_requested:
+                return STEP_DOWN_REQUESTED
+            await self._clock.wait(changed, grant.remaining_s)
+        grant.end("deadline_passed")
+        self._follow_again()
+        return grant.ended_because or "deadline_passed"
+
+    async def release(self, grant: Held) -> bool:
+        """Local state first, then the bodies leave, then the row is given back, or else lapses by itself."""
+        left_s = grant.remaining_s
+        grant.end(RELEASED, "leader_released")
+        await self._bodies_left(left_s)
+        release = self._settings.release_on_stop or grant.step_down_requested or not self._is_stopping()
+        await asyncio.shield(self._host.begin(self._engine.keeper.give_back(grant, RELEASED, release)))
+        self._held = None
+        self._follow_again()
+        return True
+
+    async def pause(self, delay_s: float, stop: asyncio.Event, *, heed_hints: bool) -> None:
+        if not heed_hints:
+            await self._clock.wait(stop, delay_s)
+            return
+        timeout_s: float | None = delay_s
+        if isinstance(self._answer, Busy):
+            timeout_s = min(delay_s, BUSY_PAUSE_S)
+        elif self._patient and isinstance(self._answer, Refusal) and self._answer.current is not None:
+            timeout_s = None  # the watch polls for all followers at once and says when a try is worth while
+        stopped = asyncio.ensure_future(stop.wait())
+        stopped.add_done_callback(lambda _: self._worth_a_try.set())
+        try:
+            await self._clock.wait(self._worth_a_try, timeout_s)
+        finally:
+            stopped.cancel()
+
+    def another_led(self, grant: Held) -> bool:
+        return False  # a lease row has no grace period: its term simply goes on until its deadline
+
+    async def close(self) -> None:
+        self._host.post(self._engine.watch.unfollow, self._follow)
+        held, self._held = self._held, None
+        if held is not None and held.end("cancelled"):
+            self._host.post(self._start_giving_back, held)
+
+    # --- parts ---
+
+    def stopping(self, is_stopping: Callable[[], bool]) -> None:
+        self._is_stopping = is_stopping
+
+    def _hear(self, news: News, lease: Lease | None) -> None:
+        """On the keeper's loop."""
+        if news is News.FREED or (news is News.SEEN and (lease is None or not lease.is_live)):
+            self._post(self._worth_a_try.set)
+
+    def _post(self, callback: Callable[[], Any]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:  # the caller's loop is closed: nobody is left to hear it
+            return
+
+    def _unwanted(self, future: asyncio.Future[Held | Refusal | Busy]) -> None:
+        """The caller gave up while the store was granting: give it back instead of keeping it."""
+        if not future.cancelled() and future.exception() is None and isinstance(held := future.result(), Held):
+            held.end("cancelled", "leader_released")
+            self._host.post(self._start_giving_back, held)
+
+    def _start_giving_back(self, held: Held) -> None:
+        """On the keeper's loop."""
+        task = asyncio.ensure_future(self._engine.keeper.give_back(held, "cancelled", self._settings.release_on_stop))
+        self._engine.keeper.background.add(task)
+        task.add_done_callback(self._engine.keeper.background.discard)
+
+    def _follow_again(self) -> None:
+        self._host.post(self._engine.watch.follow, self._follow)
+
+    def _tell_refused(self, current: Lease | None, **fields: object) -> None:
+        self._facts.fact(
+            "leader_acquire_failed", lease_name=self._name, holder_id=self._holder_id,
+            lease_epoch=current.epoch if current else None, held_by=current.holder_id if current else None,
+            expires_at=current.expires_at.isoformat() if current else None, **fields,
+        )  # fmt: skip

@@ -1,0 +1,140 @@
+"""A connected database: where every noun of the library comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self
+
+from fencehold.model import names
+from fencehold.model.durations import Duration
+from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.retry import RetryStrategy
+from fencehold.model.settings import leader_settings
+from fencehold.ports.backend import Backend
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.runtime import host as hosts
+from fencehold.runtime.book import LeaseBook
+from fencehold.runtime.engine import Engine
+from fencehold.runtime.leader import Leader
+
+OPEN_LIMIT_S = 10.0
+INIT_LIMIT_S = 60.0
+
+
+class Store:
+    """Use it with `async with`, or `open()` and `close()`; closing gives back every lease it holds."""
+
+    def __init__(self, make_backend: Callable[[], Backend], clock: Clock, facts: FactSink, *, label: str) -> None:
+        self._make_backend = make_backend
+        self._clock = clock
+        self._facts = facts
+        self._label = label
+        self._thread: hosts.KeeperThread | None = None
+        self._engine: Engine | None = None
+        self._candidates: set[tuple[str, str]] = set()
+        self._leaders: list[Leader] = []
+        self._holder_id = names.default_holder_id()
+        self.leases = LeaseBook(self._parts, self._holder_id)
+
+    def __repr__(self) -> str:
+        return f"<Store {self._label}{'' if self._engine else ' (closed)'}>"
+
+    async def open(self) -> Self:
+        """Connect; raises Unavailable (code unreachable, login_refused, ...) when the database cannot be used."""
+        if self._engine is not None:
+            return self
+        thread = hosts.enter()
+        try:
+            self._engine = await thread.begin(self._open())
+        except BaseException:
+            hosts.leave(thread)
+            raise
+        self._thread = thread
+        return self
+
+    async def _open(self) -> Engine:
+        """On the keeper's loop."""
+        engine = Engine(self._make_backend(), self._clock, self._facts)
+        try:
+            await engine.open(OPEN_LIMIT_S)
+        except BaseException:
+            await engine.backend.close()
+            raise
+        return engine
+
+    async def close(self) -> None:
+        """Stop all leaders, give back every lease, disconnect. Idempotent."""
+        if self._engine is None or self._thread is None:
+            return
+        for leader in list(self._leaders):
+            await leader.shutdown(leader.settings.call_limit_s * 2)
+        engine, thread = self._engine, self._thread
+        self._engine = self._thread = None
+        await engine.backend.fences.close()
+        with suppress(FenceholdError):
+            await thread.begin(engine.close())
+        hosts.leave(thread)
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def init(self) -> list[str]:
+        """Create or upgrade the tables: safe to repeat, safe in parallel. Returns the steps applied just now."""
+        engine, host = self._parts()
+        return await host.begin(engine.backend.schema.init(INIT_LIMIT_S))
+
+    def leader(
+        self,
+        name: str,
+        *,
+        lease: Duration = 30,
+        renew_every: Duration | None = None,
+        acquire_every: Duration | None = None,
+        margin: Duration | None = None,
+        stall_limit: Duration | None = None,
+        holder_id: str | None = None,
+        on_error: str = "retry",
+        release_on_stop: bool = True,
+        retry_strategy: RetryStrategy | None = None,
+    ) -> Leader:
+        """A candidate for the lease `name`; every setting is checked here, before anything is sent."""
+        settings = leader_settings(
+            lease=lease, renew_every=renew_every, acquire_every=acquire_every, margin=margin, stall_limit=stall_limit,
+            on_error=on_error, release_on_stop=release_on_stop,
+        )  # fmt: skip
+        who = names.lease_name(name), names.holder_id(holder_id) if holder_id is not None else self._holder_id
+        if who in self._candidates:
+            raise ConfigurationError(
+                f"{who[1]!r} is already a candidate for lease {name!r} in this store.",
+                hint="Use one leader per lease and process, or give each its own holder_id.",
+                code="duplicate_holder",
+            )
+        return self._candidate(*who, settings, retry_strategy)
+
+    def _candidate(self, name: str, holder_id: str, settings: Any, retry_strategy: RetryStrategy | None) -> Leader:
+        def done() -> None:
+            self._candidates.discard((name, holder_id))
+            if leader in self._leaders:
+                self._leaders.remove(leader)
+
+        leader = Leader(
+            name, holder_id, settings, retry_strategy=retry_strategy, engine=self._parts, clock=self._clock,
+            facts=self._facts, done=done,
+        )  # fmt: skip
+        self._candidates.add((name, holder_id))
+        self._leaders.append(leader)
+        return leader
+
+    def _parts(self) -> tuple[Engine, hosts.Host]:
+        if self._engine is None or self._thread is None:
+            raise ConfigurationError(
+                "The store is not open.",
+                hint="Use `async with fencehold.connect(...) as store:` or `await store.open()`.",
+                code="store_closed",
+            )
+        return self._engine, self._thread

@@ -1,0 +1,1 @@
+"""Who hears the facts: logs now; metrics and traces beside them."""
