@@ -131,4 +131,3 @@ def fixed(limit_s: float) -> Callable[[], float]:
     loop = asyncio.get_running_loop()
     end = loop.time() + limit_s
     return lambda: end - loop.time()
-

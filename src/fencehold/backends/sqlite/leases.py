@@ -75,7 +75,6 @@ class SqliteLeases:
         return await self._session.read(work, limit_s)
 
 
-
 def modifier(lease_s: float) -> str:
     """A duration as SQLite's date functions take it."""
     return f"+{lease_s:.3f} seconds"
