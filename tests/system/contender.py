@@ -115,7 +115,7 @@ class Contender:
             await self._write(self.term, value, table)
         except (fencehold.FenceholdError, asyncio.CancelledError) as error:
             tell("refused", value=value, error=type(error).__name__, epoch=self.term.epoch)
-        except Exception as error:  # noqa: BLE001 - a driver's own error is an answer too
+        except Exception as error:
             tell("refused", value=value, error=type(error).__name__, epoch=self.term.epoch)
         else:
             tell("wrote", value=value, epoch=self.term.epoch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +20,15 @@ class Transaction(Protocol):
     def connection(self) -> Any: ...
 
     async def execute(self, statement: Any, params: Params = None) -> Any: ...
+
+
+class SyncTransaction(Protocol):
+    """The same for programs without an event loop: on a connection of the store's own, in the calling thread."""
+
+    @property
+    def connection(self) -> Any: ...
+
+    def execute(self, statement: Any, params: Params = None) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,8 @@ class FencePort(Protocol):
     """Each verb raises LeaseLost when the store refuses, and then nothing was written."""
 
     def transaction(self, key: TermKey, remaining_s: RemainingS) -> AbstractAsyncContextManager[Transaction]: ...
+
+    def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[SyncTransaction]: ...
 
     def fence(self, target: object, key: TermKey) -> Awaitable[None]: ...
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Awaitable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 from fencehold.model.errors import LeaseLost
-from fencehold.ports.fence import FencePort, GuardText, Transaction
+from fencehold.ports.fence import FencePort, GuardText, SyncTransaction, Transaction
 from fencehold.runtime.held import Held
 
 
@@ -121,6 +121,17 @@ class Term:
         self.check()
         try:
             async with self._fences.transaction(self._held.key, lambda: self._held.remaining_s) as tx:
+                yield tx
+        except LeaseLost as error:
+            self._end_by(error)
+            raise
+
+    @contextmanager
+    def transaction_sync(self) -> Iterator[SyncTransaction]:
+        """`transaction` for code without an event loop, in the calling thread."""
+        self.check()
+        try:
+            with self._fences.transaction_sync(self._held.key, lambda: self._held.remaining_s) as tx:
                 yield tx
         except LeaseLost as error:
             self._end_by(error)

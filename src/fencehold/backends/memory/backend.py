@@ -7,7 +7,7 @@ import datetime as dt
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from fencehold.model.leases import (
     is_holder,
     refusal_reason,
 )  # fmt: skip
-from fencehold.ports.fence import DONE, GuardText, Params, RemainingS
+from fencehold.ports.fence import DONE, GuardText, Params, RemainingS, SyncTransaction
 from fencehold.ports.leases import Answer
 from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED, Hint
 
@@ -163,6 +163,9 @@ class MemoryFences:
             with s.lock:
                 s.fenced[key.name] -= 1
             s.tell(RELEASED, key.name)
+
+    def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[SyncTransaction]:
+        raise no_sql()
 
     def fence(self, target: object, key: TermKey) -> Awaitable[None]:
         with self._shelf.lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 import psycopg
@@ -12,8 +12,9 @@ from psycopg.pq import TransactionStatus
 
 from fencehold.backends import sql_session
 from fencehold.backends.postgres import faults, wire
+from fencehold.backends.postgres.blocking import BlockingTransaction, blocking_transaction, lost
 from fencehold.backends.sql_text import Statements
-from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
+from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import DONE, GuardText, Params, RemainingS
 
@@ -26,10 +27,6 @@ T = TypeVar("T")
 def limit_ms(key: TermKey) -> str:
     """Half the lease: a statement and a pause after it together never outlast one lease."""
     return str(max(1, int(key.lease_s * 500)))
-
-
-def lost(key: TermKey, why: str) -> LeaseLost:
-    return LeaseLost(f"Lease {key.name!r} epoch {key.epoch}: {why}.", name=key.name, epoch=key.epoch)
 
 
 class PostgresTransaction:
@@ -89,6 +86,9 @@ class PostgresFences:
             wire.discard(connection)
             raise
         self._checkin(connection)
+
+    def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[BlockingTransaction]:
+        return blocking_transaction(self._info, self._fence_sync, key, remaining_s)
 
     async def _enter(self, tx: PostgresTransaction, key: TermKey) -> None:
         try:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from fencehold.backends import sql_session
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlite import faults
-from fencehold.backends.sqlite.session import Session
+from fencehold.backends.sqlite.session import Session, connect
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import DONE, GuardText, Params, RemainingS
@@ -85,6 +85,23 @@ class SqliteTransaction:
         return max(STATEMENT_LIMIT_S_MIN, self._remaining_s())
 
 
+class BlockingTransaction:
+    """The same for programs without an event loop."""
+
+    def __init__(self, connection: sqlite3.Connection, key: TermKey, remaining_s: RemainingS) -> None:
+        self.connection = connection
+        self._key = key
+        self._remaining_s = remaining_s
+
+    def execute(self, statement: Any, params: Params = None) -> sqlite3.Cursor:
+        self.check("the term ended before this statement was sent")
+        return self.connection.execute(statement, params if params is not None else ())
+
+    def check(self, why: str) -> None:
+        if self._remaining_s() <= 0:
+            raise lost(self._key, why)
+
+
 def _caught(work: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> T | sqlite3.Error:
     try:
         return work(connection)
@@ -115,6 +132,23 @@ class SqliteFences:
             finally:
                 # In its turn on the thread: after whatever a cancelled call is still doing there.
                 await asyncio.shield(session.call(session.roll_back, 1.0))
+
+    @contextmanager
+    def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> Iterator[BlockingTransaction]:
+        """On a connection opened here and closed here, in the calling thread."""
+        if remaining_s() <= 0:
+            raise lost(key, "the term is over")
+        connection = connect(self._path, "rw")
+        try:
+            connection.execute(f"PRAGMA busy_timeout = {max(1, int(remaining_s() * 1000))}")
+            connection.execute("BEGIN IMMEDIATE")
+            self._fence_sync(connection, key)
+            tx = BlockingTransaction(connection, key, remaining_s)
+            yield tx
+            tx.check("the term ended before the commit")
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
 
     def fence(self, target: object, key: TermKey) -> Awaitable[None]:
         if isinstance(target, sqlite3.Connection):

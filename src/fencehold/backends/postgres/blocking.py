@@ -1,0 +1,96 @@
+"""Fenced transactions for programs without an event loop: in the calling thread, with the same hard limit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+
+from fencehold.backends.postgres import faults, wire
+from fencehold.model.errors import LeaseLost, Unavailable
+from fencehold.model.leases import TermKey
+from fencehold.ports.fence import Params, RemainingS
+
+Connection = psycopg.Connection[Any]
+
+
+def lost(key: TermKey, why: str) -> LeaseLost:
+    return LeaseLost(f"Lease {key.name!r} epoch {key.epoch}: {why}.", name=key.name, epoch=key.epoch)
+
+
+class BlockingTransaction:
+    def __init__(self, connection: Connection, key: TermKey, remaining_s: RemainingS) -> None:
+        self.connection = connection
+        self._key = key
+        self._remaining_s = remaining_s
+
+    def execute(self, statement: Any, params: Params = None) -> psycopg.Cursor[Any]:
+        self.check("the term ended before this statement was sent")
+        try:
+            return self.connection.execute(statement, params)
+        except psycopg.Error as error:
+            if faults.is_connection_lost(error):
+                self.check("the term ended while a statement was under way; nothing was committed")
+                raise Unavailable(
+                    f"The connection broke; nothing was committed: {faults.of_statement(error).message}",
+                    code="connection_lost",
+                ) from error
+            raise
+
+    def commit(self) -> None:
+        self.check("the term ended before the commit")
+        try:
+            self.connection.commit()
+        except psycopg.Error as error:
+            raise faults.of_statement(error) from error
+
+    def check(self, why: str) -> None:
+        if self._remaining_s() <= 0:
+            raise lost(self._key, why)
+
+
+@contextlib.contextmanager
+def blocking_transaction(
+    info: str, fence: Callable[[Connection, TermKey], None], key: TermKey, remaining_s: RemainingS
+) -> Iterator[BlockingTransaction]:
+    """Commits only while the epoch holds; a connection that hangs is cut when the term's own time is over."""
+    if remaining_s() <= 0:
+        raise lost(key, "the term is over")
+    limit_s = max(1, round(min(remaining_s(), wire.CONNECT_LIMIT_S)))
+    try:
+        connection = psycopg.connect(info, connect_timeout=limit_s)
+    except psycopg.Error as error:
+        raise faults.of_connect(error) from None
+    tx = BlockingTransaction(connection, key, remaining_s)
+    with contextlib.closing(connection), _cut_when_over(connection, remaining_s):
+        fence(connection, key)
+        yield tx
+        tx.commit()
+
+
+@contextlib.contextmanager
+def _cut_when_over(connection: Connection, remaining_s: RemainingS) -> Iterator[None]:
+    """psycopg's own waiting cannot be bounded on a dead peer; shutting its socket down can."""
+    done = threading.Event()
+    twin = socket.socket(fileno=os.dup(connection.fileno()))
+
+    def guard() -> None:
+        while not done.wait(max(0.01, remaining_s())):
+            if remaining_s() <= 0:
+                with contextlib.suppress(OSError):
+                    twin.shutdown(socket.SHUT_RDWR)
+                return
+
+    thread = threading.Thread(target=guard, name="fencehold-tx-limit", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        twin.close()
