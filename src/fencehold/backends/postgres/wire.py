@@ -27,12 +27,10 @@ def conninfo(url: str) -> str:
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error:
-        # libpq quotes what it could not read, and that may be a piece of the password.
-        raise ConfigurationError(
-            "The PostgreSQL URL cannot be read (it is not repeated here, it may hold a password).",
-            hint="Write postgresql://user:password@host:5432/dbname; special characters in the password as %40 etc.",
-            code="bad_url",
-        ) from None
+        raise _unreadable() from None
+    ports = str(given.get("port", "")).replace(",", "")
+    if (ports and not ports.isdigit()) or "@" in str(given.get("dbname", "")):
+        raise _unreadable()  # an unescaped / in the password makes its pieces a port and a database name
     defaults: dict[str, Any] = {
         "application_name": "fencehold",
         "connect_timeout": math.ceil(CONNECT_LIMIT_S),
@@ -41,6 +39,15 @@ def conninfo(url: str) -> str:
         "target_session_attrs": "read-write",
     }  # fmt: skip
     return make_conninfo(**{**defaults, **given})
+
+
+def _unreadable() -> ConfigurationError:
+    """Says nothing of what was given: libpq quotes what it could not read, which may be a piece of the password."""
+    return ConfigurationError(
+        "The PostgreSQL URL cannot be read (it is not repeated here, it may hold a password).",
+        hint="Write postgresql://user:password@host:5432/dbname; special characters in the password as %40, %2F etc.",
+        code="bad_url",
+    )
 
 
 async def connect(info: str, limit_s: float, *, autocommit: bool) -> Connection:
