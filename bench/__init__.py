@@ -1,0 +1,1 @@
+"""The speed promises, measured against real servers: `python -m bench --help`."""

@@ -1,0 +1,48 @@
+"""python -m bench [leases] [--only PART] [--rounds N] [--quick] [-o json]
+
+Starts its own PostgreSQL with default durability, or uses the server of BENCH_DSN (a new database on it; statements
+are then not counted, since that needs the server's log). Ends with 1 if a promise was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from bench import leases
+from bench.report import Progress, as_json, table
+from bench.server import bench_server
+from bench.sizes import sizes
+
+
+def main() -> int:
+    options = parsed()
+    progress = Progress()
+    progress("starting PostgreSQL ...")
+    with bench_server() as bench:
+        chosen = sizes(quick=options.quick, rounds=options.rounds)
+        found = list(leases.measure(bench, chosen, progress, options.only or list(leases.PARTS)))
+    progress.done()
+    print(as_json(found) if options.output == "json" else table(found))
+    return 1 if any(finding.verdict == "MISS" for finding in found) else 0
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="The speed promises, measured.")
+    parser.add_argument("topic", nargs="?", default="leases", choices=["leases"], help="what to measure")
+    parser.add_argument("--only", action="append", choices=list(leases.PARTS), help="this part; may be repeated")
+    parser.add_argument("--rounds", type=positive, help="hand-overs, takeovers and rate rounds")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: about two minutes")
+    parser.add_argument("-o", "--output", default="table", choices=["table", "json"])
+    return parser.parse_args()
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of rounds")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

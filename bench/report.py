@@ -1,0 +1,77 @@
+"""What a run found: one line per promise, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`limit` is None for a number that is printed for comparison only."""
+
+    promise: str
+    measured: float
+    unit: str = ""
+    limit: float | None = None
+    at_least: bool = False
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        if self.limit is None:
+            return ""
+        kept = self.measured >= self.limit if self.at_least else self.measured <= self.limit
+        return "ok" if kept else "MISS"
+
+    def row(self) -> tuple[str, str, str, str]:
+        limit = "" if self.limit is None else f"{'>=' if self.at_least else '<='} {shown(self.limit, self.unit)}"
+        return self.promise, shown(self.measured, self.unit), limit, self.verdict
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "verdict": self.verdict or None}
+
+
+def shown(value: float, unit: str) -> str:
+    text = f"{value:.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
+    return f"{text} {unit}".strip()
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of all do not exceed."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def table(findings: Sequence[Finding]) -> str:
+    rows = [("promise", "measured", "limit", ""), *(finding.row() for finding in findings)]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    return json.dumps([finding.as_json() for finding in findings], indent=2)
+
+
+class Progress:
+    """One line on standard error, rewritten on a terminal; standard output is for the result."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+
+    def __call__(self, text: str) -> None:
+        if self._live:
+            sys.stderr.write(f"\r\x1b[K{text}")
+        else:
+            sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    def done(self) -> None:
+        if self._live:
+            sys.stderr.write("\r\x1b[K")
