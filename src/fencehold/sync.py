@@ -44,6 +44,10 @@ class _Loop:
             future.cancel()
             raise
 
+    @property
+    def is_stopped(self) -> bool:
+        return self._loop.is_closed()
+
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -168,7 +172,8 @@ class Leader(Registers):
                 except StopAsyncIteration:
                     return
         finally:
-            self._loop.run(source.aclose())
+            if not self._loop.is_stopped:
+                self._loop.run(source.aclose())
 
     def __enter__(self) -> Self:
         self.start()

@@ -34,24 +34,31 @@ def port_of(url: str) -> int:
 
 
 async def test_a_release_wakes_a_follower_that_would_not_poll_for_an_hour(postgres_url: str) -> None:
-    async with ready(postgres_url) as ours, fencehold.connect(postgres_url) as theirs:
-        async with ours.leader("x", lease="1h") as first, theirs.leader("x", lease="1h") as second:
-            assert await first.wait_for_leadership(10)
-            assert not await second.wait_for_leadership(0.01)
-            await first.step_down()
-            assert await second.wait_for_leadership(10)
-            assert second.term is not None
-            assert second.term.epoch == 2
+    async with (
+        ready(postgres_url) as ours,
+        fencehold.connect(postgres_url) as theirs,
+        ours.leader("x", lease="1h") as first,
+        theirs.leader("x", lease="1h") as second,
+    ):
+        assert await first.wait_for_leadership(10)
+        assert not await second.wait_for_leadership(0.01)
+        await first.step_down()
+        assert await second.wait_for_leadership(10)
+        assert second.term is not None
+        assert second.term.epoch == 2
 
 
 async def test_a_leader_asked_to_step_down_does_so_at_once_and_is_told(postgres_url: str) -> None:
-    async with ready(postgres_url) as store, fencehold.connect(postgres_url) as operator:
-        async with store.leader("x", lease="1h") as leader:
-            released = asyncio.Event()
-            leader.on_released(released.set)
-            assert await leader.wait_for_leadership(10)
-            assert await operator.leases.ask_step_down("x", 1) is not None
-            await asyncio.wait_for(released.wait(), 10)
+    async with (
+        ready(postgres_url) as store,
+        fencehold.connect(postgres_url) as operator,
+        store.leader("x", lease="1h") as leader,
+    ):
+        released = asyncio.Event()
+        leader.on_released(released.set)
+        assert await leader.wait_for_leadership(10)
+        assert await operator.leases.ask_step_down("x", 1) is not None
+        await asyncio.wait_for(released.wait(), 10)
 
 
 async def test_observers_hear_of_every_change_of_leader(postgres_url: str) -> None:
@@ -73,19 +80,26 @@ async def test_leases_work_behind_pgbouncer_in_transaction_mode_without_hints(
 ) -> None:
     bouncer = own_pgbouncer(own_postgres, "transaction")
     url = through(own_postgres.dsn("postgres"), bouncer.port)
-    async with ready(url) as one, fencehold.connect(url) as two:
-        async with one.leader("x", lease="2s") as first, two.leader("x", lease="2s") as second:
-            assert await first.wait_for_leadership(10)
-            term = first.term
-            assert term is not None
-            async with term.transaction() as tx:
-                await tx.execute("CREATE TABLE t AS SELECT 1 AS a")
-            await first.shutdown()
-            assert await second.wait_for_leadership(10)
+    async with (
+        ready(url) as one,
+        fencehold.connect(url) as two,
+        one.leader("x", lease="2s") as first,
+        two.leader("x", lease="2s") as second,
+    ):
+        assert await first.wait_for_leadership(10)
+        term = first.term
+        assert term is not None
+        async with term.transaction() as tx:
+            await tx.execute("CREATE TABLE t AS SELECT 1 AS a")
+        await first.shutdown()
+        assert await second.wait_for_leadership(10)
 
 
 async def test_a_frozen_network_ends_every_call_within_its_limit(postgres_url: str) -> None:
-    async with FaultProxy("127.0.0.1", port_of(postgres_url)) as proxy, ready(through(postgres_url, proxy.port)) as store:
+    async with (
+        FaultProxy("127.0.0.1", port_of(postgres_url)) as proxy,
+        ready(through(postgres_url, proxy.port)) as store,
+    ):
         store.leases._limit_s = 0.5
         proxy.freeze()
         with pytest.raises((fencehold.Uncertain, fencehold.Unavailable)):
