@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import random
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Self
 
@@ -41,6 +42,7 @@ class Leader(Registers):
         clock: Clock,
         facts: FactSink,
         done: Callable[[], None],
+        rng: random.Random | None = None,
     ) -> None:
         self.name = name
         self.holder_id = holder_id
@@ -50,6 +52,7 @@ class Leader(Registers):
         self._clock = clock
         self._facts = facts
         self._done = done
+        self._rng = rng
         self._callbacks = Callbacks(facts)
         self._election: Election[Held] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -70,7 +73,7 @@ class Leader(Registers):
             self.name, self.holder_id, self.settings, engine=engine, host=host, clock=self._clock, facts=self._facts,
             patient=self._retry_strategy is None, bodies_left=self._bodies_left,
         )  # fmt: skip
-        retry = self._retry_strategy or LeaseRetry(self.settings)
+        retry = self._retry_strategy or LeaseRetry(self.settings, self._rng)
         election: Election[Held] = Election(
             mechanism, ElectionSettings(), retry, self._callbacks, self._clock, self._on_state
         )
@@ -141,14 +144,14 @@ class Leader(Registers):
         term = self._term
         return term if term is not None and term.is_valid else None
 
-    async def terms(self) -> AsyncIterator[Term]:
+    async def terms(self) -> AsyncGenerator[Term, None]:
         """Each term of office once, as it begins; ends when the leader is shut down."""
         while (term := await self._next_term(after=self._given)) is not None:
             self._given = term
             yield term
             await term.ended()
 
-    async def observe(self) -> AsyncIterator[Lease | None]:
+    async def observe(self) -> AsyncGenerator[Lease | None, None]:
         """Who leads, now and after every change: a live Lease, or None while nobody does."""
         engine, host = self._parts()
         seen: asyncio.Queue[Lease | None] = asyncio.Queue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -26,9 +27,11 @@ BUSY_PAUSE_S = 0.05
 class LeaseRetry:
     """After a refusal the acquire interval; after an error a jittered backoff that never exceeds it."""
 
-    def __init__(self, settings: LeaderSettings) -> None:
+    def __init__(self, settings: LeaderSettings, rng: random.Random | None = None) -> None:
         self._interval_s = settings.acquire_every_s
-        self._backoff = DecorrelatedJitter(base_s=min(0.1, self._interval_s), max_s=min(5.0, self._interval_s))
+        self._backoff = DecorrelatedJitter(
+            base_s=min(0.1, self._interval_s), max_s=min(5.0, self._interval_s), rng=rng or random.Random()
+        )
 
     def next_delay_s(self, ctx: RetryContext) -> float | None:
         return self._interval_s if ctx.last_error is None else self._backoff.next_delay_s(ctx)
