@@ -1,0 +1,13 @@
+"""Shipped with the library: the conformance suite every backend must pass, and the tools it is made of.
+
+| module         | gives                                                                                          |
+| -------------- | ---------------------------------------------------------------------------------------------- |
+| `harness`      | what a backend's author supplies so that the suite can run                                     |
+| `conformance`  | the suite: classes of tests to subclass (needs pytest)                                         |
+| `machine`      | a Hypothesis state machine over a real backend (needs hypothesis)                              |
+| `proxy`        | a TCP proxy that cuts, freezes and loses answers at a chosen moment                            |
+| `history`      | judges what a run recorded: epochs never fall in commit order, no two terms overlap            |
+| `virtual_loop` | a seeded event loop on virtual time                                                            |
+
+Nothing is imported here: each module asks only for what it needs itself.
+"""

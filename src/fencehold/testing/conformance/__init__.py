@@ -1,0 +1,57 @@
+"""The suite every backend must pass: subclass what the store has, give a `harness` fixture, run pytest.
+
+    from fencehold.testing import conformance
+
+    @pytest.fixture
+    def harness(tmp_path):
+        return MyHarness(tmp_path)
+
+    class TestRules(conformance.Rules): ...
+    class TestWalk(conformance.Walk): ...
+
+| kind   | classes                          | for                                                     |
+| ------ | -------------------------------- | ------------------------------------------------------- |
+| rules  | Rules, Verbs, Fences             | every store                                             |
+|        | CallerFences, Schemas            | stores with SQL                                         |
+|        | WaitingWriter                    | stores that lock rows                                   |
+|        | Wakeups                          | every store: it tells others, or says that it cannot    |
+| walk   | Walk                             | every store                                             |
+| crowd  | Crowd, ProcessCrowd              | every store; those that several processes can reach     |
+| faults | Obstruction, NetworkFaults       | stores that can be blocked; those behind a network      |
+| names  | Names                            | every store                                             |
+| time   | Times                            | every store                                             |
+"""
+
+import pytest
+
+pytest.register_assert_rewrite(__name__)
+
+from fencehold.testing.conformance.caller_fences import CallerFences  # noqa: E402
+from fencehold.testing.conformance.crowd import Crowd, ProcessCrowd  # noqa: E402
+from fencehold.testing.conformance.faults import NetworkFaults, Obstruction  # noqa: E402
+from fencehold.testing.conformance.fences import Fences  # noqa: E402
+from fencehold.testing.conformance.names import Names  # noqa: E402
+from fencehold.testing.conformance.rules import Rules  # noqa: E402
+from fencehold.testing.conformance.schemas import Schemas  # noqa: E402
+from fencehold.testing.conformance.times import Times  # noqa: E402
+from fencehold.testing.conformance.verbs import Verbs  # noqa: E402
+from fencehold.testing.conformance.waiting_writer import WaitingWriter  # noqa: E402
+from fencehold.testing.conformance.wakeups import Wakeups  # noqa: E402
+from fencehold.testing.conformance.walk import Walk  # noqa: E402
+
+__all__ = [
+    "Rules",
+    "Verbs",
+    "Fences",
+    "CallerFences",
+    "WaitingWriter",
+    "Schemas",
+    "Wakeups",
+    "Walk",
+    "Crowd",
+    "ProcessCrowd",
+    "Obstruction",
+    "NetworkFaults",
+    "Names",
+    "Times",
+]

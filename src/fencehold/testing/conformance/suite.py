@@ -1,0 +1,83 @@
+"""Each test of the suite runs in an event loop of its own, with the harness opened in it and closed after it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar
+
+from fencehold.model.leases import Ask, Lease, TermKey
+from fencehold.ports.backend import Backend
+from fencehold.ports.leases import Answer
+from fencehold.testing.harness import CALL_LIMIT_S, Harness
+
+# Far from the process's own time, so that a comparison with it would show.
+START = dt.datetime(2031, 5, 17, 12, 0, 0, tzinfo=dt.UTC)
+LEASE_S = 60.0
+LEASE = dt.timedelta(seconds=LEASE_S)
+
+AsyncTest = Callable[..., Coroutine[Any, Any, None]]
+
+
+class Suite:
+    """Base of every class of tests; works with pytest alone, whatever plugins are there."""
+
+    test_limit_s: ClassVar[float] = 55.0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, test in list(vars(cls).items()):
+            if name.startswith("test_") and inspect.iscoroutinefunction(test):
+                setattr(cls, name, in_own_loop(test, cls.test_limit_s))
+
+
+def in_own_loop(test: AsyncTest, limit_s: float) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(self: Suite, harness: Harness, **given: Any) -> None:
+        asyncio.run(_within(test, self, harness, given, limit_s))
+
+    return run
+
+
+async def _within(test: AsyncTest, self: Suite, harness: Harness, given: dict[str, Any], limit_s: float) -> None:
+    async with asyncio.timeout(limit_s):
+        try:
+            await harness.open()
+            await test(self, harness, **given)
+        finally:
+            await harness.close()
+
+
+def ask(name: str, holder: str, nonce: str = "", lease_s: float = LEASE_S) -> Ask:
+    return Ask(name, holder, lease_s, nonce or f"nonce of {holder}")
+
+
+def granted(answer: Answer) -> Lease:
+    """The lease, or a failure that shows what came instead."""
+    assert isinstance(answer, Lease), f"not granted: {answer}"
+    return answer
+
+
+async def take(backend: Backend, name: str, holder: str, nonce: str = "", lease_s: float = LEASE_S) -> TermKey:
+    """The key of a term just granted."""
+    return granted(await backend.leases.acquire(ask(name, holder, nonce, lease_s), CALL_LIMIT_S)).key(lease_s)
+
+
+async def renew(backend: Backend, key: TermKey) -> Answer:
+    return (await backend.leases.renew([key], CALL_LIMIT_S))[0]
+
+
+async def release(backend: Backend, key: TermKey) -> Answer:
+    return (await backend.leases.release([key], CALL_LIMIT_S))[0]
+
+
+async def row(backend: Backend, name: str) -> Lease:
+    return (await backend.leases.read([name], CALL_LIMIT_S))[name]
+
+
+def plenty() -> float:
+    """A term that locally has a long time to go: only the store can refuse."""
+    return 3600.0

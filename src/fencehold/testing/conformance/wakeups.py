@@ -1,0 +1,48 @@
+"""A store that can tell others of a change does so; one that cannot says so."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fencehold.ports.backend import Backend
+from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED
+from fencehold.testing.conformance.suite import Suite, release, take
+from fencehold.testing.harness import CALL_LIMIT_S, Harness
+
+
+async def hearing(backend: Backend) -> asyncio.Queue[tuple[str, str]]:
+    """What the store tells this client, in order."""
+    heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    backend.wakeup.on_hint(lambda what, name: heard.put_nowait((what, name)))
+    assert await backend.wakeup.listen(CALL_LIMIT_S) is True
+    return heard
+
+
+class Wakeups(Suite):
+    async def test_others_hear_of_an_acquire_a_request_to_step_down_and_a_release(self, harness: Harness) -> None:
+        if not harness.traits.tells_others:
+            pytest.skip("this store cannot tell others: see the test below")
+        one, two = await harness.client(), await harness.client()
+        heard = await hearing(two)
+        key = await take(one, "a name with blanks", "ada")
+        await one.leases.ask_step_down(key.name, key.epoch, CALL_LIMIT_S)
+        await release(one, key)
+        async with asyncio.timeout(CALL_LIMIT_S):
+            assert [await heard.get() for _ in range(3)] == [
+                (ACQUIRED, key.name),
+                (ASKED, key.name),
+                (RELEASED, key.name),
+            ]
+
+    async def test_a_client_that_listens_still_answers(self, harness: Harness) -> None:
+        backend = await harness.client()
+        await backend.wakeup.listen(CALL_LIMIT_S)
+        for turn in range(5):
+            await release(backend, await take(backend, "job", "ada", nonce=f"turn {turn}"))
+
+    async def test_a_store_says_whether_it_can_tell(self, harness: Harness) -> None:
+        backend = await harness.client()
+        assert await backend.wakeup.listen(CALL_LIMIT_S) is harness.traits.tells_others
+        assert await backend.wakeup.listen(CALL_LIMIT_S) is harness.traits.tells_others

@@ -1,0 +1,177 @@
+"""What a backend's author supplies so that the conformance suite can run on it.
+
+A harness opens in the event loop of one test and is closed at its end: a clean namespace with its tables made, any
+number of clients of it, a store clock that obeys, and, where the store has them, SQL, a network to break and processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fencehold.ports.backend import Backend
+from fencehold.ports.fence import Transaction
+from fencehold.testing.proxy import FaultProxy
+
+LEASE_TABLE = "fencehold_leases"
+CALL_LIMIT_S = 20.0
+
+# What the suite writes under a fence; a namespace with SQL has both tables.
+ADD_NOTE = "INSERT INTO notes (note) VALUES ({note})"
+READ_NOTES = "SELECT note FROM notes ORDER BY place"
+COUNT = "UPDATE counters SET n = n + 1 WHERE id = 1"
+READ_COUNT = "SELECT n FROM counters WHERE id = 1"
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What this store can do; a suite that needs more than it can is simply not subclassed."""
+
+    tick: dt.timedelta  # the smallest difference between two instants that the store keeps
+    tells_others: bool = False  # wake-ups reach other clients
+    renews_while_fenced: bool = True  # a renewal passes while a fenced transaction of the same lease is open
+    walk_steps: int = 3000
+
+
+class Caller(Protocol):
+    """A connection that belongs to the user of the library, of one particular kind."""
+
+    @property
+    def target(self) -> object:
+        """What is handed to `fence()`."""
+        ...
+
+    async def begin(self) -> None: ...
+
+    async def execute(self, statement: str, params: Mapping[str, Any] | None = None) -> int:
+        """Rows changed."""
+        ...
+
+    async def commit(self) -> None: ...
+
+    async def rollback(self) -> None: ...
+
+
+class Door(Protocol):
+    """One kind of connection that `fence()` and `guard()` promise to work with."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether statements carry `:name` parameters (GuardText.text) or the driver's own (GuardText.sql)."""
+        ...
+
+    def open(self, *, autocommit: bool = False) -> AbstractAsyncContextManager[Caller]: ...
+
+
+class Sql(Protocol):
+    """The same namespace seen by a user's own connections."""
+
+    async def run(self, statement: str) -> list[tuple[Any, ...]]:
+        """On a connection of the test's own, committed at once; rows, if there are any."""
+        ...
+
+    async def run_script(self, script: str) -> None:
+        """Several statements in one text, as the database's own shell takes them."""
+        ...
+
+    @property
+    def error(self) -> type[Exception]:
+        """What `run` raises when the database refuses a statement."""
+        ...
+
+    def doors(self) -> Sequence[Door]: ...
+
+    async def until_one_waits(self) -> None:
+        """Return once some session of this namespace waits for a row lock; only where rows are locked."""
+        ...
+
+
+@dataclass(frozen=True)
+class Remote:
+    """How another process makes a client: `module:callable`, called with the argument, gives a maker of backends."""
+
+    argument: str
+    maker: str = "fencehold.connect:backend_for"
+
+
+class Harness(ABC):
+    """Subclasses say how; every client given out is closed with the harness."""
+
+    traits: Traits
+
+    def __init__(self) -> None:
+        self.stack = contextlib.AsyncExitStack()
+
+    async def open(self) -> None:
+        """Make the namespace and its tables; nothing of an earlier test is in it."""
+        await self.prepare()
+        backend = await self.client()
+        await backend.schema.init(CALL_LIMIT_S)
+
+    async def close(self) -> None:
+        await self.stack.aclose()
+
+    async def client(self, table: str = LEASE_TABLE) -> Backend:
+        """One more client of the same namespace, open."""
+        return await self.opened(self.make(table))
+
+    async def opened(self, backend: Backend) -> Backend:
+        """`backend` open, and closed with the harness."""
+        self.stack.push_async_callback(backend.close)
+        self.stack.push_async_callback(backend.fences.close)
+        await backend.open(CALL_LIMIT_S)
+        return backend
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """Make an empty namespace; what undoes it goes onto `self.stack`.
+
+        With SQL it holds `notes (place, note)`, the place counting up by itself, and `counters (id, n)` with
+        one row (1, 0).
+        """
+
+    @abstractmethod
+    def make(self, table: str = LEASE_TABLE) -> Backend:
+        """A client, not yet open."""
+
+    @abstractmethod
+    async def set_clock(self, at: dt.datetime) -> None:
+        """The store's clock stands still at this instant, for every client."""
+
+    @abstractmethod
+    async def shift_clock(self, ahead: dt.timedelta) -> None:
+        """The store's clock runs, so far ahead of (or behind) the process's."""
+
+    async def write(self, tx: Transaction, note: int) -> None:
+        """Put down a note in a fenced transaction."""
+        await tx.execute(ADD_NOTE.format(note=int(note)))
+
+    async def written(self) -> list[int]:
+        """All notes that were committed, in order."""
+        return [row[0] for row in await self.sql.run(READ_NOTES)]
+
+    # What not every store has
+
+    @property
+    def sql(self) -> Sql:
+        raise NotImplementedError(f"{type(self).__name__} gives no SQL connections")
+
+    @property
+    def remote(self) -> Remote:
+        raise NotImplementedError(f"{type(self).__name__} cannot be reached from another process")
+
+    def obstructed(self) -> AbstractAsyncContextManager[None]:
+        """Inside, the store can execute nothing and says so; afterwards it works again."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be obstructed")
+
+    async def network(self) -> tuple[FaultProxy, Backend]:
+        """A client whose traffic goes through a proxy of its own, open."""
+        raise NotImplementedError(f"{type(self).__name__} has no network")
