@@ -1,0 +1,171 @@
+"""The simulated store: the memory backend's rule table on the virtual clock, with fenced transactions that can be lost.
+
+What reaches it is executed at that instant, whether or not its sender still waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from fencehold.backends.memory.backend import MemoryFences, MemoryLeases, Shelf
+from fencehold.model.errors import LeaseLost, Unavailable
+from fencehold.model.leases import Ask, Lease, Refusal, TermKey
+from fencehold.ports.leases import Answer
+from fencehold.testing.simulation_loop import SimulationLoop
+from fencehold.testing.simulation_referee import Referee
+
+T = TypeVar("T")
+
+LEASE_NAME = "one"
+EPOCH_0_S = 1_700_000_000.0
+
+
+@dataclass(eq=False)
+class OpenTransaction:
+    """A fenced transaction: while it is open nobody can take the lease over."""
+
+    key: TermKey
+    is_open: bool = True
+    timer: asyncio.TimerHandle | None = None
+
+
+class SimulatedStore:
+    """One row. `fence` is how writes are checked: "epoch" as the product does it, or broken on purpose."""
+
+    def __init__(self, loop: SimulationLoop, referee: Referee, fence: str = "epoch") -> None:
+        self.shelf = Shelf(now_s=lambda: EPOCH_0_S + loop.time())
+        self.is_down = False
+        self._loop = loop
+        self._referee = referee
+        self._fence = fence
+        self._leases = MemoryLeases(self.shelf)
+        self._fences = MemoryFences(self.shelf)
+        self._open: list[OpenTransaction] = []
+
+    @property
+    def row(self) -> Lease | None:
+        return self.shelf.rows.get(LEASE_NAME)
+
+    # --- leases ---
+
+    def acquire(self, ask: Ask, is_latest: bool) -> Answer:
+        before = self.row
+        answer = _at_once(self._leases.acquire(ask, 0.0))
+        after = self.row
+        if after is not None and after is not before and isinstance(answer, Lease):
+            if before is None or after.epoch != before.epoch:
+                self._referee.granted(answer, is_latest)
+        return answer
+
+    def renew(self, keys: Sequence[TermKey]) -> list[Answer]:
+        answers = _at_once(self._leases.renew(keys, 0.0))
+        for answer in answers:
+            if isinstance(answer, Lease):
+                self._referee.row_lives_until(answer.epoch, self._loop.time() + answer.remaining_s)
+        return answers
+
+    def release(self, keys: Sequence[TermKey]) -> list[Answer]:
+        answers = _at_once(self._leases.release(keys, 0.0))
+        for answer in answers:
+            if isinstance(answer, Lease):
+                self._referee.released(answer)
+        return answers
+
+    def read(self, names: Sequence[str]) -> dict[str, Lease]:
+        return _at_once(self._leases.read(names, 0.0))
+
+    def ask_step_down(self) -> None:
+        if self.row is not None:
+            _at_once(self._leases.ask_step_down(LEASE_NAME, self.row.epoch, 0.0))
+
+    def take_away(self) -> None:
+        """An operator's hand, or a clock that jumped: the row lapses although its holder did nothing wrong."""
+        row = self.row
+        if row is not None and row.expires_at > self.shelf.now():
+            self.shelf.rows[LEASE_NAME] = replace(row, expires_at=self.shelf.now())
+            self._referee.taken_away(row.epoch)
+            self.shelf.tell("released", LEASE_NAME)
+
+    # --- fenced writes ---
+
+    def write_guarded(self, key: TermKey) -> int:
+        """One statement with the guard in its WHERE: rows changed."""
+        try:
+            self._check(key)
+        except LeaseLost as error:
+            self._referee.refused(key, str(error))
+            return 0
+        self._referee.wrote(key)
+        return 1
+
+    def begin(self, key: TermKey) -> OpenTransaction:
+        try:
+            self._check(key)
+        except LeaseLost as error:
+            self._referee.refused(key, str(error))
+            raise
+        transaction = OpenTransaction(key)
+        row = self.row
+        assert row is not None, "the fence passed only what it found"
+        left_s = max(0.0, (row.expires_at - self.shelf.now()).total_seconds())
+        transaction.timer = self._loop.call_later(left_s, self._time_out, transaction, context=self._loop.world)
+        if self._fence == "epoch":
+            self.shelf.fenced[key.name] = self.shelf.fenced.get(key.name, 0) + 1
+        self._open.append(transaction)
+        return transaction
+
+    def commit(self, transaction: OpenTransaction) -> None:
+        if not transaction.is_open:
+            raise Unavailable("The store has rolled this transaction back.")
+        self._referee.wrote(transaction.key)
+        self._end(transaction)
+
+    def roll_back(self, transaction: OpenTransaction) -> None:
+        if transaction.is_open:
+            self._end(transaction)
+
+    def restart(self) -> None:
+        """Rows stay, connections and their transactions do not."""
+        for transaction in list(self._open):
+            self.roll_back(transaction)
+
+    def _check(self, key: TermKey) -> None:
+        match self._fence:
+            case "epoch":
+                self._fences.fence(None, key)
+            case "holder":
+                row = self.row
+                if row is None or row.holder_id != key.holder_id or row.expires_at <= self.shelf.now():
+                    raise LeaseLost("Another holds it.", name=key.name, epoch=key.epoch)
+            case _:
+                return
+
+    def _time_out(self, transaction: OpenTransaction) -> None:
+        # As a server does that limits how long a fenced transaction may stay idle: a frozen holder cannot block for ever.
+        self.roll_back(transaction)
+
+    def _end(self, transaction: OpenTransaction) -> None:
+        transaction.is_open = False
+        self._open.remove(transaction)
+        if transaction.timer is not None:
+            transaction.timer.cancel()
+        if self._fence == "epoch":
+            self.shelf.fenced[transaction.key.name] -= 1
+            self.shelf.tell("released", transaction.key.name)
+
+
+def refusals(answers: Sequence[Answer]) -> int:
+    return sum(isinstance(answer, Refusal) for answer in answers)
+
+
+def _at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("the memory backend answers without waiting")
