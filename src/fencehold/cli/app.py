@@ -1,0 +1,104 @@
+"""The command line as a whole: the commands, and how whatever goes wrong is told."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+import fencehold
+from fencehold.cli import demo, exit_codes, init, ls, run, show, sql, step_down
+from fencehold.cli.screen import Screen
+from fencehold.cli.setup import Setup, options
+from fencehold.model.errors import ConfigurationError, FenceholdError
+
+EPILOG = """\b
+Exit codes, the same for every command:
+  0    done
+  1    the answer is no (no such lease; the demo found a violation)
+  69   the database cannot be reached, or gave no answer
+  75   the lease was not acquired, or not let go, in time
+  78   bad configuration: options, names, durations, URL, missing tables
+  79   the lease was lost while the command ran (run)
+  130  interrupted by Ctrl-C
+\b
+Example:
+  export FENCEHOLD_DSN=sqlite:///app.db
+  fencehold init
+  fencehold run nightly -- ./backup.sh
+  fencehold ls
+"""
+
+
+@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(fencehold.__version__, prog_name="fencehold")
+@options
+@click.pass_context
+def cli(context: click.Context, dsn: str | None, table: str | None, output: str | None) -> None:
+    """Leases on the database you already have: who leads, and commands that run only while they lead.
+
+    The database is named by the variable FENCEHOLD_DSN, for example sqlite:///app.db or
+    postgresql://user@host/db. `fencehold demo` needs none.
+    """
+    context.obj = Setup().over(dsn, table, output)
+
+
+for _command in (init.init, sql.sql, ls.ls, show.show, step_down.step_down, run.run, demo.demo):
+    cli.add_command(_command)
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """The exit code. Every failure is one message with a code and a hint, on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        answer: Any = cli.main(args=list(arguments), prog_name="fencehold", standalone_mode=False)
+        return answer if isinstance(answer, int) else exit_codes.OK
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Nothing may be flushed into the broken pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exit_codes.OK
+    except (KeyboardInterrupt, click.Abort):
+        return exit_codes.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last place that can turn it into words
+        return _told(_as_ours(error), _wants_json(arguments))
+
+
+def _told(error: FenceholdError, as_json: bool) -> int:
+    Screen("json" if as_json else "table").error(error)
+    return exit_codes.of_error(error)
+
+
+def _as_ours(error: Exception) -> FenceholdError:
+    match error:
+        case FenceholdError():
+            return error
+        case click.UsageError():
+            where = error.ctx.command_path if error.ctx else "fencehold"
+            no_command = type(error).__name__ == "NoArgsIsHelpError"
+            message = "No command was given." if no_command else error.format_message()
+            return ConfigurationError(message, hint=f"See `{where} --help`.", code="bad_usage")
+        case click.ClickException():
+            return ConfigurationError(error.format_message(), code="bad_usage")
+        case _:
+            if os.environ.get("FENCEHOLD_DEBUG"):
+                traceback.print_exception(error)
+            return exit_codes.Refused(
+                f"{type(error).__name__}: {error}",
+                hint="This is a fault in fencehold itself; FENCEHOLD_DEBUG=1 shows where.",
+                code="internal_error",
+                exit_code=exit_codes.INTERNAL,
+            )
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Also when the command line could not be understood; what follows `--` belongs to somebody else's command."""
+    ours = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    joined = {"-ojson", "--output=json"} & set(ours)
+    return bool(joined) or any(pair in (("-o", "json"), ("--output", "json")) for pair in itertools.pairwise(ours))

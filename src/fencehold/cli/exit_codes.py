@@ -1,0 +1,38 @@
+"""What the command's exit code means; the numbers are sysexits.h where it has a word for it."""
+
+from __future__ import annotations
+
+from fencehold.model.errors import AlreadyLeased, ConfigurationError, FenceholdError, LeaseLost
+
+OK = 0
+NO = 1  # the answer is no: no such lease; the demo found a violation
+UNREACHABLE = 69
+INTERNAL = 70
+NOT_ACQUIRED = 75
+BAD_CONFIGURATION = 78
+LEASE_LOST = 79
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+INTERRUPTED = 130
+
+
+def of_error(error: FenceholdError) -> int:
+    match error:
+        case ConfigurationError():
+            return BAD_CONFIGURATION
+        case LeaseLost():
+            return LEASE_LOST
+        case AlreadyLeased():
+            return NOT_ACQUIRED
+        case Refused():
+            return error.exit_code
+        case _:
+            return UNREACHABLE
+
+
+class Refused(FenceholdError):
+    """A no of the command's own, with its exit code."""
+
+    def __init__(self, message: str, *, code: str, exit_code: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint, code=code)
+        self.exit_code = exit_code

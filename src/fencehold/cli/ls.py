@@ -1,0 +1,46 @@
+"""`fencehold ls`: every lease in the table."""
+
+from __future__ import annotations
+
+import click
+
+from fencehold.cli.screen import lease_json, moment, remaining, state
+from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.model.leases import Lease
+
+COLUMNS = ("NAME", "STATE", "HOLDER", "EPOCH", "REMAINING", "EXPIRES (store time)")
+
+EPILOG = """\b
+Examples:
+  fencehold ls
+  fencehold ls reports/ -o json
+\b
+Exit codes: 0 done, 69 database unreachable, 78 bad configuration
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("prefix", default="")
+@with_setup
+def ls(setup: Setup, prefix: str) -> None:
+    """List the leases whose name begins with PREFIX (all, without one), by name.
+
+    A live lease is held by HOLDER; a lapsed one was held last by HOLDER and is free. Times are the store's own.
+    """
+    leases = finish(_list(setup, prefix))
+    payload = {"leases": [lease_json(lease) for lease in leases]}
+    if leases or setup.screen.is_json:
+        setup.screen.table(payload, COLUMNS, [_row(lease) for lease in leases])
+    else:
+        setup.screen.say(f"no lease begins with {prefix!r}" if prefix else "no leases yet")
+
+
+async def _list(setup: Setup, prefix: str) -> list[Lease]:
+    async with setup.store() as store:
+        return await store.leases.list(prefix)
+
+
+def _row(lease: Lease) -> list[str]:
+    return [
+        lease.name, state(lease), lease.holder_id, str(lease.epoch), remaining(lease), moment(lease.expires_at),
+    ]  # fmt: skip

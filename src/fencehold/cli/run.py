@@ -1,0 +1,246 @@
+"""`fencehold run NAME -- CMD`: the command runs only while the lease is held.
+
+The wrapper holds the lease and tells the guardian, at every renewal, until when it may be trusted; the guardian ends
+the command and everything it started before that moment, whatever becomes of the wrapper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import click
+
+from fencehold.cli import exit_codes, guardian
+from fencehold.cli.candidacy import Candidacy, elected
+from fencehold.cli.guarded import GUARDIAN_FROZEN, GUARDIAN_GONE, Guarded, Outcome
+from fencehold.cli.setup import Setup, with_setup
+from fencehold.cli.signals import SignalDesk
+from fencehold.model.durations import seconds
+from fencehold.model.errors import FenceholdError, LeaseLost
+from fencehold.model.names import holder_id, lease_name
+from fencehold.model.settings import leader_settings
+from fencehold.runtime.held import RELEASED
+from fencehold.runtime.leader import Leader
+from fencehold.runtime.term import Term
+
+GIVE_BACK_LIMIT_S = 3.0
+
+EPILOG = """\b
+Examples:
+  fencehold run nightly -- ./backup.sh --full
+  fencehold run reports --no-wait -- make reports || [ $? = 75 ]
+  fencehold run importer --lease 10s --wait 5m -- python import.py
+\b
+Exit codes: that of CMD (128 + n if it died of signal n), or
+  69   the database cannot be reached
+  75   the lease was not acquired: held by another (--no-wait, --wait)
+  78   bad configuration
+  79   the lease was lost, or asked back: CMD was ended
+  126  CMD cannot be executed      127  CMD was not found
+  128+n  signal n came while waiting for the lease
+\b
+CMD finds FENCEHOLD_EPOCH (the fencing token), FENCEHOLD_LEASE and
+FENCEHOLD_HOLDER in its environment. When the lease is lost, CMD and all its
+descendants get SIGTERM if there is time, and SIGKILL before the lease expires.
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Checked before anything is started or sent."""
+
+    setup: Setup
+    name: str
+    path: str
+    argv: tuple[str, ...]
+    lease_s: float
+    grace_s: float
+    wait_s: float | None
+    one_try: bool
+    holder_id: str | None
+
+
+class DashedCommand(click.Command):
+    """Options are ours up to `--`, and the command's after it: without the dashes nobody could tell."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" not in args and not {"-h", "--help"} & set(args):
+            raise click.UsageError("Put -- before the command: fencehold run NAME [OPTIONS] -- CMD...", ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=DashedCommand, epilog=EPILOG, options_metavar="[OPTIONS]")
+@click.argument("name")
+@click.argument("command", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--lease", default="30s", metavar="DURATION", help="How long the lease outlives the last renewal.  [30s]")
+@click.option("--wait", default=None, metavar="DURATION", help="Give up (75) after this long.  [wait for ever]")
+@click.option("--no-wait", is_flag=True, help="Try once, and give up (75) if another holds the lease.")
+@click.option("--grace", default="5s", metavar="DURATION", help="Between SIGTERM and SIGKILL, time permitting.  [5s]")
+@click.option("--holder-id", default=None, metavar="TEXT", help="Who holds it, for others to see.  [host-pid-random]")
+@with_setup
+def run(setup: Setup, name: str, command: tuple[str, ...], **given: Any) -> int:
+    """Run CMD only while holding the lease NAME, and end it before the lease does.
+
+    CMD runs in a session of its own, with this command's stdin, stdout and stderr. SIGTERM, SIGINT, SIGHUP, SIGQUIT,
+    SIGUSR1, SIGUSR2 and SIGWINCH are passed on to it. Whatever it leaves behind is ended before the lease is released.
+    """
+    return asyncio.run(_supervise(_plan(setup, name, command, **given)))
+
+
+def _plan(
+    setup: Setup,
+    name: str,
+    command: Sequence[str],
+    *,
+    lease: str,
+    wait: str | None,
+    no_wait: bool,
+    grace: str,
+    holder_id: str | None,
+) -> Plan:
+    if wait is not None and no_wait:
+        raise click.UsageError("--wait and --no-wait exclude each other.", click.get_current_context())
+    settings = leader_settings(lease=lease)
+    wait_s = seconds(wait, "--wait") if wait is not None else None
+    path = executable(command[0])
+    plan = Plan(
+        setup, lease_name(name), path, tuple(command), settings.lease_s, seconds(grace, "--grace"), wait_s, no_wait,
+        _checked(holder_id),
+    )  # fmt: skip
+    setup.store()  # a wrong URL or table name is found here, before the guardian is started
+    return plan
+
+
+def _checked(holder: str | None) -> str | None:
+    return None if holder is None else holder_id(holder)
+
+
+def executable(command: str) -> str:
+    """The file that CMD names, or the answer a shell would give: 127 when there is none, 126 when it cannot be run."""
+    path = shutil.which(command)
+    if path is not None:
+        return path
+    places = [command] if os.sep in command else [os.path.join(p, command) for p in os.get_exec_path()]
+    if command and any(os.path.exists(place) for place in places):
+        raise _not_started(command, errno.EACCES)
+    raise _not_started(command, errno.ENOENT)
+
+
+def _not_started(command: str, number: int) -> exit_codes.Refused:
+    missing = number == errno.ENOENT
+    return exit_codes.Refused(
+        f"{command!r} was not found." if missing else f"{command!r} cannot be executed: {os.strerror(number)}.",
+        hint="Check the spelling and PATH." if missing else "Check that it is a program and its permissions.",
+        code="command_not_found" if missing else "command_not_executable",
+        exit_code=exit_codes.NOT_FOUND if missing else exit_codes.NOT_EXECUTABLE,
+    )
+
+
+async def _supervise(plan: Plan) -> NoReturn:
+    """The work, until it is done or a signal ends the waiting; then out, within a limit, whatever still hangs."""
+    desk = SignalDesk()
+    verdict: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    work = asyncio.create_task(_work(plan, desk, verdict))
+    first: list[asyncio.Future[Any]] = [work, desk.interrupted, verdict]
+    await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+    if not work.done() and not verdict.done():
+        work.cancel()
+    await asyncio.wait([work], timeout=GIVE_BACK_LIMIT_S)
+    if desk.interrupted.done() and not verdict.done():
+        _leave(128 + desk.interrupted.result())
+    _leave(verdict.result() if verdict.done() else _told(plan, work))
+
+
+def _told(plan: Plan, work: asyncio.Task[None]) -> int:
+    error = work.exception()
+    if not isinstance(error, FenceholdError):
+        raise error or AssertionError("the work ends with a verdict or an error")
+    plan.setup.screen.error(error)
+    return exit_codes.of_error(error)
+
+
+def _leave(code: int) -> NoReturn:
+    """At once: a thread that still waits for a database must not hold up the exit. The guardian is already told."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _work(plan: Plan, desk: SignalDesk, verdict: asyncio.Future[int]) -> None:
+    candidacy = Candidacy(plan.setup.screen, plan.name)
+    guarded = Guarded(plan.path, plan.argv)
+    try:
+        async with plan.setup.store(candidacy) as store:
+            leader = store.leader(plan.name, lease=plan.lease_s, holder_id=plan.holder_id)
+            async with leader:
+                term = await elected(leader, candidacy, plan.wait_s, one_try=plan.one_try)
+                outcome = await _while_leading(plan, leader, term, guarded, desk, candidacy)
+                verdict.set_result(_judged(plan, term, outcome))
+    finally:
+        guarded.close()
+
+
+async def _while_leading(
+    plan: Plan, leader: Leader, term: Term, guarded: Guarded, desk: SignalDesk, candidacy: Candidacy
+) -> Outcome:
+    """Returns when nothing of the command is left; only then may the lease be given back."""
+
+    def renewed() -> None:
+        asked_s = guardian.now_s()
+        guarded.extend(asked_s, term.remaining_s)
+
+    async with term:
+        environment = {
+            "FENCEHOLD_EPOCH": str(term.epoch), "FENCEHOLD_LEASE": term.name, "FENCEHOLD_HOLDER": term.holder_id,
+        }  # fmt: skip
+        guarded.start(environment, term.remaining_s, plan.lease_s, plan.grace_s)
+        candidacy.on_renewed = renewed
+        desk.forward_to(guarded.forward)
+        try:
+            outcome = await guarded.outcome()
+        except asyncio.CancelledError:
+            # The term is over. Stopping the leader now keeps it from seeking another one.
+            stopping = asyncio.create_task(leader.shutdown(GIVE_BACK_LIMIT_S))
+            outcome = await guarded.end(plan.grace_s if term.ended_because == RELEASED else 0.0)
+            stopping.add_done_callback(lambda _: None)
+    return outcome
+
+
+def _judged(plan: Plan, term: Term, outcome: Outcome) -> int:
+    if outcome.survivors:
+        pids = ", ".join(map(str, outcome.survivors))
+        plan.setup.screen.say(f"could not end process {pids}: not ours to signal; it runs on without the lease")
+    if outcome.failed_errno is not None:
+        error: FenceholdError = _not_started(plan.argv[0], outcome.failed_errno)
+    elif outcome.because == guardian.EXITED and outcome.exit_code is not None:
+        return outcome.exit_code
+    else:
+        error = LeaseLost(
+            f"Lease {plan.name!r} epoch {term.epoch}: {_why(term, outcome)}; the command was ended.",
+            hint="Run it again when the lease is free; what it had begun may be half done.",
+            name=plan.name,
+            epoch=term.epoch,
+        )
+    plan.setup.screen.error(error)
+    return exit_codes.of_error(error)
+
+
+def _why(term: Term, outcome: Outcome) -> str:
+    match outcome.because:
+        case guardian.DEADLINE:
+            return "it was not renewed in time"
+        case x if x == GUARDIAN_GONE:
+            return "the guardian process died"
+        case x if x == GUARDIAN_FROZEN:
+            return "the guardian process did not answer"
+        case _ if term.ended_because == RELEASED:
+            return "it was asked back"
+        case _:
+            return (term.ended_because or "it is over").replace("_", " ")

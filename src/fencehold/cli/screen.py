@@ -1,0 +1,125 @@
+"""What a command shows: a table for a person, aligned text for a pipe, JSON for a program; never a password."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fencehold.model.errors import FenceholdError, redact
+from fencehold.model.leases import Lease
+
+SECRET_CHARS_MIN = 3
+
+_secrets: set[str] = set()
+
+
+def keep_secret(dsn: str) -> None:
+    """From here on the password of this URL is replaced wherever it would be shown, however a driver spelled it."""
+    try:
+        password = urlsplit(dsn).password
+    except ValueError:
+        password = None
+    if password:
+        _secrets.update(word for word in (password, unquote(password)) if len(word) >= SECRET_CHARS_MIN)
+
+
+def clean(text: str) -> str:
+    """Without passwords and without characters that would steer a terminal."""
+    text = redact(text)
+    for secret in sorted(_secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+
+
+class Screen:
+    """Results go to stdout; progress and errors to stderr, which with `-o json` carries one error object at most."""
+
+    def __init__(self, output: str) -> None:
+        self.is_json = output == "json"
+
+    def result(self, payload: Any, text: str) -> None:
+        print(json.dumps(payload, indent=2) if self.is_json else clean(text), flush=True)
+
+    def table(self, payload: Any, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        if self.is_json:
+            print(json.dumps(payload, indent=2), flush=True)
+        elif sys.stdout.isatty():
+            _rich_table(columns, rows)
+        else:
+            print(aligned([columns, *rows]), flush=True)
+
+    def say(self, text: str) -> None:
+        """Progress, for a person."""
+        if not self.is_json:
+            print(f"fencehold: {clean(text)}", file=sys.stderr, flush=True)
+
+    def error(self, error: FenceholdError) -> None:
+        if self.is_json:
+            body = {"code": error.code, "message": clean(error.message), "hint": clean(error.hint)}
+            print(json.dumps({"error": body}), file=sys.stderr, flush=True)
+            return
+        print(f"fencehold: [{error.code}] {clean(error.message)}", file=sys.stderr, flush=True)
+        if error.hint:
+            print(f"  hint: {clean(error.hint)}", file=sys.stderr, flush=True)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns padded by the width a terminal gives to each character, two blanks apart."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    widths = [max(cell_len(row[n]) for row in cells) for n in range(len(cells[0]))]
+    return "\n".join(
+        "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    )
+
+
+def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(clean(cell), style=_style(cell)) for cell in row))
+    Console().print(table)
+
+
+def _style(cell: str) -> str:
+    return {"live": "green", "lapsed": "yellow"}.get(cell, "")
+
+
+# A lease, in words and in JSON
+
+
+def lease_json(lease: Lease) -> dict[str, Any]:
+    return {
+        "name": lease.name,
+        "holder_id": lease.holder_id,
+        "epoch": lease.epoch,
+        "state": state(lease),
+        "remaining_s": round(max(0.0, lease.remaining_s), 3),
+        "acquired_at": lease.acquired_at.isoformat(),
+        "renewed_at": lease.renewed_at.isoformat(),
+        "expires_at": lease.expires_at.isoformat(),
+        "step_down_requested": lease.step_down_requested,
+    }
+
+
+def state(lease: Lease) -> str:
+    return "live" if lease.is_live else "lapsed"
+
+
+def remaining(lease: Lease) -> str:
+    return f"{lease.remaining_s:.1f} s" if lease.is_live else "-"
+
+
+def moment(when: dt.datetime) -> str:
+    """UTC, to the millisecond, as the store has it."""
+    return when.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"

@@ -1,0 +1,108 @@
+"""The options every command has, before or after its name, and the store they lead to."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+import fencehold
+from fencehold.cli import screen
+from fencehold.connect import DEFAULT_TABLE, scheme
+from fencehold.model.errors import ConfigurationError
+from fencehold.ports.facts import FactSink
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+DSN_VARIABLE = "FENCEHOLD_DSN"
+
+
+class Unheard:
+    """Facts of a short command: its answer says it all."""
+
+    def fact(self, event: str, **fields: Any) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What was asked for on the command line and in the environment."""
+
+    given_dsn: str | None = None
+    given_table: str | None = None
+    output: str = "table"
+
+    def over(self, dsn: str | None, table: str | None, output: str | None) -> Setup:
+        """With what was given after the command's name, which is nearer and so stands."""
+        return Setup(dsn or self.given_dsn, table or self.given_table, output or self.output)
+
+    @property
+    def screen(self) -> screen.Screen:
+        return screen.Screen(self.output)
+
+    @property
+    def table(self) -> str:
+        return self.given_table or DEFAULT_TABLE
+
+    @property
+    def dsn_or_none(self) -> str | None:
+        dsn = self.given_dsn or os.environ.get(DSN_VARIABLE) or None
+        if dsn is not None:
+            screen.keep_secret(dsn)
+        return dsn
+
+    @property
+    def dsn(self) -> str:
+        dsn = self.dsn_or_none
+        if dsn is None:
+            raise ConfigurationError(
+                "No database was named.",
+                hint=f"Set {DSN_VARIABLE} (or give --dsn), for example {DSN_VARIABLE}=sqlite:///app.db",
+                code="no_dsn",
+            )
+        if scheme(dsn) == "memory":
+            raise ConfigurationError(
+                "A memory:// store lives inside one process: a command would see, and protect, nothing.",
+                hint="Name a database that the processes share, such as sqlite:///app.db.",
+                code="bad_url",
+            )
+        return dsn
+
+    def store(self, facts: FactSink | None = None) -> fencehold.Store:
+        return fencehold.connect(self.dsn, table=self.table, facts=facts or Unheard())
+
+
+def options(command: F) -> F:
+    """--dsn, --table and -o."""
+    dsn = click.option(
+        "--dsn", metavar="URL", default=None,
+        help=f"The database. Prefer the variable {DSN_VARIABLE}: what stands here is visible in the process list.",
+    )  # fmt: skip
+    table = click.option("--table", metavar="NAME", default=None, help=f"The lease table.  [{DEFAULT_TABLE}]")
+    output = click.option(
+        "-o", "--output", type=click.Choice(["table", "json"]), default=None,
+        help="For people (table; plain text off a terminal) or for programs (json).  [table]",
+    )  # fmt: skip
+    return dsn(table(output(command)))
+
+
+def with_setup(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command that has the shared options and gets them, merged, as its first argument."""
+
+    @functools.wraps(command)
+    def merged(*args: Any, dsn: str | None, table: str | None, output: str | None, **kwargs: Any) -> Any:
+        before = click.get_current_context().find_object(Setup) or Setup()
+        return command(before.over(dsn, table, output), *args, **kwargs)
+
+    return options(merged)
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; Ctrl-C ends it in order."""
+    return asyncio.run(work)
