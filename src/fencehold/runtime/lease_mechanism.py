@@ -120,10 +120,12 @@ class LeaseMechanism:
         elif self._patient and isinstance(self._answer, Refusal) and self._answer.current is not None:
             timeout_s = None  # the watch polls for all followers at once and says when a try is worth while
         stopped = asyncio.ensure_future(stop.wait())
-        stopped.add_done_callback(lambda _: self._worth_a_try.set())
+        stopped.add_done_callback(self._stopped)
         try:
             await self._clock.wait(self._worth_a_try, timeout_s)
         finally:
+            # Its cancellation must not pass for a hint: every later pause would end at once.
+            stopped.remove_done_callback(self._stopped)
             stopped.cancel()
 
     def another_led(self, grant: Held) -> bool:
@@ -139,6 +141,9 @@ class LeaseMechanism:
 
     def stopping(self, is_stopping: Callable[[], bool]) -> None:
         self._is_stopping = is_stopping
+
+    def _stopped(self, _: asyncio.Future[Any]) -> None:
+        self._worth_a_try.set()
 
     def _hear(self, news: News, lease: Lease | None) -> None:
         """On the keeper's loop."""
