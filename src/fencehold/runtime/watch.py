@@ -95,14 +95,16 @@ class Watch:
         self._wake.set()
 
     async def _look(self) -> None:
-        names = sorted({follow.name for follow in self._follows})
-        try:
-            rows = await self._port.read(names, READ_LIMIT_S)
-        except FenceholdError:
-            self._due_s = self._clock.now_s() + min(TROUBLE_PAUSE_S, self._poll_s())
-            return
+        names = {follow.name for follow in self._follows}
+        # Set before the read: whoever asks for a look while it is under way gets another one.
         self._due_s = self._clock.now_s() + self._poll_s()
-        for follow in list(self._follows):
+        try:
+            rows = await self._port.read(sorted(names), READ_LIMIT_S)
+        except FenceholdError:
+            self._due_s = min(self._due_s, self._clock.now_s() + TROUBLE_PAUSE_S)
+            return
+        # A name that was not asked for is not absent.
+        for follow in [f for f in self._follows if f.name in names]:
             lease = rows.get(follow.name)
             follow.expiry_s = self._expiry_s(lease)
             self._due_s = min(self._due_s, follow.expiry_s)
