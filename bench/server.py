@@ -20,12 +20,11 @@ _LOGGED = "-c log_min_duration_statement=0 -c log_parameter_max_length=0"
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement as the server logged it, with the text's first word that tells it from others."""
+    """One statement as the server logged it."""
 
     who: str
     ended_at_s: float
     took_ms: float
-    text: str
 
 
 class Bench:
@@ -49,25 +48,17 @@ class Bench:
         """A place in the log, from which to count."""
         return self._log.stat().st_size if self._log else 0
 
-    def statements(self, since: int) -> list[Statement]:
+    def statements(self, since: int) -> Iterator[Statement]:
+        """Those that ended between the mark and now; read line by line, since a log may be large."""
         assert self._log is not None, "only a server of our own has a log to read"
+        end = self.mark()
         with self._log.open("rb") as file:
             file.seek(since)
-            lines = file.read().decode("utf-8", "replace").splitlines()
-        found = []
-        for index, line in enumerate(lines):
-            if match := _STATEMENT.match(line):
-                text = " ".join(part.strip() for part in [line[match.end() :], *_continued(lines, index + 1)])
-                found.append(Statement(match["who"], float(match["at"]), float(match["ms"]), text))
-        return found
-
-
-def _continued(lines: list[str], start: int) -> Iterator[str]:
-    """The rest of a statement that has several lines: the server indents them with a tab."""
-    for line in lines[start:]:
-        if not line.startswith("\t"):
-            return
-        yield line
+            for line in file:
+                if file.tell() > end:
+                    return
+                if match := _STATEMENT.match(line.decode("utf-8", "replace")):
+                    yield Statement(match["who"], float(match["at"]), float(match["ms"]))
 
 
 @contextmanager

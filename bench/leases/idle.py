@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 import psycopg
 
@@ -62,10 +63,10 @@ def findings(bench: Bench, mark: int, connections: dict[int, int], during_s: flo
     ]
     if not bench.counts_statements:
         return found
-    statements = bench.statements(mark)
+    counts = Counter(statement.who for statement in bench.statements(mark))
     for count in ELECTIONS:
-        mine = [s for s in statements if s.who == follower(count)]
-        detail = {"seconds": during_s, "statements": len(mine)}
+        mine = counts[follower(count)]
+        detail = {"seconds": during_s, "statements": mine}
         name = f"idle follower of {count}: statements"
-        found.append(Finding(name, len(mine) / during_s, "/s", STATEMENTS_PER_S_MAX, detail=detail))
+        found.append(Finding(name, mine / during_s, "/s", STATEMENTS_PER_S_MAX, detail=detail))
     return found
