@@ -1,7 +1,7 @@
 """One contender of `fencehold demo`: leads when elected, writes through the fence, and tells what it sees.
 
-Lines of JSON on stdout, each with the moment on the clock all processes share; orders come on stdin. It dies with the
-process that started it, also while it is frozen.
+Lines of JSON go to stdout, each with the moment on the clock that all processes of the machine share; orders come on
+stdin. It dies with the process that started it, even while it is frozen.
 """
 
 from __future__ import annotations
@@ -15,93 +15,104 @@ from typing import Any
 
 import fencehold
 from fencehold.cli import guardian
-from fencehold.model.errors import FenceholdError, LeaseLost
+from fencehold.model.errors import LeaseLost
 from fencehold.runtime.term import Term
 
 LEASE = "demo"
-# In a file of its own because of the fence's condition, which the second one takes from term.guard().
+LATE = "late write"
 WRITE = "INSERT INTO demo_log (holder_id, epoch, note) VALUES (?, ?, ?)"
-GUARDED_WRITE = "INSERT INTO demo_log (holder_id, epoch, note) SELECT :holder_id, :epoch, :note WHERE "
+LATE_WRITE = "INSERT INTO demo_log (holder_id, epoch, note) SELECT :holder_id, :epoch, :note WHERE "
 
 OPEN_WINDOW = "open window"
-STEP_DOWN = "step down"
+GO_ON = "go on"
 
 
 def tell(event: str, **fields: Any) -> None:
-    # One write: it is whole in the pipe, or it is not there, also when the next instant brings kill -9.
-    os.write(1, json.dumps({"at_s": guardian.now_s(), "event": event, **fields}).encode() + b"\n")
+    # One write: the line is whole in the pipe or not there at all, also when the next instant brings kill -9.
+    os.write(1, json.dumps({"event": event, "at_s": guardian.now_s(), **fields}).encode() + b"\n")
 
 
 class Worker:
-    """`valid_until_s` is told at the grant and at every renewal: between those, trust is a clock comparison."""
+    """Tells until when it trusts itself, at the grant and at every renewal: in between, trust is a look at a clock."""
 
     def __init__(self, name: str, write_every_s: float) -> None:
         self._name = name
         self._write_every_s = write_every_s
-        self._term: Term | None = None
+        self._leader: fencehold.Leader | None = None
+        self._connection: Any = None
         self._orders: asyncio.Queue[str] = asyncio.Queue()
 
-    def fact(self, event: str, **fields: Any) -> None:
-        """The leader's own facts; on any thread."""
-        term = self._term
-        if event == "leader_renewed" and term is not None and term.epoch == fields["lease_epoch"]:
-            self._tell_validity(term)
-        elif event in ("leader_lost", "leader_released"):
-            tell("ended", epoch=fields["lease_epoch"], reason=fields.get("reason"))
-
     async def run(self, url: str, lease_s: float) -> None:
-        asyncio.create_task(asyncio.to_thread(self._hear, asyncio.get_running_loop()))
+        asyncio.get_running_loop().add_reader(0, self._hear)
         async with fencehold.connect(url, facts=self) as store:
-            leader = store.leader(LEASE, lease=lease_s, acquire_every=lease_s / 5, holder_id=self._name)
-            async with leader:
-                tell("ready")
+            self._leader = store.leader(LEASE, lease=lease_s, acquire_every=lease_s / 5, holder_id=self._name)
+            async with self._leader as leader:
                 async for term in leader.terms():
-                    self._term = term
+                    self._tell_trust(term)
                     row = await store.leases.read(LEASE)
-                    granted_at = row.acquired_at.timestamp() if row and row.epoch == term.epoch else None
-                    self._tell_validity(term, granted_at=granted_at)
+                    if row is not None and row.epoch == term.epoch:
+                        tell("granted", epoch=term.epoch, store_s=row.acquired_at.timestamp())
                     async with term:
-                        await self._lead(leader, term)
+                        await self._lead(term)
 
-    async def _lead(self, leader: fencehold.Leader, term: Term) -> None:
+    def fact(self, event: str, **fields: Any) -> None:
+        """What the leader itself reports; on any thread."""
+        match event:
+            case "leader_acquired":
+                tell("acquired", epoch=fields["lease_epoch"])
+            case "leader_renewed":
+                if self._leader is not None and (term := self._leader.term) is not None:
+                    self._tell_trust(term)
+            case "leader_lost" | "leader_released":
+                tell("ended", epoch=fields["lease_epoch"])
+
+    def _tell_trust(self, term: Term) -> None:
+        asked_s = guardian.now_s()
+        tell("trusts", epoch=term.epoch, until_s=asked_s + term.remaining_s)
+
+    async def _lead(self, term: Term) -> None:
         number = 0
         while True:
             number += 1
-            await self._write(term, f"write {number}")
+            async with term.transaction() as tx:
+                await tx.execute(WRITE, (self._name, term.epoch, f"write {number}"))
+                self._connection = tx.connection
+            tell("wrote", epoch=term.epoch)
             try:
-                order = await asyncio.wait_for(self._orders.get(), self._write_every_s)
+                await asyncio.wait_for(self._orders.get(), self._write_every_s)
             except TimeoutError:
                 continue
-            if order == OPEN_WINDOW:
-                await self._write_late(term)
-            elif order == STEP_DOWN:
-                asyncio.create_task(leader.step_down())
+            self._write_late(term)
 
-    async def _write(self, term: Term, note: str) -> None:
-        async with term.transaction() as tx:
-            await tx.execute(WRITE, (self._name, term.epoch, note))
-            self._connection = tx.connection
-        tell("wrote", epoch=term.epoch)
-
-    async def _write_late(self, term: Term) -> None:
-        """The moment every lock without a fence gets wrong: checked, then frozen, then written."""
-        guard = term.guard()
+    def _write_late(self, term: Term) -> None:
+        """The moment that locks without a fence get wrong: check, freeze, write. Nothing awaits in here, so nothing
+        but the database can stop the write."""
         term.check()
+        guard = term.guard()
         tell("checked", epoch=term.epoch)
-        sys.stdin.readline()  # frozen here, and thawed after another has taken over
+        if not os.read(0, 64):  # frozen here, and thawed after another has taken over
+            os._exit(0)
+        params = {"holder_id": self._name, "epoch": term.epoch, "note": LATE, **guard.params}
         try:
-            params = {"holder_id": self._name, "epoch": term.epoch, "note": "late write", **guard.params}
-            guard.check(self._connection.execute(GUARDED_WRITE + guard.sql, params))
-            tell("late_write_accepted", epoch=term.epoch)
+            guard.check(self._connection.execute(LATE_WRITE + guard.sql, params))
         except LeaseLost as error:
-            tell("late_write_rejected", epoch=term.epoch, error=str(error))
-        await self._write(term, "later write")
+            tell("late_write", accepted=False, epoch=term.epoch, error=str(error))
+            raise
+        tell("late_write", accepted=True, epoch=term.epoch, error="")
 
-    def _tell_validity(self, term: Term, **fields: Any) -> None:
-        asked_s = guardian.now_s()
-        left_s = term.remaining_s
-        if left_s > 0:
-            tell("valid", epoch=term.epoch, start_s=asked_s, valid_until_s=asked_s + left_s, **fields)
+    def _hear(self) -> None:
+        data = os.read(0, 64)
+        if not data:
+            os._exit(0)  # whoever gives the orders is gone
+        self._orders.put_nowait(data.decode())
 
-    def _hear(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Orders, until the one who gives them is gone."""
+
+def main(url: str, name: str, lease_s: float) -> None:
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_DFL)
+    guardian.prctl(guardian.PR_SET_PDEATHSIG, signal.SIGKILL)
+    asyncio.run(Worker(name, write_every_s=lease_s / 8).run(url, lease_s))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], float(sys.argv[3]))

@@ -109,9 +109,7 @@ def _tell(setup: Setup, name: str, hand_over: HandOver, wait_s: float) -> int:
     if asked is None:
         setup.screen.result(payload, f"nobody holds {name!r}; its last holder was {hand_over.now.holder_id}")
         return exit_codes.OK
-    after = (
-        f"{successor.holder_id} took over with epoch {successor.epoch}" if successor else "nobody has taken over yet"
-    )
+    took_over = f"{successor.holder_id} took over with epoch {successor.epoch}" if successor else ""
     ended = f"the term of {asked.holder_id} (epoch {asked.epoch}) ended after {hand_over.waited_s:.1f} s"
     setup.screen.result(payload, f"{ended}; {took_over or 'nobody has taken over yet'}")
     return exit_codes.OK
