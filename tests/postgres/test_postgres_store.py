@@ -188,3 +188,34 @@ async def test_a_user_without_rights_gets_the_grant_to_ask_for(postgres_url: str
             await store.leases.acquire("x", "me")
     assert caught.value.code == "no_permission"
     assert "GRANT" in caught.value.hint
+
+
+async def test_a_fenced_transaction_works_at_once_after_the_server_restarted_within_the_term(
+    own_postgres: PostgresServer,
+) -> None:
+    async with ready(own_postgres.dsn("postgres")) as store, store.leader("x", lease="60s") as leader:
+        assert await leader.wait_for_leadership(10)
+        term = leader.term
+        assert term is not None
+        async with term.transaction() as tx:
+            await tx.execute("CREATE TABLE t (a int)")
+        await asyncio.to_thread(own_postgres.restart)
+        async with term.transaction() as tx:
+            await tx.execute("INSERT INTO t VALUES (1)")
+        assert term.is_valid
+
+
+async def test_a_table_in_a_schema_of_its_own_works_with_all_its_parts(postgres_url: str) -> None:
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as pg:
+        await pg.execute("CREATE SCHEMA ops")
+    async with fencehold.connect(postgres_url, table="ops.submission_manager_leases") as store:
+        await store.init()
+        async with store.leader("x", lease="60s") as leader:
+            assert await leader.wait_for_leadership(10)
+            assert leader.term is not None
+            async with leader.term.transaction() as tx:
+                cursor = await tx.execute("SELECT count(*) FROM ops.submission_manager_leases")
+                assert await cursor.fetchone() == (1,)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as pg:
+        with pytest.raises(psycopg.errors.RaiseException, match="must not be deleted"):
+            await pg.execute("DELETE FROM ops.submission_manager_leases")

@@ -4,7 +4,8 @@
 
 It tells what happens as JSON lines: started, leading, lost, wrote, refused, checked, blocked, freed, stopped. Commands:
 write V (a fenced write of V), check (look at is_valid, say so, then wait for `go` in a blocked event loop and write),
-block (block the event loop until `go`), step_down, stop.
+block (block the event loop until `go`), open V (write V and block inside the open transaction until `go`), step_down,
+stop.
 """
 
 import argparse
@@ -97,6 +98,8 @@ class Contender:
                 case ["block"]:
                     self._block("blocked")
                     tell("freed", is_valid=bool(self.term and self.term.is_valid), is_leader=leader.is_leader)
+                case ["open", value]:
+                    await self._write_command(value, pause=True)
                 case ["check", value]:
                     tell("checked", is_valid=bool(self.term and self.term.is_valid))
                     self._block("blocked")
@@ -107,12 +110,12 @@ class Contender:
         tell(event)
         self.go.wait()
 
-    async def _write_command(self, value: str, table: str = "ledger") -> None:
+    async def _write_command(self, value: str, table: str = "ledger", pause: bool = False) -> None:
         if self.term is None:
             tell("refused", error="never led")
             return
         try:
-            await self._write(self.term, value, table)
+            await self._write(self.term, value, table, pause)
         except (fencehold.FenceholdError, asyncio.CancelledError) as error:
             tell("refused", value=value, error=type(error).__name__, epoch=self.term.epoch)
         except Exception as error:
@@ -120,13 +123,15 @@ class Contender:
         else:
             tell("wrote", value=value, epoch=self.term.epoch)
 
-    async def _write(self, term: fencehold.Term, value: str, table: str) -> None:
+    async def _write(self, term: fencehold.Term, value: str, table: str, pause: bool = False) -> None:
         fence = self.options.fence
         if fence == "none":
             await self._write_without_fence(term, value, table)
             return
         async with term.transaction() as tx:
             await tx.execute(*self._statement(term, value, table))
+            if pause:
+                self._block("opened")
 
     def _statement(self, term: fencehold.Term, value: str, table: str) -> tuple[str, list[Any]]:
         if table == "target":

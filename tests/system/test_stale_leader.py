@@ -3,6 +3,8 @@
 The pauses are aimed at the moment between check and write: random chaos hardly ever hits it.
 """
 
+import datetime as dt
+
 import psycopg
 import pytest
 
@@ -111,6 +113,48 @@ async def test_control_without_fence_the_blocked_writer_commits_under_its_old_ep
         a, _ = await blocked_on_a_row_lock(start, postgres_url, "--fence", "none")
         a.thaw()
         a.wait_for("wrote", value=STALE, epoch=1)
+
+
+async def test_a_holder_frozen_inside_its_transaction_delays_a_takeover_by_at_most_its_lease(postgres_url: str) -> None:
+    await prepare(postgres_url)
+    with contenders(postgres_url) as start:
+        a = start("A", "--lease", "2s")
+        a.wait_for("leading", epoch=1)
+        b = start("B", "--lease", "2s")
+        b.wait_for("started")
+        a.say("open", STALE)
+        a.wait_for("opened")
+        a.freeze()
+        async with fencehold.connect(postgres_url) as store:
+            abandoned = await store.leases.read("job")
+            b.wait_for("leading", epoch=2)
+            taken = await store.leases.read("job")
+        assert abandoned is not None
+        assert taken is not None
+        assert taken.acquired_at - abandoned.expires_at <= dt.timedelta(seconds=2), "delayed by more than a lease"
+        a.thaw()
+        a.say("go")
+        a.wait_for("refused", value=STALE)
+        assert await ledger(postgres_url) == []
+
+
+async def test_on_sqlite_a_holder_frozen_inside_its_transaction_blocks_until_it_dies(sqlite_url: str) -> None:
+    await prepare(sqlite_url)
+    with contenders(sqlite_url) as start:
+        a = start("A", "--lease", "1s")
+        a.wait_for("leading", epoch=1)
+        a.say("open", STALE)
+        a.wait_for("opened")
+        a.freeze()
+        async with fencehold.connect(sqlite_url) as store:
+            while (lease := await store.leases.read("job")) is None or lease.is_live:
+                pass
+            store.leases._limit_s = 0.1
+            with pytest.raises(fencehold.Unavailable):
+                await store.leases.acquire("job", "B")
+        a.kill()
+        start("B", "--lease", "1s").wait_for("leading", epoch=2)
+        assert await ledger(sqlite_url) == []
 
 
 async def test_a_blocked_event_loop_keeps_the_lease_below_the_stall_limit(url: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Self
 
 from fencehold.model.election import LockState
-from fencehold.model.errors import Unavailable, Uncertain
+from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
 from fencehold.model.leases import Lease
 from fencehold.model.retry import RetryStrategy
 from fencehold.model.settings import LeaderSettings
@@ -41,7 +41,7 @@ class Leader(Registers):
         engine: Callable[[], tuple[Engine, Host]],
         clock: Clock,
         facts: FactSink,
-        done: Callable[[], None],
+        done: Callable[[], object],
         rng: random.Random | None = None,
     ) -> None:
         self.name = name
@@ -66,8 +66,12 @@ class Leader(Registers):
         if self._task is not None and not self._task.done():
             return
         engine, host = self._parts()
-        with suppress(Unavailable, Uncertain):  # a store that is down now may be up later: the election retries
-            await host.begin(engine.backend.leases.read([self.name], CHECK_LIMIT_S))
+        try:
+            with suppress(Unavailable, Uncertain):  # a store that is down now may be up later: the election retries
+                await host.begin(engine.backend.leases.read([self.name], CHECK_LIMIT_S))
+        except ConfigurationError:
+            self._done()
+            raise
         await host.begin(engine.listen())
         mechanism = LeaseMechanism(
             self.name, self.holder_id, self.settings, engine=engine, host=host, clock=self._clock, facts=self._facts,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
+from weakref import WeakValueDictionary
 
 from fencehold.model import names
 from fencehold.model.durations import Duration
@@ -33,8 +34,8 @@ class Store:
         self._label = label
         self._thread: hosts.KeeperThread | None = None
         self._engine: Engine | None = None
-        self._candidates: set[tuple[str, str]] = set()
-        self._leaders: list[Leader] = []
+        # Weak: a candidate that was never started, and is no longer anybody's, stands in nobody's way.
+        self._candidates: WeakValueDictionary[tuple[str, str], Leader] = WeakValueDictionary()
         self._holder_id = names.default_holder_id()
         self.leases = LeaseBook(self._parts, self._holder_id)
 
@@ -68,7 +69,7 @@ class Store:
         """Stop all leaders, give back every lease, disconnect. Idempotent."""
         if self._engine is None or self._thread is None:
             return
-        for leader in list(self._leaders):
+        for leader in list(self._candidates.values()):
             await leader.shutdown(leader.settings.call_limit_s * 2)
         engine, thread = self._engine, self._thread
         self._engine = self._thread = None
@@ -117,17 +118,11 @@ class Store:
         return self._candidate(*who, settings, retry_strategy)
 
     def _candidate(self, name: str, holder_id: str, settings: Any, retry_strategy: RetryStrategy | None) -> Leader:
-        def done() -> None:
-            self._candidates.discard((name, holder_id))
-            if leader in self._leaders:
-                self._leaders.remove(leader)
-
         leader = Leader(
             name, holder_id, settings, retry_strategy=retry_strategy, engine=self._parts, clock=self._clock,
-            facts=self._facts, done=done,
+            facts=self._facts, done=lambda: self._candidates.pop((name, holder_id), None),
         )  # fmt: skip
-        self._candidates.add((name, holder_id))
-        self._leaders.append(leader)
+        self._candidates[name, holder_id] = leader
         return leader
 
     def _parts(self) -> tuple[Engine, hosts.Host]:

@@ -17,6 +17,7 @@ from fencehold.ports.leases import LeasePort
 from fencehold.ports.wakeup import ACQUIRED, ASKED, UNKNOWN, WakeupPort
 
 READ_LIMIT_S = 5.0
+READ_LIMIT_S_MIN = 0.2
 EXPIRY_SLACK_S = 0.002  # a store whose clock ticks in milliseconds must have passed the boundary
 TROUBLE_PAUSE_S = 1.0
 
@@ -99,7 +100,7 @@ class Watch:
         # Set before the read: whoever asks for a look while it is under way gets another one.
         self._due_s = self._clock.now_s() + self._poll_s()
         try:
-            rows = await self._port.read(sorted(names), READ_LIMIT_S)
+            rows = await self._port.read(sorted(names), self._read_limit_s())
         except FenceholdError:
             self._due_s = min(self._due_s, self._clock.now_s() + TROUBLE_PAUSE_S)
             return
@@ -109,6 +110,10 @@ class Watch:
             follow.expiry_s = self._expiry_s(lease)
             self._due_s = min(self._due_s, follow.expiry_s)
             follow.hear(News.SEEN, lease)
+
+    def _read_limit_s(self) -> float:
+        """No longer than a poll: renewals wait for the same connection."""
+        return min(READ_LIMIT_S, max(READ_LIMIT_S_MIN, self._poll_s()))
 
     def _poll_s(self) -> float:
         return min((follow.poll_every_s for follow in self._follows), default=TROUBLE_PAUSE_S)

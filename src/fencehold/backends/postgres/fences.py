@@ -70,10 +70,9 @@ class PostgresFences:
 
     @asynccontextmanager
     async def transaction(self, key: TermKey, remaining_s: RemainingS) -> AsyncIterator[PostgresTransaction]:
-        connection = await self._checkout(key, remaining_s)
-        tx = PostgresTransaction(connection, key, remaining_s)
+        tx = await self._begin(key, remaining_s)
+        connection = tx.connection
         try:
-            await self._enter(tx, key)
             yield tx
             await self._commit(tx, key, remaining_s)
         except (Exception, asyncio.CancelledError) as error:
@@ -89,6 +88,22 @@ class PostgresFences:
 
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[BlockingTransaction]:
         return blocking_transaction(self._info, self._fence_sync, key, remaining_s)
+
+    async def _begin(self, key: TermKey, remaining_s: RemainingS) -> PostgresTransaction:
+        """Fenced and open. A kept connection may have died unseen; it is replaced, for nothing was written on it."""
+        while True:
+            connection, was_kept = await self._checkout(key, remaining_s)
+            tx = PostgresTransaction(connection, key, remaining_s)
+            try:
+                await self._enter(tx, key)
+                return tx
+            except Unavailable:
+                wire.discard(connection)
+                if not was_kept:
+                    raise
+            except BaseException:
+                wire.discard(connection)
+                raise
 
     async def _enter(self, tx: PostgresTransaction, key: TermKey) -> None:
         try:
@@ -121,7 +136,8 @@ class PostgresFences:
             return False
         return True
 
-    async def _checkout(self, key: TermKey, remaining_s: RemainingS) -> wire.Connection:
+    async def _checkout(self, key: TermKey, remaining_s: RemainingS) -> tuple[wire.Connection, bool]:
+        """A connection, and whether it was kept from an earlier transaction."""
         if remaining_s() <= 0:
             raise lost(key, "the term is over")
         loop = asyncio.get_running_loop()
@@ -129,8 +145,9 @@ class PostgresFences:
             if home is loop:
                 del self._idle[index]
                 if not connection.closed:
-                    return connection
-        return await wire.connect(self._info, min(remaining_s(), wire.CONNECT_LIMIT_S), autocommit=False)
+                    return connection, True
+        limit_s = min(remaining_s(), wire.CONNECT_LIMIT_S)
+        return await wire.connect(self._info, limit_s, autocommit=False), False
 
     def _checkin(self, connection: wire.Connection) -> None:
         fit = connection.info.transaction_status == TransactionStatus.IDLE and not connection.closed

@@ -20,6 +20,7 @@ T = TypeVar("T")
 Connection = psycopg.AsyncConnection[Any]
 
 CONNECT_LIMIT_S = 10.0
+CUT_LIMIT_S = 1.0
 
 
 def conninfo(url: str) -> str:
@@ -101,7 +102,7 @@ async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: 
     """The result of `work`, which uses `connection`; when no time is left the socket is shut down under it.
 
     `left_s` is asked again whenever the time seems over, so a limit that moves (a renewed lease) is honoured. On
-    cancellation the connection is cut and the work left to fail by itself: awaiting psycopg's own clean-up can hang.
+    cancellation the connection is cut and the work fails by itself: psycopg's own clean-up after a cancel can hang.
     """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
@@ -122,6 +123,8 @@ async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: 
         if not task.done():
             cut(connection)
             task.add_done_callback(_swallow)
+            # It must let go of the socket before the descriptor's number can be given to another connection.
+            await asyncio.wait([task], timeout=CUT_LIMIT_S)
         raise
     finally:
         if timer:
