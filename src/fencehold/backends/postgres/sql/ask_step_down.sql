@@ -15,8 +15,8 @@ WITH live AS MATERIALIZED (
     SELECT pg_notify('fencehold_leases', 'asked ' || lease_name) FROM marked
 )
 SELECT CASE WHEN m.lease_name IS NOT NULL THEN 'yes'
-            WHEN s.lease_epoch <> :epoch THEN 'held_by_another'
             WHEN s.expires_at <= clock_timestamp() THEN 'lapsed'
+            WHEN s.lease_epoch <> :epoch THEN 'held_by_another'
             ELSE 'busy' END AS verdict,
        s.lease_name, s.holder_id, s.lease_epoch, s.acquired_at, s.renewed_at, s.expires_at,
        extract(epoch FROM s.expires_at - coalesce(m.now, clock_timestamp()))::float8 AS remaining_s,

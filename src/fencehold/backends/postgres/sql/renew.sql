@@ -19,8 +19,8 @@ WITH asked AS MATERIALIZED (
 )
 SELECT CASE WHEN r.place IS NOT NULL THEN 'yes'
             WHEN s.lease_name IS NULL THEN 'absent'
-            WHEN s.holder_id <> a.holder_id OR s.lease_epoch <> a.lease_epoch THEN 'held_by_another'
             WHEN s.expires_at <= clock_timestamp() THEN 'lapsed'
+            WHEN s.holder_id <> a.holder_id OR s.lease_epoch <> a.lease_epoch THEN 'held_by_another'
             ELSE 'busy' END AS verdict,
        a.lease_name, coalesce(r.holder_id, s.holder_id), coalesce(r.lease_epoch, s.lease_epoch),
        coalesce(r.acquired_at, s.acquired_at), coalesce(r.renewed_at, s.renewed_at),
@@ -29,6 +29,8 @@ SELECT CASE WHEN r.place IS NOT NULL THEN 'yes'
        coalesce(r.step_down_epoch, s.step_down_epoch) = coalesce(r.lease_epoch, s.lease_epoch),
        coalesce(r.acquire_nonce, s.acquire_nonce)
   FROM asked AS a
-  LEFT JOIN renewed AS r ON r.place = a.place
+  -- By key, not by place: a key that was asked for twice is changed once and answered twice.
+  LEFT JOIN renewed AS r
+    ON r.lease_name = a.lease_name AND r.holder_id = a.holder_id AND r.lease_epoch = a.lease_epoch
   LEFT JOIN fencehold_leases AS s ON s.lease_name = a.lease_name
  ORDER BY a.place;
