@@ -27,7 +27,7 @@ class SqliteLeases:
             granted = connection.execute(self._statements["acquire"], params).fetchall()
             row = self._row(connection, ask.name)
             assert row is not None, "acquire leaves a row behind, ours or another's"
-            mine = (row.nonce, row.holder_id) == (ask.nonce, ask.holder_id)
+            mine = bool(ask.nonce) and (row.nonce, row.holder_id) == (ask.nonce, ask.holder_id)
             return row if granted or mine else Refusal("held", row)
 
         return await self._session.write(work, limit_s)

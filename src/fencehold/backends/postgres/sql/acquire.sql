@@ -32,7 +32,8 @@ WITH lapsed AS MATERIALIZED (
     SELECT 'granted' AS verdict, granted.* FROM granted, (SELECT count(*) FROM told) AS t
     UNION ALL
     SELECT CASE WHEN expires_at <= now THEN 'busy'
-                WHEN acquire_nonce = :nonce AND holder_id = :holder THEN 'granted' ELSE 'held' END, seen.* FROM seen
+                WHEN acquire_nonce = :nonce AND acquire_nonce <> '' AND holder_id = :holder THEN 'granted'
+                ELSE 'held' END, seen.* FROM seen
 )
 SELECT verdict, lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at,
        extract(epoch FROM expires_at - now)::float8 AS remaining_s,
