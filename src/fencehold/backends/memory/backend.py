@@ -150,13 +150,13 @@ class MemoryFences:
     async def transaction(self, key: TermKey, remaining_s: RemainingS) -> AsyncIterator[MemoryTransaction]:
         s = self._shelf
         with s.lock:
-            self._check(key)
+            self._check(key, remaining_s)
             s.fenced[key.name] = s.fenced.get(key.name, 0) + 1
         try:
             tx = MemoryTransaction()
             yield tx
             with s.lock:
-                self._check(key, only_epoch=True)
+                self._check(key, remaining_s, only_epoch=True)
                 for statement in tx.pending:
                     statement()
         finally:
@@ -178,11 +178,11 @@ class MemoryFences:
     async def close(self) -> None:
         return None
 
-    def _check(self, key: TermKey, only_epoch: bool = False) -> None:
+    def _check(self, key: TermKey, remaining_s: RemainingS = lambda: 1.0, only_epoch: bool = False) -> None:
         row = self._shelf.rows.get(key.name)
         request = Request(key.name, self._shelf.now(), key.holder_id, key.epoch)
         live = row is not None and (only_epoch or row.expires_at > request.now)
-        if not (live and is_holder(row, request)):
+        if remaining_s() <= 0 or not (live and is_holder(row, request)):
             raise LeaseLost(f"Lease {key.name!r} epoch {key.epoch} is over.", name=key.name, epoch=key.epoch)
 
 
