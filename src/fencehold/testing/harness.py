@@ -30,12 +30,10 @@ READ_COUNT = "SELECT n FROM counters WHERE id = 1"
 
 @dataclass(frozen=True)
 class Traits:
-    """What this store can do; a suite that needs more than it can is simply not subclassed."""
+    """What the suite cannot find out by itself. What a store cannot do needs no word: its class is not subclassed."""
 
     tick: dt.timedelta  # the smallest difference between two instants that the store keeps
-    tells_others: bool = False  # wake-ups reach other clients
-    renews_while_fenced: bool = True  # a renewal passes while a fenced transaction of the same lease is open
-    walk_steps: int = 3000
+    walk_steps: int = 3000  # as many as take a few seconds
 
 
 class Caller(Protocol):

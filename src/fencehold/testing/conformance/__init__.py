@@ -12,9 +12,10 @@
 | kind   | classes                          | for                                                     |
 | ------ | -------------------------------- | ------------------------------------------------------- |
 | rules  | Rules, Verbs, Fences             | every store                                             |
+|        | PassingRenewals                  | stores with more than one writer                        |
 |        | CallerFences, Schemas            | stores with SQL                                         |
 |        | WaitingWriter                    | stores that lock rows                                   |
-|        | Wakeups                          | every store: it tells others, or says that it cannot    |
+|        | Wakeups, or Silence              | stores that tell others of a change, or cannot          |
 | walk   | Walk                             | every store                                             |
 | crowd  | Crowd, ProcessCrowd              | every store; those that several processes can reach     |
 | faults | Obstruction, NetworkFaults       | stores that can be blocked; those behind a network      |
@@ -24,29 +25,44 @@
 
 import pytest
 
-pytest.register_assert_rewrite(__name__)
+_MODULES = (
+    "caller_fences",
+    "crowd",
+    "faults",
+    "fences",
+    "names",
+    "oracle",
+    "rules",
+    "schemas",
+    "suite",
+    "times",
+    "verbs",
+)
+pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in (*_MODULES, "waiting_writer", "wakeups", "walk")))
 
 from fencehold.testing.conformance.caller_fences import CallerFences  # noqa: E402
 from fencehold.testing.conformance.crowd import Crowd, ProcessCrowd  # noqa: E402
 from fencehold.testing.conformance.faults import NetworkFaults, Obstruction  # noqa: E402
-from fencehold.testing.conformance.fences import Fences  # noqa: E402
+from fencehold.testing.conformance.fences import Fences, PassingRenewals  # noqa: E402
 from fencehold.testing.conformance.names import Names  # noqa: E402
 from fencehold.testing.conformance.rules import Rules  # noqa: E402
 from fencehold.testing.conformance.schemas import Schemas  # noqa: E402
 from fencehold.testing.conformance.times import Times  # noqa: E402
 from fencehold.testing.conformance.verbs import Verbs  # noqa: E402
 from fencehold.testing.conformance.waiting_writer import WaitingWriter  # noqa: E402
-from fencehold.testing.conformance.wakeups import Wakeups  # noqa: E402
+from fencehold.testing.conformance.wakeups import Silence, Wakeups  # noqa: E402
 from fencehold.testing.conformance.walk import Walk  # noqa: E402
 
 __all__ = [
     "Rules",
     "Verbs",
     "Fences",
+    "PassingRenewals",
     "CallerFences",
     "WaitingWriter",
     "Schemas",
     "Wakeups",
+    "Silence",
     "Walk",
     "Crowd",
     "ProcessCrowd",

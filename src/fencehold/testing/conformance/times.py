@@ -29,7 +29,7 @@ class Times(Suite):
             pass
 
     @pytest.mark.parametrize(
-        "instant", ["1999-12-31T23:59:59.999", "2024-02-29T23:59:59.001", "2999-12-31T12:00:00.100"]
+        "instant", ["1999-12-31T23:59:59.999", "2024-02-29T23:59:59.001", "2199-12-31T12:00:00.100"]
     )
     async def test_any_instant_is_kept_exactly(self, harness: Harness, instant: str) -> None:
         backend = await harness.client()

@@ -1,10 +1,8 @@
-"""A store that can tell others of a change does so; one that cannot says so."""
+"""A store that can tell others of a change does so in order; one that cannot says so."""
 
 from __future__ import annotations
 
 import asyncio
-
-import pytest
 
 from fencehold.ports.backend import Backend
 from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED
@@ -22,8 +20,6 @@ async def hearing(backend: Backend) -> asyncio.Queue[tuple[str, str]]:
 
 class Wakeups(Suite):
     async def test_others_hear_of_an_acquire_a_request_to_step_down_and_a_release(self, harness: Harness) -> None:
-        if not harness.traits.tells_others:
-            pytest.skip("this store cannot tell others: see the test below")
         one, two = await harness.client(), await harness.client()
         heard = await hearing(two)
         key = await take(one, "a name with blanks", "ada")
@@ -42,7 +38,15 @@ class Wakeups(Suite):
         for turn in range(5):
             await release(backend, await take(backend, "job", "ada", nonce=f"turn {turn}"))
 
-    async def test_a_store_says_whether_it_can_tell(self, harness: Harness) -> None:
-        backend = await harness.client()
-        assert await backend.wakeup.listen(CALL_LIMIT_S) is harness.traits.tells_others
-        assert await backend.wakeup.listen(CALL_LIMIT_S) is harness.traits.tells_others
+
+class Silence(Suite):
+    """For a store that cannot tell: it says so, and invents nothing."""
+
+    async def test_listening_says_that_nothing_will_be_heard(self, harness: Harness) -> None:
+        one, two = await harness.client(), await harness.client()
+        heard: list[str] = []
+        two.wakeup.on_hint(lambda what, name: heard.append(name))
+        assert await two.wakeup.listen(CALL_LIMIT_S) is False
+        await release(one, await take(one, "job", "ada"))
+        assert await two.wakeup.listen(CALL_LIMIT_S) is False
+        assert heard == []

@@ -49,6 +49,7 @@ class Walker:
         self._now = START
         self._asks: list[Ask] = [Ask(name, "nobody", 5.0, "never sent") for name in NAMES]
         self._keys: list[TermKey] = [TermKey(name, "nobody", 1, 5.0) for name in NAMES]
+        self._unknown = TermKey("a name that nobody ever asks for", "ada", 1, 5.0)
 
     async def step(self) -> None:
         moves = [self._move_clock, self._acquire, self._renew, self._release, self._ask_step_down, self._read]
@@ -66,6 +67,8 @@ class Walker:
         draw = self._random.random()
         if current and draw < 0.7:
             return self._random.choice(current)
+        if draw > 0.98:
+            return self._unknown
         key = self._random.choice(self._keys[-12:] if draw < 0.85 else self._keys)
         if draw > 0.95:
             return TermKey(key.name, self._random.choice(HOLDERS), key.epoch + self._random.choice((-1, 1)), 5.0)

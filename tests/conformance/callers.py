@@ -1,0 +1,130 @@
+"""The connections a user may own: each kind as one that begins, executes and commits, in the same words."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from fencehold.testing.harness import Caller, Door
+
+Params = Mapping[str, Any] | None
+Prepare = Callable[[Any], None]
+
+
+class PlainCaller:
+    """A driver's own sync connection. Statements run on a thread: one that waits for a lock must not stop the test."""
+
+    def __init__(self, connection: Any, begin: str | None) -> None:
+        self.target = connection
+        self._begin = begin
+
+    async def begin(self) -> None:
+        if self._begin:
+            await self.execute(self._begin)
+
+    async def execute(self, statement: str, params: Params = None) -> int:
+        arguments = [statement] if params is None else [statement, params]
+        return (await asyncio.to_thread(self.target.execute, *arguments)).rowcount
+
+    async def commit(self) -> None:
+        await asyncio.to_thread(self.target.commit)
+
+    async def rollback(self) -> None:
+        await asyncio.to_thread(self.target.rollback)
+
+
+class AsyncCaller:
+    """A driver's own async connection."""
+
+    def __init__(self, connection: Any) -> None:
+        self.target = connection
+
+    async def begin(self) -> None:
+        return None  # it begins with the first statement
+
+    async def execute(self, statement: str, params: Params = None) -> int:
+        return (await self.target.execute(statement, params)).rowcount
+
+    async def commit(self) -> None:
+        await self.target.commit()
+
+    async def rollback(self) -> None:
+        await self.target.rollback()
+
+
+class AlchemyCaller(PlainCaller):
+    def __init__(self, target: Any) -> None:
+        super().__init__(target, None)
+
+    async def execute(self, statement: str, params: Params = None) -> int:
+        result = await asyncio.to_thread(self.target.execute, sqlalchemy.text(statement), dict(params or {}))
+        return result.rowcount
+
+
+class AsyncAlchemyCaller(AsyncCaller):
+    async def execute(self, statement: str, params: Params = None) -> int:
+        return (await self.target.execute(sqlalchemy.text(statement), dict(params or {}))).rowcount
+
+
+@dataclass(frozen=True)
+class OneDoor:
+    title: str
+    takes_text: bool
+    opener: Callable[[bool], AbstractAsyncContextManager[Caller]]
+
+    def open(self, *, autocommit: bool = False) -> AbstractAsyncContextManager[Caller]:
+        return self.opener(autocommit)
+
+
+def plain_door(title: str, connect: Callable[[bool], Any], begin: str | None = None) -> Door:
+    @asynccontextmanager
+    async def opener(autocommit: bool) -> AsyncIterator[Caller]:
+        with closing(connect(autocommit)) as connection:
+            yield PlainCaller(connection, begin)
+
+    return OneDoor(title, False, opener)
+
+
+def alchemy_doors(sync_url: str, async_url: str, prepare: Prepare) -> list[Door]:
+    """Session, Connection, AsyncSession and AsyncConnection; `prepare` sees each new driver connection."""
+    of_sync = {"SQLAlchemy Session": Session, "SQLAlchemy Connection": lambda engine: engine.connect()}
+    of_async = {"SQLAlchemy AsyncSession": AsyncSession, "SQLAlchemy AsyncConnection": lambda engine: engine.connect()}
+    doors: list[Door] = [OneDoor(title, True, _sync_opener(sync_url, make, prepare)) for title, make in of_sync.items()]
+    return doors + [OneDoor(title, True, _async_opener(async_url, make, prepare)) for title, make in of_async.items()]
+
+
+def _sync_opener(url: str, make: Callable[[Any], Any], prepare: Prepare) -> Callable[[bool], Any]:
+    @asynccontextmanager
+    async def opener(autocommit: bool) -> AsyncIterator[Caller]:
+        engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, **_level(autocommit))
+        sqlalchemy.event.listen(engine, "connect", lambda connection, record: prepare(connection))
+        try:
+            with make(engine) as target:
+                yield AlchemyCaller(target)
+        finally:
+            engine.dispose()
+
+    return opener
+
+
+def _async_opener(url: str, make: Callable[[AsyncEngine], Any], prepare: Prepare) -> Callable[[bool], Any]:
+    @asynccontextmanager
+    async def opener(autocommit: bool) -> AsyncIterator[Caller]:
+        engine = create_async_engine(url, poolclass=sqlalchemy.NullPool, **_level(autocommit))
+        sqlalchemy.event.listen(engine.sync_engine, "connect", lambda connection, record: prepare(connection))
+        try:
+            async with make(engine) as target:
+                yield AsyncAlchemyCaller(target)
+        finally:
+            await engine.dispose()
+
+    return opener
+
+
+def _level(autocommit: bool) -> dict[str, Any]:
+    return {"isolation_level": "AUTOCOMMIT"} if autocommit else {}

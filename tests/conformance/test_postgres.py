@@ -1,0 +1,57 @@
+"""Every PostgreSQL and the conformance suite."""
+
+from collections.abc import Callable
+
+import pytest
+
+from fencehold.testing import conformance
+from fencehold.testing.harness import Harness
+from tests.conformance.postgres_harness import PostgresHarness
+from tests.servers.postgres import AnyPostgres
+
+
+@pytest.fixture
+def harness(every_postgres: AnyPostgres, database_of: Callable[[AnyPostgres], str]) -> Harness:
+    return PostgresHarness(database_of(every_postgres))
+
+
+class TestRules(conformance.Rules): ...
+
+
+class TestVerbs(conformance.Verbs): ...
+
+
+class TestFences(conformance.Fences): ...
+
+
+class TestPassingRenewals(conformance.PassingRenewals): ...
+
+
+class TestCallerFences(conformance.CallerFences): ...
+
+
+class TestWaitingWriter(conformance.WaitingWriter): ...
+
+
+class TestSchemas(conformance.Schemas): ...
+
+
+class TestWakeups(conformance.Wakeups): ...
+
+
+class TestWalk(conformance.Walk): ...
+
+
+class TestCrowd(conformance.Crowd): ...
+
+
+class TestProcessCrowd(conformance.ProcessCrowd): ...
+
+
+class TestNetworkFaults(conformance.NetworkFaults): ...
+
+
+class TestNames(conformance.Names): ...
+
+
+class TestTimes(conformance.Times): ...

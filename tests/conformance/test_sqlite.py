@@ -1,0 +1,50 @@
+"""SQLite and the conformance suite."""
+
+from pathlib import Path
+
+import pytest
+
+from fencehold.testing import conformance
+from fencehold.testing.harness import Harness
+from tests.conformance.sqlite_harness import SqliteHarness
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return SqliteHarness(tmp_path / "conformance.db")
+
+
+class TestRules(conformance.Rules): ...
+
+
+class TestVerbs(conformance.Verbs): ...
+
+
+class TestFences(conformance.Fences): ...
+
+
+class TestCallerFences(conformance.CallerFences): ...
+
+
+class TestSchemas(conformance.Schemas): ...
+
+
+class TestSilence(conformance.Silence): ...
+
+
+class TestWalk(conformance.Walk): ...
+
+
+class TestCrowd(conformance.Crowd): ...
+
+
+class TestProcessCrowd(conformance.ProcessCrowd): ...
+
+
+class TestObstruction(conformance.Obstruction): ...
+
+
+class TestNames(conformance.Names): ...
+
+
+class TestTimes(conformance.Times): ...
