@@ -1,7 +1,8 @@
 -- name: acquire
 -- rules: absent.acquire.always lapsed.acquire.always live.acquire.is_same_request
 -- Expiry is tested before the lock, so that polls do not queue behind open fenced transactions; SKIP LOCKED makes a
--- locked row a "not yet". The clock is read after the lock.
+-- locked row a "not yet". The clock is read after the lock. ON CONFLICT names no key: of two first requests at once
+-- the second may meet either unique index.
 WITH lapsed AS MATERIALIZED (
     SELECT lease_name FROM fencehold_leases
      WHERE lease_name = :name AND expires_at <= clock_timestamp()
@@ -19,7 +20,7 @@ WITH lapsed AS MATERIALIZED (
     SELECT :name, :holder, 1, c.now, c.now, c.now + :lease * interval '1 second', :nonce
       FROM (SELECT clock_timestamp() AS now) AS c
      WHERE NOT EXISTS (SELECT FROM fencehold_leases WHERE lease_name = :name)
-    ON CONFLICT (lease_name) DO NOTHING
+    ON CONFLICT DO NOTHING
     RETURNING *, renewed_at AS now
 ), granted AS (
     SELECT * FROM taken UNION ALL SELECT * FROM made
