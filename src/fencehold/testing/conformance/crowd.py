@@ -18,7 +18,7 @@ ROUNDS = 6
 WRITES = 3
 PROCESSES = 8
 CONTENDERS_PER_PROCESS = 4
-TURNS = 3
+TURNS = 2
 
 
 class Crowd(Suite):
@@ -97,7 +97,7 @@ async def started(harness: Harness) -> list[asyncio.Task[list[int]]]:
     processes = []
     for number in range(PROCESSES):
         process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
-        harness.stack.callback(end, process)
+        harness.stack.push_async_callback(end, process)
         assert process.stdin is not None
         process.stdin.write(json.dumps({**order, "process": number}).encode() + b"\n")
         processes.append(process)
@@ -114,6 +114,8 @@ async def outcome(process: asyncio.subprocess.Process) -> list[int]:
     return [int(epoch) for epoch in json.loads(stdout)]
 
 
-def end(process: asyncio.subprocess.Process) -> None:
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Nothing is left of it, however the test ended."""
     if process.returncode is None:
         process.kill()
+        await process.communicate()

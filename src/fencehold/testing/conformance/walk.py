@@ -67,10 +67,10 @@ class Walker:
         draw = self._random.random()
         if current and draw < 0.7:
             return self._random.choice(current)
-        if draw > 0.98:
+        if draw > 0.96:
             return self._unknown
         key = self._random.choice(self._keys[-12:] if draw < 0.85 else self._keys)
-        if draw > 0.95:
+        if draw > 0.92:
             return TermKey(key.name, self._random.choice(HOLDERS), key.epoch + self._random.choice((-1, 1)), 5.0)
         return key
 
