@@ -95,6 +95,21 @@ async def test_leases_work_behind_pgbouncer_in_transaction_mode_without_hints(
         assert await second.wait_for_leadership(10)
 
 
+@pytest.mark.needs("pgbouncer")
+async def test_a_pooler_that_shares_sessions_never_meets_a_prepared_statement_of_another(
+    own_postgres: PostgresServer, own_pgbouncer: Callable[..., PgBouncer]
+) -> None:
+    bouncer = own_pgbouncer(own_postgres, "transaction", pool_size=1)
+    url = through(own_postgres.dsn("postgres"), bouncer.port)
+    async with ready(url) as one, fencehold.connect(url) as two:
+        first, second = await one.leases.acquire("a", "one", 60), await two.leases.acquire("b", "two", 60)
+        assert first is not None
+        assert second is not None
+        for _ in range(10):
+            assert await one.leases.renew(first, 60)
+            assert await two.leases.renew(second, 60)
+
+
 async def test_a_frozen_network_ends_every_call_within_its_limit(postgres_url: str) -> None:
     async with (
         FaultProxy("127.0.0.1", port_of(postgres_url)) as proxy,
