@@ -60,10 +60,6 @@ def execute(arguments: Sequence[str]) -> int:
     try:
         answer: Any = cli.main(args=list(arguments), prog_name="fencehold", standalone_mode=False)
         return answer if isinstance(answer, int) else exit_codes.OK
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Nothing may be flushed into the broken pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exit_codes.OK
     except (KeyboardInterrupt, click.Abort):
         return exit_codes.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place that can turn it into words

@@ -20,6 +20,7 @@ class Candidacy:
     def __init__(self, screen: Screen, name: str) -> None:
         self.on_renewed: Callable[[], None] = lambda: None
         self.refused = asyncio.Event()
+        self.stopping: asyncio.Task[None] | None = None  # kept here, because the loop alone would not keep it alive
         self.last_error: str | None = None
         self.held_by: str | None = None
         self._screen = screen

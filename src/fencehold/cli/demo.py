@@ -21,7 +21,7 @@ import fencehold
 from fencehold.cli import exit_codes, guardian
 from fencehold.cli.demo_story import Stage, Story
 from fencehold.cli.demo_verdict import Verdict, Written, verdict
-from fencehold.cli.screen import clean
+from fencehold.cli.screen import clean, put
 from fencehold.cli.setup import Setup, Unheard, with_setup
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.ports.fence import Transaction
@@ -65,7 +65,7 @@ class Narrator:
         if self._console is not None:
             self._console.print(Text(line, style=style), soft_wrap=True)
         else:
-            print(line, flush=True)
+            put(line)
 
 
 @click.command(epilog=EPILOG)

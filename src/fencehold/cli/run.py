@@ -181,6 +181,8 @@ async def _work(plan: Plan, desk: SignalDesk, verdict: asyncio.Future[int]) -> N
             leader = store.leader(plan.name, lease=plan.lease_s, holder_id=plan.holder_id)
             async with leader:
                 term = await elected(leader, candidacy, plan.wait_s, one_try=plan.one_try)
+                if desk.interrupted.done():
+                    return  # the signal came with the grant: the lease goes back, the command never starts
                 outcome = await _while_leading(plan, leader, term, guarded, desk, candidacy)
                 verdict.set_result(_judged(plan, term, outcome))
     finally:
@@ -207,9 +209,8 @@ async def _while_leading(
             outcome = await guarded.outcome()
         except asyncio.CancelledError:
             # The term is over. Stopping the leader now keeps it from seeking another one.
-            stopping = asyncio.create_task(leader.shutdown(GIVE_BACK_LIMIT_S))
+            candidacy.stopping = asyncio.create_task(leader.shutdown())
             outcome = await guarded.end(plan.grace_s if term.ended_because == RELEASED else 0.0)
-            stopping.add_done_callback(lambda _: None)
     return outcome
 
 

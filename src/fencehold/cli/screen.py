@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -40,6 +41,15 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
+def put(text: str) -> None:
+    """To stdout. Whoever read it may have seen enough and left, which is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # What is still buffered goes nowhere, instead of failing once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Screen:
     """Results go to stdout; progress and errors to stderr, which with `-o json` carries one error object at most."""
 
@@ -47,15 +57,15 @@ class Screen:
         self.is_json = output == "json"
 
     def result(self, payload: Any, text: str) -> None:
-        print(json.dumps(payload, indent=2) if self.is_json else clean(text), flush=True)
+        put(json.dumps(payload, indent=2) if self.is_json else clean(text))
 
     def table(self, payload: Any, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         if self.is_json:
-            print(json.dumps(payload, indent=2), flush=True)
+            put(json.dumps(payload, indent=2))
         elif sys.stdout.isatty():
             _rich_table(columns, rows)
         else:
-            print(aligned([columns, *rows]), flush=True)
+            put(aligned([columns, *rows]))
 
     def say(self, text: str) -> None:
         """Progress, for a person."""

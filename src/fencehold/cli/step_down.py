@@ -21,7 +21,7 @@ from fencehold.model.leases import Lease
 from fencehold.runtime.store import Store
 
 LOOK_EVERY_S = 0.1
-SUCCESSOR_WITHIN_S = 3.0
+SUCCESSOR_WITHIN_S = 2.0
 
 EPILOG = """\b
 Example:
