@@ -7,6 +7,7 @@ are then not counted, since that needs the server's log). Ends with 1 if a promi
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from bench import leases
@@ -22,9 +23,17 @@ def main() -> int:
     with bench_server() as bench:
         chosen = sizes(quick=options.quick, rounds=options.rounds)
         found = list(leases.measure(bench, chosen, progress, options.only or list(leases.PARTS)))
+        where = conditions(bench.version)
     progress.done()
-    print(as_json(found) if options.output == "json" else table(found))
+    print(as_json(found, where) if options.output == "json" else table(found, where))
     return 1 if any(finding.verdict == "MISS" for finding in found) else 0
+
+
+def conditions(postgres: int) -> dict[str, str]:
+    """What the numbers depend on; a load above the number of cores means that others were measured too."""
+    load = "/".join(f"{value:.1f}" for value in os.getloadavg()[:2])
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"postgresql": str(postgres), "python": python, "cores": str(os.cpu_count()), "load (1/5 min)": load}
 
 
 def parsed() -> argparse.Namespace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -48,15 +48,16 @@ def quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
-def table(findings: Sequence[Finding]) -> str:
+def table(findings: Sequence[Finding], conditions: Mapping[str, str]) -> str:
     rows = [("promise", "measured", "limit", ""), *(finding.row() for finding in findings)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+    where = ", ".join(f"{name} {value}" for name, value in conditions.items())
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:], "", where])
 
 
-def as_json(findings: Sequence[Finding]) -> str:
-    return json.dumps([finding.as_json() for finding in findings], indent=2)
+def as_json(findings: Sequence[Finding], conditions: Mapping[str, str]) -> str:
+    return json.dumps({"conditions": conditions, "findings": [finding.as_json() for finding in findings]}, indent=2)
 
 
 class Progress:

@@ -22,8 +22,8 @@ def measure(bench: Bench, sizes: Sizes, tell: Tell) -> list[Finding]:
         crowd.wait_for("ready")
         tell(f"many: {sizes.leases} leases are being acquired")
         crowd.say("lead")
-        took_s = crowd.wait_for("leading")["took_s"]
-        time.sleep(RENEW_EVERY_S)  # the rounds that follow the start are not yet in step
+        crowd.wait_for("leading")
+        time.sleep(RENEW_EVERY_S)  # the first renewals still follow the start
         mark = bench.mark()
         crowd.say("count")
         for index in range(sizes.renewal_rounds):
@@ -32,12 +32,10 @@ def measure(bench: Bench, sizes: Sizes, tell: Tell) -> list[Finding]:
         crowd.say("tell")
         bursts = crowd.wait_for("renewed")["bursts"]
         statements = [s for s in bench.statements(mark) if s.who == WHO] if bench.counts_statements else []
-    return findings(sizes, took_s, bursts, statements)
+    return findings(sizes, bursts, statements)
 
 
-def findings(
-    sizes: Sizes, took_s: float, bursts: list[tuple[float, float, int]], statements: list[Statement]
-) -> list[Finding]:
+def findings(sizes: Sizes, bursts: list[tuple[float, float, int]], statements: list[Statement]) -> list[Finding]:
     name = f"{sizes.leases} leases in one process"
     renewed = sum(count for _, _, count in bursts)
     detail = {"rounds": sizes.renewal_rounds, "renewed": renewed, "bursts": [count for _, _, count in bursts]}
@@ -49,7 +47,6 @@ def findings(
         in_server = sum(s.took_ms for s in statements) / sizes.renewal_rounds
         found.append(Finding("  of which in the server", in_server, "ms"))
     found.append(Finding("  renewals in a round", renewed / sizes.renewal_rounds))
-    found.append(Finding("  acquiring them all took", took_s, "s"))
     return found
 
 
