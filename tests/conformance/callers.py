@@ -29,7 +29,7 @@ class PlainCaller:
 
     async def execute(self, statement: str, params: Params = None) -> int:
         arguments = [statement] if params is None else [statement, params]
-        return (await asyncio.to_thread(self.target.execute, *arguments)).rowcount
+        return int((await asyncio.to_thread(self.target.execute, *arguments)).rowcount)
 
     async def commit(self) -> None:
         await asyncio.to_thread(self.target.commit)
@@ -48,7 +48,7 @@ class AsyncCaller:
         return None  # it begins with the first statement
 
     async def execute(self, statement: str, params: Params = None) -> int:
-        return (await self.target.execute(statement, params)).rowcount
+        return int((await self.target.execute(statement, params)).rowcount)
 
     async def commit(self) -> None:
         await self.target.commit()
@@ -63,12 +63,12 @@ class AlchemyCaller(PlainCaller):
 
     async def execute(self, statement: str, params: Params = None) -> int:
         result = await asyncio.to_thread(self.target.execute, sqlalchemy.text(statement), dict(params or {}))
-        return result.rowcount
+        return int(result.rowcount)
 
 
 class AsyncAlchemyCaller(AsyncCaller):
     async def execute(self, statement: str, params: Params = None) -> int:
-        return (await self.target.execute(sqlalchemy.text(statement), dict(params or {}))).rowcount
+        return int((await self.target.execute(sqlalchemy.text(statement), dict(params or {}))).rowcount)
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,14 @@ def plain_door(title: str, connect: Callable[[bool], Any], begin: str | None = N
 
 def alchemy_doors(sync_url: str, async_url: str, prepare: Prepare) -> list[Door]:
     """Session, Connection, AsyncSession and AsyncConnection; `prepare` sees each new driver connection."""
-    of_sync = {"SQLAlchemy Session": Session, "SQLAlchemy Connection": lambda engine: engine.connect()}
-    of_async = {"SQLAlchemy AsyncSession": AsyncSession, "SQLAlchemy AsyncConnection": lambda engine: engine.connect()}
+    of_sync: dict[str, Callable[[Any], Any]] = {
+        "SQLAlchemy Session": Session,
+        "SQLAlchemy Connection": lambda engine: engine.connect(),
+    }
+    of_async: dict[str, Callable[[AsyncEngine], Any]] = {
+        "SQLAlchemy AsyncSession": AsyncSession,
+        "SQLAlchemy AsyncConnection": lambda engine: engine.connect(),
+    }
     doors: list[Door] = [OneDoor(title, True, _sync_opener(sync_url, make, prepare)) for title, make in of_sync.items()]
     return doors + [OneDoor(title, True, _async_opener(async_url, make, prepare)) for title, make in of_async.items()]
 

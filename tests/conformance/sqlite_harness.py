@@ -52,13 +52,13 @@ class SteeredClock:
 
 
 @contextlib.contextmanager
-def steered(path: str, clock: SteeredClock) -> Iterator[None]:
+def steered(steered_path: str, clock: SteeredClock) -> Iterator[None]:
     """Every connection that the backend opens to this file gets the clock."""
     before = session.connect
 
-    def connect(opened: str, mode: session.Mode) -> sqlite3.Connection:
-        connection = before(opened, mode)
-        if opened == path:
+    def connect(path: str, mode: session.Mode) -> sqlite3.Connection:
+        connection = before(path, mode)
+        if path == steered_path:
             clock.put_into(connection)
         return connection
 
@@ -96,7 +96,7 @@ class SqliteSql:
 
     def _connect(self, autocommit: bool) -> sqlite3.Connection:
         level: Any = {"isolation_level": None} if autocommit else {}
-        connection = sqlite3.connect(self._path, check_same_thread=False, timeout=10, **level)
+        connection: sqlite3.Connection = sqlite3.connect(self._path, check_same_thread=False, timeout=10, **level)
         self._clock.put_into(connection)
         return connection
 

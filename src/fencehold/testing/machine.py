@@ -1,0 +1,201 @@
+"""A Hypothesis state machine over a real backend: whatever is called in whatever order, the rule table is obeyed.
+
+    def test_my_backend_obeys_the_table():
+        check(MyHarness())
+
+Every example has a lease of its own in one namespace, so nothing has to be emptied in between. Any token and any
+request ever made may come back late. The clock is the harness's, and is often put exactly where a lease ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import itertools
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from fencehold.model.errors import LeaseLost
+from fencehold.model.leases import Ask, Lease, TermKey, Verb
+from fencehold.ports.backend import Backend
+from fencehold.ports.leases import Answer
+from fencehold.testing.conformance.oracle import Oracle, agree
+from fencehold.testing.harness import CALL_LIMIT_S, Harness
+
+START = dt.datetime(2031, 5, 17, 12, 0, 0, tzinfo=dt.UTC)
+LEASE_S = 10.0
+RENEWED_S = 15.0  # unlike the first length, so that a renewal that should not be shows in the row at once
+EXAMPLES = 60
+STEPS = 25
+TERM_S = 60.0
+WRITE = "write"
+
+# Mostly what a true holder does: the newest token, and the same holder again.
+AGE = st.sampled_from((0, 0, 0, 1, 1, 2, 3))
+HOLDER = st.sampled_from(("ada", "ada", "bob"))
+VERB = st.sampled_from((Verb.RENEW.value, Verb.RELEASE.value, Verb.ASK_STEP_DOWN.value, WRITE))
+CLIENT = st.integers(0, 1)
+
+T = TypeVar("T")
+
+
+class World:
+    """A harness open in an event loop of its own, for as long as a machine runs on it."""
+
+    def __init__(self, harness: Harness, runner: asyncio.Runner) -> None:
+        self.harness = harness
+        self.names = (f"job {number}" for number in itertools.count())
+        self._runner = runner
+        self.clients: list[Backend] = []
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+
+@contextmanager
+def world(harness: Harness, prepare: Callable[[Backend], None]) -> Iterator[World]:
+    """`prepare` sees every client before it is used: the place to plant a fault."""
+    with asyncio.Runner() as runner:
+        made = World(harness, runner)
+        try:
+            runner.run(harness.open())
+            made.clients = [runner.run(harness.client()) for _ in range(2)]
+            for client in made.clients:
+                prepare(client)
+            yield made
+        finally:
+            runner.run(harness.close())
+
+
+class LeaseMachine(RuleBasedStateMachine):
+    """One lease, two holders, two clients."""
+
+    world: World
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = next(self.world.names)
+        self.oracle = Oracle()
+        self.now = START
+        self.asks: list[Ask] = []
+        self.keys: list[TermKey] = []
+        self.notes: list[int] = []
+        self.world.run(self.world.harness.set_clock(START))
+
+    # Time
+
+    @rule(forward_ms=st.integers(0, 12_000))
+    def time_passes(self, forward_ms: int) -> None:
+        self._set_clock(self.now + dt.timedelta(milliseconds=forward_ms))
+
+    @precondition(lambda self: self.oracle.rows)
+    @rule(ticks=st.sampled_from((-1, 0, 0, 1)))
+    def time_comes_to_the_expiry(self, ticks: int) -> None:
+        self._set_clock(self.oracle.rows[self.name].expires_at + ticks * self.world.harness.traits.tick)
+
+    def _set_clock(self, at: dt.datetime) -> None:
+        self.now = at
+        self.world.run(self.world.harness.set_clock(at))
+
+    # Verbs
+
+    @rule(holder=HOLDER, client=CLIENT)
+    def acquire(self, holder: str, client: int) -> None:
+        self._acquire(Ask(self.name, holder, LEASE_S, f"nonce {len(self.asks)}"), client)
+
+    @precondition(lambda self: self.asks)
+    @rule(age=AGE, client=CLIENT)
+    def a_request_comes_again(self, age: int, client: int) -> None:
+        self._acquire(self.asks[-1 - age % len(self.asks)], client)
+
+    @precondition(lambda self: self.keys)
+    @rule(verb=VERB, age=AGE, client=CLIENT)
+    def a_token_is_used(self, verb: str, age: int, client: int) -> None:
+        """By its age: the newest, or one of an earlier term that comes back late."""
+        self._use(verb, self.keys[-1 - age % len(self.keys)], client)
+
+    @precondition(lambda self: self.keys)
+    @rule(verb=VERB, ticks=st.sampled_from((-1, 0, 1)), client=CLIENT)
+    def the_newest_token_is_used_at_its_expiry(self, verb: str, ticks: int, client: int) -> None:
+        self._set_clock(self.oracle.rows[self.name].expires_at + ticks * self.world.harness.traits.tick)
+        self._use(verb, self.keys[-1], client)
+
+    @precondition(lambda self: self.keys)
+    @rule(verb=VERB, off=st.sampled_from((-1, 0, 0, 1)), client=CLIENT)
+    def a_token_that_never_was_is_used(self, verb: str, off: int, client: int) -> None:
+        """The newest epoch in a stranger's name, or the holder's name with another epoch."""
+        newest = self.keys[-1]
+        holder = newest.holder_id if off else "mallory"
+        self._use(verb, TermKey(self.name, holder, newest.epoch + off, RENEWED_S), client)
+
+    # What they do
+
+    def _acquire(self, ask: Ask, client: int) -> None:
+        got = self.world.run(self.world.clients[client].leases.acquire(ask, CALL_LIMIT_S))
+        agree(got, self.oracle.acquire(ask, self.now), f"acquire {ask}")
+        self.asks.append(ask)
+        if isinstance(got, Lease):
+            self.keys.append(got.key(RENEWED_S))
+
+    def _use(self, verb: str, key: TermKey, client: int) -> None:
+        backend = self.world.clients[client]
+        if verb == WRITE:
+            self._write(backend, key)
+        else:
+            got = self.world.run(self._answer(backend, Verb(verb), key))
+            agree(got, self.oracle.change(Verb(verb), key, self.now), f"{verb} {key}")
+
+    async def _answer(self, backend: Backend, verb: Verb, key: TermKey) -> Answer:
+        match verb:
+            case Verb.RENEW:
+                return (await backend.leases.renew([key], CALL_LIMIT_S))[0]
+            case Verb.RELEASE:
+                return (await backend.leases.release([key], CALL_LIMIT_S))[0]
+            case Verb.ASK_STEP_DOWN:
+                return await backend.leases.ask_step_down(key.name, key.epoch, CALL_LIMIT_S)
+            case Verb.ACQUIRE:
+                raise AssertionError("a token does not acquire")
+
+    def _write(self, backend: Backend, key: TermKey) -> None:
+        accepted = self.world.run(self._fenced(backend, key))
+        assert accepted is self.oracle.may_write(key, self.now), f"a write under {key} was accepted: {accepted}"
+        if accepted:
+            assert not self.notes or key.epoch >= self.notes[-1], "a write of an older epoch after one of a newer"
+            self.notes.append(key.epoch)
+
+    async def _fenced(self, client: Backend, key: TermKey) -> bool:
+        try:
+            async with client.fences.transaction(key, lambda: TERM_S) as tx:
+                await self.world.harness.write(tx, key.epoch)
+        except LeaseLost:
+            return False
+        return True
+
+    @invariant()
+    def the_row_is_the_table_s(self) -> None:
+        rows = self.world.run(self.world.clients[0].leases.read([self.name], CALL_LIMIT_S))
+        agree(rows.get(self.name), self.oracle.view(self.name, self.now), "the row")
+
+
+def check(
+    harness: Harness,
+    *,
+    examples: int = EXAMPLES,
+    steps: int = STEPS,
+    prepare: Callable[[Backend], None] = lambda backend: None,
+    shrink: bool = True,
+) -> None:
+    """Fail, with the shortest failing calls, unless the backend obeyed the table in every example."""
+    phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
+    chosen = settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, database=None, derandomize=True,
+        phases=phases, suppress_health_check=list(HealthCheck), print_blob=False,
+    )  # fmt: skip
+    with world(harness, prepare) as made:
+        machine = type("LeaseMachineHere", (LeaseMachine,), {"world": made})
+        run_state_machine_as_test(machine, settings=chosen)
