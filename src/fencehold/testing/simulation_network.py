@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fencehold.model.errors import FenceholdError, LeaseLost, Uncertain, Unavailable
+from fencehold.model.errors import FenceholdError, LeaseLost, Unavailable, Uncertain
 from fencehold.model.leases import Ask, Lease, Refusal, TermKey
-from fencehold.ports.fence import DONE, GuardText, Params, RemainingS
+from fencehold.ports.fence import DONE, GuardText, Params, RemainingS, SyncTransaction
 from fencehold.ports.leases import Answer
 from fencehold.ports.wakeup import Hint
 from fencehold.testing.simulation_loop import Side, SimulationLoop
@@ -75,7 +75,7 @@ class Line:
             await asyncio.sleep(draw() * STUTTER_S_MAX)
         if self.store.is_down or draw() < weather.cut_before:
             self._disturb()
-            await asyncio.sleep(self._latency_s())
+            await asyncio.sleep(min(limit_s, self._latency_s()))
             raise Unavailable("The store is not there.")
         answer: asyncio.Future[T] = loop.create_future()
         limit = loop.call_later(limit_s, _give_up, answer)
@@ -229,6 +229,9 @@ class FencesOverLine:
         finally:
             if opened and opened[0].is_open:
                 line.hang_up(opened[0])
+
+    def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[SyncTransaction]:
+        raise NotImplementedError("a simulated process blocks by other means")
 
     async def write_guarded(self, key: TermKey) -> int:
         line = self._line

@@ -6,7 +6,7 @@ import asyncio
 import random
 from typing import Any
 
-from fencehold.model.errors import LeaseLost, Uncertain, Unavailable
+from fencehold.model.errors import LeaseLost, Unavailable, Uncertain
 from fencehold.model.retry import FixedInterval, RetryStrategy
 from fencehold.model.settings import LeaderSettings
 from fencehold.runtime.engine import Engine
@@ -52,13 +52,14 @@ class Node:
         self._engine: Engine | None = None
         self._leader: Leader | None = None
         self._work: asyncio.Task[None] | None = None
-        self._changing = False
+        self._settled = asyncio.Event()  # no start and no restart is under way
 
     # --- life, on the user's thread ---
 
     async def open(self) -> None:
         self._engine = await self._host.begin(self._open())
         await self.start()
+        self._settled.set()
 
     async def _open(self) -> Engine:
         engine = Engine(BackendOverLine(self.line), self.clock, self)
@@ -85,15 +86,15 @@ class Node:
 
     async def restart(self) -> None:
         """Shut down, stay away for a while, come back; one at a time."""
-        if self._changing or self._leader is None:
+        if not self._settled.is_set():
             return
-        self._changing = True
+        self._settled.clear()
         try:
             await self.stop(None if self._draw() < 0.5 else self._draw() * 2)
             await asyncio.sleep(self._draw() * 2)
             await self.start()
         finally:
-            self._changing = False
+            self._settled.set()
 
     async def stop(self, timeout_s: float | None) -> None:
         """Shut down, which must end within its limit whatever the store does."""
@@ -117,8 +118,7 @@ class Node:
 
     async def close(self) -> None:
         """The end of the run: everything is given back and no task stays."""
-        while self._changing:
-            await asyncio.sleep(0.1)
+        await self._settled.wait()
         await self.stop(None)
         assert self._engine is not None, "opened first"
         await self._within(self.settings.call_limit_s, "close", self._host.begin(self._engine.close()))
@@ -149,9 +149,11 @@ class Node:
                 if term.is_valid:
                     await self._write(term)
         finally:
-            if self._draw() < 0.4:
-                await asyncio.sleep(self._draw() * BODY_STOP_S_MAX)
-            self.bodies[term.epoch] -= 1
+            try:
+                if self._draw() < 0.4:
+                    await asyncio.sleep(self._draw() * BODY_STOP_S_MAX)
+            finally:
+                self.bodies[term.epoch] -= 1
 
     async def _write(self, term: Term) -> None:
         try:

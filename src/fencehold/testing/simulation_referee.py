@@ -1,7 +1,8 @@
 """Judges a simulated run while it happens, by true time and by what the store really executed.
 
-Safety, after every turn of the loop: a term that calls itself valid is the store's live row, no two are valid at once,
-and none becomes valid again; a refused renewal ends it. A row is not given back under a running body. The history
+Safety, at every instant at which anything happened: a term that calls itself valid is the store's live row, no two
+are valid at once, and none becomes valid again; a refused renewal ends it. A row is not given back under a running
+body. Nobody asks in a storm. The history
 checker of `fencehold.testing.history` judges grants, beliefs and accepted writes once more at the end.
 Liveness: a body is gone soon after its term; a blocked event loop is not kept leader; a grant whose answer was lost is
 found again by its own asker; the rest is judged by the run itself, once everything is healed.
@@ -9,6 +10,7 @@ found again by its own asker; the rest is judged by the run itself, once everyth
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,6 +25,7 @@ BODY_STOP_S_MAX = 0.5  # how long the simulated user's own clean-up may take
 SLACK_S = 0.1
 ROUNDING_S = 1e-5  # the store's times are whole microseconds
 SMALL_DRIFT = 1.02
+STORM_REFUSALS = 15
 
 
 class Process(Protocol):
@@ -98,6 +101,7 @@ class Referee:
         self._granted_at_s: dict[int, float] = {}
         self._orphan: Orphan | None = None
         self._newest_write = 0
+        self._refused_s: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=STORM_REFUSALS))
         self._newest_term: dict[str, int] = {}
 
     # --- what the store executed ---
@@ -113,6 +117,13 @@ class Referee:
         due_s = now_s + 2 * node.settings.call_limit_s + node.settings.acquire_every_s + SLACK_S
         self._orphan = Orphan(node, lease.epoch, now_s, due_s) if is_latest else None
 
+    def acquire_refused(self, holder_id: str) -> None:
+        """One refusal tells a candidate all it needs: asking on and on is a load on the store and no more."""
+        times_s = self._refused_s[holder_id]
+        times_s.append(self.loop.time())
+        if len(times_s) == STORM_REFUSALS and times_s[-1] - times_s[0] < 1.0:
+            self.fail(f"{holder_id} was refused {STORM_REFUSALS} times within a second")
+
     def granted_now(self, node: Process) -> bool:
         return self._orphan is not None and (self._orphan.node, self._orphan.since_s) == (node, self.loop.time())
 
@@ -124,7 +135,9 @@ class Referee:
         self.trace.note("store", f"epoch {lease.epoch} is given back by {lease.holder_id}")
         self._row_until_s = now_s
         node = self.nodes[lease.holder_id]
-        belief = next((b for b in (*self._believed, self._over.get(node.name)) if b and b.term.epoch == lease.epoch), None)
+        belief = next(
+            (b for b in (*self._believed, self._over.get(node.name)) if b and b.term.epoch == lease.epoch), None
+        )
         if belief is not None and node.bodies.get(lease.epoch) and now_s < belief.until_s - ROUNDING_S:
             self.fail(f"{node.name} gave epoch {lease.epoch} back while a body of that term was still running")
 
@@ -177,23 +190,14 @@ class Referee:
         if self._orphan is not None and self._orphan.epoch == term.epoch:
             self._orphan = None
 
-    # --- after every turn of the loop ---
+    # --- whenever something happened and all of it is done, before time moves on ---
 
     def look(self) -> None:
         if self.violation is not None:
             raise Broken(self.violation)
-        if not self._believed and not self._leaving and self._orphan is None:
-            return
-        now_s = self.loop.time()
-        for belief in self._believed:
-            left_s = belief.term.remaining_s
-            if left_s > 0:
-                belief.until_s = now_s + left_s / belief.node.clock.rate
-                self._judge_valid(belief, now_s)
+        now_s = self.loop._now
         if self._believed:
-            self._close_ended(now_s)
-        if len(self._believed) > 1:
-            self._judge_overlap()
+            self._judge_believed(now_s)
         for belief in self._over.values():
             if belief.term.is_valid:
                 self.fail(f"{belief.node.name}'s epoch {belief.term.epoch} was over and is valid again")
@@ -201,6 +205,20 @@ class Referee:
             self._judge_leaving()
         if self._orphan is not None:
             self._judge_orphan(self._orphan, now_s)
+
+    def _judge_believed(self, now_s: float) -> None:
+        ended = False
+        for belief in self._believed:
+            left_s = belief.term.remaining_s
+            if left_s > 0:
+                belief.until_s = now_s + left_s / belief.node.clock.rate
+                self._judge_valid(belief, now_s)
+            else:
+                ended = True
+        if ended:
+            self._close_ended(now_s)
+        if len(self._believed) > 1:
+            self._judge_overlap()
 
     def _judge_valid(self, belief: Belief, now_s: float) -> None:
         epoch = belief.term.epoch

@@ -1,4 +1,4 @@
-"""One schedule: three processes, a store, and an hour's worth of trouble in a minute of virtual time, all from one seed.
+"""One schedule: three processes, a store, and a month's worth of trouble in a minute of virtual time, from one seed.
 
 First trouble, then calm: once everything is healed somebody must lead in time, everybody must shut down in time, and
 nothing may be left behind.
@@ -23,7 +23,7 @@ from fencehold.testing.simulation_store import LEASE_NAME, SimulatedStore
 from fencehold.testing.virtual_loop import Deadlock, Livelock
 
 NODES = ("A", "B", "C")
-TROUBLE_S = 60.0
+TROUBLE_S = 50.0
 CALM_S = 3.0
 READ_LIMIT_S = 5.0  # a read that was under way when all was healed holds the watch up for as long
 SLACK_S = 3.0

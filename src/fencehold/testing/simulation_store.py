@@ -54,10 +54,10 @@ class SimulatedStore:
     def acquire(self, ask: Ask, is_latest: bool) -> Answer:
         before = self.row
         answer = _at_once(self._leases.acquire(ask, 0.0))
-        after = self.row
-        if after is not None and after is not before and isinstance(answer, Lease):
-            if before is None or after.epoch != before.epoch:
-                self._referee.granted(answer, is_latest)
+        if isinstance(answer, Refusal):
+            self._referee.acquire_refused(ask.holder_id)
+        elif isinstance(answer, Lease) and answer.epoch != (before.epoch if before else 0):
+            self._referee.granted(answer, is_latest)
         return answer
 
     def renew(self, keys: Sequence[TermKey]) -> list[Answer]:
@@ -144,7 +144,7 @@ class SimulatedStore:
                 return
 
     def _time_out(self, transaction: OpenTransaction) -> None:
-        # As a server does that limits how long a fenced transaction may stay idle: a frozen holder cannot block for ever.
+        # As a server does that limits a fenced transaction's idle time: a frozen holder cannot block for ever.
         self.roll_back(transaction)
 
     def _end(self, transaction: OpenTransaction) -> None:
@@ -155,10 +155,6 @@ class SimulatedStore:
         if self._fence == "epoch":
             self.shelf.fenced[transaction.key.name] -= 1
             self.shelf.tell("released", transaction.key.name)
-
-
-def refusals(answers: Sequence[Answer]) -> int:
-    return sum(isinstance(answer, Refusal) for answer in answers)
 
 
 def _at_once(work: Coroutine[Any, Any, T]) -> T:
