@@ -78,7 +78,7 @@ def statements(backend: Any) -> Any:
 
 
 def test_memory_obeys_the_table():
-    machine.check(MemoryHarness(), examples=150)
+    machine.check(MemoryHarness(), examples=100)
 
 
 def test_sqlite_obeys_the_table(tmp_path: Path):
