@@ -17,6 +17,7 @@ from typing import Protocol
 
 from fencehold.model.leases import Lease, TermKey
 from fencehold.model.settings import LeaderSettings
+from fencehold.runtime.held import Held
 from fencehold.runtime.term import Term
 from fencehold.testing.history import Believed, Ended, Event, Granted, Refused, Wrote, check
 from fencehold.testing.simulation_loop import NodeClock, Side, SimulationLoop
@@ -47,6 +48,7 @@ class Belief:
 
     node: Process
     term: Term
+    held: Held  # what the term asks; here directly, because it is asked at every instant
     start_s: float
     until_s: float
 
@@ -186,7 +188,7 @@ class Referee:
         if term.epoch <= last:
             self.fail(f"{node.name} begins a term with epoch {term.epoch} after epoch {last}")
         self._newest_term[node.name] = term.epoch
-        self._believed.append(Belief(node, term, now_s, now_s + term.remaining_s / node.clock.rate))
+        self._believed.append(Belief(node, term, term._held, now_s, now_s + term.remaining_s / node.clock.rate))
         if self._orphan is not None and self._orphan.epoch == term.epoch:
             self._orphan = None
 
@@ -199,7 +201,7 @@ class Referee:
         if self._believed:
             self._judge_believed(now_s)
         for belief in self._over.values():
-            if belief.term.is_valid:
+            if belief.held.remaining_s > 0:
                 self.fail(f"{belief.node.name}'s epoch {belief.term.epoch} was over and is valid again")
         if self._leaving:
             self._judge_leaving()
@@ -209,7 +211,7 @@ class Referee:
     def _judge_believed(self, now_s: float) -> None:
         ended = False
         for belief in self._believed:
-            left_s = belief.term.remaining_s
+            left_s = belief.held.remaining_s
             if left_s > 0:
                 belief.until_s = now_s + left_s / belief.node.clock.rate
                 self._judge_valid(belief, now_s)

@@ -23,8 +23,8 @@ from fencehold.testing.simulation_store import LEASE_NAME, SimulatedStore
 from fencehold.testing.virtual_loop import Deadlock, Livelock
 
 NODES = ("A", "B", "C")
-TROUBLE_S = 50.0
-CALM_S = 3.0
+TROUBLE_S = 40.0  # five to eight leases
+CALM_S = 1.0
 READ_LIMIT_S = 5.0  # a read that was under way when all was healed holds the watch up for as long
 SLACK_S = 3.0
 RULE_IDS = frozenset(rule.id for rule in RULES)
