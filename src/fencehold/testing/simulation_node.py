@@ -69,6 +69,7 @@ class Node:
     async def start(self) -> None:
         if self._leader is None or self._draw() < 0.5:
             self._leader = self._candidate()
+        self.disturbed_s = self._loop.time()  # what was granted to the one before is not ours to find
         await self._leader.start()
         self._work = asyncio.create_task(self._working(self._leader), name=f"{self.name}-work")
 

@@ -154,7 +154,6 @@ class SimulatedStore:
             transaction.timer.cancel()
         if self._fence == "epoch":
             self.shelf.fenced[transaction.key.name] -= 1
-            self.shelf.tell("released", transaction.key.name)
 
 
 def _at_once(work: Coroutine[Any, Any, T]) -> T:
