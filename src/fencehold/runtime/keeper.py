@@ -32,7 +32,7 @@ class Keeper:
         self._held: dict[tuple[str, str, int], Held] = {}
         self._wake = asyncio.Event()
         self._closed = False
-        self.background: set[asyncio.Future[bool]] = set()
+        self._background: set[asyncio.Future[bool]] = set()
 
     async def run(self) -> None:
         while not self._closed:
@@ -70,6 +70,12 @@ class Keeper:
             return False
         return isinstance(answers[0], Lease)
 
+    def start_giving_back(self, held: Held, reason: str, release: bool = True) -> None:
+        """Give back without waiting: a store slow to release one lease must not hold up the renewal of others."""
+        task = asyncio.ensure_future(self.give_back(held, reason, release))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
     def hint(self, name: str) -> None:
         """Something was said of this lease: look at it now instead of at the next round."""
         for held in self._held.values():
@@ -81,7 +87,8 @@ class Keeper:
         self._closed = True
         self._wake.set()
         for held in list(self._held.values()):
-            await self.give_back(held, "store_closed", release=held.settings.release_on_stop)
+            self.start_giving_back(held, "store_closed", release=held.settings.release_on_stop)
+        await asyncio.gather(*self._background)
 
     # --- one turn ---
 
@@ -125,9 +132,9 @@ class Keeper:
             for held in batch:
                 self._unanswered(held, error)
             return
-        for held, answer in zip(batch, answers, strict=True):
-            if not self._answered(held, answer, sent_s):
-                await self.give_back(held, "renewed_too_late")
+        late = [h for h, answer in zip(batch, answers, strict=True) if not self._answered(h, answer, sent_s)]
+        for held in late:
+            self.start_giving_back(held, "renewed_too_late")
 
     def _answered(self, held: Held, answer: Answer, sent_s: float) -> bool:
         """False when the store renewed what is over here: the row then has to be given back."""

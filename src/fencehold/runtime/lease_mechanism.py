@@ -135,7 +135,7 @@ class LeaseMechanism:
         self._host.post(self._engine.watch.unfollow, self._follow)
         held, self._held = self._held, None
         if held is not None and held.end("cancelled"):
-            self._host.post(self._start_giving_back, held)
+            self._start_giving_back(held)
 
     # --- parts ---
 
@@ -160,13 +160,10 @@ class LeaseMechanism:
         """The caller gave up while the store was granting: give it back instead of keeping it."""
         if not future.cancelled() and future.exception() is None and isinstance(held := future.result(), Held):
             held.end("cancelled", "leader_released")
-            self._host.post(self._start_giving_back, held)
+            self._start_giving_back(held)
 
     def _start_giving_back(self, held: Held) -> None:
-        """On the keeper's loop."""
-        task = asyncio.ensure_future(self._engine.keeper.give_back(held, "cancelled", self._settings.release_on_stop))
-        self._engine.keeper.background.add(task)
-        task.add_done_callback(self._engine.keeper.background.discard)
+        self._host.post(self._engine.keeper.start_giving_back, held, "cancelled", self._settings.release_on_stop)
 
     def _follow_again(self) -> None:
         self._host.post(self._engine.watch.follow, self._follow)
