@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from fencehold.backends.postgres import faults, wire
 from fencehold.model.errors import LeaseLost, Unavailable
@@ -44,6 +45,13 @@ class BlockingTransaction:
 
     def commit(self) -> None:
         self.check("the term ended before the commit")
+        if self.connection.info.transaction_status == TransactionStatus.INERROR:
+            # The server answers such a COMMIT with a ROLLBACK and no error.
+            raise Unavailable(
+                "A statement of this transaction had failed, so it cannot commit; nothing was written.",
+                hint="Let the statement's error leave the `with term.transaction()` block.",
+                code="transaction_failed",
+            )
         try:
             self.connection.commit()
         except psycopg.Error as error:
