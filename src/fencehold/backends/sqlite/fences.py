@@ -138,10 +138,12 @@ class SqliteFences:
         """On a connection opened here and closed here, in the calling thread."""
         if remaining_s() <= 0:
             raise lost(key, "the term is over")
-        connection = connect(self._path, "rw")
         try:
-            connection.execute(f"PRAGMA busy_timeout = {max(1, int(remaining_s() * 1000))}")
-            connection.execute("BEGIN IMMEDIATE")
+            connection = connect(self._path, "rw")
+        except sqlite3.Error as error:
+            raise faults.of_statement(error, self._path) from error
+        try:
+            self._begin_sync(connection, remaining_s)
             self._fence_sync(connection, key)
             tx = BlockingTransaction(connection, key, remaining_s)
             yield tx
@@ -173,6 +175,13 @@ class SqliteFences:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+    def _begin_sync(self, connection: sqlite3.Connection, remaining_s: RemainingS) -> None:
+        try:
+            connection.execute(f"PRAGMA busy_timeout = {max(1, int(remaining_s() * 1000))}")
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise faults.of_statement(error, self._path) from error
 
     def _fence_sync(self, target: sqlite3.Connection, key: TermKey) -> None:
         try:
