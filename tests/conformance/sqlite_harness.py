@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from fencehold.backends.sqlite import session
+from fencehold.backends.sqlite import fences, session
 from fencehold.backends.sqlite.backend import SqliteBackend
 from fencehold.ports.backend import Backend
 from fencehold.testing.harness import LEASE_TABLE, Door, Harness, Remote, Traits
@@ -62,11 +63,10 @@ def steered(steered_path: str, clock: SteeredClock) -> Iterator[None]:
             clock.put_into(connection)
         return connection
 
-    session.connect = connect
-    try:
+    with contextlib.ExitStack() as stack:
+        for module in (session, fences):  # both know it by this name
+            stack.enter_context(mock.patch.object(module, "connect", connect))
         yield
-    finally:
-        session.connect = before
 
 
 class SqliteSql:

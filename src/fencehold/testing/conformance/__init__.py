@@ -13,7 +13,8 @@
 | ------ | -------------------------------- | ------------------------------------------------------- |
 | rules  | Rules, Verbs, Fences             | every store                                             |
 |        | PassingRenewals                  | stores with more than one writer                        |
-|        | CallerFences, Schemas            | stores with SQL                                         |
+|        | CallerFences, SyncFences         | stores with SQL                                         |
+|        | Schemas                          | stores with SQL                                         |
 |        | WaitingWriter                    | stores that lock rows                                   |
 |        | Wakeups, or Silence              | stores that tell others of a change, or cannot          |
 | walk   | Walk                             | every store                                             |
@@ -26,19 +27,10 @@
 import pytest
 
 _MODULES = (
-    "caller_fences",
-    "crowd",
-    "faults",
-    "fences",
-    "names",
-    "oracle",
-    "rules",
-    "schemas",
-    "suite",
-    "times",
-    "verbs",
-)
-pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in (*_MODULES, "waiting_writer", "wakeups", "walk")))
+    "caller_fences", "crowd", "faults", "fences", "names", "oracle", "rules", "schemas", "suite", "sync_fences",
+    "times", "verbs", "waiting_writer", "wakeups", "walk",
+)  # fmt: skip
+pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
 
 from fencehold.testing.conformance.caller_fences import CallerFences  # noqa: E402
 from fencehold.testing.conformance.crowd import Crowd, ProcessCrowd  # noqa: E402
@@ -47,6 +39,7 @@ from fencehold.testing.conformance.fences import Fences, PassingRenewals  # noqa
 from fencehold.testing.conformance.names import Names  # noqa: E402
 from fencehold.testing.conformance.rules import Rules  # noqa: E402
 from fencehold.testing.conformance.schemas import Schemas  # noqa: E402
+from fencehold.testing.conformance.sync_fences import SyncFences  # noqa: E402
 from fencehold.testing.conformance.times import Times  # noqa: E402
 from fencehold.testing.conformance.verbs import Verbs  # noqa: E402
 from fencehold.testing.conformance.waiting_writer import WaitingWriter  # noqa: E402
@@ -58,6 +51,7 @@ __all__ = [
     "Verbs",
     "Fences",
     "PassingRenewals",
+    "SyncFences",
     "CallerFences",
     "WaitingWriter",
     "Schemas",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
-from fencehold.model.errors import LeaseLost, Unavailable
+from fencehold.model.errors import FenceholdError, LeaseLost, Unavailable
 from fencehold.model.leases import Busy, TermKey
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, Suite, ask, granted, plenty, release, renew, take
@@ -144,6 +145,24 @@ class Fences(Suite):
         with pytest.raises(LeaseLost):
             await body()
         assert await harness.written() == []
+
+    async def test_a_failed_statement_that_was_passed_over_is_no_false_yes(self, harness: Harness) -> None:
+        """Either the rest is committed, or the block says that it was not."""
+        backend = await harness.client()
+        key = await take(backend, "job", "ada")
+
+        async def body() -> None:
+            async with backend.fences.transaction(key, plenty) as tx:
+                await harness.write(tx, 1)
+                with suppress(Exception):
+                    await tx.execute("INSERT INTO no_such_table VALUES (1)")
+
+        try:
+            await body()
+        except FenceholdError:
+            assert await harness.written() == []
+        else:
+            assert await harness.written() == [1], "the block ended well and nothing was written"
 
 
 class PassingRenewals(Suite):
