@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _TABLE = re.compile(r"'fencehold_leases'|\bfencehold_(?:leases\w*|schema)\b")
 _QUALIFIED = ("fencehold_leases", "fencehold_leases_guard", "fencehold_schema")
 
@@ -41,7 +41,8 @@ class Statements:
         raw = {f.name.removesuffix(".sql"): f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith(".sql")}
         self._named = {name: self._bound(_bare(text)) for name, text in raw.items()}
         self._styled = {name: style(text) for name, text in self._named.items()}
-        steps = sorted((folder / "migrations").iterdir(), key=lambda f: f.name)
+        migrations = folder / "migrations"
+        steps = sorted(migrations.iterdir(), key=lambda f: f.name) if migrations.is_dir() else []
         self.steps = [Step(f.name.removesuffix(".sql"), self._bound(f.read_text("utf-8"))) for f in steps]
 
     def __getitem__(self, name: str) -> str:

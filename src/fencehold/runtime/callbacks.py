@@ -27,7 +27,7 @@ class Callbacks:
     def __init__(self, facts: FactSink) -> None:
         self._registered: dict[str, list[Callable[..., object]]] = defaultdict(list)
         self._facts = facts
-        self.dispatcher = Dispatcher(self._broken)
+        self.dispatcher = Dispatcher(self.broken)
 
     def add(self, event: str, fn: Callable[..., object]) -> None:
         self._registered[event].append(fn)
@@ -43,7 +43,8 @@ class Callbacks:
             else:
                 self.dispatcher.send(fn)
 
-    def _broken(self, error: Exception) -> None:
+    def broken(self, error: Exception) -> None:
+        """A fault that is nobody's answer: told, and forwarded to on_error."""
         self._facts.fact("callback_failed", error=f"{type(error).__name__}: {error}")
         for fn in self._registered[Emit.ERROR.value]:
             try:

@@ -1,0 +1,56 @@
+"""A fencing epoch beside the lock: a row of fencehold's lease table that only the lock's holder raises.
+
+Holding the lock proves that no earlier holder's session lives, so the row is seized whatever its expiry; an earlier
+holder's open fenced transaction is waited for, as in every takeover. All on the lock's own connection.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Protocol
+
+from fencehold.backends.postgres import wire
+from fencehold.backends.postgres.fences import PostgresFences
+from fencehold.backends.postgres.schema import PostgresSchema
+from fencehold.backends.sql_text import Statements, pyformat
+from fencehold.model import names
+from pgleaderlock.errors import LockError
+
+INIT_LIMIT_S = 20.0
+
+
+class Runs(Protocol):
+    async def run(self, statement: str, params: dict[str, Any], limit_s: float) -> tuple[Any, ...] | None: ...
+
+
+class Companion:
+    def __init__(self, dsn: str, name: str, table: str) -> None:
+        self.name = names.lease_name(name)
+        self.holder_id = names.default_holder_id()
+        info = wire.conninfo(dsn)
+        self._statements = Statements("fencehold.backends.postgres", names.table_name(table), pyformat)
+        self._schema = PostgresSchema(info, self._statements)
+        self._seize = Statements("pgleaderlock", names.table_name(table), pyformat)["seize"]
+        self.fences = PostgresFences(info, self._statements)
+
+    async def init(self) -> None:
+        """Create or upgrade the lease table: safe to repeat, safe in parallel."""
+        await self._schema.init(INIT_LIMIT_S)
+
+    async def seize(self, session: Runs, lease_s: float, limit_s: float) -> int:
+        params = {"name": self.name, "holder": self.holder_id, "lease": lease_s, "nonce": secrets.token_hex(16)}
+        row = await session.run(self._seize, params, limit_s)
+        assert row is not None, "an upsert answers"
+        return int(row[0])
+
+    async def renew(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> None:
+        params = {**self._columns(epoch), "leases": [lease_s]}
+        row = await session.run(self._statements["renew"], params, limit_s)
+        if row is None or row[0] not in ("yes", "busy"):
+            raise LockError("the fencing epoch was taken over")
+
+    async def release(self, session: Runs, epoch: int, limit_s: float) -> None:
+        await session.run(self._statements["release"], self._columns(epoch), limit_s)
+
+    def _columns(self, epoch: int) -> dict[str, Any]:
+        return {"names": [self.name], "holders": [self.holder_id], "epochs": [epoch]}

@@ -1,0 +1,162 @@
+"""Leadership by a session advisory lock, for fencehold's election. Runs entirely in the caller's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from pgleaderlock.companion import Companion
+from pgleaderlock.errors import LockError
+from pgleaderlock.session import Session, as_lock_error
+
+Open = Callable[[], Awaitable[Session]]
+
+ROUND_TRIP_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How often a leader proves possession, and when the server ends a session that no longer does."""
+
+    health_interval_s: float
+
+    @property
+    def server_timeout_s(self) -> float:
+        """Longer than a loop blocked for three intervals right before its next probe was due, and then some."""
+        return self.health_interval_s * 5
+
+    @property
+    def margin_s(self) -> float:
+        return min(1.0, self.health_interval_s / 4)
+
+    @property
+    def probe_limit_s(self) -> float:
+        return min(ROUND_TRIP_LIMIT_S, max(0.05, self.health_interval_s))
+
+
+class Grant:
+    """The lock is ours until `ends_at_s`, which every probe moves on; it counts from when the probe was sent."""
+
+    def __init__(self, clock: Clock, sent_s: float, timing: Timing, expires: bool) -> None:
+        self._clock = clock
+        self._timing = timing
+        self._expires = expires
+        self.ends_at_s = 0.0
+        self.is_over = False
+        self.epoch: int | None = None
+        self.prove(sent_s)
+
+    @property
+    def is_valid(self) -> bool:
+        return not self.is_over and (not self._expires or self._clock.now_s() < self.ends_at_s)
+
+    @property
+    def remaining_s(self) -> float:
+        return max(0.0, self.ends_at_s - self._clock.now_s()) if self.is_valid else 0.0
+
+    def prove(self, sent_s: float) -> None:
+        self.ends_at_s = sent_s + self._timing.server_timeout_s - self._timing.margin_s
+
+
+class AdvisoryMechanism:
+    """Owns the connection. After any error, timeout or cancel it is dropped: the server then frees the lock."""
+
+    def __init__(
+        self, open_session: Open, timing: Timing, clock: Clock, facts: FactSink, companion: Companion | None
+    ) -> None:
+        self._open = open_session
+        self._timing = timing
+        self._clock = clock
+        self._facts = facts
+        self._companion = companion
+        self._session: Session | None = None
+        self._last_epoch: int | None = None
+        self.release_limit_s: float | None = None
+
+    async def attempt(self) -> Grant | None:
+        try:
+            if self._session is None:
+                self._session = await self._open()
+            sent_s = self._clock.now_s()
+            if not await self._session.try_lock(ROUND_TRIP_LIMIT_S):
+                return None
+            grant = Grant(self._clock, sent_s, self._timing, expires=self._session.expires)
+            if self._companion is not None:
+                grant.epoch = await self._companion.seize(
+                    self._session, self._timing.server_timeout_s, ROUND_TRIP_LIMIT_S
+                )
+            return grant
+        except Exception as error:
+            await self.close()
+            raise as_lock_error(error) from error
+        except BaseException:
+            await self.close()  # a cancelled try may have locked: only the end of the session is sure to unlock
+            raise
+
+    async def hold(self, grant: Grant) -> str:
+        """Probe until possession cannot be proven; raises what the database said, if it said anything."""
+        try:
+            while True:
+                await asyncio.sleep(self._timing.health_interval_s)
+                await self._prove(grant)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            grant.is_over = True
+            await self.close()
+            self._facts.fact("health_check_failed", error=as_lock_error(error))
+            raise as_lock_error(error) from error
+
+    async def _prove(self, grant: Grant) -> None:
+        assert self._session is not None, "a leader has its session"
+        sent_s = self._clock.now_s()
+        if not await self._session.probe(self._timing.probe_limit_s):
+            raise LockError("the session is alive but no longer holds the lock")
+        if not grant.is_valid:
+            raise LockError("the answer to the probe came too late: the server may have ended the session's time")
+        if self._companion is not None and grant.epoch is not None:
+            await self._companion.renew(
+                self._session, grant.epoch, self._timing.server_timeout_s, self._timing.probe_limit_s
+            )
+        grant.prove(sent_s)
+
+    async def release(self, grant: Grant) -> bool:
+        """Local state first. Past its limit the connection is cut, which unlocks as surely."""
+        grant.is_over = True
+        session = self._session
+        limit_s = self.release_limit_s if self.release_limit_s is not None else ROUND_TRIP_LIMIT_S
+        if session is None:
+            return True
+        try:
+            async with asyncio.timeout(limit_s):
+                if self._companion is not None and grant.epoch is not None:
+                    await self._companion.release(session, grant.epoch, limit_s)
+                return await session.unlock(limit_s)
+        except TimeoutError:
+            await self.close()
+            return True
+        except BaseException as error:
+            await self.close()
+            raise as_lock_error(error) if isinstance(error, Exception) else error from error
+
+    async def pause(self, delay_s: float, stop: asyncio.Event, *, heed_hints: bool) -> None:
+        if heed_hints and self._session is not None:
+            await self._session.wait_for_news(delay_s, stop)
+            return
+        await self._clock.wait(stop, delay_s)
+
+    def another_led(self, grant: Grant) -> bool:
+        """Known only with a fencing epoch: without one nothing on the server remembers who led."""
+        last, self._last_epoch = self._last_epoch, grant.epoch
+        return last is not None and grant.epoch is not None and grant.epoch > last + 1
+
+    def led(self, grant: Grant) -> None:
+        self._last_epoch = grant.epoch
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()

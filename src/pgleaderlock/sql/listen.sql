@@ -1,0 +1,3 @@
+-- name: listen
+-- Hints of a released lock.
+LISTEN pgleaderlock;

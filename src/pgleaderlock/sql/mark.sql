@@ -1,0 +1,3 @@
+-- name: mark
+-- The mark shows whether a later statement still runs in the session that this one ran in.
+SELECT pg_backend_pid(), set_config('pgleaderlock.session', :token, false);

@@ -1,0 +1,3 @@
+-- name: pid
+-- Which server session answers.
+SELECT pg_backend_pid();
