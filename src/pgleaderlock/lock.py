@@ -17,9 +17,9 @@ from fencehold.runtime.election import Election, ElectionSettings
 from pgleaderlock._logging import get_logger
 from pgleaderlock.companion import Companion
 from pgleaderlock.errors import LockError, ShutdownError
-from pgleaderlock.mechanism import ROUND_TRIP_LIMIT_S, AdvisoryMechanism, Grant, Timing
+from pgleaderlock.mechanism import AdvisoryMechanism, Grant, Timing
 from pgleaderlock.retry import ExponentialBackoff, GivesUpOnPooler, RetryStrategy
-from pgleaderlock.session import Session, open_session
+from pgleaderlock.session import ROUND_TRIP_LIMIT_S, Session, open_session
 
 INT32 = range(-(2**31), 2**31)
 DRAIN_LIMIT_S = 2.0

@@ -10,11 +10,9 @@ from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from pgleaderlock.companion import Companion
 from pgleaderlock.errors import LockError
-from pgleaderlock.session import Session, as_lock_error
+from pgleaderlock.session import ROUND_TRIP_LIMIT_S, Session, as_lock_error
 
 Open = Callable[[], Awaitable[Session]]
-
-ROUND_TRIP_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True)

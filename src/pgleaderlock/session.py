@@ -28,6 +28,8 @@ PLAIN_LOCK = "SELECT pg_try_advisory_lock(%s, %s)"
 PLAIN_UNLOCK = "SELECT pg_advisory_unlock(%s, %s)"
 PLAIN_PROBE = "SELECT 1"
 
+ROUND_TRIP_LIMIT_S = 5.0
+
 POOLER = (
     "a pooler in transaction (or statement) mode sits between this process and PostgreSQL: it would give the lock's "
     "session to other clients, and two of them could hold one lock. Connect to PostgreSQL directly, or to a PgBouncer "
@@ -191,10 +193,7 @@ async def open_session(
     """Connected and ready, or ConnectionError (try again) or PoolerError (do not)."""
 
     async def real() -> wire.Connection:
-        try:
-            return await wire.connect(wire.conninfo(dsn), limit_s, autocommit=True)
-        except FenceholdError as error:
-            raise ConnectionError(f"{error.message} {error.hint}".strip()) from None
+        return await connect_once(dsn, limit_s)
 
     connection = await real() if connect_fn is None else await _custom(connect_fn, limit_s)
     if not isinstance(connection, psycopg.AsyncConnection):
@@ -214,6 +213,20 @@ async def open_session(
         await session.close()
         raise
     return session
+
+
+async def connect_once(dsn: str, limit_s: float) -> wire.Connection:
+    """A direct connection, or ConnectionError within the limit."""
+    try:
+        return await wire.connect(wire.conninfo(plain(dsn)), limit_s, autocommit=True)
+    except FenceholdError as error:
+        raise ConnectionError(f"{error.message} {error.hint}".strip()) from None
+
+
+def plain(dsn: str) -> str:
+    """A SQLAlchemy URL names its driver; libpq knows none."""
+    scheme, separator, rest = dsn.partition("://")
+    return f"postgresql://{rest}" if separator and scheme.partition("+")[0] in ("postgresql", "postgres") else dsn
 
 
 async def _custom(connect_fn: ConnectFn, limit_s: float) -> Any:
