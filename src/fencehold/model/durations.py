@@ -32,7 +32,7 @@ def _number(value: Duration, what: str) -> float:
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+        return math.inf if value > DURATION_S_MAX else float(value)  # an int may be too long for a float
     if isinstance(value, str) and (match := _TEXT.fullmatch(value)):
         return float(match[1]) * _UNIT_S[match[2]]
     raise ConfigurationError(

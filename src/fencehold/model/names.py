@@ -11,6 +11,7 @@ from fencehold.model.errors import ConfigurationError
 
 LEASE_NAME_CHARS_MAX = 64
 HOLDER_ID_CHARS_MAX = 128
+QUALIFIED_NAME_BYTES_MAX = 63  # with its schema it is also the name of a PostgreSQL channel
 TABLE_NAME_BYTES_MAX = 48  # leaves room for the suffixes of index and trigger names below PostgreSQL's 63 bytes
 
 _TABLE = re.compile(r"(?:[a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]*", re.ASCII)
@@ -35,11 +36,14 @@ def default_holder_id() -> str:
 
 def table_name(name: object) -> str:
     """An identifier (optionally schema.identifier) that is the same in every dialect, else ConfigurationError."""
-    if isinstance(name, str) and _TABLE.fullmatch(name) and len(name.rpartition(".")[2]) <= TABLE_NAME_BYTES_MAX:
-        return name
+    if isinstance(name, str) and _TABLE.fullmatch(name):
+        fits = len(name) <= QUALIFIED_NAME_BYTES_MAX and len(name.rpartition(".")[2]) <= TABLE_NAME_BYTES_MAX
+        if fits:
+            return name
     raise ConfigurationError(
         f"{name!r} cannot be a table name.",
-        hint=f"Use lower-case letters, digits and _, at most {TABLE_NAME_BYTES_MAX} of them, optionally schema.table.",
+        hint=f"Use lower-case letters, digits and _, at most {TABLE_NAME_BYTES_MAX} of them, optionally schema.table "
+        f"({QUALIFIED_NAME_BYTES_MAX} in all).",
         code="bad_name",
     )
 
