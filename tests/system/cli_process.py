@@ -131,14 +131,16 @@ def is_dead(process: psutil.Process) -> bool:
 
 
 def family(name: str, ready: Path) -> list[psutil.Process]:
-    """The command, its background child, a grandchild that left the session; they refuse to die of SIGTERM."""
+    """The command, its background child, a grandchild that left the session, and one that lost its parent."""
     until(ready.exists, "the command's start")
-    until(lambda: len(protected_by(name)) >= 4, "the family's birth")
+    until(lambda: len(protected_by(name)) >= 6, "the family's birth")
     return protected_by(name)
 
 
 def stubborn(ready: Path) -> Sequence[str]:
-    script = "trap '' TERM; sleep 300 & setsid sh -c 'sleep 301; true' & touch $0; while :; do sleep 302; done"
+    """None of them dies of SIGTERM."""
+    fled = "setsid sh -c 'sleep 301; true' & (setsid sleep 303 &)"
+    script = f"trap '' TERM; sleep 300 & {fled}; touch $0; while :; do sleep 302; done"
     return ("--", "sh", "-c", script, str(ready))
 
 

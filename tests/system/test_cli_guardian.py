@@ -15,6 +15,7 @@ from tests.system.cli_process import (
     Command,
     family,
     fencehold_run,
+    is_dead,
     prepare,
     protected_by,
     row,
@@ -115,6 +116,17 @@ def test_a_guardian_killed_with_kill_9_takes_everything_along(url, tmp_path):
     assert "guardian" in err
 
 
+def test_a_wrapper_that_slept_through_its_guardians_death_ends_the_orphans_when_it_wakes(url, tmp_path):
+    with running(url, "orphaned", tmp_path / "ready", "60s") as (command, everybody):
+        guardian = command.guardian()
+        command.child.send_signal(signal.SIGSTOP)
+        guardian.kill()
+        until(lambda: is_dead(guardian), "the guardian's end")
+        command.child.send_signal(signal.SIGCONT)
+        wait_dead(everybody, 5)
+        assert command.end()[0] == 79
+
+
 def test_a_frozen_guardian_is_replaced_by_the_wrapper_when_the_lease_is_lost(url, tmp_path):
     with running(url, "frozen", tmp_path / "ready", "2s") as (command, everybody):
         command.guardian().suspend()
@@ -172,4 +184,4 @@ def test_no_guardian_stays_behind(url):
         until(lambda: protected_by("tidy"), "the command's start")
         guardian = command.guardian()
         command.child.kill()
-        until(lambda: not guardian.is_running() or guardian.status() == psutil.STATUS_ZOMBIE, "the guardian's end")
+        until(lambda: is_dead(guardian), "the guardian's end")

@@ -1,6 +1,8 @@
 """`fencehold run`: whose exit code, which signals, and when the command is not run at all."""
 
+import contextlib
 import signal
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -40,6 +42,10 @@ def test_the_command_learns_its_epoch_and_the_lease_is_given_back(url):
     assert not lease.is_live
 
 
+def test_a_command_may_run_longer_than_its_lease(url):
+    assert fencehold_run(url, "run", "job", "--lease", "500ms", "--", "sleep", "2")[0] == 0
+
+
 def test_stdin_and_stdout_are_the_commands(url):
     with Command(url, "run", "job", "--", "cat", stdin=subprocess.PIPE) as command:
         assert command.child.communicate(b"to \xff and fro")[0] == b"to \xff and fro"
@@ -58,6 +64,15 @@ def test_a_lease_held_by_another_is_75_and_the_command_never_starts(url, tmp_pat
     assert error["code"] == "not_acquired"
     assert "somebody else" in error["message"]
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("patience", [["--no-wait"], ["--wait", "500ms"]])
+def test_a_database_that_does_not_answer_is_69_and_not_75(url, patience):
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        code, error = error_of(url, "run", "job", "--lease", "1s", *patience, "--", "true")
+    assert (code, error["code"]) == (69, "unavailable")
+    assert "locked" in error["message"]
 
 
 def test_by_default_it_waits_until_the_lease_is_free(url):
