@@ -27,6 +27,7 @@ class Callbacks:
     def __init__(self, facts: FactSink) -> None:
         self._registered: dict[str, list[Callable[..., object]]] = defaultdict(list)
         self._facts = facts
+        self._forwarding = False
         self.dispatcher = Dispatcher(self.broken)
 
     def add(self, event: str, fn: Callable[..., object]) -> None:
@@ -43,14 +44,18 @@ class Callbacks:
             else:
                 self.dispatcher.send(fn)
 
-    def broken(self, error: Exception) -> None:
-        """A fault that is nobody's answer: told, and forwarded to on_error."""
+    def broken(self, error: Exception, culprit: Callable[..., object] | None = None) -> None:
+        """A fault that is nobody's answer: told, and forwarded to on_error, unless that is what broke."""
         self._facts.fact("callback_failed", error=f"{type(error).__name__}: {error}")
-        for fn in self._registered[Emit.ERROR.value]:
-            try:
-                fn(error)
-            except Exception as second:  # noqa: BLE001 - user code may raise anything
-                self._facts.fact("callback_failed", error=f"{type(second).__name__}: {second}")
+        listeners = self._registered[Emit.ERROR.value]
+        if culprit in listeners or self._forwarding:
+            return
+        # Through the dispatcher: on_error may be a coroutine, and has its limit like every other callback. The flag is
+        # for a full queue: forwarding drops another callback, whose error would be forwarded in turn, without end.
+        self._forwarding = True
+        for fn in listeners:
+            self.dispatcher.send(fn, error)
+        self._forwarding = False
 
 
 class Registers:

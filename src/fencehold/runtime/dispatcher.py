@@ -11,7 +11,7 @@ from typing import Any
 CALLBACK_LIMIT_S = 10.0
 WAITING_MAX = 1000
 
-Broken = Callable[[Exception], None]
+Broken = Callable[[Exception, Callable[..., Any]], None]
 
 
 class Dispatcher:
@@ -32,8 +32,10 @@ class Dispatcher:
 
     def send(self, callback: Callable[..., Any], *args: Any) -> None:
         if len(self._waiting) >= WAITING_MAX:
-            self._waiting.popleft()
-            self._broken(RuntimeError(f"more than {WAITING_MAX} callbacks are waiting: the oldest was dropped"))
+            dropped, _ = self._waiting.popleft()
+            self._broken(
+                RuntimeError(f"more than {WAITING_MAX} callbacks are waiting: the oldest was dropped"), dropped
+            )
         self._waiting.append((callback, args))
         self._idle.clear()
         self._arrived.set()
@@ -68,6 +70,7 @@ class Dispatcher:
                     await result
         except TimeoutError:
             name = getattr(callback, "__qualname__", repr(callback))
-            self._broken(TimeoutError(f"callback {name} took longer than {self._limit_s:g} s and was cancelled"))
+            late = TimeoutError(f"callback {name} took longer than {self._limit_s:g} s and was cancelled")
+            self._broken(late, callback)
         except Exception as error:  # noqa: BLE001 - user code may raise anything; the loop must go on
-            self._broken(error)
+            self._broken(error, callback)
