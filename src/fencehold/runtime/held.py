@@ -55,6 +55,11 @@ class Held:
             return 0.0
         return max(0.0, self._deadline_s - self._clock.now_s())
 
+    @property
+    def until_deadline_s(self) -> float:
+        """Seconds until the local deadline, ended or not: as long as a body may take to leave."""
+        return max(0.0, self._deadline_s - self._clock.now_s())
+
     def extend(self, lease: Lease, sent_s: float) -> bool:
         """Renewed: True, unless the answer came after the deadline, which is a loss."""
         with self._lock:

@@ -143,7 +143,9 @@ class Keeper:
                 if held.extend(answer, sent_s):
                     held.tell("leader_renewed")
                     return True
-                return held.ended_because == RELEASED  # whoever released it gives the row back in their own time
+                # Whoever released it gives the row back in their own time. One that was lost before its deadline may
+                # have a body that is still leaving: its row lapses by itself.
+                return held.ended_because == RELEASED or held.until_deadline_s > 0
             case Refusal(reason=reason):
                 held.end(reason)
                 self._forget(held)

@@ -58,13 +58,20 @@ class Leader(Registers):
         self._task: asyncio.Task[None] | None = None
         self._term: Term | None = None
         self._given: Term | None = None
+        self._starting = asyncio.Lock()
+        self._unwanted = False
 
     # --- lifecycle ---
 
     async def start(self) -> None:
         """Begin to follow and to seek the lease. Idempotent. Raises what no retry can mend, such as a missing table."""
-        if self._task is not None and not self._task.done():
-            return
+        async with self._starting:  # of two starts at once the second waits for the first, and has nothing to do
+            if self._task is None or self._task.done():
+                self._unwanted = False
+                await self._start()
+        await asyncio.sleep(0)
+
+    async def _start(self) -> None:
         engine, host = self._parts()
         try:
             with suppress(Unavailable, Uncertain):  # a store that is down now may be up later: the election retries
@@ -73,6 +80,8 @@ class Leader(Registers):
             self._done()
             raise
         await host.begin(engine.listen())
+        if self._unwanted:
+            return  # shut down meanwhile
         mechanism = LeaseMechanism(
             self.name, self.holder_id, self.settings, engine=engine, host=host, clock=self._clock, facts=self._facts,
             patient=self._retry_strategy is None, bodies_left=self._bodies_left,
@@ -86,11 +95,12 @@ class Leader(Registers):
         self._callbacks.dispatcher.start()
         self._task = asyncio.create_task(election.run(), name=f"fencehold-leader-{self.name}")
         self._task.add_done_callback(self._ended)
-        await asyncio.sleep(0)
 
     async def shutdown(self, timeout_s: float | None = None) -> None:
         """Give the lease back and stop. Idempotent. After the timeout it stops without waiting for the store."""
+        self._unwanted = True
         if self._task is None or self._election is None:
+            self._done()
             return
         self._election.stop.set()
         if not self._task.done():
@@ -191,9 +201,8 @@ class Leader(Registers):
             await changed.wait()
         return None
 
-    async def _bodies_left(self, limit_s: float) -> None:
-        if self._term is not None:
-            await self._term.bodies_left(limit_s)
+    async def _bodies_left(self, limit_s: float) -> bool:
+        return self._term is None or await self._term.bodies_left(limit_s)
 
     def _on_state(self, old: LockState, new: LockState, why: str) -> None:
         self._facts.fact(

@@ -49,7 +49,7 @@ class LeaseMechanism:
         clock: Clock,
         facts: FactSink,
         patient: bool,
-        bodies_left: Callable[[float], Awaitable[None]],
+        bodies_left: Callable[[float], Awaitable[bool]],
     ) -> None:
         self._name, self._holder_id, self._settings = name, holder_id, settings
         self._engine, self._host, self._clock, self._facts = engine, host, clock, facts
@@ -101,7 +101,8 @@ class LeaseMechanism:
 
     async def release(self, grant: Held) -> bool:
         """Local state first, then the bodies leave, then the row is given back, or else lapses by itself."""
-        left_s = grant.remaining_s
+        # Not remaining_s: the term may have ended already, for a reason that the bodies have yet to hear of.
+        left_s = grant.until_deadline_s
         grant.end(RELEASED, "leader_released")
         await self._bodies_left(left_s)
         release = self._settings.release_on_stop or grant.step_down_requested or not self._is_stopping()
@@ -134,8 +135,8 @@ class LeaseMechanism:
     async def close(self) -> None:
         self._host.post(self._engine.watch.unfollow, self._follow)
         held, self._held = self._held, None
-        if held is not None and held.end("cancelled"):
-            self._start_giving_back(held)
+        if held is not None and held.end("cancelled") and await self._bodies_left(0.0):
+            self._start_giving_back(held)  # under a running body it lapses by itself
 
     # --- parts ---
 

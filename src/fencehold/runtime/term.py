@@ -193,13 +193,13 @@ class Term:
     def _is_mine(self, error: BaseException | None) -> bool:
         return isinstance(error, LeaseLost) and (error.name, error.epoch) == (self.name, self.epoch)
 
-    async def bodies_left(self, limit_s: float) -> None:
-        """Wait, within the limit, until no `async with term:` body runs any more."""
+    async def bodies_left(self, limit_s: float) -> bool:
+        """Wait, within the limit, until no `async with term:` body runs any more; False when one still does."""
         try:
             async with asyncio.timeout(limit_s):
-                await self._empty.wait()
+                return await self._empty.wait()
         except TimeoutError:
-            return
+            return False
 
     def _changed(self) -> None:
         """On any thread."""

@@ -73,8 +73,8 @@ def _hear_and_believe(mechanism: LeaseMechanism, news: News, lease: Lease | None
     _HEAR(mechanism, news, lease)
 
 
-async def _bodies_not_awaited(leader: Leader, limit_s: float) -> None:
-    return None
+async def _bodies_not_awaited(leader: Leader, limit_s: float) -> bool:
+    return True
 
 
 def _always_attended(keeper: Keeper, held: Held) -> bool:
