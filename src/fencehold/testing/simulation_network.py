@@ -137,7 +137,7 @@ class Line:
 
     def _disturb(self, unless_granted_now: bool = False) -> None:
         if not (unless_granted_now and self.referee.granted_now(self.node)):
-            self.node.disturbed_s = self._loop.time()
+            self.node.disturb()
 
     # --- hints ---
 

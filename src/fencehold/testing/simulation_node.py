@@ -54,6 +54,10 @@ class Node:
         self._work: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()  # no start and no restart is under way
 
+    def disturb(self, for_s: float = 0.0) -> None:
+        """Something comes between this process and the store, now or for a while."""
+        self.disturbed_s = max(self.disturbed_s, self._loop.time() + for_s)
+
     # --- life, on the user's thread ---
 
     async def open(self) -> None:
@@ -69,7 +73,7 @@ class Node:
     async def start(self) -> None:
         if self._leader is None or self._draw() < 0.5:
             self._leader = self._candidate()
-        self.disturbed_s = self._loop.time()  # what was granted to the one before is not ours to find
+        self.disturb()  # what was granted to the one before is not ours to find
         await self._leader.start()
         self._work = asyncio.create_task(self._working(self._leader), name=f"{self.name}-work")
 
@@ -100,7 +104,7 @@ class Node:
     async def stop(self, timeout_s: float | None) -> None:
         """Shut down, which must end within its limit whatever the store does."""
         assert self._leader is not None, "started first"
-        self.disturbed_s = self._loop.time()
+        self.disturb()
         self._trace.note(self.name, f"shuts down, timeout {timeout_s}")
         settings = self.settings
         own_s = BODY_STOP_S_MAX + settings.call_limit_s if timeout_s is None else timeout_s

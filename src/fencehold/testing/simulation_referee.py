@@ -39,7 +39,9 @@ class Process(Protocol):
     bodies: dict[int, int]
     settings: LeaderSettings
     blocked_at_s: float | None  # seconds the keeper had run when the user's thread was blocked
-    disturbed_s: float  # when something last came between this process and the store
+    disturbed_s: float  # until when something came between this process and the store
+
+    def disturb(self, for_s: float = 0.0) -> None: ...
 
 
 @dataclass(eq=False)

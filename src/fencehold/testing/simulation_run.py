@@ -207,7 +207,7 @@ class Schedule:
             return
         for_s = self._settings.lease_s * (0.2 + 1.8 * self._draw())
         self.trace.note(node.name, f"is paused for {for_s:.2f} s")
-        node.disturbed_s = self.loop.time() + for_s
+        node.disturb(for_s)
         sides = (node.keeper, node.user)
         for side in sides:
             side.halt()
@@ -228,7 +228,7 @@ class Schedule:
             return
         for_s = self._settings.lease_s * (0.2 + 3.5 * self._draw())
         self.trace.note(node.name, f"blocks its event loop for {for_s:.2f} s")
-        node.disturbed_s = self.loop.time() + for_s
+        node.disturb(for_s)
         node.blocked_at_s = node.keeper.running_s()
         node.user.halt()
 
@@ -242,13 +242,13 @@ class Schedule:
     def _dig_hole(self, node: Node) -> None:
         for_s = self._settings.lease_s * (0.2 + 1.8 * self._draw())
         self.trace.note(node.name, f"gets no answers for {for_s:.2f} s")
-        node.disturbed_s = self.loop.time()
+        node.disturb(for_s)
         node.line.hole_until_s = self.loop.time() + for_s
 
     def _restart_store(self, node: Node) -> None:
         self.trace.note("store", "restarts")
         for each in self._nodes:
-            each.disturbed_s = self.loop.time()
+            each.disturb()
         self.store.restart()
         self.store.is_down = True
 
