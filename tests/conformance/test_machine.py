@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from fencehold.testing import machine
+from fencehold.ports.backend import Backend
+from fencehold.testing import conformance, machine
+from fencehold.testing.harness import LEASE_TABLE
 from tests.conformance.memory_harness import MemoryHarness
 from tests.conformance.postgres_harness import PostgresHarness
 from tests.conformance.sqlite_harness import SqliteHarness
@@ -86,7 +88,7 @@ def test_sqlite_obeys_the_table(tmp_path: Path):
 
 
 def test_postgres_obeys_the_table(every_postgres: AnyPostgres, database_of: Callable[[AnyPostgres], str]):
-    machine.check(PostgresHarness(database_of(every_postgres)))
+    machine.check(PostgresHarness(database_of(every_postgres)), examples=40)
 
 
 @pytest.mark.parametrize("planted", IN_SQLITE, ids=title)
@@ -103,3 +105,27 @@ def test_a_fault_planted_into_postgres_is_found(
     harness = PostgresHarness(database_of(postgres_server))
     with pytest.raises(AssertionError):
         machine.check(harness, shrink=False, prepare=lambda backend: planted.into(statements(backend)))
+
+
+class HarnessWithFault(PostgresHarness):
+    def __init__(self, url: str, planted: Planted) -> None:
+        super().__init__(url)
+        self._planted = planted
+
+    def make(self, table: str = LEASE_TABLE) -> Backend:
+        backend = super().make(table)
+        self._planted.into(statements(backend))
+        return backend
+
+
+def test_a_guard_and_a_fence_that_do_not_lock_are_found(
+    postgres_server: AnyPostgres, database_of: Callable[[AnyPostgres], str]
+):
+    suite: Any = conformance.WaitingWriter()  # its tests run themselves, each in a loop of its own
+    url = database_of(postgres_server)
+    guard = Planted("a guard that only looks", "guard", "FOR KEY SHARE", "")
+    with pytest.raises(AssertionError, match="was_taken_over"):
+        suite.test_a_guarded_statement_keeps_others_out_while_it_waits(HarnessWithFault(url, guard))
+    fence = Planted("a fence that only looks", "fence", "FOR KEY SHARE", "")
+    with pytest.raises(AssertionError, match="was_taken_over"):
+        suite.test_a_fenced_transaction_keeps_others_out_while_it_waits(HarnessWithFault(url, fence))

@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,26 +73,21 @@ async def test_a_folder_that_does_not_exist_is_named(tmp_path: Path):
 
 
 @pytest.fixture
-def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A file with its tables in a folder where the ordinary user may only read."""
-    folder = tmp_path / "read only"
-    folder.mkdir()
-    path = folder / "a.db"
+def read_only() -> Iterator[Path]:
+    """A file with its tables in a folder that every user can reach and none but root can write to."""
+    with tempfile.TemporaryDirectory(prefix="fencehold-") as place:
+        folder, path = Path(place), Path(place) / "a.db"
 
-    async def make() -> None:
-        backend = SqliteBackend(str(path), LEASE_TABLE)
-        await backend.schema.init(5.0)
-        await backend.close()
+        async def make() -> None:
+            backend = SqliteBackend(str(path), LEASE_TABLE)
+            await backend.schema.init(5.0)
+            await backend.close()
 
-    asyncio.run(make())
-    for above in tmp_path.parents:
-        if os.getuid() == 0 and str(above).startswith("/tmp/"):
-            above.chmod(above.stat().st_mode | 0o055)
-    tmp_path.chmod(0o755)
-    path.chmod(0o444)
-    folder.chmod(0o555)
-    yield path
-    folder.chmod(0o755)
+        asyncio.run(make())
+        path.chmod(0o444)
+        folder.chmod(0o555)
+        yield path
+        folder.chmod(0o755)
 
 
 def test_a_file_in_a_read_only_folder_is_refused_and_nothing_is_changed(read_only: Path):
