@@ -23,7 +23,7 @@ from fencehold.testing.simulation_store import LEASE_NAME, SimulatedStore
 from fencehold.testing.virtual_loop import Deadlock, Livelock
 
 NODES = ("A", "B", "C")
-TROUBLE_S = 40.0  # five to eight leases
+TROUBLE_S = 30.0  # four to six leases
 CALM_S = 1.0
 READ_LIMIT_S = 5.0  # a read that was under way when all was healed holds the watch up for as long
 SLACK_S = 3.0
@@ -93,7 +93,7 @@ class Schedule:
 
     def _some_settings(self) -> LeaderSettings:
         draw = self._draw
-        lease_s = 5 + 5 * draw()
+        lease_s = 5 + 3 * draw()
         return leader_settings(
             lease=lease_s,
             stall_limit=lease_s * (0.5 + draw()),
