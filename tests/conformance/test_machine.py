@@ -80,7 +80,7 @@ def statements(backend: Any) -> Any:
 
 
 def test_memory_obeys_the_table():
-    machine.check(MemoryHarness(), examples=100)
+    machine.check(MemoryHarness())
 
 
 def test_sqlite_obeys_the_table(tmp_path: Path):
@@ -88,7 +88,7 @@ def test_sqlite_obeys_the_table(tmp_path: Path):
 
 
 def test_postgres_obeys_the_table(every_postgres: AnyPostgres, database_of: Callable[[AnyPostgres], str]):
-    machine.check(PostgresHarness(database_of(every_postgres)), examples=40)
+    machine.check(PostgresHarness(database_of(every_postgres)), examples=30)
 
 
 @pytest.mark.parametrize("planted", IN_SQLITE, ids=title)

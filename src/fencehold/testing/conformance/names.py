@@ -67,15 +67,15 @@ class Names(Suite):
             pass
         granted(await release(backend, key))
 
-    @pytest.mark.parametrize("prefix", ["%", "_", "'", "\\", "caf\u00e9", "\U0001f98a"])
-    async def test_a_prefix_means_itself(self, harness: Harness, prefix: str) -> None:
+    async def test_a_prefix_means_itself(self, harness: Harness) -> None:
         backend = await harness.client()
         await harness.set_clock(START)
-        everything = (*LOOK_ALIKES, *AWKWARD)
-        for name in dict.fromkeys(everything):
+        everything = sorted({*LOOK_ALIKES, *AWKWARD})
+        for name in everything:
             await take(backend, name, "ada")
-        found = [lease.name for lease in await backend.leases.list(prefix, CALL_LIMIT_S)]
-        assert found == sorted(name for name in dict.fromkeys(everything) if name.startswith(prefix))
+        for prefix in ("%", "_", "'", "\\", "caf\u00e9", "\U0001f98a", "a", "never"):
+            found = [lease.name for lease in await backend.leases.list(prefix, CALL_LIMIT_S)]
+            assert found == [name for name in everything if name.startswith(prefix)]
 
     @pytest.mark.parametrize("name", REFUSED, ids=repr)
     def test_what_cannot_be_stored_is_refused_before_it_is_sent(self, name: object) -> None:
