@@ -48,6 +48,10 @@ class Dispatcher:
         except TimeoutError:
             return
 
+    def is_delivering_here(self) -> bool:
+        """Whether the caller runs inside a callback, and so cannot wait for all of them."""
+        return self._task is not None and asyncio.current_task() is self._task
+
     def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
