@@ -12,14 +12,15 @@ from typing import Any
 import click
 from loguru import logger
 
-from fencehold.model.errors import ConfigurationError
-from pgleaderlock.errors import PgLeaderLockError
-from pgleaderlock.lock import LeaderLock
+from fencehold.backends.postgres import wire
+from pgleaderlock.errors import HopelessError
+from pgleaderlock.lock import INT32, LeaderLock
 from pgleaderlock.models import LockState
 from pgleaderlock.retry import ExponentialBackoff
-from pgleaderlock.session import ROUND_TRIP_LIMIT_S, SQL, connect_once
+from pgleaderlock.session import ROUND_TRIP_LIMIT_S, SQL, as_lock_error, connect_once, row_of
 
 UNREACHABLE, BAD_CONFIGURATION = 69, 78
+KEY = click.IntRange(INT32.start, INT32.stop - 1)
 
 
 class InterceptHandler(logging.Handler):
@@ -46,8 +47,8 @@ def configure_logging() -> None:
 def lock_options(command: Callable[..., None]) -> Callable[..., None]:
     dsn = "PostgreSQL connection string. Prefer the variable PG_DSN: what stands here is visible in the process list."
     for option in (
-        click.option("--key2", type=int, required=True, help="Advisory lock key 2 (32-bit integer)."),
-        click.option("--key1", type=int, required=True, help="Advisory lock key 1 (32-bit integer)."),
+        click.option("--key2", type=KEY, required=True, help="Advisory lock key 2 (32-bit integer)."),
+        click.option("--key1", type=KEY, required=True, help="Advisory lock key 1 (32-bit integer)."),
         click.option("--dsn", envvar="PG_DSN", required=True, help=dsn, metavar="DSN"),
     ):
         command = option(command)
@@ -144,10 +145,10 @@ def status(dsn: str, key1: int, key2: int) -> None:
     async def look() -> int:
         connection = await connect_once(dsn, ROUND_TRIP_LIMIT_S)
         try:
-            cursor = await connection.execute(SQL["holder"].encode(), {"key1": key1, "key2": key2})
-            row = await cursor.fetchone()
+            work = row_of(connection, SQL["holder"], {"key1": key1, "key2": key2})
+            row = await wire.bounded(connection, work, wire.fixed(ROUND_TRIP_LIMIT_S))
         finally:
-            await connection.close()
+            wire.discard(connection)
         if row is None:
             click.echo(f"key1={key1} key2={key2}: free")
             return 1
@@ -164,7 +165,7 @@ def status(dsn: str, key1: int, key2: int) -> None:
 def _made(make: Callable[[], LeaderLock]) -> LeaderLock:
     try:
         return make()
-    except (ValueError, ConfigurationError) as error:
+    except ValueError as error:
         click.echo(f"pgleaderlock: {error}", err=True)
         sys.exit(BAD_CONFIGURATION)
 
@@ -172,10 +173,10 @@ def _made(make: Callable[[], LeaderLock]) -> LeaderLock:
 async def _sorted(work: Coroutine[Any, Any, int]) -> int:
     try:
         return await work
-    except (PgLeaderLockError, ConfigurationError) as error:
-        return _complain(error)
+    except Exception as error:  # noqa: BLE001 - a traceback could show the DSN
+        return _complain(as_lock_error(error))
 
 
 def _complain(error: Exception) -> int:
     click.echo(f"pgleaderlock: {error}", err=True)
-    return BAD_CONFIGURATION if isinstance(error, ConfigurationError) else UNREACHABLE
+    return BAD_CONFIGURATION if isinstance(error, HopelessError) else UNREACHABLE

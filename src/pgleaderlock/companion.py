@@ -9,7 +9,8 @@ from __future__ import annotations
 import secrets
 from typing import Any, Protocol
 
-from fencehold.backends.postgres import wire
+from psycopg import errors as pg
+
 from fencehold.backends.postgres.fences import PostgresFences
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.sql_text import Statements, pyformat
@@ -24,22 +25,22 @@ class Runs(Protocol):
 
 
 class Companion:
-    def __init__(self, dsn: str, name: str, table: str) -> None:
+    def __init__(self, info: str, name: str, table: str) -> None:
         self.name = names.lease_name(name)
         self.holder_id = names.default_holder_id()
-        info = wire.conninfo(dsn)
         self._statements = Statements("fencehold.backends.postgres", names.table_name(table), pyformat)
         self._schema = PostgresSchema(info, self._statements)
         self._seize = Statements("pgleaderlock", names.table_name(table), pyformat)["seize"]
         self.fences = PostgresFences(info, self._statements)
 
-    async def init(self) -> None:
-        """Create or upgrade the lease table: safe to repeat, safe in parallel."""
-        await self._schema.init(INIT_LIMIT_S)
-
     async def seize(self, session: Runs, lease_s: float, limit_s: float) -> int:
+        """The next epoch; only the lock's holder may ask. The table is created, or brought up to date, when needed."""
         params = {"name": self.name, "holder": self.holder_id, "lease": lease_s, "nonce": secrets.token_hex(16)}
-        row = await session.run(self._seize, params, limit_s)
+        try:
+            row = await session.run(self._seize, params, limit_s)
+        except (pg.UndefinedTable, pg.UndefinedColumn):
+            await self._schema.init(INIT_LIMIT_S)
+            row = await session.run(self._seize, params, limit_s)
         assert row is not None, "an upsert answers"
         return int(row[0])
 

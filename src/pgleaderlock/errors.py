@@ -15,8 +15,12 @@ class LockError(PgLeaderLockError):
     """Failed to acquire or release the advisory lock."""
 
 
-class PoolerError(LockError):
-    """A pooler between us and the server would hand the lock's session to others: no retry can mend that."""
+class HopelessError(LockError):
+    """No retry can mend that: the lock stops, whatever the retry strategy says."""
+
+
+class PoolerError(HopelessError):
+    """A pooler between us and the server would hand the lock's session to others."""
 
 
 class ShutdownError(PgLeaderLockError):

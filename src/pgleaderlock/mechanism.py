@@ -10,9 +10,12 @@ from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from pgleaderlock.companion import Companion
 from pgleaderlock.errors import LockError
-from pgleaderlock.session import ROUND_TRIP_LIMIT_S, Session, as_lock_error
+from pgleaderlock.session import ROUND_TRIP_LIMIT_S, Birth, Session, as_lock_error
 
 Open = Callable[[], Awaitable[Session]]
+
+#: An unlock that is cut off inside ends by the outer limit, which knows that cutting the connection unlocks too.
+INNER_EXTRA_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,11 @@ class Timing:
     @property
     def probe_limit_s(self) -> float:
         return min(ROUND_TRIP_LIMIT_S, max(0.05, self.health_interval_s))
+
+    @property
+    def seize_limit_s(self) -> float:
+        """An earlier leader's open fenced transaction is waited for; the server ends it after half a lease."""
+        return max(ROUND_TRIP_LIMIT_S, self.server_timeout_s)
 
 
 class Grant:
@@ -71,35 +79,61 @@ class AdvisoryMechanism:
         self._facts = facts
         self._companion = companion
         self._session: Session | None = None
+        self._grant: Grant | None = None
+        self._left_behind: Birth | None = None
         self._last_epoch: int | None = None
+        self._turn = asyncio.Lock()
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
+        self.attempts = 0
         self.release_limit_s: float | None = None
 
     async def attempt(self) -> Grant | None:
-        try:
-            if self._session is None:
-                self._session = await self._open()
-            sent_s = self._clock.now_s()
-            if not await self._session.try_lock(ROUND_TRIP_LIMIT_S):
-                return None
-            grant = Grant(self._clock, sent_s, self._timing, expires=self._session.expires)
-            if self._companion is not None:
-                grant.epoch = await self._companion.seize(
-                    self._session, self._timing.server_timeout_s, ROUND_TRIP_LIMIT_S
-                )
-            return grant
-        except Exception as error:
-            await self.close()
-            raise as_lock_error(error) from error
-        except BaseException:
-            await self.close()  # a cancelled try may have locked: only the end of the session is sure to unlock
-            raise
+        async with self._turn:  # a cancelled attempt may still be letting go of its session
+            self.attempts += 1
+            try:
+                return await self._attempt()
+            except Exception as error:
+                await self.close()
+                raise as_lock_error(error) from error
+            except BaseException:
+                await self.close()  # a cancelled try may have locked: only the end of the session is sure to unlock
+                raise
+
+    async def _attempt(self) -> Grant | None:
+        if self._session is None:
+            self._session = await self._open()
+        session = self._session
+        sent_s = await self._locked(session)
+        if sent_s is None:
+            return None
+        self._grant = grant = Grant(self._clock, sent_s, self._timing, expires=session.expires)
+        if self._companion is not None:
+            lease_s = self._timing.server_timeout_s
+            grant.epoch = await self._companion.seize(session, lease_s, self._timing.seize_limit_s)
+            grant.prove(await self._probe(session))  # seizing may have waited for long
+        return grant
+
+    async def _locked(self, session: Session) -> float | None:
+        """When the request that locked was sent; None when another holds the lock."""
+        sent_s = self._clock.now_s()
+        if await session.try_lock(ROUND_TRIP_LIMIT_S):
+            return sent_s
+        # The one who holds it may be ourselves: a session that we dropped and whose end the server has not noticed.
+        born, self._left_behind = self._left_behind, None
+        if born is None or not await session.evict(born, ROUND_TRIP_LIMIT_S):
+            return None
+        sent_s = self._clock.now_s()
+        return sent_s if await session.try_lock(ROUND_TRIP_LIMIT_S) else None
 
     async def hold(self, grant: Grant) -> str:
         """Probe until possession cannot be proven; raises what the database said, if it said anything."""
+        self._at_rest.clear()
         try:
             while True:
-                await asyncio.sleep(self._timing.health_interval_s)
-                await self._prove(grant)
+                assert self._session is not None, "a leader has its session"
+                await self._session.rest(self._timing.health_interval_s)
+                await self._undisturbed(self._prove(grant))
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -107,19 +141,38 @@ class AdvisoryMechanism:
             await self.close()
             self._facts.fact("health_check_failed", error=as_lock_error(error))
             raise as_lock_error(error) from error
+        finally:
+            self._at_rest.set()
+
+    async def _undisturbed(self, proving: Awaitable[None]) -> None:
+        """A probe that is under way ends before its caller does: cancelling it would cost the connection."""
+        probe = asyncio.ensure_future(proving)
+        try:
+            await asyncio.shield(probe)
+        except asyncio.CancelledError:
+            await asyncio.wait([probe])
+            if not probe.cancelled():
+                probe.exception()
+            raise
 
     async def _prove(self, grant: Grant) -> None:
-        assert self._session is not None, "a leader has its session"
-        sent_s = self._clock.now_s()
-        if not await self._session.probe(self._timing.probe_limit_s):
-            raise LockError("the session is alive but no longer holds the lock")
+        session = self._session
+        if session is None:
+            raise LockError("the connection was closed")
+        sent_s = await self._probe(session)
         if not grant.is_valid:
             raise LockError("the answer to the probe came too late: the server may have ended the session's time")
         if self._companion is not None and grant.epoch is not None:
-            await self._companion.renew(
-                self._session, grant.epoch, self._timing.server_timeout_s, self._timing.probe_limit_s
-            )
+            lease_s = self._timing.server_timeout_s
+            await self._companion.renew(session, grant.epoch, lease_s, self._timing.probe_limit_s)
         grant.prove(sent_s)
+
+    async def _probe(self, session: Session) -> float:
+        """When the probe was sent that found the lock in our hands."""
+        sent_s = self._clock.now_s()
+        if not await session.probe(self._timing.probe_limit_s):
+            raise LockError("the session is alive but no longer holds the lock")
+        return sent_s
 
     async def release(self, grant: Grant) -> bool:
         """Local state first. Past its limit the connection is cut, which unlocks as surely."""
@@ -130,15 +183,19 @@ class AdvisoryMechanism:
             return True
         try:
             async with asyncio.timeout(limit_s):
+                await self._at_rest.wait()
                 if self._companion is not None and grant.epoch is not None:
-                    await self._companion.release(session, grant.epoch, limit_s)
-                return await session.unlock(limit_s)
+                    await self._companion.release(session, grant.epoch, limit_s + INNER_EXTRA_S)
+                if not await session.unlock(limit_s + INNER_EXTRA_S):
+                    raise LockError("pg_advisory_unlock: the session did not hold the lock")
         except TimeoutError:
+            self._facts.fact("release_cut_off", limit_s=limit_s)
             await self.close()
-            return True
         except BaseException as error:
             await self.close()
             raise as_lock_error(error) if isinstance(error, Exception) else error from error
+        self._grant = None
+        return True
 
     async def pause(self, delay_s: float, stop: asyncio.Event, *, heed_hints: bool) -> None:
         if heed_hints and self._session is not None:
@@ -153,8 +210,14 @@ class AdvisoryMechanism:
 
     def led(self, grant: Grant) -> None:
         self._last_epoch = grant.epoch
+        self.attempts = 0
 
     async def close(self) -> None:
         session, self._session = self._session, None
+        grant, self._grant = self._grant, None
+        if grant is not None:
+            grant.is_over = True
         if session is not None:
+            if grant is not None:
+                self._left_behind = session.birth
             await session.close()

@@ -10,14 +10,18 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fencehold.backends.postgres import wire
 from fencehold.backends.sql_text import DEFAULT_TABLE, Statements, pyformat
-from fencehold.model.errors import FenceholdError, redact
-from pgleaderlock.errors import ConnectionError, LockError, PoolerError  # noqa: A004 - spec 002's name
+from fencehold.model.errors import ConfigurationError, FenceholdError, redact
+from pgleaderlock.errors import ConnectionError, HopelessError, LockError, PoolerError  # noqa: A004 - spec 002's name
+
+T = TypeVar("T")
 
 ConnectFn = Callable[[], Awaitable[Any]]
 
@@ -29,12 +33,22 @@ PLAIN_UNLOCK = "SELECT pg_advisory_unlock(%s, %s)"
 PLAIN_PROBE = "SELECT 1"
 
 ROUND_TRIP_LIMIT_S = 5.0
+CLOSE_LIMIT_S = 2.0
+EVICT_PATIENCE_MS = 1000
 
 POOLER = (
     "a pooler in transaction (or statement) mode sits between this process and PostgreSQL: it would give the lock's "
     "session to other clients, and two of them could hold one lock. Connect to PostgreSQL directly, or to a PgBouncer "
     "database with pool_mode = session."
 )
+
+
+@dataclass(frozen=True)
+class Birth:
+    """Which server session this is: process ids come again, together with the instant of birth they do not."""
+
+    pid: int
+    born_at: Any
 
 
 class Session(Protocol):
@@ -46,7 +60,17 @@ class Session(Protocol):
 
     async def unlock(self, limit_s: float) -> bool: ...
 
-    async def wait_for_news(self, timeout_s: float, stop: asyncio.Event) -> None: ...
+    async def evict(self, born: Birth, limit_s: float) -> bool:
+        """End the session that was born then, if it holds the lock; True when it is gone."""
+        ...
+
+    async def rest(self, timeout_s: float) -> None:
+        """Nothing to do for so long, or until the connection ends."""
+        ...
+
+    async def wait_for_news(self, timeout_s: float, stop: asyncio.Event) -> None:
+        """Nothing to do for so long, or until the lock may be free or the connection has ended."""
+        ...
 
     async def run(self, statement: str, params: dict[str, Any], limit_s: float) -> tuple[Any, ...] | None: ...
 
@@ -57,11 +81,17 @@ class Session(Protocol):
         """Whether the server ends this session by itself when no probe comes."""
         ...
 
+    @property
+    def birth(self) -> Birth | None:
+        """None when the server's session may be another client's next."""
+        ...
+
 
 class PlainSession:
     """Spec 002's statements on whatever `connect_fn` gave: a custom driver, or a stand-in."""
 
     expires = False
+    birth = None
 
     def __init__(self, connection: Any, key1: int, key2: int) -> None:
         self._connection = connection
@@ -77,16 +107,23 @@ class PlainSession:
     async def unlock(self, limit_s: float) -> bool:
         return bool((await self._row(PLAIN_UNLOCK, self._keys, limit_s))[0])
 
+    async def evict(self, born: Birth, limit_s: float) -> bool:
+        return False
+
+    async def rest(self, timeout_s: float) -> None:
+        await asyncio.sleep(timeout_s)
+
     async def wait_for_news(self, timeout_s: float, stop: asyncio.Event) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await stop.wait()
 
     async def close(self) -> None:
         with suppress(Exception):
-            await asyncio.wait_for(self._connection.close(), 2.0)
+            await within(CLOSE_LIMIT_S, self._connection.close())
 
     async def run(self, statement: str, params: dict[str, Any], limit_s: float) -> tuple[Any, ...] | None:
-        raise LockError("a fencing epoch needs a psycopg connection")
+        raise HopelessError("a fencing epoch needs a psycopg connection")
 
     async def _row(self, statement: str, params: Sequence[Any], limit_s: float) -> Sequence[Any]:
         async def ask() -> Sequence[Any]:
@@ -94,7 +131,7 @@ class PlainSession:
             row: Sequence[Any] | None = await cursor.fetchone()
             return row if row is not None else (None,)
 
-        return await asyncio.wait_for(ask(), limit_s)
+        return await within(limit_s, ask())
 
 
 class PostgresSession:
@@ -104,16 +141,23 @@ class PostgresSession:
 
     def __init__(self, connection: wire.Connection, key1: int, key2: int, timeout_s: float) -> None:
         self._connection = connection
-        self._keys = {"key1": key1, "key2": key2, "timeout_ms": str(max(1, int(timeout_s * 1000)))}
         self._token = secrets.token_hex(8)
+        self._keys = {"key1": key1, "key2": key2, "token": self._token}
+        self._timeout_ms = str(max(1, int(timeout_s * 1000)))
         self._news = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self.birth: Birth | None = None
 
     async def prepare(self, limit_s: float, twin: Callable[[], Awaitable[wire.Connection]]) -> None:
         """Mark the session as ours and listen; refuse a pooler that shares sessions."""
         await self._connection.set_autocommit(True)
         self._connection.prepare_threshold = None
-        pid = (await self._row(SQL["mark"], {"token": self._token}, limit_s))[0]
-        if pid != self._connection.info.backend_pid:
+        pid, _, born_at = await self._row(SQL["mark"], {"token": self._token}, limit_s)
+        if pid == self._connection.info.backend_pid:
+            self.birth = Birth(pid, born_at)
+        else:
             await self._refuse_shared_session(pid, limit_s, twin)
         self._connection.add_notify_handler(self._heard)
         await self._row(SQL["listen"], None, limit_s)
@@ -131,23 +175,41 @@ class PostgresSession:
             wire.discard(other)
 
     async def try_lock(self, limit_s: float) -> bool:
-        mine, locked = await self._row(SQL["lock"], {**self._keys, "token": self._token}, limit_s)
+        self._news.clear()  # before we ask: a release that is told right after the refusal counts
+        mine, locked = await self._row(SQL["lock"], {**self._keys, "timeout_ms": self._timeout_ms}, limit_s)
         if not mine:
             raise PoolerError(POOLER)
         return bool(locked)
 
     async def probe(self, limit_s: float) -> bool:
-        return bool((await self._row(SQL["probe"], self._keys, limit_s))[0])
+        mine, held = await self._row(SQL["probe"], self._keys, limit_s)
+        if not mine:
+            raise PoolerError(POOLER)
+        return bool(held)
 
     async def unlock(self, limit_s: float) -> bool:
         return bool((await self._row(SQL["unlock"], self._keys, limit_s))[0])
 
+    async def evict(self, born: Birth, limit_s: float) -> bool:
+        params = {**self._keys, "pid": born.pid, "born_at": born.born_at, "patience_ms": EVICT_PATIENCE_MS}
+        row = await self._row(SQL["evict"], params, limit_s)
+        return row is not None and bool(row[0])
+
+    async def rest(self, timeout_s: float) -> None:
+        await self._watch(timeout_s, self._ended)
+
     async def wait_for_news(self, timeout_s: float, stop: asyncio.Event) -> None:
+        await self._watch(timeout_s, self._ended, self._news, stop)
+
+    async def _watch(self, timeout_s: float, *events: asyncio.Event) -> None:
+        """Until one of these, reading what the server sends by itself."""
         loop = asyncio.get_running_loop()
-        self._news.clear()
+        self._readable()  # what came along with the last answer wakes no reader
+        if self._ended.is_set():
+            return
         fd = self._connection.fileno()
         loop.add_reader(fd, self._readable)
-        waits = [asyncio.ensure_future(self._news.wait()), asyncio.ensure_future(stop.wait())]
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
         try:
             await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -161,7 +223,7 @@ class PostgresSession:
             while notify := self._connection.pgconn.notifies():
                 self._told(notify.extra.decode("utf-8", "replace"))
         except psycopg.Error:
-            self._news.set()  # the connection is gone: the next attempt finds out
+            self._ended.set()  # the next statement finds out why
 
     def _heard(self, notify: psycopg.Notify) -> None:
         self._told(notify.payload)
@@ -171,15 +233,27 @@ class PostgresSession:
             self._news.set()
 
     async def close(self) -> None:
-        wire.discard(self._connection)
+        """The server sees the end at once; the descriptor goes when nothing waits on it any more."""
+        wire.cut(self._connection)
+        try:
+            async with asyncio.timeout(wire.CUT_LIMIT_S):
+                await self._quiet.wait()
+        except TimeoutError:
+            pass
+        finally:
+            wire.discard(self._connection)
 
     async def run(self, statement: str, params: dict[str, Any], limit_s: float) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = await self._row(statement, params, limit_s)
         return row
 
     async def _row(self, statement: str, params: dict[str, Any] | None, limit_s: float) -> Any:
-        work = row_of(self._connection, statement, params)
-        return await wire.bounded(self._connection, work, wire.fixed(limit_s))
+        self._quiet.clear()
+        try:
+            work = row_of(self._connection, statement, params)
+            return await wire.bounded(self._connection, work, wire.fixed(limit_s))
+        finally:
+            self._quiet.set()
 
 
 async def row_of(connection: wire.Connection, statement: str, params: dict[str, Any] | None) -> Any:
@@ -216,34 +290,78 @@ async def open_session(
 
 
 async def connect_once(dsn: str, limit_s: float) -> wire.Connection:
-    """A direct connection, or ConnectionError within the limit."""
+    """A direct connection, or ConnectionError within the limit; HopelessError for a DSN that cannot be read."""
     try:
-        return await wire.connect(wire.conninfo(plain(dsn)), limit_s, autocommit=True)
+        return await wire.connect(conninfo(dsn), limit_s, autocommit=True)
     except FenceholdError as error:
-        raise ConnectionError(f"{error.message} {error.hint}".strip()) from None
+        raise as_lock_error(error) from None
 
 
-def plain(dsn: str) -> str:
-    """A SQLAlchemy URL names its driver; libpq knows none."""
+def conninfo(dsn: str) -> str:
+    """libpq's form, with settings that notice a dead peer, under our own name unless another was given."""
+    # A SQLAlchemy URL names its driver; libpq knows none.
     scheme, separator, rest = dsn.partition("://")
-    return f"postgresql://{rest}" if separator and scheme.partition("+")[0] in ("postgresql", "postgres") else dsn
+    if separator and scheme.partition("+")[0] in ("postgresql", "postgres"):
+        dsn = f"postgresql://{rest}"
+    info = wire.conninfo(dsn)
+    named = conninfo_to_dict(info).get("application_name")
+    return make_conninfo(info, application_name="pgleaderlock") if named == "fencehold" else info
 
 
 async def _custom(connect_fn: ConnectFn, limit_s: float) -> Any:
+    async def connect() -> Any:
+        return await connect_fn()
+
     try:
-        return await asyncio.wait_for(_awaited(connect_fn), limit_s)
+        return await within(limit_s, connect(), unwanted=_closed)
     except Exception as error:
         raise ConnectionError(_text(error)) from error
 
 
-async def _awaited(connect_fn: ConnectFn) -> Any:
-    return await connect_fn()
+async def _closed(connection: Any) -> None:
+    """A connection that came when nobody waited for it any more."""
+    if isinstance(connection, psycopg.AsyncConnection):
+        wire.discard(connection)
+    else:
+        await connection.close()
+
+
+async def within(limit_s: float, work: Awaitable[T], unwanted: Callable[[T], Awaitable[None]] | None = None) -> T:
+    """The result, or TimeoutError at the limit even if the work ignores its cancellation: then it is left alone.
+
+    A result that came too late, or together with our own cancellation, goes to `unwanted`.
+    """
+    task = asyncio.ensure_future(work)
+
+    def dispose(done: asyncio.Future[T]) -> None:
+        if not done.cancelled() and done.exception() is None and unwanted is not None:
+            asyncio.ensure_future(unwanted(done.result())).add_done_callback(_seen)
+
+    try:
+        await asyncio.wait([task], timeout=limit_s)
+    except asyncio.CancelledError:
+        task.add_done_callback(dispose)
+        task.cancel()
+        raise
+    if not task.done():
+        task.add_done_callback(dispose)
+        task.cancel()
+        raise TimeoutError(f"no answer within {limit_s:g} s")
+    return task.result()
+
+
+def _seen(done: asyncio.Future[None]) -> None:
+    if not done.cancelled():
+        done.exception()
 
 
 def as_lock_error(error: Exception) -> Exception:
     """A driver's error as one of ours, without secrets."""
     if isinstance(error, (ConnectionError, LockError)):
         return error
+    if isinstance(error, FenceholdError):
+        kind = HopelessError if isinstance(error, ConfigurationError) else ConnectionError
+        return kind(f"{error.message} {error.hint}".strip())
     lost = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError))
     return (ConnectionError if lost else LockError)(_text(error))
 
