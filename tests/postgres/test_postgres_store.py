@@ -8,6 +8,9 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy
+import sqlalchemy.exc
+import sqlalchemy.orm
 
 import fencehold
 from fencehold.testing.proxy import FaultProxy
@@ -234,3 +237,23 @@ async def test_a_table_in_a_schema_of_its_own_works_with_all_its_parts(postgres_
     async with await psycopg.AsyncConnection.connect(postgres_url) as pg:
         with pytest.raises(psycopg.errors.RaiseException, match="must not be deleted"):
             await pg.execute("DELETE FROM ops.submission_manager_leases")
+
+
+async def test_a_sqlalchemy_session_that_ignores_a_refused_fence_cannot_write_on(postgres_url: str) -> None:
+    engine = sqlalchemy.create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
+    async with ready(postgres_url) as store, store.leader("x", lease="60s") as leader:
+        assert await leader.wait_for_leadership(10)
+        term, row = leader.term, await store.leases.read("x")
+        assert term is not None
+        assert row is not None
+        assert await store.leases.release(row)
+        with sqlalchemy.orm.Session(engine) as session:
+            session.execute(sqlalchemy.text("CREATE TABLE t (a int)"))
+            session.commit()
+            with pytest.raises(fencehold.LeaseLost):
+                term.fence(session)
+            with pytest.raises(sqlalchemy.exc.DBAPIError):
+                session.execute(sqlalchemy.text("INSERT INTO t VALUES (1)"))
+            session.commit()
+            assert session.execute(sqlalchemy.text("SELECT count(*) FROM t")).scalar() == 0
+    engine.dispose()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -223,16 +223,18 @@ class PostgresFences:
 
     def _fence_session(self, target: Any, key: TermKey) -> None:
         if not sql_session.run(target, self._statements.named("fence"), self._params(key)):
-            target.rollback()
-            raise lost(key, "the store refused the fence; this transaction was rolled back")
+            with suppress(Exception):  # as it must: from here on the server refuses everything but a rollback
+                sql_session.run(target, self._statements.named("poison"), {})
+            raise lost(key, "the store refused the fence; this transaction was made to fail")
         kept = sql_session.run(target, self._statements.named("fence_kept"), {})
         if kept[0][0] != normal_ms(key):
             raise outside_transaction()
 
     async def _fence_session_async(self, target: Any, key: TermKey) -> None:
         if not await sql_session.run_async(target, self._statements.named("fence"), self._params(key)):
-            await target.rollback()
-            raise lost(key, "the store refused the fence; this transaction was rolled back")
+            with suppress(Exception):
+                await sql_session.run_async(target, self._statements.named("poison"), {})
+            raise lost(key, "the store refused the fence; this transaction was made to fail")
         kept = await sql_session.run_async(target, self._statements.named("fence_kept"), {})
         if kept[0][0] != normal_ms(key):
             raise outside_transaction()
