@@ -4,6 +4,7 @@ import asyncio
 import functools
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import fencehold
 from fencehold.model.leases import Lease
 
 EVENT_LIMIT_S = 30.0
+RUN = secrets.token_hex(8)  # another test run on this machine has processes under the same lease names
 FORWARDED = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH")
 
 
@@ -38,7 +40,7 @@ class Command:
             stdin=stdin or subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**environment, **({"FENCEHOLD_DSN": url} if url else {}), **(env or {})},
+            env={**environment, "TEST_RUN": RUN, **({"FENCEHOLD_DSN": url} if url else {}), **(env or {})},
             start_new_session=True,
             preexec_fn=functools.partial(_as_from_a_shell, ignoring),
         )
@@ -116,7 +118,9 @@ def protected_by(name: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("FENCEHOLD_LEASE") == name and process.status() != psutil.STATUS_ZOMBIE:
+            environment = process.environ()
+            ours = (environment.get("TEST_RUN"), environment.get("FENCEHOLD_LEASE")) == (RUN, name)
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue

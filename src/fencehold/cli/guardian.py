@@ -158,6 +158,7 @@ class Guardian:
         self._kill_at_s = NO_DEADLINE_S
         self._pursue_s = PURSUE_EVERY_S
         self._refused: set[int] = set()
+        self._childless = True
         self._over = False
         self._connected = True
         self._wake_fd = _wake_on_sigchld()
@@ -260,7 +261,9 @@ class Guardian:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
+                self._childless = True
                 return
+            self._childless = False
             if pid == 0:
                 return
             if pid == self._child:
@@ -292,7 +295,7 @@ class Guardian:
             self._refused |= send(signal.SIGKILL, alive)  # one by one: a group hides who in it refused
         self._reap()
         left = {process.pid for process in self._alive()}
-        if left <= self._refused and (self._exit_code is not None or not self._child):
+        if left <= self._refused and (self._childless or left):
             self._over = True
             self._say(ended=self._exit_code, because=self._because, survivors=sorted(left))
 
