@@ -1,4 +1,4 @@
-"""Ten thousand bad half-minutes for three processes and a store: no invariant breaks, and every planted fault is found."""
+"""Ten thousand bad half-minutes for three processes and a store: nothing breaks, and every planted fault is found."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Node:
     async def start(self) -> None:
         if self._leader is None or self._draw() < 0.5:
             self._leader = self._candidate()
-        self.disturb()  # what was granted to the one before is not ours to find
+        self.line.next_ask()  # what was asked before was another's, and is not for this one to find
         await self._leader.start()
         self._work = asyncio.create_task(self._working(self._leader), name=f"{self.name}-work")
 
@@ -104,6 +104,7 @@ class Node:
     async def stop(self, timeout_s: float | None) -> None:
         """Shut down, which must end within its limit whatever the store does."""
         assert self._leader is not None, "started first"
+        self.line.next_ask()
         self.disturb()
         self._trace.note(self.name, f"shuts down, timeout {timeout_s}")
         settings = self.settings
