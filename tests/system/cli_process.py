@@ -183,3 +183,11 @@ def hold(url: str, name: str, lease_s: float = 60) -> Lease:
     lease = asyncio.run(acquire())
     assert lease is not None
     return lease
+
+
+def give_back(url: str, lease: Lease) -> None:
+    async def release() -> None:
+        async with fencehold.connect(url) as store:
+            assert await store.leases.release(lease) is not None
+
+    asyncio.run(release())

@@ -13,6 +13,7 @@ from tests.system.cli_process import (
     Command,
     error_of,
     fencehold_run,
+    give_back,
     hold,
     prepare,
     protected_by,
@@ -76,10 +77,11 @@ def test_a_database_that_does_not_answer_is_69_and_not_75(url, patience):
 
 
 def test_by_default_it_waits_until_the_lease_is_free(url):
-    hold(url, "job", lease_s=1)
-    code, out, err = fencehold_run(url, "run", "job", "--", "sh", "-c", "echo $FENCEHOLD_EPOCH")
-    assert (code, out) == (0, "2\n")
-    assert "waiting for lease 'job', held by somebody else" in err
+    held = hold(url, "job")
+    with Command(url, "run", "job", "--lease", "2s", "--", "sh", "-c", "echo $FENCEHOLD_EPOCH") as command:
+        assert "waiting for lease 'job', held by somebody else" in command.stderr_line()
+        give_back(url, held)
+        assert command.end()[:2] == (0, "2\n")
 
 
 @pytest.mark.parametrize(("program", "code"), [("no-such-program", 127), ("./plain", 126), (".", 126), ("", 127)])
