@@ -37,7 +37,7 @@ class Store:
         # Weak: a candidate that was never started, and is no longer anybody's, stands in nobody's way.
         self._candidates: WeakValueDictionary[tuple[str, str], Leader] = WeakValueDictionary()
         self._holder_id = names.default_holder_id()
-        self.leases = LeaseBook(self._parts, self._holder_id)
+        self.leases = LeaseBook(make_backend, self._parts, self._holder_id)
 
     def __repr__(self) -> str:
         return f"<Store {self._label}{'' if self._engine else ' (closed)'}>"
@@ -74,6 +74,7 @@ class Store:
         engine, thread = self._engine, self._thread
         self._engine = self._thread = None
         await engine.backend.fences.close()
+        await self.leases.close()
         with suppress(FenceholdError):
             await thread.begin(engine.close())
         hosts.leave(thread)

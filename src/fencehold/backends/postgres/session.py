@@ -35,11 +35,7 @@ class Session:
     async def run(self, name: str, params: Mapping[str, Any], limit_s: float) -> list[tuple[Any, ...]]:
         """The rows of one autocommitted statement."""
         left_s = wire.fixed(limit_s)
-        try:
-            async with asyncio.timeout(limit_s):
-                await self._lock.acquire()
-        except TimeoutError:
-            raise Unavailable("The store's connection was busy; nothing was sent.", code="busy") from None
+        await self._turn(limit_s)
         try:
             connection = await self._ready(left_s())
             self._unwatch()
@@ -57,6 +53,16 @@ class Session:
                 self._watch()
         finally:
             self._lock.release()
+
+    async def _turn(self, limit_s: float) -> None:
+        if not self._lock.locked():
+            await self._lock.acquire()  # at once: a limit would cost more than the lock
+            return
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise Unavailable("The store's connection was busy; nothing was sent.", code="busy") from None
 
     async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         cursor = await connection.execute(self._statements[name], params or None)
