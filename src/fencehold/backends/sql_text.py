@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
-_TABLE = re.compile(r"'fencehold_leases'|\bfencehold_(?:leases\w*|schema)\b")
+_TABLE = re.compile(r"(['\"])fencehold_leases\1|\bfencehold_(?:leases\w*|schema)\b")
 _QUALIFIED = ("fencehold_leases", "fencehold_leases_guard", "fencehold_schema")
 
 DEFAULT_TABLE = "fencehold_leases"
@@ -68,8 +68,8 @@ class Statements:
     def _identifier(self, match: re.Match[str]) -> str:
         schema, _, table = self.table.rpartition(".")
         word = match[0]
-        if word.startswith("'"):
-            return f"'{self.table}'"
+        if quote := match[1]:  # a channel's name, as text or as an identifier: one word, dot and all
+            return f"{quote}{self.table}{quote}"
         name = word if word == "fencehold_schema" else table + word.removeprefix(DEFAULT_TABLE)
         return f'"{schema}"."{name}"' if schema and word in _QUALIFIED else f'"{name}"'
 

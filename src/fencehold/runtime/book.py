@@ -77,7 +77,7 @@ class LeaseBook:
             await self._backends.popitem()[1].close()
 
     def _port(self) -> LeasePort:
-        """In the caller's own loop and on a connection of its own: a hop to the keeper would cost a third of the rate."""
+        """In the caller's loop, on a connection of its own: a hop to the keeper would cost a third of the rate."""
         self._check_open()
         loop = asyncio.get_running_loop()
         if loop not in self._backends:

@@ -59,8 +59,15 @@ class Counters:
 class FaultProxy:
     """Forwards `host`:`port` to the server until told otherwise. Verbs take effect at the loop's next turn."""
 
-    def __init__(self, server_host: str, server_port: int, *, listen_host: str = "127.0.0.1", listen_port: int = 0,
-                 answer_within_s: float = ANSWER_WITHIN_S) -> None:
+    def __init__(
+        self,
+        server_host: str,
+        server_port: int,
+        *,
+        listen_host: str = "127.0.0.1",
+        listen_port: int = 0,
+        answer_within_s: float = ANSWER_WITHIN_S,
+    ) -> None:
         self.host = listen_host
         self.port = listen_port
         self._server_address = (server_host, server_port)
@@ -100,8 +107,9 @@ class FaultProxy:
     async def __aenter__(self) -> Self:
         return await self.start()
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.close()
 
     # Verbs
@@ -261,10 +269,18 @@ class FaultProxy:
 class ThreadedFaultProxy:
     """The same verbs for programs without an event loop: callable from any thread, in force when they return."""
 
-    def __init__(self, server_host: str, server_port: int, *, listen_host: str = "127.0.0.1", listen_port: int = 0,
-                 answer_within_s: float = ANSWER_WITHIN_S) -> None:
-        self._proxy = FaultProxy(server_host, server_port, listen_host=listen_host, listen_port=listen_port,
-                                 answer_within_s=answer_within_s)
+    def __init__(
+        self,
+        server_host: str,
+        server_port: int,
+        *,
+        listen_host: str = "127.0.0.1",
+        listen_port: int = 0,
+        answer_within_s: float = ANSWER_WITHIN_S,
+    ) -> None:
+        self._proxy = FaultProxy(
+            server_host, server_port, listen_host=listen_host, listen_port=listen_port, answer_within_s=answer_within_s
+        )
         self._started: Future[asyncio.AbstractEventLoop] = Future()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), name="fault-proxy", daemon=True)
@@ -299,8 +315,9 @@ class ThreadedFaultProxy:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def heal(self) -> None:

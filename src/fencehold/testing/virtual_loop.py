@@ -62,8 +62,13 @@ class _OrderedTask(asyncio.Task[T]):
 class VirtualLoop(asyncio.BaseEventLoop):
     """Runs the same program in the same order for the same seed; `seed=None` keeps asyncio's own order."""
 
-    def __init__(self, seed: int | None = None, *, start_s: float = 0.0,
-                 callbacks_per_instant_max: int = CALLBACKS_PER_INSTANT_MAX) -> None:
+    def __init__(
+        self,
+        seed: int | None = None,
+        *,
+        start_s: float = 0.0,
+        callbacks_per_instant_max: int = CALLBACKS_PER_INSTANT_MAX,
+    ) -> None:
         super().__init__()
         self.set_debug(False)  # debug mode measures callbacks on the real clock
         self.seed = seed
@@ -90,22 +95,25 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # Scheduling
 
-    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts,
-                  context: Context | None = None) -> asyncio.Handle:
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         handle = asyncio.Handle(callback, args, self, context)
         self._queue.append(handle)
         return handle
 
-    def call_soon_threadsafe(self, callback: Callable[[*Ts], object], *args: *Ts,
-                             context: Context | None = None) -> asyncio.Handle:
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
         if threading.get_ident() != self._thread_of_birth:
             raise RuntimeError("VirtualLoop takes no calls from other threads: their timing has no seed")
         return self.call_soon(callback, *args, context=context)
 
-    def call_at(self, when: float, callback: Callable[[*Ts], object], *args: *Ts,
-                context: Context | None = None) -> asyncio.TimerHandle:
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         timer = asyncio.TimerHandle(when, callback, args, self, context)
@@ -129,8 +137,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         future.ordinal = self._ordinal
         return future
 
-    def create_task(self, coro: Generator[Any, None, T] | Coroutine[Any, Any, T], *, name: object = None,
-                    context: Context | None = None, **options: Any) -> asyncio.Task[T]:
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+        **options: Any,
+    ) -> asyncio.Task[T]:
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         self._ordinal += 1
@@ -140,8 +154,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._tasks_made[task] = None
         return task
 
-    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T],
-                        *args: *Ts) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Run `func` on the loop's own thread in a turn of its own: others may run before it and before its result."""
         future: asyncio.Future[T] = self.create_future()
 
@@ -172,8 +185,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._jump_to_next_timer()
         self._callbacks_this_instant += len(self._queue)
         if self._callbacks_this_instant > self._callbacks_per_instant_max:
-            raise Livelock(f"more than {self._callbacks_per_instant_max} callbacks at virtual time {self._now} s; "
-                           f"unfinished: {self._describe_pending()}")
+            raise Livelock(
+                f"more than {self._callbacks_per_instant_max} callbacks at virtual time {self._now} s; "
+                f"unfinished: {self._describe_pending()}"
+            )
         batch, self._queue = self._queue, []
         if self._draw is not None:
             self._shuffle(batch, self._draw)
@@ -200,8 +215,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
         if not timers:
-            raise Deadlock(f"nothing can ever run again at virtual time {self._now} s; "
-                           f"waiting: {self._describe_pending()}")
+            raise Deadlock(
+                f"nothing can ever run again at virtual time {self._now} s; waiting: {self._describe_pending()}"
+            )
         if timers[0][0] > self._now:
             self._now = timers[0][0]
             self._callbacks_this_instant = 0

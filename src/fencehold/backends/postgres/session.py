@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import psycopg
-import psycopg.sql
 
 from fencehold.backends.postgres import faults, wire
 from fencehold.backends.sql_text import Statements
@@ -105,8 +104,7 @@ class Session:
         return tuple(row)
 
     async def _listen(self, connection: wire.Connection) -> None:
-        channel = psycopg.sql.Identifier(self._statements.table)
-        await connection.execute(psycopg.sql.SQL("LISTEN {}").format(channel))
+        await connection.execute(self._statements["changes"])
         self._listening = connection
 
     # --- hints ---

@@ -7,17 +7,7 @@ from fencehold.backends.sqlite.fences import SqliteFences
 from fencehold.backends.sqlite.leases import SqliteLeases
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
-from fencehold.ports.wakeup import Hint
-
-
-class SilentWakeup:
-    """SQLite cannot tell other processes: followers wake at the known expiry and by polling."""
-
-    def on_hint(self, hint: Hint) -> None:
-        return None
-
-    async def listen(self, limit_s: float) -> bool:
-        return False
+from fencehold.backends.sqlite.wakeup import FileWatch
 
 
 class SqliteBackend:
@@ -27,10 +17,11 @@ class SqliteBackend:
         self.leases = SqliteLeases(self._session, statements)
         self.schema = SqliteSchema(self._session, statements)
         self.fences = SqliteFences(path, statements)
-        self.wakeup = SilentWakeup()
+        self.wakeup = FileWatch(self._session, statements)
 
     async def open(self, limit_s: float) -> None:
         return None  # the file may not exist before init(); every verb opens it when it is there
 
     async def close(self) -> None:
+        self.wakeup.close()
         await self._session.close()
