@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,11 @@ def test_a_planted_fault_is_found(fault: str) -> None:
     result = sweep(range(SEEDS_PER_FAULT_MAX), fault)
     assert result.failed is not None, f"{fault} was not found in {SEEDS_PER_FAULT_MAX} seeds"
     assert result.failed.violation
+
+
+def test_the_page_names_every_fault() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")
+    assert [fault for fault in FAULTS if f"| `{fault}` |" not in page] == []
 
 
 def test_a_planted_fault_is_taken_out_again() -> None:

@@ -92,9 +92,7 @@ async def line_server() -> AsyncIterator[LineServer]:
 @asynccontextmanager
 async def broken_network(answer_within_s: float = 2.0) -> AsyncIterator[tuple[FaultProxy, LineServer, Connect]]:
     clients: list[Client] = []
-    async with line_server() as server, FaultProxy(
-        "127.0.0.1", server.port, answer_within_s=answer_within_s
-    ) as proxy:
+    async with line_server() as server, FaultProxy("127.0.0.1", server.port, answer_within_s=answer_within_s) as proxy:
 
         async def connect() -> Client:
             clients.append(Client(*await asyncio.open_connection(proxy.host, proxy.port)))

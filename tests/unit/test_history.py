@@ -90,8 +90,10 @@ def test_an_interval_that_ends_before_it_starts_is_refused() -> None:
 
 
 ticks = st.integers(0, 12).map(float)
-intervals = st.lists(st.tuples(st.sampled_from("mn"), ticks, ticks).map(
-    lambda drawn: (drawn[0], min(drawn[1:]), max(drawn[1:]))), max_size=12)
+intervals = st.lists(
+    st.tuples(st.sampled_from("mn"), ticks, ticks).map(lambda drawn: (drawn[0], min(drawn[1:]), max(drawn[1:]))),
+    max_size=12,
+)
 
 
 @given(intervals)
@@ -130,7 +132,7 @@ def test_a_torn_line_is_passed_over_and_the_next_process_goes_on(tmp_path: Path)
 @pytest.mark.parametrize("line", ["nonsense", "[1]", '{"kind": "unheard"}', '{"kind": "granted", "name": "n"}', "{]}"])
 def test_a_line_that_is_no_event_is_an_error_that_names_it(line: str, tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
-    path.write_text(f'{json.dumps({"kind": "ended", "name": "n", "holder_id": "a", "epoch": 1, "at": 1})}\n{line}\n')
+    path.write_text(f"{json.dumps({'kind': 'ended', 'name': 'n', 'holder_id': 'a', 'epoch': 1, 'at': 1})}\n{line}\n")
     with pytest.raises(ValueError, match="line 2"):
         load(path)
 
@@ -166,8 +168,14 @@ def test_the_command_exits_1_only_if_there_are_violations(history: list[Event], 
         for event in history:
             writer.record(event)
     command = [sys.executable, "-m", "fencehold.testing.history", str(tmp_path / "h.jsonl")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     assert (done.returncode, done.stderr) == (status, "")
     assert f"{len(history)} events, {status} violations" in done.stdout
 

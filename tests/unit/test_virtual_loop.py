@@ -82,9 +82,15 @@ def test_the_same_seed_gives_the_same_trace_in_another_process(hash_seed: str) -
         "import test_virtual_loop as t\n"
         "print(*[t.run(t.busy_trace, seed) for seed in range(10)])"
     )
-    there = subprocess.run([sys.executable, "-c", program], cwd=os.path.dirname(__file__), check=True, timeout=60,
-                           env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-                           capture_output=True, text=True)
+    there = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=os.path.dirname(__file__),
+        check=True,
+        timeout=60,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
     assert there.stdout.split() == here
 
 
