@@ -29,25 +29,27 @@ class FileWatch:
     async def listen(self, limit_s: float) -> bool:
         """False: nothing is told, it is looked for."""
         if self._task is None:
-            self._task = asyncio.create_task(self._look())
+            self._task = asyncio.create_task(self._look(await self._seen()))
         return False
 
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    async def _look(self) -> None:
-        last: int | None = None
+    async def _look(self, last: int | None) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            try:
-                version = await self._session.read(self._version, LOOK_LIMIT_S)
-            except FenceholdError:
-                continue  # whoever polls will say what is wrong
-            if last is not None and version != last:
+            version = await self._seen()
+            if version != last:
                 for hint in self._hints:
                     hint(UNKNOWN, "")
             last = version
+
+    async def _seen(self) -> int | None:
+        try:
+            return await self._session.read(self._version, LOOK_LIMIT_S)
+        except FenceholdError:
+            return None  # whoever polls will say what is wrong
 
     def _version(self, connection: sqlite3.Connection) -> int:
         return int(connection.execute(self._statements["changes"]).fetchone()[0])
