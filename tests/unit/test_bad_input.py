@@ -89,7 +89,13 @@ async def test_one_holder_cannot_be_a_candidate_twice() -> None:
         assert caught.value.code == "duplicate_holder"
         await leader.start()
         await leader.shutdown()
-        store.leader("x", holder_id="me")
+        second = store.leader("x", holder_id="me")
+        with pytest.raises(fencehold.ConfigurationError):
+            await leader.start()
+        await second.shutdown()
+        await leader.start()
+        with pytest.raises(fencehold.ConfigurationError):
+            store.leader("x", holder_id="me")
 
 
 async def test_a_closed_store_says_so() -> None:

@@ -87,7 +87,7 @@ class Town:
         options.setdefault("retry_strategy", None)
         return Leader(
             "one", holder_id, settings, engine=lambda: (engine, SameLoopHost()), clock=LoopClock(), facts=self.facts,
-            done=lambda: None, **options,
+            enrol=lambda _: None, done=lambda: None, **options,
         )  # fmt: skip
 
     @property

@@ -41,6 +41,7 @@ class Leader(Registers):
         engine: Callable[[], tuple[Engine, Host]],
         clock: Clock,
         facts: FactSink,
+        enrol: Callable[[Leader], None],
         done: Callable[[], object],
         rng: random.Random | None = None,
     ) -> None:
@@ -51,6 +52,7 @@ class Leader(Registers):
         self._parts = engine
         self._clock = clock
         self._facts = facts
+        self._enrol = enrol
         self._done = done
         self._rng = rng
         self._callbacks = Callbacks(facts)
@@ -68,6 +70,7 @@ class Leader(Registers):
         async with self._starting:  # of two starts at once the second waits for the first, and has nothing to do
             if self._task is None or self._task.done():
                 self._unwanted = False
+                self._enrol(self)
                 await self._start()
         await asyncio.sleep(0)
 

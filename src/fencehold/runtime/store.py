@@ -110,21 +110,26 @@ class Store:
             on_error=on_error, release_on_stop=release_on_stop,
         )  # fmt: skip
         who = names.lease_name(name), names.holder_id(holder_id) if holder_id is not None else self._holder_id
-        if who in self._candidates:
-            raise ConfigurationError(
-                f"{who[1]!r} is already a candidate for lease {name!r} in this store.",
-                hint="Use one leader per lease and process, or give each its own holder_id.",
-                code="duplicate_holder",
-            )
         return self._candidate(*who, settings, retry_strategy)
 
     def _candidate(self, name: str, holder_id: str, settings: Any, retry_strategy: RetryStrategy | None) -> Leader:
         leader = Leader(
             name, holder_id, settings, retry_strategy=retry_strategy, engine=self._parts, clock=self._clock,
-            facts=self._facts, done=lambda: self._candidates.pop((name, holder_id), None),
+            facts=self._facts, enrol=self._enrol, done=lambda: self._candidates.pop((name, holder_id), None),
         )  # fmt: skip
-        self._candidates[name, holder_id] = leader
+        self._enrol(leader)
         return leader
+
+    def _enrol(self, leader: Leader) -> None:
+        """One candidate per lease and holder: two would take each other's renewals for their own."""
+        who = (leader.name, leader.holder_id)
+        if self._candidates.get(who, leader) is not leader:
+            raise ConfigurationError(
+                f"{leader.holder_id!r} is already a candidate for lease {leader.name!r} in this store.",
+                hint="Use one leader per lease and process, or give each its own holder_id.",
+                code="duplicate_holder",
+            )
+        self._candidates[who] = leader
 
     def _parts(self) -> tuple[Engine, hosts.Host]:
         if self._engine is None or self._thread is None:

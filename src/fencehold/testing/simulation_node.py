@@ -82,7 +82,7 @@ class Node:
         strategy: RetryStrategy | None = None if patient else FixedInterval(self.settings.acquire_every_s)
         return Leader(
             LEASE_NAME, self.name, self.settings, retry_strategy=strategy, engine=self._parts, clock=self.clock,
-            facts=self, done=lambda: None, rng=self._rng,
+            facts=self, enrol=lambda _: None, done=lambda: None, rng=self._rng,
         )  # fmt: skip
 
     def _parts(self) -> tuple[Engine, Host]:

@@ -18,12 +18,14 @@ from fencehold.model.leases import (
     Lease,
     Refusal,
     Request,
+    Row,
     Rule,
     TermKey,
     Verb,
     decide,
     is_holder,
     refusal_reason,
+    row_state,
 )  # fmt: skip
 from fencehold.ports.fence import DONE, GuardText, Params, RemainingS, SyncTransaction
 from fencehold.ports.leases import Answer
@@ -162,7 +164,9 @@ class MemoryFences:
         finally:
             with s.lock:
                 s.fenced[key.name] -= 1
-            s.tell(RELEASED, key.name)
+                lapsed = row_state(s.rows.get(key.name), s.now()) is Row.LAPSED
+            if lapsed:  # a taker was kept out: now it may try
+                s.tell(RELEASED, key.name)
 
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[SyncTransaction]:
         raise no_sql()
