@@ -34,6 +34,7 @@ PLAIN_PROBE = "SELECT 1"
 
 ROUND_TRIP_LIMIT_S = 5.0
 CLOSE_LIMIT_S = 2.0
+GRACE_S = 1.0  # the inner limit speaks first: it says what to do
 EVICT_PATIENCE_MS = 1000
 
 POOLER = (
@@ -292,8 +293,8 @@ async def open_session(
 async def connect_once(dsn: str, limit_s: float) -> wire.Connection:
     """A direct connection, or ConnectionError within the limit; HopelessError for a DSN that cannot be read."""
     try:
-        return await wire.connect(conninfo(dsn), limit_s, autocommit=True)
-    except FenceholdError as error:
+        return await wanted(limit_s + GRACE_S, wire.connect(conninfo(dsn), limit_s, autocommit=True))
+    except (FenceholdError, TimeoutError) as error:
         raise as_lock_error(error) from None
 
 
@@ -313,44 +314,53 @@ async def _custom(connect_fn: ConnectFn, limit_s: float) -> Any:
         return await connect_fn()
 
     try:
-        return await within(limit_s, connect(), unwanted=_closed)
+        return await wanted(limit_s, connect())
     except Exception as error:
         raise ConnectionError(_text(error)) from error
 
 
-async def _closed(connection: Any) -> None:
-    """A connection that came when nobody waited for it any more."""
-    if isinstance(connection, psycopg.AsyncConnection):
-        wire.discard(connection)
-    else:
-        await connection.close()
-
-
-async def within(limit_s: float, work: Awaitable[T], unwanted: Callable[[T], Awaitable[None]] | None = None) -> T:
-    """The result, or TimeoutError at the limit even if the work ignores its cancellation: then it is left alone.
-
-    A result that came too late, or together with our own cancellation, goes to `unwanted`.
-    """
+async def within(limit_s: float, work: Awaitable[T]) -> T:
+    """The result, or TimeoutError at the limit even if the work ignores its cancellation: then it is left alone."""
     task = asyncio.ensure_future(work)
-
-    def dispose(done: asyncio.Future[T]) -> None:
-        if not done.cancelled() and done.exception() is None and unwanted is not None:
-            asyncio.ensure_future(unwanted(done.result())).add_done_callback(_seen)
-
+    task.add_done_callback(_seen)
     try:
         await asyncio.wait([task], timeout=limit_s)
-    except asyncio.CancelledError:
-        task.add_done_callback(dispose)
+    finally:
         task.cancel()
-        raise
     if not task.done():
-        task.add_done_callback(dispose)
-        task.cancel()
         raise TimeoutError(f"no answer within {limit_s:g} s")
     return task.result()
 
 
-def _seen(done: asyncio.Future[None]) -> None:
+async def wanted(limit_s: float, connecting: Awaitable[T]) -> T:
+    """A new connection, or TimeoutError at the limit; one that comes when nobody waits for it any more is closed.
+
+    A cancel does not reach into the connecting: psycopg would leave the half-open connection to the garbage collector.
+    """
+    task = asyncio.ensure_future(connecting)
+    try:
+        await asyncio.wait([task], timeout=limit_s)
+    except asyncio.CancelledError:
+        task.add_done_callback(_unwanted)
+        asyncio.get_running_loop().call_later(limit_s, task.cancel)
+        raise
+    if not task.done():
+        task.add_done_callback(_unwanted)
+        task.cancel()
+        raise TimeoutError(f"no connection within {limit_s:g} s")
+    return task.result()
+
+
+def _unwanted(done: asyncio.Future[Any]) -> None:
+    if done.cancelled() or done.exception() is not None:
+        return
+    if isinstance(connection := done.result(), psycopg.AsyncConnection):
+        wire.discard(connection)
+    else:
+        asyncio.ensure_future(connection.close()).add_done_callback(_seen)
+
+
+def _seen(done: asyncio.Future[Any]) -> None:
     if not done.cancelled():
         done.exception()
 

@@ -7,7 +7,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -97,20 +97,23 @@ def holders(dsn: str) -> list[int]:
     return asked(dsn, HOLDERS_SQL)
 
 
-async def until_held(dsn: str, count: int, limit_s: float = 10.0) -> list[int]:
-    """Until so many sessions hold the lock, by the server's own word."""
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection, asyncio.timeout(limit_s):
+async def until(dsn: str, sql: str, *params: Any, met: Callable[[list[Any]], bool]) -> list[Any]:
+    """Until the server's answer is as wished."""
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection, asyncio.timeout(10):
         while True:
-            rows = await (await connection.execute(HOLDERS_SQL.encode())).fetchall()
-            if len(rows) == count:
-                return [row[0] for row in rows]
+            answer = [row[0] for row in await (await connection.execute(sql.encode(), params)).fetchall()]
+            if met(answer):
+                return answer
             await asyncio.sleep(0.005)
+
+
+async def until_held(dsn: str, count: int) -> list[int]:
+    """Until so many sessions hold the lock."""
+    return await until(dsn, HOLDERS_SQL, met=lambda pids: len(pids) == count)
 
 
 async def until_probed(dsn: str, pid: int) -> None:
     """Until the server has begun to answer one more probe of this session."""
     sql = "SELECT query_start FROM pg_stat_activity WHERE pid = %s AND query LIKE '%%current_setting%%'"
     before = asked(dsn, sql, pid)
-    async with asyncio.timeout(10):
-        while asked(dsn, sql, pid) == before:
-            await asyncio.sleep(0.005)
+    await until(dsn, sql, pid, met=lambda now: now != before)

@@ -14,7 +14,7 @@ from fencehold.model.errors import LeaseLost
 from fencehold.testing.proxy import FaultProxy
 from pgleaderlock import FixedInterval, LeaderLock, LockState
 from pgleaderlock.errors import HopelessError, PoolerError
-from tests.pgleaderlock.candidates import address, asked, holders, through, until_held, until_probed
+from tests.pgleaderlock.candidates import address, asked, holders, through, until, until_held, until_probed
 from tests.pgleaderlock.heard import Heard
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
@@ -118,9 +118,7 @@ async def test_cancelled_at_any_moment_of_an_attempt_nothing_is_left(postgres_ur
         assert one.lock.state is LockState.STOPPED
     await until_held(postgres_url, 0)
     left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgleaderlock'"
-    async with asyncio.timeout(10):
-        while asked(postgres_url, left) != [0]:
-            await asyncio.sleep(0.01)
+    await until(postgres_url, left, met=lambda counts: counts == [0])
 
 
 async def test_followers_told_of_another_key_stay_where_they_are(postgres_url: str) -> None:
@@ -163,20 +161,25 @@ async def test_epochs_rise_and_a_stale_term_writes_nothing(postgres_url: str) ->
 
 async def test_a_new_leader_waits_for_the_old_ones_open_transaction(postgres_url: str) -> None:
     asked(postgres_url, "CREATE TABLE job (id int PRIMARY KEY, state text)")
-    one, two = (watched(postgres_url, fencing_name="job", health_interval_s=2) for _ in range(2))
+    one = watched(postgres_url, fencing_name="job", health_interval_s=2, auto_reacquire=False)
+    two = watched(postgres_url, fencing_name="job", health_interval_s=2)
     await one.lead()
-    assert one.lock.term is not None
-    async with one.lock.term.transaction() as tx:
-        await tx.execute("INSERT INTO job VALUES (1, 'first')")
+    term = one.lock.term
+    assert term is not None
+    async with await psycopg.AsyncConnection.connect(postgres_url) as mine, mine.transaction():
+        await term.fence(mine)
+        await mine.execute("INSERT INTO job VALUES (1, 'first')")
         await two.lock.start()
         asked(postgres_url, "SELECT pg_terminate_backend(%s)", holders(postgres_url)[0])
-        await until_held(postgres_url, 1)
-        assert not (one.lock.is_leader and two.lock.is_leader)
-    assert asked(postgres_url, "SELECT state FROM job") in ([], ["first"])
-    winner = one if await one.lock.wait_for_leadership(0.01) else two
-    assert await winner.lock.wait_for_leadership(10)
-    await one.lock.shutdown()
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%INSERT INTO%%'"
+        await until(postgres_url, waits, met=lambda counts: counts == [1])
+        assert not two.lock.is_leader
+    await two.reach("acquired")
+    assert two.lock.term is not None
+    assert two.lock.term.epoch == term.epoch + 1
+    assert asked(postgres_url, "SELECT state FROM job") == ["first"]
     await two.lock.shutdown()
+    await one.lock.shutdown()
 
 
 # Configuration that no retry can mend

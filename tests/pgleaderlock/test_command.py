@@ -1,0 +1,168 @@
+"""The `pgleaderlock` command and the usage example as real processes: exit codes, and what they never print."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.pgleaderlock.candidates import asked, holders
+from tests.servers.postgres import PostgresServer
+from tests.system.processes import ROOT
+
+COMMAND = [sys.executable, "-c", "from pgleaderlock.cli import main; main()"]
+KEYS = ("--key1", "1", "--key2", "100")
+SECRET = "geheim-4711"
+SPEC = """
+pgleaderlock run --dsn postgresql://... --key1 1234 --key2 5678 \\
+    --health-interval 5.0 --retry-base 1.0 --retry-max 30.0
+"""
+
+
+def environment(dsn: str | None) -> dict[str, str]:
+    inherited = {key: value for key, value in os.environ.items() if key != "PG_DSN"}
+    return {**inherited, **({"PG_DSN": dsn} if dsn is not None else {})}
+
+
+def run(*words: str, dsn: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words], env=environment(dsn), capture_output=True, text=True, timeout=50, check=False, cwd=ROOT
+    )
+
+
+class Running:
+    """A process whose stderr is waited on for words, never for a time."""
+
+    def __init__(self, command: list[str], dsn: str | None) -> None:
+        self.text = ""
+        self._grown = threading.Condition()
+        self.child = subprocess.Popen(
+            command, env=environment(dsn), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.child.stderr is not None
+        for line in self.child.stderr:
+            with self._grown:
+                self.text += line
+                self._grown.notify_all()
+
+    def shows(self, words: str) -> None:
+        with self._grown:
+            assert self._grown.wait_for(lambda: words in self.text, 30), f"never {words!r} in {self.text}"
+
+
+@contextmanager
+def running(*words: str, dsn: str | None = None, command: list[str] | None = None) -> Iterator[Running]:
+    process = Running([*(command or COMMAND), *words], dsn)
+    try:
+        yield process
+    finally:
+        process.child.kill()
+        process.child.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_run_leads_until_it_is_told_to_stop(postgres_url: str, number: signal.Signals) -> None:
+    with running("run", *KEYS, dsn=postgres_url) as process:
+        process.shows("on_acquired")
+        assert len(holders(postgres_url)) == 1
+        process.child.send_signal(number)
+        assert process.child.wait(30) == 0
+        process.shows("to=stopped")
+        assert holders(postgres_url) == []
+    for words in ("state_change from=follower to=acquiring key1=1 key2=100", "lock_acquired attempt=1", "on_released"):
+        assert words in process.text
+    assert re.search(r"^\d\d:\d\d:\d\d\.\d{3} \| INFO    \| state_change", process.text, re.MULTILINE)
+
+
+def test_the_session_of_the_specification_runs_as_written(postgres_url: str) -> None:
+    words = shlex.split(SPEC.replace("postgresql://...", postgres_url).replace("\\\n", " "))
+    with running(*words[1:]) as process:
+        process.shows("on_acquired")
+        process.child.send_signal(signal.SIGTERM)
+        assert process.child.wait(30) == 0
+
+
+def test_run_takes_every_option(postgres_url: str) -> None:
+    options = (
+        "--health-interval", "0.2", "--retry-base", "0.1", "--retry-max", "0.5", "--reconnect-grace", "10",
+        "--no-auto-reacquire",
+    )  # fmt: skip
+    with running("run", *KEYS, *options, dsn=postgres_url) as process:
+        process.shows("on_acquired")
+        asked(postgres_url, "SELECT pg_terminate_backend(%s)", holders(postgres_url)[0])
+        process.shows("leadership_recovered")
+        assert "on_lost" not in process.text
+        process.child.send_signal(signal.SIGINT)
+        assert process.child.wait(30) == 0
+
+
+def test_run_without_reacquiring_ends_with_1_after_a_loss(postgres_url: str) -> None:
+    with running("run", *KEYS, "--no-auto-reacquire", dsn=postgres_url) as process:
+        process.shows("on_acquired")
+        asked(postgres_url, "SELECT pg_terminate_backend(%s)", holders(postgres_url)[0])
+        assert process.child.wait(30) == 1
+        process.shows("on_lost")
+
+
+def test_acquire_and_status_tell_by_their_exit_codes(postgres_url: str) -> None:
+    assert run("acquire", *KEYS, dsn=postgres_url).returncode == 0
+    free = run("status", *KEYS, "--dsn", postgres_url)
+    assert (free.returncode, free.stdout) == (1, "key1=1 key2=100: free\n")
+    with running("run", *KEYS, dsn=postgres_url) as process:
+        process.shows("on_acquired")
+        refused = run("acquire", *KEYS, dsn=postgres_url)
+        assert (refused.returncode, refused.stdout) == (1, "not acquired: another session holds it\n")
+        held = run("status", *KEYS, dsn=postgres_url)
+        assert held.returncode == 0
+        assert f"held by pid={holders(postgres_url)[0]} application=pgleaderlock client=127.0.0.1" in held.stdout
+
+
+@pytest.mark.parametrize("words", [("run", "--no-auto-reacquire"), ("acquire",), ("status",)])
+def test_no_output_shows_a_password(own_postgres: PostgresServer, words: tuple[str, ...]) -> None:
+    demand_passwords(own_postgres)
+    name = {"unreachable": "localhost:1", "wrong password": f"127.0.0.1:{own_postgres.port}"}
+    for why, where in name.items():
+        ended = run(*words, *KEYS, dsn=f"postgresql://clerk:{SECRET}@{where}/postgres")
+        assert ended.returncode in (1, 69), (why, ended)
+        assert SECRET not in ended.stdout + ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert "Check" in ended.stderr  # what to do
+    broken = run(*words, *KEYS, dsn=f"postgresql://clerk:{SECRET}/x@localhost:5432/postgres")
+    assert broken.returncode in (1, 78)
+    assert SECRET not in broken.stdout + broken.stderr
+
+
+def demand_passwords(server: PostgresServer) -> None:
+    dsn = server.dsn()
+    hba = Path(asked(dsn, "SHOW hba_file")[0])
+    hba.write_text("host all clerk all scram-sha-256\n" + hba.read_text())
+    asked(dsn, "CREATE ROLE clerk LOGIN PASSWORD 'another'")
+    asked(dsn, "SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize("words", [("run", "--key1", "2147483648", "--key2", "1"), ("acquire", "--key1", "1")])
+def test_what_cannot_be_asked_is_refused_before_anything_happens(words: tuple[str, ...]) -> None:
+    refused = run(*words, dsn="postgresql://localhost:1/x")
+    assert refused.returncode == 2
+    assert "--key" in refused.stderr
+
+
+def test_the_usage_example_runs_as_written(postgres_url: str) -> None:
+    example = [sys.executable, str(ROOT / "examples" / "pgleaderlock_usage.py")]
+    with running(dsn=postgres_url, command=example) as process:
+        assert process.child.wait(30) == 0
+        process.shows("leader work is done here, while is_leader is True")
+        assert "example | I am the leader now" in process.text
+    assert holders(postgres_url) == []
