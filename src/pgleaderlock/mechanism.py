@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
+from fencehold.runtime import forks
 from pgleaderlock.companion import Companion
 from pgleaderlock.errors import LockError
 from pgleaderlock.session import ROUND_TRIP_LIMIT_S, Birth, Session, as_lock_error
@@ -50,6 +51,7 @@ class Grant:
         self._clock = clock
         self._timing = timing
         self._expires = expires
+        self._generation = forks.generation()
         self.ends_at_s = 0.0
         self.is_over = False
         self.epoch: int | None = None
@@ -57,7 +59,10 @@ class Grant:
 
     @property
     def is_valid(self) -> bool:
-        return not self.is_over and (not self._expires or self._clock.now_s() < self.ends_at_s)
+        """Pure comparison. A forked child holds nothing: its parent has the session."""
+        if self.is_over or self._generation != forks.generation():
+            return False
+        return not self._expires or self._clock.now_s() < self.ends_at_s
 
     @property
     def remaining_s(self) -> float:

@@ -1,6 +1,7 @@
 """Starting, stopping and stepping down at every moment, and how attempts are paced; on virtual time."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -136,6 +137,18 @@ async def test_leaving_the_block_by_an_error_releases_too() -> None:
             await scene.lock.wait_for_leadership()
             raise ZeroDivisionError
     assert (scene.lock.state, scene.server.holder) == (LockState.STOPPED, None)
+
+
+@virtual
+async def test_a_forked_child_does_not_lead() -> None:
+    scene = Scene()
+    await scene.lead()
+    child = os.fork()
+    if child == 0:
+        os._exit(int(scene.lock.is_leader))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert scene.lock.is_leader
+    await scene.lock.shutdown()
 
 
 # Stepping down
