@@ -30,8 +30,9 @@ def conninfo(url: str) -> str:
     except psycopg.Error:
         raise _unreadable() from None
     ports = str(given.get("port", "")).replace(",", "")
-    if (ports and not ports.isdigit()) or "@" in str(given.get("dbname", "")):
-        raise _unreadable()  # an unescaped / in the password makes its pieces a port and a database name
+    misread = "@" in str(given.get("dbname", "")) or "@" in str(given.get("host", ""))[1:]  # @name: an abstract socket
+    if (ports and not ports.isdigit()) or misread:
+        raise _unreadable()  # an unescaped / or @ in the password makes its pieces a host, a port or a database name
     defaults: dict[str, Any] = {
         "application_name": "fencehold",
         "connect_timeout": math.ceil(CONNECT_LIMIT_S),
