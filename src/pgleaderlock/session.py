@@ -155,7 +155,7 @@ class PostgresSession:
         """Mark the session as ours and listen; refuse a pooler that shares sessions."""
         await self._connection.set_autocommit(True)
         self._connection.prepare_threshold = None
-        pid, _, born_at = await self._row(SQL["mark"], {"token": self._token}, limit_s)
+        pid, _, born_at, *_ = await self._row(SQL["mark"], {"token": self._token}, limit_s)
         if pid == self._connection.info.backend_pid:
             self.birth = Birth(pid, born_at)
         else:

@@ -14,6 +14,7 @@ from fencehold.model.errors import LeaseLost
 from fencehold.testing.proxy import FaultProxy
 from pgleaderlock import FixedInterval, LeaderLock, LockState
 from pgleaderlock.errors import HopelessError, PoolerError
+from pgleaderlock.session import open_session
 from tests.pgleaderlock.candidates import address, asked, holders, through, until, until_held, until_probed
 from tests.pgleaderlock.heard import Heard
 from tests.servers.pgbouncer import PgBouncer
@@ -135,6 +136,34 @@ async def test_followers_told_of_another_key_stay_where_they_are(postgres_url: s
         await one.lock.shutdown()
 
 
+async def test_a_release_told_between_the_refusal_and_the_wait_is_not_missed(postgres_url: str) -> None:
+    holder, follower = [
+        await open_session(postgres_url, None, 1, 100, timeout_s=60, limit_s=5) for _ in range(2)
+    ]  # fmt: skip
+    assert await holder.try_lock(5)
+    assert not await follower.try_lock(5)
+    assert await holder.unlock(5)
+    await follower.run("SELECT 1", {}, 5)  # the news arrives along with this answer
+    async with asyncio.timeout(10):
+        await follower.wait_for_news(3600, asyncio.Event())
+    assert await follower.try_lock(5)
+    await holder.close()
+    await follower.close()
+
+
+async def test_the_servers_limits_are_on_the_session_that_leads(postgres_url: str) -> None:
+    one = await open_session(postgres_url, None, 1, 100, timeout_s=12.5, limit_s=5)
+    shown = {"name": "idle_session_timeout"}
+    sql = "SELECT current_setting(%(name)s)"
+    assert await one.run(sql, shown, 5) == ("0",)  # a follower may idle
+    assert await one.try_lock(5)
+    assert await one.run(sql, shown, 5) == ("12500ms",)
+    assert await one.run(sql, {"name": "tcp_user_timeout"}, 5) == ("10000",)
+    assert await one.unlock(5)
+    assert await one.run(sql, shown, 5) == ("0",)
+    await one.close()
+
+
 # Fencing
 
 
@@ -214,12 +243,13 @@ async def test_a_pooler_in_session_mode_works(
     await until_held(own_postgres.dsn(), 0)
 
 
-async def test_a_dsn_that_cannot_be_read_is_not_tried_for_ever() -> None:
-    one = watched("postgresql://me:geh/eim@localhost:5432/x")
+@pytest.mark.parametrize("password", ["geh/eim", "geh@eim", "geh:eim/x"])
+async def test_a_dsn_that_cannot_be_read_is_not_tried_for_ever(password: str) -> None:
+    one = watched(f"postgresql://me:{password}@localhost:5432/x")
     await one.lock.start()
     assert (await one.end())[-1] == "stopped"
     assert isinstance(one.errors[0], HopelessError)
-    assert "geh" not in str(one.errors[0])
+    assert "eim" not in str(one.errors[0])
 
 
 async def test_an_sqlalchemy_url_is_understood(postgres_url: str) -> None:
