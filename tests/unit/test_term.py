@@ -62,7 +62,7 @@ class Fences(MemoryFences):
         yield MemoryTransaction()
         self._refuse()
 
-    def fence(self, target: object, key: TermKey) -> Any:
+    def fence(self, target: object, key: TermKey, over: bool = False) -> Any:
         self._refuse()
         return self._fence() if target == "async" else super().fence(target, key)
 

@@ -66,7 +66,7 @@ class Held:
             in_time = self.is_valid
             if in_time:
                 self.lease = lease
-                self._deadline_s = max(self._deadline_s, self._until(lease, sent_s))
+                self._deadline_s = self._until(lease, sent_s)
                 self.renew_at_s = sent_s + self.settings.renew_every_s
         if in_time and lease.step_down_requested:
             self._tell()

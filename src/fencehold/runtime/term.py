@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from types import TracebackType
 from typing import Any, Self
 
-from fencehold.model.errors import LeaseLost
+from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.fence import FencePort, GuardText, SyncTransaction, Transaction
 from fencehold.runtime.held import Held
 
@@ -41,7 +41,16 @@ class Guard:
 
     def check(self, result: Any) -> None:
         """Raise LeaseLost, and end the term, if the guarded statement changed no row. Takes a cursor or a row count."""
-        if (result if isinstance(result, int) else result.rowcount) == 0:
+        count = result if isinstance(result, int) else getattr(result, "rowcount", None)
+        # sqlite3 counts a statement WITH a CTE as -1, and one with RETURNING as 0 until its rows are fetched.
+        unsure = type(result).__module__ == "sqlite3" and getattr(result, "description", None) is not None
+        if not isinstance(count, int) or count < 0 or (count == 0 and unsure):
+            raise ConfigurationError(
+                "The driver does not say how many rows this statement changed.",
+                hint="Fetch its rows and give their number: guard.check(len(rows)); or use term.transaction().",
+                code="rowcount_unknown",
+            )
+        if count == 0:
             raise self._term.lost("a guarded statement changed no row")
 
 
@@ -143,9 +152,9 @@ class Term:
         For psycopg and sqlite3 connections and SQLAlchemy sessions; await it for the async ones. Raises LeaseLost, and
         makes the transaction unable to commit, if the term is over.
         """
-        self.check()
+        self._remember(connection_or_session)
         try:
-            pending = self._fences.fence(connection_or_session, self._held.key)
+            pending = self._fences.fence(connection_or_session, self._held.key, over=not self.is_valid)
         except LeaseLost as error:
             self._end_by(error)
             raise
@@ -186,11 +195,27 @@ class Term:
         self._bodies.remove(body)
         if not self._bodies:
             self._empty.set()
+        swallowed = self._is_mine(error)
         if body.cancelled_by_us and body.task.uncancel() <= body.cancelling_before:
-            return isinstance(error, asyncio.CancelledError) or self._is_mine(error)
-        return self._is_mine(error)
+            swallowed = swallowed or isinstance(error, asyncio.CancelledError)
+        if swallowed:  # whoever is outside sees no error, and would commit half of what the body began
+            for target in body.fenced:
+                await self._fences.spoil(target)
+        return swallowed
+
+    def _remember(self, target: object) -> None:
+        """The body of this task has a transaction open there: if the body is cut short, so is that."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # no event loop in this thread, and so no body
+            return
+        for body in self._bodies:
+            if body.task is task and all(target is not one for one in body.fenced):
+                body.fenced.append(target)
 
     def _is_mine(self, error: BaseException | None) -> bool:
+        if isinstance(error, BaseExceptionGroup):  # of a TaskGroup in the body
+            return all(self._is_mine(one) for one in error.exceptions)
         return isinstance(error, LeaseLost) and (error.name, error.epoch) == (self.name, self.epoch)
 
     async def bodies_left(self, limit_s: float) -> bool:
@@ -221,6 +246,7 @@ class _Body:
         self.task = task
         self.cancelling_before = task.cancelling()
         self.cancelled_by_us = False
+        self.fenced: list[object] = []
 
     def cancel(self) -> None:
         if not self.cancelled_by_us:

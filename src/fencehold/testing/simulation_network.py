@@ -237,8 +237,11 @@ class FencesOverLine:
         line = self._line
         return await line.ask(lambda: line.store.write_guarded(key), WRITE_LIMIT_S, line.node.user)
 
-    def fence(self, target: object, key: TermKey) -> Awaitable[None]:
+    def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
         return DONE
+
+    async def spoil(self, target: object) -> None:
+        return None
 
     def guard(self, key: TermKey) -> GuardText:
         return GuardText("", "", {"key": key})

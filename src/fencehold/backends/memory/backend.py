@@ -171,10 +171,13 @@ class MemoryFences:
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[SyncTransaction]:
         raise no_sql()
 
-    def fence(self, target: object, key: TermKey) -> Awaitable[None]:
+    def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
         with self._shelf.lock:
-            self._check(key)
+            self._check(key, lambda: 0.0 if over else 1.0)
         return DONE
+
+    async def spoil(self, target: object) -> None:
+        return None
 
     def guard(self, key: TermKey) -> GuardText:
         raise no_sql()

@@ -13,7 +13,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from fencehold.backends.postgres import faults, wire
-from fencehold.model.errors import LeaseLost, Unavailable
+from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import Params, RemainingS
 
@@ -24,6 +24,14 @@ def lost(key: TermKey, why: str) -> LeaseLost:
     return LeaseLost(f"Lease {key.name!r} epoch {key.epoch}: {why}.", name=key.name, epoch=key.epoch)
 
 
+def fence_gone() -> ConfigurationError:
+    return ConfigurationError(
+        "The fenced transaction was ended inside its block; what follows would not be fenced.",
+        hint="Leave commit and rollback to `term.transaction()`, and open a second one for a second transaction.",
+        code="fence_gone",
+    )
+
+
 class BlockingTransaction:
     def __init__(self, connection: Connection, key: TermKey, remaining_s: RemainingS) -> None:
         self.connection = connection
@@ -32,6 +40,8 @@ class BlockingTransaction:
 
     def execute(self, statement: Any, params: Params = None) -> psycopg.Cursor[Any]:
         self.check("the term ended before this statement was sent")
+        if self.connection.info.transaction_status == TransactionStatus.IDLE:
+            raise fence_gone()
         try:
             return self.connection.execute(statement, params)
         except psycopg.Error as error:
@@ -52,10 +62,14 @@ class BlockingTransaction:
                 hint="Let the statement's error leave the `with term.transaction()` block.",
                 code="transaction_failed",
             )
+        if self.connection.info.transaction_status == TransactionStatus.IDLE:
+            raise fence_gone()
         try:
             self.connection.commit()
         except psycopg.Error as error:
-            raise faults.of_statement(error) from error
+            if faults.is_connection_lost(error):
+                raise faults.of_statement(error) from error
+            raise
 
     def check(self, why: str) -> None:
         if self._remaining_s() <= 0:

@@ -46,11 +46,14 @@ def of_statement(error: psycopg.Error) -> FenceholdError:
     if isinstance(error, pg.ReadOnlySqlTransaction):
         hint = "Name the primary, or list all hosts in the URL."
         return Unavailable(f"This server is a read-only replica: {text}.", hint=hint, code="read_only")
-    if state is None or state[:2] in _UNKNOWN_OUTCOME_CLASSES:
+    if is_connection_lost(error):
         hint = "It counts as lost until the store says otherwise."
         return Uncertain(f"PostgreSQL gave no answer: {text or type(error).__name__}.", hint=hint, code="no_answer")
     return Unavailable(f"PostgreSQL refused the statement ({state}): {text}.", code="store_error")
 
 
 def is_connection_lost(error: psycopg.Error) -> bool:
-    return error.sqlstate is None or error.sqlstate[:2] in _UNKNOWN_OUTCOME_CLASSES
+    """The session is gone, and with it the answer. A mistake in the statement itself has no SQLSTATE either."""
+    if error.sqlstate is None:
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return error.sqlstate[:2] in _UNKNOWN_OUTCOME_CLASSES and not isinstance(error, pg.QueryCanceled)

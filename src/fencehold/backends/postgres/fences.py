@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
 
-from fencehold.backends import sql_session
-from fencehold.backends.postgres import faults, wire
-from fencehold.backends.postgres.blocking import BlockingTransaction, blocking_transaction, lost
+from fencehold.backends.postgres import callers, faults, wire
+from fencehold.backends.postgres.blocking import BlockingTransaction, blocking_transaction, fence_gone, lost
 from fencehold.backends.sql_text import Statements
-from fencehold.model.errors import ConfigurationError, Unavailable
+from fencehold.model.errors import Unavailable
 from fencehold.model.leases import TermKey
-from fencehold.ports.fence import DONE, GuardText, Params, RemainingS
+from fencehold.ports.fence import GuardText, Params, RemainingS
 
 IDLE_CONNECTIONS_MAX = 4
 ROLLBACK_LIMIT_S = 2.0
@@ -24,20 +24,18 @@ ROLLBACK_LIMIT_S = 2.0
 T = TypeVar("T")
 
 
-def limit_ms(key: TermKey) -> str:
-    """Half the lease: a statement and a pause after it together never outlast one lease."""
-    return str(max(1, int(key.lease_s * 500)))
-
-
 class PostgresTransaction:
     """A fenced transaction. `connection` is psycopg's own; `execute` also refuses once the term is over."""
 
     def __init__(self, connection: wire.Connection, key: TermKey, remaining_s: RemainingS) -> None:
         self.connection = connection
+        self.mark = callers.mark()
         self._key = key
         self._remaining_s = remaining_s
 
     async def execute(self, statement: Any, params: Params = None) -> psycopg.AsyncCursor[Any]:
+        if self.connection.info.transaction_status == TransactionStatus.IDLE:
+            raise fence_gone()
         return await self.run(self.connection.execute(statement, params))
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -87,7 +85,7 @@ class PostgresFences:
         self._checkin(connection)
 
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[BlockingTransaction]:
-        return blocking_transaction(self._info, self._fence_sync, key, remaining_s)
+        return blocking_transaction(self._info, self._fence_blocking, key, remaining_s)
 
     async def _begin(self, key: TermKey, remaining_s: RemainingS) -> PostgresTransaction:
         """Fenced and open. A kept connection may have died unseen; it is replaced, for nothing was written on it."""
@@ -107,11 +105,12 @@ class PostgresFences:
 
     async def _enter(self, tx: PostgresTransaction, key: TermKey) -> None:
         try:
-            cursor = await tx.run(tx.connection.execute(self._statements["fence"], self._params(key)))
+            params = {**callers.params(key), "mark": tx.mark}
+            cursor = await tx.run(tx.connection.execute(self._statements["fence"], params))
             if await cursor.fetchone() is None:
                 raise lost(key, "the store refused the fence: it has expired or another holds it")
         except psycopg.Error as error:
-            raise self._refused(error, key) from error
+            raise callers.of_fence(error, key) from error
 
     async def _commit(self, tx: PostgresTransaction, key: TermKey, remaining_s: RemainingS) -> None:
         if remaining_s() <= 0:
@@ -122,10 +121,20 @@ class PostgresFences:
                 hint="Let the statement's error leave the `async with term.transaction()` block.",
                 code="transaction_failed",
             )
+        await self._still_fenced(tx)
         try:
             await wire.bounded(tx.connection, tx.connection.commit(), remaining_s)
         except psycopg.Error as error:
-            raise faults.of_statement(error) from error
+            if faults.is_connection_lost(error):
+                raise faults.of_statement(error) from error
+            raise  # a deferred constraint, say: the caller's own, and nothing was written
+
+    async def _still_fenced(self, tx: PostgresTransaction) -> None:
+        """The caller may have ended the fenced transaction on `tx.connection`, and begun another."""
+        cursor = psycopg.AsyncCursor(tx.connection, row_factory=tuple_row)
+        await tx.run(cursor.execute(self._statements["fence_kept"].encode()))
+        if await cursor.fetchone() != (tx.mark,):
+            raise fence_gone()
 
     async def _rolled_back(self, connection: wire.Connection) -> bool:
         if connection.closed:
@@ -162,96 +171,16 @@ class PostgresFences:
 
     # --- the caller's own connection ---
 
-    def fence(self, target: object, key: TermKey) -> Awaitable[None]:
-        if isinstance(target, psycopg.AsyncConnection):
-            self._must_be_in_transaction(target)
-            return self._fence_async(target, key)
-        if isinstance(target, psycopg.Connection):
-            self._must_be_in_transaction(target)
-            self._fence_sync(target, key)
-            return DONE
-        if sql_session.is_sqlalchemy(target):
-            if sql_session.is_async(target):
-                return self._fence_session_async(target, key)
-            self._fence_session(target, key)
-            return DONE
-        raise ConfigurationError(
-            f"term.fence() cannot use a {type(target).__module__}.{type(target).__qualname__}.",
-            hint="Give a psycopg connection (sync or async) or a SQLAlchemy session or connection.",
-            code="bad_connection",
-        )
+    def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
+        return callers.fence(self._statements, target, key, over)
+
+    async def spoil(self, target: object) -> None:
+        with suppress(Exception):
+            await asyncio.wait_for(callers.spoil(self._statements, target), ROLLBACK_LIMIT_S)
 
     def guard(self, key: TermKey) -> GuardText:
-        params = {f"fencehold_{name}": value for name, value in self._params(key).items()}
+        params = {f"fencehold_{name}": value for name, value in callers.params(key).items()}
         return GuardText(self._statements["guard"], self._statements.named("guard"), params)
 
-    def _params(self, key: TermKey) -> dict[str, Any]:
-        return {"name": key.name, "holder": key.holder_id, "epoch": key.epoch, "limit_ms": limit_ms(key)}
-
-    def _must_be_in_transaction(self, target: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-        if target.autocommit and target.info.transaction_status == TransactionStatus.IDLE:
-            raise outside_transaction()
-
-    def _fence_sync(self, target: psycopg.Connection[Any], key: TermKey) -> None:
-        try:
-            if target.execute(self._statements["fence"], self._params(key)).fetchone() is None:
-                self._poison_sync(target)
-                raise lost(key, "the store refused the fence; this transaction was made to fail")
-        except psycopg.Error as error:
-            raise self._refused(error, key) from error
-
-    async def _fence_async(self, target: psycopg.AsyncConnection[Any], key: TermKey) -> None:
-        try:
-            cursor = await target.execute(self._statements["fence"], self._params(key))
-            if await cursor.fetchone() is None:
-                await self._poison_async(target)
-                raise lost(key, "the store refused the fence; this transaction was made to fail")
-        except psycopg.Error as error:
-            raise self._refused(error, key) from error
-
-    def _poison_sync(self, target: psycopg.Connection[Any]) -> None:
-        try:
-            target.execute(self._statements["poison"])
-        except psycopg.Error:
-            return
-
-    async def _poison_async(self, target: psycopg.AsyncConnection[Any]) -> None:
-        try:
-            await target.execute(self._statements["poison"])
-        except psycopg.Error:
-            return
-
-    def _fence_session(self, target: Any, key: TermKey) -> None:
-        if not sql_session.run(target, self._statements.named("fence"), self._params(key)):
-            with suppress(Exception):  # as it must: from here on the server refuses everything but a rollback
-                sql_session.run(target, self._statements.named("poison"), {})
-            raise lost(key, "the store refused the fence; this transaction was made to fail")
-        kept = sql_session.run(target, self._statements.named("fence_kept"), {})
-        if kept[0][0] != normal_ms(key):
-            raise outside_transaction()
-
-    async def _fence_session_async(self, target: Any, key: TermKey) -> None:
-        if not await sql_session.run_async(target, self._statements.named("fence"), self._params(key)):
-            with suppress(Exception):
-                await sql_session.run_async(target, self._statements.named("poison"), {})
-            raise lost(key, "the store refused the fence; this transaction was made to fail")
-        kept = await sql_session.run_async(target, self._statements.named("fence_kept"), {})
-        if kept[0][0] != normal_ms(key):
-            raise outside_transaction()
-
-    def _refused(self, error: psycopg.Error, key: TermKey) -> Exception:
-        if isinstance(error, psycopg.errors.SerializationFailure):
-            return lost(key, "the lease row changed under this transaction's snapshot")
-        return faults.of_statement(error)
-
-
-def normal_ms(key: TermKey) -> int:
-    return int(limit_ms(key))
-
-
-def outside_transaction() -> ConfigurationError:
-    return ConfigurationError(
-        "term.fence() needs an open transaction: in autocommit its lock would be gone before your write.",
-        hint="Open a transaction first (`async with conn.transaction():`), then fence, then write.",
-        code="fence_outside_transaction",
-    )
+    def _fence_blocking(self, connection: psycopg.Connection[Any], key: TermKey) -> None:
+        callers.fence_sync(callers.SyncDoor(connection, self._statements), key)

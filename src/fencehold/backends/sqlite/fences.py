@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from fencehold.backends import sql_session
@@ -23,6 +24,14 @@ T = TypeVar("T")
 
 def lost(key: TermKey, why: str) -> LeaseLost:
     return LeaseLost(f"Lease {key.name!r} epoch {key.epoch}: {why}.", name=key.name, epoch=key.epoch)
+
+
+def fence_gone() -> ConfigurationError:
+    return ConfigurationError(
+        "The fenced transaction was ended inside its block; what follows would not be fenced.",
+        hint="Leave commit and rollback to `term.transaction()`; executescript() commits first, so split the script.",
+        code="fence_gone",
+    )
 
 
 class SqliteResult:
@@ -56,6 +65,8 @@ class SqliteTransaction:
     async def execute(self, statement: Any, params: Params = None) -> SqliteResult:
         if self._remaining_s() <= 0:
             raise lost(self._key, "the term ended before this statement was sent")
+        if not self.connection.in_transaction:
+            raise fence_gone()
         return await self._raw(lambda c: SqliteResult(c.execute(statement, params if params is not None else ())))
 
     async def begin(self, statements: Statements) -> None:
@@ -70,6 +81,8 @@ class SqliteTransaction:
         def work(connection: sqlite3.Connection) -> None:
             if self._remaining_s() <= 0:
                 raise lost(self._key, "the term ended before the commit")
+            if not connection.in_transaction:
+                raise fence_gone()
             connection.execute("COMMIT")
 
         await self._session.call(lambda: work(self.connection), self._limit_s())
@@ -95,6 +108,8 @@ class BlockingTransaction:
 
     def execute(self, statement: Any, params: Params = None) -> sqlite3.Cursor:
         self.check("the term ended before this statement was sent")
+        if not self.connection.in_transaction:
+            raise fence_gone()
         return self.connection.execute(statement, params if params is not None else ())
 
     def check(self, why: str) -> None:
@@ -148,24 +163,34 @@ class SqliteFences:
             tx = BlockingTransaction(connection, key, remaining_s)
             yield tx
             tx.check("the term ended before the commit")
+            if not connection.in_transaction:
+                raise fence_gone()
             connection.execute("COMMIT")
         finally:
             connection.close()
 
-    def fence(self, target: object, key: TermKey) -> Awaitable[None]:
+    def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
         if isinstance(target, sqlite3.Connection):
-            self._fence_sync(target, key)
+            self._fence_sync(target, key, over)
             return DONE
         if sql_session.is_sqlalchemy(target):
             if sql_session.is_async(target):
-                return self._fence_session_async(target, key)
-            self._fence_session(target, key)
+                return self._fence_session_async(target, key, over)
+            self._fence_session(target, key, over)
             return DONE
         raise ConfigurationError(
             f"term.fence() cannot use a {type(target).__module__}.{type(target).__qualname__}.",
             hint="Give a sqlite3 connection or a SQLAlchemy session or connection.",
             code="bad_connection",
         )
+
+    async def spoil(self, target: Any) -> None:
+        with suppress(Exception):
+            in_transaction = target.in_transaction
+            if in_transaction() if callable(in_transaction) else in_transaction:
+                done = target.rollback()
+                if inspect.isawaitable(done):
+                    await done
 
     def guard(self, key: TermKey) -> GuardText:
         named = {f"fencehold_{name}": value for name, value in params(key).items()}
@@ -183,9 +208,9 @@ class SqliteFences:
         except sqlite3.Error as error:
             raise faults.of_statement(error, self._path) from error
 
-    def _fence_sync(self, target: sqlite3.Connection, key: TermKey) -> None:
+    def _fence_sync(self, target: sqlite3.Connection, key: TermKey, over: bool = False) -> None:
         try:
-            rows = target.execute(self._statements["fence"], params(key)).fetchall()
+            rows = [] if over else target.execute(self._statements["fence"], params(key)).fetchall()
         except sqlite3.Error as error:
             raise faults.of_statement(error, self._path) from error
         if not rows:
@@ -194,15 +219,15 @@ class SqliteFences:
         if not target.in_transaction:
             raise outside_transaction()
 
-    def _fence_session(self, target: Any, key: TermKey) -> None:
-        if not sql_session.run(target, self._statements.named("fence"), params(key)):
+    def _fence_session(self, target: Any, key: TermKey, over: bool) -> None:
+        if over or not sql_session.run(target, self._statements.named("fence"), params(key)):
             target.rollback()
             raise lost(key, "the store refused the fence; this transaction was rolled back")
         if not sql_session.driver_connection(target).in_transaction:
             raise outside_transaction()
 
-    async def _fence_session_async(self, target: Any, key: TermKey) -> None:
-        if not await sql_session.run_async(target, self._statements.named("fence"), params(key)):
+    async def _fence_session_async(self, target: Any, key: TermKey, over: bool) -> None:
+        if over or not await sql_session.run_async(target, self._statements.named("fence"), params(key)):
             await target.rollback()
             raise lost(key, "the store refused the fence; this transaction was rolled back")
         if not (await sql_session.driver_connection_async(target)).in_transaction:

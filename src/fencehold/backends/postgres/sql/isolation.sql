@@ -1,0 +1,2 @@
+-- name: isolation
+SELECT current_setting('transaction_isolation');
