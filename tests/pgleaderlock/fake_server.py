@@ -20,12 +20,16 @@ class Refused(Exception):
 
 
 class FakeServer:
-    """`broken` statements raise, `hanging` ones are never answered; `holder` is a connection, or any other session."""
+    """`broken` statements raise, `hanging` ones never arrive, `mute` ones are executed and never answered.
+
+    `holder` is a connection, or any other session.
+    """
 
     def __init__(self) -> None:
         self.holder: object | None = None
         self.broken: set[str] = set()
         self.hanging: set[str] = set()
+        self.mute: set[str] = set()
         self.asked: list[tuple[str, tuple[Any, ...]]] = []
         self.connections: list[FakeConnection] = []
         self._counts: Counter[str] = Counter()
@@ -76,6 +80,8 @@ class FakeConnection:
         self._answer = self._server.holder is self
         if kind == "unlock" and self._answer:
             self._server.holder = None
+        if kind in self._server.mute:
+            await asyncio.Event().wait()
         return self
 
     async def fetchone(self) -> tuple[object]:

@@ -215,6 +215,18 @@ def test_row_14_the_end_of_the_grace_is_a_loss(again: bool, target: str, fault: 
 
 
 @virtual
+async def test_row_14_an_attempt_that_locked_unheard_is_undone_by_closing_its_connection() -> None:
+    scene = Scene(reconnect_grace_s=3)
+    await scene.lead()
+    scene.server.broken, scene.server.mute = {"probe"}, {"lock"}
+    await scene.reach("lost")
+    scene.server.broken, scene.server.mute = set(), set()
+    await scene.reach("acquired")
+    assert (scene.server.count("connect"), scene.server.open_connections) == (3, 1)
+    await scene.lock.shutdown()
+
+
+@virtual
 async def test_row_15_a_stop_within_the_grace() -> None:
     scene = Scene(reconnect_grace_s=20)
     await scene.lead()
