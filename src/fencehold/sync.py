@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
@@ -17,9 +17,10 @@ from typing import Any, Self, TypeVar, overload
 from fencehold import connect as _connect
 from fencehold.model.durations import Duration
 from fencehold.model.election import LockState
-from fencehold.model.errors import LeaseLost
+from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.model.leases import Lease
 from fencehold.ports.fence import SyncTransaction
+from fencehold.runtime import forks
 from fencehold.runtime import leader as _leader
 from fencehold.runtime import store as _store
 from fencehold.runtime import term as _term
@@ -33,10 +34,18 @@ class _Loop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._generation = forks.generation()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fencehold-sync", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self.is_stopped:
+            work.close()
+            raise ConfigurationError(
+                "The store is closed, or belongs to the process that forked this one.",
+                hint="Connect anew in a forked child.",
+                code="store_closed",
+            )
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -46,7 +55,8 @@ class _Loop:
 
     @property
     def is_stopped(self) -> bool:
-        return self._loop.is_closed()
+        """Also in a forked child, which has no such thread."""
+        return self._loop.is_closed() or self._generation != forks.generation()
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -115,12 +125,25 @@ class Term:
         return isinstance(error, LeaseLost) and (error.name, error.epoch) == mine
 
 
+class _OnThreads(Callbacks):
+    """Registers callbacks to run on a thread of their own: they may block, and may call the leader."""
+
+    def __init__(self, inner: Callbacks) -> None:
+        self._inner = inner
+
+    def add(self, event: str, fn: Callable[..., object]) -> None:
+        async def on_thread(*args: Any) -> None:
+            await asyncio.to_thread(fn, *args)
+
+        self._inner.add(event, on_thread if callable(fn) else fn)
+
+
 class Leader(Registers):
-    """`store.leader(...)` without an event loop. Callbacks run on a background thread."""
+    """`store.leader(...)` without an event loop. Callbacks run, in order, on background threads."""
 
     def __init__(self, loop: _Loop, leader: _leader.Leader) -> None:
         self._loop, self._leader = loop, leader
-        self._callbacks: Callbacks = leader._callbacks
+        self._callbacks = _OnThreads(leader._callbacks)
 
     @property
     def name(self) -> str:
@@ -147,7 +170,8 @@ class Leader(Registers):
         self._loop.run(self._leader.start())
 
     def shutdown(self, timeout_s: float | None = None) -> None:
-        self._loop.run(self._leader.shutdown(timeout_s))
+        if not self._loop.is_stopped:
+            self._loop.run(self._leader.shutdown(timeout_s))
 
     def step_down(self, timeout_s: float | None = None) -> None:
         self._loop.run(self._leader.step_down(timeout_s))
@@ -208,8 +232,9 @@ class Store:
     def close(self) -> None:
         if self._loop is not None:
             loop, self._loop = self._loop, None
-            loop.run(self._store.close())
-            loop.stop()
+            if not loop.is_stopped:
+                loop.run(self._store.close())
+                loop.stop()
 
     def init(self) -> list[str]:
         return self._running().run(self._store.init())

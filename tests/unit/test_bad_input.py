@@ -20,7 +20,7 @@ SECRET = "hunter2-pass"
     [
         "", "app.db", "mysql://host/db", "redis://h", "sqlite://app.db", "sqlite:///", "sqlite:///:memory:",
         "sqlite:///a.db?mode=ro", f"postgresql://u:{SECRET}/x@host:port:1/db", f"postgresql://u:{SECRET}@h/db?nonsense=1",
-        f"postgresql://u:12/{SECRET}@host/db", f"postgresql://u:{SECRET}/db",
+        f"postgresql://u:12/{SECRET}@host/db", f"postgresql://u:{SECRET}/db", f"postgresql://u:a@{SECRET}@host/db",
     ],
 )  # fmt: skip
 def test_a_wrong_url_is_refused_before_anything_is_opened_and_never_shows_the_password(url: str) -> None:

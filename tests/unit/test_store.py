@@ -180,3 +180,77 @@ asyncio.run(main())
         lease = await store.leases.read("x")
     assert lease is not None
     assert not lease.is_live
+
+
+async def test_an_observer_ends_with_its_store_and_terms_can_be_asked_for_again() -> None:
+    async with fencehold.connect("memory://observed") as store:
+        leader = store.leader("x")
+        seen = [who async for who in _until_closed(leader, store)]
+    assert [who.epoch if who else None for who in seen] == [None, 1]
+
+
+async def _until_closed(leader: fencehold.Leader, store: fencehold.Store) -> Any:
+    watched = leader.observe()
+    yield await anext(watched)
+    await leader.start()
+    yield await anext(watched)
+    for _ in range(2):  # the second loop meets the same term again
+        async for term in leader.terms():
+            assert term.epoch == 1
+            break
+    closing = asyncio.ensure_future(store.close())
+    async for who in watched:
+        assert who is None
+    await closing
+
+
+async def test_two_openings_at_once_make_one_connection_and_one_thread() -> None:
+    store = fencehold.connect("memory://opened-twice")
+    await asyncio.gather(store.open(), store.open())
+    (keeper,) = [thread for thread in threading.enumerate() if thread.name == "fencehold-keeper"]
+    await store.close()
+    await asyncio.to_thread(keeper.join, 10)
+    assert not keeper.is_alive()
+
+
+async def test_a_leader_shut_down_inside_its_own_body_is_gone_for_good() -> None:
+    async with fencehold.connect("memory://inside") as store:
+        async with store.leader("x", holder_id="me") as leader:
+            async for term in leader.terms():
+                async with term:
+                    await leader.shutdown()
+        async with store.leader("x", holder_id="me") as again:
+            assert await again.wait_for_leadership(10)
+
+
+def test_a_sync_callback_may_block_and_may_call_the_leader(sqlite_url: str) -> None:
+    with fencehold.sync.connect(sqlite_url) as store:
+        store.init()
+        leader = store.leader("x", lease="60s")
+        stepped_down = threading.Event()
+        leader.on_acquired(lambda: leader.step_down(5))
+        leader.on_released(stepped_down.set)
+        with leader:
+            assert stepped_down.wait(10)
+
+
+def test_a_forked_child_of_a_sync_program_can_leave_its_blocks(sqlite_url: str) -> None:
+    with fencehold.sync.connect(sqlite_url) as store:
+        store.init()
+        with store.leader("x", lease="60s") as leader:
+            assert leader.wait_for_leadership(10)
+            child = os.fork()
+            if child:
+                _, status = os.waitpid(child, 0)
+                assert os.waitstatus_to_exitcode(status) == 0
+                assert leader.is_leader
+    if not child:
+        os._exit(0)
+
+
+async def test_a_callback_that_is_none_is_refused_at_once() -> None:
+    async with fencehold.connect("memory://callbacks") as store:
+        with pytest.raises(fencehold.ConfigurationError):
+            store.leader("x").on_acquired(5)  # type: ignore[type-var]
+        with pytest.raises(fencehold.ConfigurationError):
+            await store.leases.list("\udcff")

@@ -106,6 +106,8 @@ class LeaseBook:
 
     async def list(self, prefix: str = "") -> list[Lease]:
         """All rows whose name begins with `prefix`, by name."""
+        if prefix != "":
+            names.lease_name(str(prefix).strip() or "_")
         return await self._port().list(prefix, self._limit_s)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from fencehold.model.election import Emit, LockState
+from fencehold.model.errors import ConfigurationError
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.dispatcher import Dispatcher
 
@@ -31,6 +32,8 @@ class Callbacks:
         self.dispatcher = Dispatcher(self.broken)
 
     def add(self, event: str, fn: Callable[..., object]) -> None:
+        if not callable(fn):
+            raise ConfigurationError(f"{event} takes a function, not {fn!r}.", code="bad_callback")
         self._registered[event].append(fn)
 
     def state_changed(self, old: LockState, new: LockState) -> None:

@@ -37,6 +37,7 @@ class Held:
         self.pulse = pulse
         self.renew_at_s = sent_s + min(settings.renew_every_s, lease.remaining_s / 2)
         self.ended_because: str | None = None
+        self.stall_told = False
         self._clock = clock
         self._facts = facts
         self._deadline_s = self._until(lease, sent_s)

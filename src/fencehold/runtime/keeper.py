@@ -118,9 +118,12 @@ class Keeper:
         silent_s = held.pulse.silent_s()
         held.pulse.ask()
         if silent_s <= held.settings.stall_limit_s:
+            held.stall_told = False
             return True
         held.renew_at_s = self._clock.now_s() + held.retry_after_s()
-        held.tell("leader_stalled", silent_s=round(silent_s, 3))
+        if not held.stall_told:  # once: the keeper comes by ever more often as the deadline nears
+            held.stall_told = True
+            held.tell("leader_stalled", silent_s=round(silent_s, 3))
         return False
 
     async def _renew(self, batch: Sequence[Held]) -> None:

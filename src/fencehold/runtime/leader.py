@@ -59,7 +59,6 @@ class Leader(Registers):
         self._election: Election[Held] | None = None
         self._task: asyncio.Task[None] | None = None
         self._term: Term | None = None
-        self._given: Term | None = None
         self._starting = asyncio.Lock()
         self._unwanted = False
 
@@ -162,35 +161,36 @@ class Leader(Registers):
         return term if term is not None and term.is_valid else None
 
     async def terms(self) -> AsyncGenerator[Term, None]:
-        """Each term of office once, as it begins; ends when the leader is shut down."""
-        while (term := await self._next_term(after=self._given)) is not None:
-            self._given = term
+        """The current term and each later one, once; a body that is done early waits. Ends with the leader."""
+        term: Term | None = None
+        while (term := await self._next_term(after=term)) is not None:
             yield term
             await term.ended()
 
     async def observe(self) -> AsyncGenerator[Lease | None, None]:
-        """Who leads, now and after every change: a live Lease, or None while nobody does."""
+        """Who leads, now and after every change: a live Lease, or None while nobody does. Ends with the store."""
         engine, host = self._parts()
-        seen: asyncio.Queue[Lease | None] = asyncio.Queue()
+        seen: asyncio.Queue[tuple[News, Lease | None]] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
         def hear(news: News, lease: Lease | None) -> None:
-            if news is News.SEEN:
-                loop.call_soon_threadsafe(seen.put_nowait, lease if lease and lease.is_live else None)
+            with suppress(RuntimeError):  # the observer's loop is closed
+                loop.call_soon_threadsafe(seen.put_nowait, (news, lease))
 
         follow = Follow(self.name, self.settings.acquire_every_s, hear, wants_changes=True)
         await host.begin(engine.listen())
         host.post(engine.watch.follow, follow)
         try:
             last: tuple[str, int] | str | None = "nothing seen yet"
-            while True:
-                lease = await seen.get()
+            while (said := await seen.get())[0] is not News.CLOSED:
+                lease = said[1] if said[1] is not None and said[1].is_live else None
                 who = (lease.holder_id, lease.epoch) if lease else None
-                if who != last:
+                if said[0] is News.SEEN and who != last:
                     last = who
                     yield lease
         finally:
-            host.post(engine.watch.unfollow, follow)
+            with suppress(RuntimeError):  # the store is closed
+                host.post(engine.watch.unfollow, follow)
 
     # --- parts ---
 
@@ -222,6 +222,7 @@ class Leader(Registers):
         assert self._election is not None, "only a started leader ends"
         if not task.cancelled() and (error := task.exception()) is not None:
             self._facts.fact("internal_error", error=f"{type(error).__name__}: {error}")
+        self._done()
         self._election.state = LockState.STOPPED
         if self._term is not None and self._term.is_valid:
             self._term.lost("the leader was cancelled")

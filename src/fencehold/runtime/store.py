@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
@@ -34,6 +35,7 @@ class Store:
         self._label = label
         self._thread: hosts.KeeperThread | None = None
         self._engine: Engine | None = None
+        self._opening = asyncio.Lock()
         # Weak: a candidate that was never started, and is no longer anybody's, stands in nobody's way.
         self._candidates: WeakValueDictionary[tuple[str, str], Leader] = WeakValueDictionary()
         self._holder_id = names.default_holder_id()
@@ -44,15 +46,15 @@ class Store:
 
     async def open(self) -> Self:
         """Connect; raises Unavailable (code unreachable, login_refused, ...) when the database cannot be used."""
-        if self._engine is not None:
-            return self
-        thread = hosts.enter()
-        try:
-            self._engine = await thread.begin(self._open())
-        except BaseException:
-            hosts.leave(thread)
-            raise
-        self._thread = thread
+        async with self._opening:  # of two at once the second finds it open
+            if self._engine is None:
+                thread = hosts.enter()
+                try:
+                    self._engine = await thread.begin(self._open())
+                except BaseException:
+                    hosts.leave(thread)
+                    raise
+                self._thread = thread
         return self
 
     async def _open(self) -> Engine:

@@ -26,6 +26,7 @@ class News(enum.Enum):
     SEEN = "seen"  # the row as just read (None: no such row yet)
     FREED = "freed"  # said to be released: worth an attempt
     CHANGED = "changed"  # said to have changed hands
+    CLOSED = "closed"  # nothing more will be said
 
 
 Hear = Callable[[News, Lease | None], None]
@@ -87,6 +88,8 @@ class Watch:
     def close(self) -> None:
         self._closed = True
         self._wake.set()
+        for follow in self._follows:
+            follow.hear(News.CLOSED, None)
 
     def _next_s(self) -> float | None:
         return max(0.0, self._due_s - self._clock.now_s()) if self._follows else None
