@@ -24,7 +24,7 @@ from fencehold.runtime import forks
 from fencehold.runtime import leader as _leader
 from fencehold.runtime import store as _store
 from fencehold.runtime import term as _term
-from fencehold.runtime.callbacks import Callbacks, Registers
+from fencehold.runtime.callbacks import Callbacks, Registers, check
 
 T = TypeVar("T")
 
@@ -135,7 +135,8 @@ class _OnThreads(Callbacks):
         async def on_thread(*args: Any) -> None:
             await asyncio.to_thread(fn, *args)
 
-        self._inner.add(event, on_thread if callable(fn) else fn)
+        check(event, fn)
+        self._inner.add(event, on_thread)
 
 
 class Leader(Registers):

@@ -269,3 +269,10 @@ def test_a_reader_that_leaves_early_is_no_error(url):
         assert command.child.wait(30) == 0
         assert command.child.stderr is not None
         assert command.child.stderr.read() == b""
+
+
+def test_a_closed_stdout_is_no_reason_to_fail(sqlite_url: str) -> None:
+    env = {**os.environ, "FENCEHOLD_DSN": sqlite_url}
+    command = f"{sys.executable} -m fencehold.cli"
+    script = f"{command} init >&- && {command} run x -- sh -c 'exit 7' >&- 2>&-"
+    assert subprocess.run(["sh", "-c", script], env=env, check=False).returncode == 7

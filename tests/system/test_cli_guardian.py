@@ -137,6 +137,14 @@ def test_a_frozen_guardian_is_replaced_by_the_wrapper_when_the_lease_is_lost(url
         assert died_at_s < expires_at_s(url, "frozen")
 
 
+def test_a_stopped_guardian_is_woken_to_pass_a_signal_on(url):
+    with Command(url, "run", "stopped", "--lease", "60s", "--", "sleep", "300") as command:
+        until(lambda: protected_by("stopped"), "the command's start")
+        command.guardian().suspend()
+        command.child.send_signal(signal.SIGTERM)
+        assert command.end()[0] == 128 + signal.SIGTERM
+
+
 def test_both_killed_at_once_the_command_itself_still_dies(url, tmp_path):
     with running(url, "alone", tmp_path / "ready", "60s") as (command, _):
         guardian = command.guardian()

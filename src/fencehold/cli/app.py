@@ -54,6 +54,9 @@ for _command in (init.init, sql.sql, ls.ls, show.show, step_down.step_down, run.
 
 def execute(arguments: Sequence[str]) -> int:
     """The exit code. Every failure is one message with a code and a hint, on stderr."""
+    # A caller may have closed them (>&-): what is said then goes nowhere, and is no reason to fail.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the life of the process
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -81,6 +82,7 @@ class Guarded:
     def _tell(self, **command: Any) -> None:
         # A full pipe is a frozen guardian, a broken one a dead guardian: `outcome` and `end` deal with both.
         with contextlib.suppress(OSError):
+            self._process.send_signal(signal.SIGCONT)  # a guardian that somebody stopped goes on with its duty
             os.write(self._commands_fd, json.dumps(command).encode() + b"\n")
 
     # --- hearing ---

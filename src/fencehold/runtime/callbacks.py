@@ -22,6 +22,11 @@ E = TypeVar("E", bound=ErrorCallback)
 STATE_CHANGE = "on_state_change"
 
 
+def check(event: str, fn: object) -> None:
+    if not callable(fn):
+        raise ConfigurationError(f"{event} takes a function, not {fn!r}.", code="bad_callback")
+
+
 class Callbacks:
     """Several per event, called in the order they were registered; a broken one goes to on_error, never further."""
 
@@ -32,8 +37,7 @@ class Callbacks:
         self.dispatcher = Dispatcher(self.broken)
 
     def add(self, event: str, fn: Callable[..., object]) -> None:
-        if not callable(fn):
-            raise ConfigurationError(f"{event} takes a function, not {fn!r}.", code="bad_callback")
+        check(event, fn)
         self._registered[event].append(fn)
 
     def state_changed(self, old: LockState, new: LockState) -> None:
