@@ -129,6 +129,18 @@ async def test_rows_11_and_16_a_step_down_frees_the_lock_and_follows_on(postgres
         await one.reach("released")
 
 
+async def test_row_11_a_step_down_while_a_probe_is_under_way_keeps_the_connection(postgres_url: str) -> None:
+    async with place(postgres_url, retry_strategy=FixedInterval(3600), health_interval_s=1) as one:
+        await one.lead()
+        pid = holders(postgres_url)[0]
+        one.proxy.delay(0.3)
+        await until_probed(postgres_url, pid)  # its answer is on the way
+        await one.lock.step_down()
+        await one.reach("released")
+        assert one.heard == ["leader>releasing", "releasing>follower", "released"]
+        assert asked(postgres_url, "SELECT pid FROM pg_stat_activity WHERE pid = %s", pid) == [pid]
+
+
 async def test_row_12_undisturbed_within_the_grace_nothing_is_told(postgres_url: str) -> None:
     async with place(postgres_url, reconnect_grace_s=60) as one:
         await one.lead()
