@@ -125,6 +125,9 @@ async def test_a_script_that_commits_on_sqlite_does_not_leave_the_rest_unfenced(
         with pytest.raises(fencehold.ConfigurationError) as caught:
             await within(term, script)
         assert caught.value.code == "fence_gone"
+        with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as conn:
+            assert conn.execute("SELECT count(*) FROM t").fetchone() == (0,)
+        conn.close()
 
 
 async def test_an_autocommit_engine_is_refused_whatever_its_lock_timeout(postgres_url: str) -> None:

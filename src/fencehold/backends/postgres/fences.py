@@ -34,8 +34,6 @@ class PostgresTransaction:
         self._remaining_s = remaining_s
 
     async def execute(self, statement: Any, params: Params = None) -> psycopg.AsyncCursor[Any]:
-        if self.connection.info.transaction_status == TransactionStatus.IDLE:
-            raise fence_gone()
         return await self.run(self.connection.execute(statement, params))
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -72,7 +70,7 @@ class PostgresFences:
         connection = tx.connection
         try:
             yield tx
-            await self._commit(tx, key, remaining_s)
+            await self._commit(tx, remaining_s)
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) or not await self._rolled_back(connection):
                 wire.discard(connection)
@@ -112,9 +110,7 @@ class PostgresFences:
         except psycopg.Error as error:
             raise callers.of_fence(error, key) from error
 
-    async def _commit(self, tx: PostgresTransaction, key: TermKey, remaining_s: RemainingS) -> None:
-        if remaining_s() <= 0:
-            raise lost(key, "the term ended before the commit")
+    async def _commit(self, tx: PostgresTransaction, remaining_s: RemainingS) -> None:
         if tx.connection.info.transaction_status == TransactionStatus.INERROR:
             raise Unavailable(
                 "A statement of this transaction had failed, so it cannot commit; nothing was written.",
@@ -130,7 +126,7 @@ class PostgresFences:
             raise  # a deferred constraint, say: the caller's own, and nothing was written
 
     async def _still_fenced(self, tx: PostgresTransaction) -> None:
-        """The caller may have ended the fenced transaction on `tx.connection`, and begun another."""
+        """Still the same transaction: on `tx.connection` a caller may have ended it and begun another."""
         cursor = psycopg.AsyncCursor(tx.connection, row_factory=tuple_row)
         await tx.run(cursor.execute(self._statements["fence_kept"].encode()))
         if await cursor.fetchone() != (tx.mark,):
