@@ -1,4 +1,4 @@
-"""python -m bench [leases] [--only PART] [--rounds N] [--quick] [-o json]
+"""python -m bench [leases|locks] [--only PART] [--rounds N] [--quick] [-o json]
 
 Starts its own PostgreSQL with default durability, or uses the server of BENCH_DSN (a new database on it; statements
 are then not counted, since that needs the server's log). Ends with 1 if a promise was missed.
@@ -9,11 +9,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import Any
 
-from bench import leases
+from bench import leases, locks
 from bench.report import Progress, as_json, table
 from bench.server import bench_server
 from bench.sizes import sizes
+
+TOPICS: dict[str, Any] = {"leases": leases, "locks": locks}
 
 
 def main() -> int:
@@ -22,7 +25,10 @@ def main() -> int:
     progress("starting PostgreSQL ...")
     with bench_server() as bench:
         chosen = sizes(quick=options.quick, rounds=options.rounds)
-        found = list(leases.measure(bench, chosen, progress, options.only or list(leases.PARTS)))
+        found = []
+        for topic in [TOPICS[options.topic]] if options.topic else TOPICS.values():
+            parts = [part for part in topic.PARTS if not options.only or part in options.only]
+            found += topic.measure(bench, chosen, progress, parts)
         where = conditions(bench.version)
     progress.done()
     print(as_json(found, where) if options.output == "json" else table(found, where))
@@ -38,8 +44,10 @@ def conditions(postgres: int) -> dict[str, str]:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="The speed promises, measured.")
-    parser.add_argument("topic", nargs="?", default="leases", choices=["leases"], help="what to measure")
-    parser.add_argument("--only", action="append", choices=list(leases.PARTS), help="this part; may be repeated")
+    parser.add_argument("topic", nargs="?", choices=list(TOPICS), help="what to measure; everything without it")
+    parser.add_argument(
+        "--only", action="append", choices=[*leases.PARTS, *locks.PARTS], help="this part; may be repeated"
+    )
     parser.add_argument("--rounds", type=positive, help="hand-overs, takeovers and rate rounds")
     parser.add_argument("--quick", action="store_true", help="fewer rounds: about two minutes")
     parser.add_argument("-o", "--output", default="table", choices=["table", "json"])

@@ -21,7 +21,8 @@ PARTS: dict[str, Callable[[Bench, Sizes, Tell], list[Finding]]] = {
 
 
 def measure(bench: Bench, sizes: Sizes, tell: Tell, parts: list[str]) -> Iterator[Finding]:
-    asyncio.run(_prepare(bench.dsn))
+    if parts:
+        asyncio.run(_prepare(bench.dsn))
     for name in parts:
         tell(f"{name} ...")
         yield from PARTS[name](bench, sizes, tell)

@@ -16,6 +16,7 @@ from fencehold.model.leases import Ask
 from fencehold.model.retry import RetryContext
 from fencehold.model.settings import leader_settings
 from fencehold.ports.leases import Answer
+from fencehold.runtime.election import HEAD_START_S
 from fencehold.runtime.engine import Engine
 from fencehold.runtime.leader import Leader
 from fencehold.testing import virtual_loop
@@ -345,14 +346,28 @@ async def test_step_down_yields_to_another_and_the_old_leader_follows() -> None:
 
 
 @virtual
-async def test_step_down_with_nobody_else_leads_again_after_an_interval() -> None:
+async def test_step_down_with_nobody_else_leads_again_after_giving_others_a_head_start() -> None:
     leader = await Town().candidate("a")
     await leader.start()
     assert await leader.wait_for_leadership(1)
     await leader.step_down()
     assert not leader.is_leader
-    assert not await leader.wait_for_leadership(SETTINGS.acquire_every_s - 0.5)
+    assert not await leader.wait_for_leadership(HEAD_START_S - 0.1)
     assert await leader.wait_for_leadership(1)
+
+
+@virtual
+async def test_one_that_stepped_down_takes_the_lease_back_when_it_comes_free_again() -> None:
+    town = Town()
+    first, second = await town.candidate("a"), await town.candidate("b")
+    await first.start()
+    assert await first.wait_for_leadership(1)
+    await second.start()
+    await first.step_down()
+    assert await second.wait_for_leadership(1)
+    await asyncio.sleep(HEAD_START_S)
+    await second.shutdown()
+    assert await first.wait_for_leadership(0.5)
 
 
 @virtual

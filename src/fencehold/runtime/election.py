@@ -21,6 +21,7 @@ G = TypeVar("G")
 T = TypeVar("T")
 
 STEP_DOWN_REQUESTED = "step_down_requested"
+HEAD_START_S = 1.0  # what a leader that steps down gives the others; SQLite followers look four times in it
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,13 @@ class Election(Generic[G]):
             delay_s = self._retry.next_delay_s(self._context())
             if delay_s is None:
                 return Input.GAVE_UP
-            heed = self._settings.heed_hints and not self._yielding
-            await self._mechanism.pause(delay_s, self.stop, heed_hints=heed)
+            if self._yielding:
+                # Deaf for a moment, so that others have it first; no longer, or a lease that comes free again in the
+                # meantime would find nobody.
+                head_start_s = min(delay_s, HEAD_START_S)
+                delay_s -= head_start_s
+                await self._mechanism.pause(head_start_s, self.stop, heed_hints=False)
+            await self._mechanism.pause(delay_s, self.stop, heed_hints=self._settings.heed_hints)
         self._yielding = False
         return Input.STOP_REQUESTED if self.stop.is_set() else Input.ACQUIRE_ATTEMPT
 
