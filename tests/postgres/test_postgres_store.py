@@ -41,14 +41,14 @@ async def test_a_release_wakes_a_follower_that_would_not_poll_for_an_hour(postgr
         ready(postgres_url) as ours,
         fencehold.connect(postgres_url) as theirs,
         ours.leader("x", lease="1h") as first,
-        theirs.leader("x", lease="1h") as second,
     ):
         assert await first.wait_for_leadership(10)
-        assert not await second.wait_for_leadership(0.01)
-        await first.step_down()
-        assert await second.wait_for_leadership(10)
-        assert second.term is not None
-        assert second.term.epoch == 2
+        async with theirs.leader("x", lease="1h") as second:
+            assert not await second.wait_for_leadership(0.01)
+            await first.step_down()
+            assert await second.wait_for_leadership(10)
+            assert second.term is not None
+            assert second.term.epoch == 2
 
 
 async def test_a_leader_asked_to_step_down_does_so_at_once_and_is_told(postgres_url: str) -> None:
@@ -87,15 +87,15 @@ async def test_leases_work_behind_pgbouncer_in_transaction_mode_without_hints(
         ready(url) as one,
         fencehold.connect(url) as two,
         one.leader("x", lease="2s") as first,
-        two.leader("x", lease="2s") as second,
     ):
         assert await first.wait_for_leadership(10)
-        term = first.term
-        assert term is not None
-        async with term.transaction() as tx:
-            await tx.execute("CREATE TABLE t AS SELECT 1 AS a")
-        await first.shutdown()
-        assert await second.wait_for_leadership(10)
+        async with two.leader("x", lease="2s") as second:
+            term = first.term
+            assert term is not None
+            async with term.transaction() as tx:
+                await tx.execute("CREATE TABLE t AS SELECT 1 AS a")
+            await first.shutdown()
+            assert await second.wait_for_leadership(10)
 
 
 @pytest.mark.needs("pgbouncer")

@@ -9,11 +9,12 @@ async def test_a_follower_that_would_not_poll_for_an_hour_notices_that_the_file_
         fencehold.connect(sqlite_url) as theirs,
     ):
         await ours.init()
-        async with ours.leader("x", lease="2h") as first, theirs.leader("x", lease="2h") as second:
+        async with ours.leader("x", lease="2h") as first:
             assert await first.wait_for_leadership(10)
-            assert not await second.wait_for_leadership(0.01)
-            await first.step_down()
-            assert await second.wait_for_leadership(10)
+            async with theirs.leader("x", lease="2h") as second:
+                assert not await second.wait_for_leadership(0.01)
+                await first.step_down()
+                assert await second.wait_for_leadership(10)
 
 
 async def test_two_fenced_transactions_of_one_process_take_turns(sqlite_url: str) -> None:
