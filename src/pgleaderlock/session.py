@@ -17,7 +17,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fencehold.backends.postgres import wire
-from fencehold.backends.sql_text import DEFAULT_TABLE, Statements, pyformat
+from fencehold.backends.sql_text import LEASES, Statements, pyformat
 from fencehold.model.errors import ConfigurationError, FenceholdError, redact
 from pgleaderlock.errors import ConnectionError, HopelessError, LockError, PoolerError  # noqa: A004 - spec 002's name
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 ConnectFn = Callable[[], Awaitable[Any]]
 
-SQL = Statements("pgleaderlock", DEFAULT_TABLE, pyformat)
+SQL = Statements("pgleaderlock", LEASES.default_table, pyformat)
 
 # As spec 002 writes them, for connections that are not psycopg's own.
 PLAIN_LOCK = "SELECT pg_try_advisory_lock(%s, %s)"

@@ -6,12 +6,24 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
-_TABLE = re.compile(r"(['\"])fencehold_leases\1|\bfencehold_(?:leases\w*|schema)\b")
-_QUALIFIED = ("fencehold_leases", "fencehold_leases_guard", "fencehold_schema")
+_SCHEMA_TABLE = "fencehold_schema"
+# What stands in a schema beside the table itself; indexes, constraints and triggers take the table's.
+_QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed")
 
-DEFAULT_TABLE = "fencehold_leases"
+
+@dataclass(frozen=True)
+class Topic:
+    """A set of statements: where they live below sql/, and the name their files give to the table."""
+
+    folder: str
+    default_table: str
+
+
+LEASES = Topic("", "fencehold_leases")
+OUTBOX = Topic("outbox", "fencehold_outbox")
 
 
 @dataclass(frozen=True)
@@ -33,12 +45,17 @@ def pyformat(sql: str) -> str:
 
 
 class Statements:
-    """The statements of one dialect for one lease table; attribute access by file name."""
+    """The statements of one dialect for one table; item access by file name."""
 
-    def __init__(self, package: str, table: str, style: Callable[[str], str] = named) -> None:
+    def __init__(self, package: str, table: str, style: Callable[[str], str] = named, topic: Topic = LEASES) -> None:
         self.table = table
-        folder = resources.files(package) / "sql"
-        raw = {f.name.removesuffix(".sql"): f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith(".sql")}
+        self._topic = topic
+        self._table = re.compile(
+            rf"(['\"]){topic.default_table}\1|\b(?:{topic.default_table}\w*|{_SCHEMA_TABLE})\b", re.ASCII
+        )
+        shared = resources.files(package) / "sql"
+        folder = shared / topic.folder if topic.folder else shared
+        raw = {f.name.removesuffix(".sql"): f.read_text("utf-8") for f in _sql_files(shared, folder)}
         self._named = {name: self._bound(_bare(text)) for name, text in raw.items()}
         self._styled = {name: style(text) for name, text in self._named.items()}
         migrations = folder / "migrations"
@@ -63,15 +80,23 @@ class Statements:
         return re.sub(":component|:step", lambda m: values[m[0]], self.named("steps_record")) + ";\n"
 
     def _bound(self, sql: str) -> str:
-        return _TABLE.sub(self._identifier, sql)
+        return self._table.sub(self._identifier, sql)
 
     def _identifier(self, match: re.Match[str]) -> str:
         schema, _, table = self.table.rpartition(".")
         word = match[0]
         if quote := match[1]:  # a channel's name, as text or as an identifier: one word, dot and all
             return f"{quote}{self.table}{quote}"
-        name = word if word == "fencehold_schema" else table + word.removeprefix(DEFAULT_TABLE)
-        return f'"{schema}"."{name}"' if schema and word in _QUALIFIED else f'"{name}"'
+        if word == _SCHEMA_TABLE:
+            return f'"{schema}"."{word}"' if schema else f'"{word}"'
+        suffix = word.removeprefix(self._topic.default_table)
+        name = table + suffix
+        return f'"{schema}"."{name}"' if schema and suffix in _QUALIFIED_SUFFIXES else f'"{name}"'
+
+
+def _sql_files(*folders: Any) -> list[Any]:
+    """Of each folder; where two have a file of the same name, the later folder's stands."""
+    return [f for folder in folders for f in folder.iterdir() if f.name.endswith(".sql")]
 
 
 def _bare(text: str) -> str:

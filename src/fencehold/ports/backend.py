@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from fencehold.ports.events import Events
 from fencehold.ports.fence import FencePort
 from fencehold.ports.leases import LeasePort
 from fencehold.ports.schema import SchemaPort
@@ -24,6 +25,10 @@ class Backend(Protocol):
 
     @property
     def fences(self) -> FencePort: ...
+
+    def events(self, table: str) -> Events:
+        """One outbox, on a connection of its own that is opened when needed; for one event loop."""
+        ...
 
     async def open(self, limit_s: float) -> None: ...
 

@@ -1,0 +1,156 @@
+"""What may be added to an outbox: every field checked and serialised before anything is sent."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import secrets
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fencehold.model import durations
+from fencehold.model.errors import ConfigurationError
+from fencehold.model.outbox_settings import OutboxSettings
+
+EVENT_TYPE_CHARS_MAX = 128
+AGGREGATE_CHARS_MAX = 256
+PRIORITY_MAX = 32_767
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+@dataclass(slots=True)
+class NewEvent:
+    """One event to be stored, checked and serialised already."""
+
+    tracking_id: str
+    event_type: str
+    payload: str
+    max_retries: int
+    aggregate_id: str | None = None
+    aggregate_type: str | None = None
+    metadata: str | None = None
+    not_before: dt.datetime | None = None
+    delay_s: float = 0.0
+    priority: int = 0
+    is_dedupable: bool = False  # the caller chose the tracking id, so it may be known already
+
+
+def new_event(
+    settings: OutboxSettings,
+    event_type: str,
+    payload: Any,
+    *,
+    aggregate_id: str | None = None,
+    aggregate_type: str | None = None,
+    tracking_id: str | uuid.UUID | None = None,
+    not_before: dt.datetime | durations.Duration | None = None,
+    priority: int = 0,
+    metadata: Mapping[str, Any] | None = None,
+) -> NewEvent:
+    """The event, or ConfigurationError (code bad_event, unknown_event_type, bad_payload, payload_too_large)."""
+    _check_type(event_type, settings)
+    event = NewEvent(
+        new_tracking_id() if tracking_id is None else _given_id(tracking_id), event_type,
+        _serialised(payload, "payload", settings.payload_bytes_max), settings.max_retries,
+        is_dedupable=tracking_id is not None,
+    )  # fmt: skip
+    if aggregate_id is not None:
+        event.aggregate_id = _text(aggregate_id, "aggregate_id", AGGREGATE_CHARS_MAX)
+    if aggregate_type is not None:
+        event.aggregate_type = _text(aggregate_type, "aggregate_type", AGGREGATE_CHARS_MAX)
+    if metadata:
+        event.metadata = _serialised(metadata, "metadata", settings.payload_bytes_max)
+    if not_before is not None:
+        _schedule(event, not_before)
+    if priority != 0:
+        event.priority = _priority(priority)
+    return event
+
+
+def new_tracking_id() -> str:
+    """A UUID of version 7: unique, and in order of time, so that an index of them grows at one end."""
+    value = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+    value = value & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62
+    digits = f"{value:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _check_type(event_type: object, settings: OutboxSettings) -> None:
+    name = _text(event_type, "event_type", EVENT_TYPE_CHARS_MAX)
+    if settings.event_types is not None and name not in settings.event_types:
+        raise ConfigurationError(
+            f"{name!r} is no event type of this outbox; nothing was written.",
+            hint=f"Known are: {', '.join(sorted(settings.event_types))}.",
+            code="unknown_event_type",
+        )
+
+
+def _serialised(value: object, what: str, bytes_max: int) -> str:
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"The {what} cannot be written as JSON: {error}; nothing was written.",
+            hint="Use dicts, lists, texts, numbers, booleans and None; no NaN, no objects of your own.",
+            code="bad_payload",
+        ) from None
+    if len(text) * 4 > bytes_max:  # four bytes are the most one character can take
+        _check_size(text, what, bytes_max)
+    if "\\u0000" in text or not text.isprintable():
+        _check_characters(text, what)
+    return text
+
+
+def _check_size(text: str, what: str, bytes_max: int) -> None:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > bytes_max:
+        raise ConfigurationError(
+            f"The {what} has {size:,} bytes; this outbox takes {bytes_max:,}. Nothing was written.",
+            hint="Store the large part elsewhere and add its address, or raise payload_bytes_max.",
+            code="payload_too_large",
+        )
+
+
+def _check_characters(text: str, what: str) -> None:
+    if "\\u0000" in text or any(0xD800 <= ord(c) <= 0xDFFF for c in text):
+        raise ConfigurationError(
+            f"The {what} holds a NUL character or half of a surrogate pair, which not every database can keep.",
+            hint="Encode binary data, for example as base64.",
+            code="bad_payload",
+        )
+
+
+def _given_id(value: object) -> str:
+    try:
+        return str(value if isinstance(value, uuid.UUID) else uuid.UUID(str(value)))
+    except ValueError:
+        raise _bad(f"tracking_id {value!r:.80} is no UUID", "Use uuid.uuid4(), or leave it out.") from None
+
+
+def _schedule(event: NewEvent, not_before: object) -> None:
+    if isinstance(not_before, dt.datetime):
+        if not_before.tzinfo is None:
+            raise _bad("not_before has no time zone", "Use datetime.now(timezone.utc) + timedelta(...).")
+        event.not_before = not_before.astimezone(dt.UTC)
+    else:
+        event.delay_s = durations.seconds(not_before, "not_before")  # type: ignore[arg-type]
+
+
+def _priority(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > PRIORITY_MAX:
+        raise _bad(f"priority {value!r} is no whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}", "Higher is sooner.")
+    return value
+
+
+def _text(value: object, what: str, chars_max: int) -> str:
+    if not isinstance(value, str) or not value or len(value) > chars_max or not value.isprintable():
+        raise _bad(f"{what} {value!r:.80} is no text of 1 to {chars_max} printable characters", "Nothing was written.")
+    return value
+
+
+def _bad(message: str, hint: str) -> ConfigurationError:
+    return ConfigurationError(f"{message}.", hint=hint, code="bad_event")

@@ -1,0 +1,149 @@
+"""The durations and limits of an outbox and of its workers; every problem is reported at once, before any I/O."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from fencehold.model import durations
+from fencehold.model.durations import Duration
+from fencehold.model.errors import ConfigurationError
+from fencehold.model.settings import LEASE_S_MIN, MARGIN_S_MAX, call_limit_s
+
+HEARTBEAT_PART = 0.3  # of the lease; the rule is: strictly below a third
+REAP_EVERY_S = 10.0
+RETRY_S_MIN = 0.1
+CONCURRENCY_MAX = 10_000
+PAYLOAD_BYTES_MAX = 1024 * 1024
+RETRIES_MAX = 32_000
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """base * 2^(attempt - 1), up to 10 % more by chance, never above the cap and never below 100 ms."""
+
+    base_s: float = 1.0
+    cap_s: float = 30.0
+    jitter: float = 0.1
+
+    def delay_s(self, attempt: int, rng: random.Random) -> float:
+        doubled_s = self.base_s * 2.0 ** min(max(attempt - 1, 0), 60)
+        return max(RETRY_S_MIN, min(self.cap_s, doubled_s * (1 + rng.uniform(0.0, self.jitter))))
+
+
+@dataclass(frozen=True)
+class OutboxSettings:
+    lease_s: float
+    heartbeat_every_s: float
+    reap_every_s: float
+    max_retries: int
+    backoff: Backoff
+    payload_bytes_max: int
+    event_types: frozenset[str] | None
+    in_order: bool
+
+    @property
+    def margin_s(self) -> float:
+        """How long before the lease ends this process stops trusting it."""
+        return min(MARGIN_S_MAX, self.lease_s / 10)
+
+    @property
+    def call_limit_s(self) -> float:
+        return call_limit_s(self.lease_s, self.heartbeat_every_s, self.margin_s)
+
+
+def outbox_settings(
+    *,
+    lease: Duration = 30,
+    heartbeat_every: Duration | None = None,
+    reap_every: Duration | None = None,
+    max_retries: int = 5,
+    retry_base: Duration = 1,
+    retry_cap: Duration = 30,
+    payload_bytes_max: int = PAYLOAD_BYTES_MAX,
+    event_types: Collection[str] | None = None,
+    in_order: bool = False,
+) -> OutboxSettings:
+    """Settings with defaults filled in, or one ConfigurationError that names every problem."""
+    check = Check("Outbox")
+    lease_s = check.seconds(lease, "lease", 30.0)
+    heartbeat_s = check.seconds(heartbeat_every, "heartbeat_every", lease_s * HEARTBEAT_PART)
+    reap_s = check.seconds(reap_every, "reap_every", min(REAP_EVERY_S, lease_s / 3))
+    base_s, cap_s = check.seconds(retry_base, "retry_base", 1.0), check.seconds(retry_cap, "retry_cap", 30.0)
+    check.that(lease_s >= LEASE_S_MIN, f"lease is {lease_s:g} s; below {LEASE_S_MIN:g} s it cannot be renewed in time")
+    check.that(
+        heartbeat_s < lease_s / 3, f"heartbeat_every ({heartbeat_s:g} s) must be below a third of lease ({lease_s:g} s)"
+    )
+    check.that(reap_s < lease_s, f"reap_every ({reap_s:g} s) must be below lease ({lease_s:g} s)")
+    check.that(base_s <= cap_s, f"retry_base ({base_s:g} s) must not be above retry_cap ({cap_s:g} s)")
+    check.count(max_retries, "max_retries", 1, RETRIES_MAX)
+    check.count(payload_bytes_max, "payload_bytes_max", 1, 1024**3)
+    check.done("A lease of 30 s with everything else left to its default is a good start.")
+    types = None if event_types is None else frozenset(event_types)
+    return OutboxSettings(
+        lease_s, heartbeat_s, reap_s, max_retries, Backoff(base_s, cap_s), payload_bytes_max, types, in_order
+    )
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    concurrency: int
+    poll_every_s: float
+    max_processing_s: float
+    shutdown_timeout_s: float
+    batch_size: int | None = None
+
+
+def worker_settings(
+    lease_s: float,
+    *,
+    concurrency: int = 10,
+    poll_every: Duration = 1,
+    max_processing: Duration | None = None,
+    shutdown_timeout: Duration | None = None,
+    batch_size: int | None = None,
+) -> WorkerSettings:
+    """Settings of one worker, checked against the lease of its outbox."""
+    check = Check("Worker")
+    poll_s = check.seconds(poll_every, "poll_every", 1.0)
+    processing_s = check.seconds(max_processing, "max_processing", 3 * lease_s)
+    shutdown_s = check.seconds(shutdown_timeout, "shutdown_timeout", lease_s)
+    check.count(concurrency, "concurrency", 1, CONCURRENCY_MAX)
+    if batch_size is not None:
+        check.count(batch_size, "batch_size", 1, CONCURRENCY_MAX)
+    check.that(
+        shutdown_s <= lease_s, f"shutdown_timeout ({shutdown_s:g} s) must not be above the lease ({lease_s:g} s)"
+    )
+    check.done("Leave what you are unsure of to its default.")
+    return WorkerSettings(concurrency, poll_s, processing_s, shutdown_s, batch_size)
+
+
+class Check:
+    """Collects what is wrong, and says all of it at once."""
+
+    def __init__(self, whose: str) -> None:
+        self._whose = whose
+        self._problems: list[str] = []
+
+    def seconds(self, value: Duration | None, what: str, instead: float) -> float:
+        if value is None:
+            return instead
+        try:
+            return durations.seconds(value, what)
+        except ConfigurationError as error:
+            self._problems.append(error.message.rstrip("."))
+            return instead
+
+    def count(self, value: object, what: str, least: int, most: int) -> None:
+        right = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+        self.that(right, f"{what} is {value!r}; it must be a whole number from {least} to {most}")
+
+    def that(self, holds: bool, problem: str) -> None:
+        if not holds:
+            self._problems.append(problem)
+
+    def done(self, hint: str) -> None:
+        if self._problems:
+            message = f"{self._whose} settings cannot work: {'; '.join(self._problems)}."
+            raise ConfigurationError(message, hint=hint, code="bad_settings")
