@@ -6,11 +6,11 @@ import secrets
 from typing import Any
 
 from fencehold.backends.postgres.session import PREPARE_AFTER
-from fencehold.backends.sql_text import DEFAULT_TABLE, Statements, pyformat
+from fencehold.backends.sql_text import LEASES, Statements, pyformat
 
 __all__ = ["PREPARE_AFTER", "STATEMENTS", "acquire_params", "release_params", "renew_params"]
 
-STATEMENTS = Statements("fencehold.backends.postgres", DEFAULT_TABLE, pyformat)
+STATEMENTS = Statements("fencehold.backends.postgres", LEASES.default_table, pyformat)
 LEASE_S = 30.0
 
 

@@ -1,0 +1,1 @@
+"""Other people's queues, each run in its own environment. These scripts import nothing of fencehold."""
