@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from fencehold.model.errors import FenceholdError, LeaseLost, Unavailable, Uncertain
 from fencehold.model.leases import Ask, Lease, Refusal, TermKey
+from fencehold.ports.events import Events
 from fencehold.ports.fence import DONE, GuardText, Params, RemainingS, SyncTransaction
 from fencehold.ports.leases import Answer
 from fencehold.ports.wakeup import Hint
@@ -281,6 +282,9 @@ class BackendOverLine:
         self.fences = FencesOverLine(line)
         self.wakeup = WakeupOverLine(line)
         self.schema = SchemaOverLine()
+
+    def events(self, table: str) -> Events:
+        raise NotImplementedError("only leases are simulated")
 
     async def open(self, limit_s: float) -> None:
         return None

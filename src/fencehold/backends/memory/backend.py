@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fencehold.backends.memory.event_shelf import EventShelf
+from fencehold.backends.memory.events import MemoryEvents
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.model.leases import (
     Ask,
@@ -44,6 +46,7 @@ class Shelf:
     fenced: dict[str, int] = field(default_factory=dict)
     hints: list[Hint] = field(default_factory=list)
     fired: list[str] = field(default_factory=list)
+    outboxes: dict[str, EventShelf] = field(default_factory=dict)
 
     def now(self) -> dt.datetime:
         return EPOCH_START + dt.timedelta(seconds=self.now_s())
@@ -57,6 +60,10 @@ class Shelf:
             self.rows[request.name] = rule.then(self.rows.get(request.name), request)
             self.fired.append(rule.id)
         return rule
+
+    def outbox(self, table: str) -> EventShelf:
+        with self.lock:
+            return self.outboxes.setdefault(table, EventShelf(self.now))
 
     def tell(self, what: str, name: str) -> None:
         for hint in list(self.hints):
@@ -229,10 +236,14 @@ class MemoryWakeup:
 
 class MemoryBackend:
     def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
         self.leases = MemoryLeases(shelf)
         self.fences = MemoryFences(shelf)
         self.schema = MemorySchema()
         self.wakeup = MemoryWakeup(shelf)
+
+    def events(self, table: str) -> MemoryEvents:
+        return MemoryEvents(self._shelf.outbox(table))
 
     async def open(self, limit_s: float) -> None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fencehold.backends.sql_text import Statements
+from fencehold.backends.sqlite.events import SqliteEvents
 from fencehold.backends.sqlite.fences import SqliteFences
 from fencehold.backends.sqlite.leases import SqliteLeases
 from fencehold.backends.sqlite.schema import SqliteSchema
@@ -13,11 +14,15 @@ from fencehold.backends.sqlite.wakeup import FileWatch
 class SqliteBackend:
     def __init__(self, path: str, table: str) -> None:
         statements = Statements(__package__, table)
+        self._path = path
         self._session = Session(path)
         self.leases = SqliteLeases(self._session, statements)
         self.schema = SqliteSchema(self._session, statements)
         self.fences = SqliteFences(path, statements)
         self.wakeup = FileWatch(self._session, statements)
+
+    def events(self, table: str) -> SqliteEvents:
+        return SqliteEvents(self._path, table)
 
     async def open(self, limit_s: float) -> None:
         return None  # the file may not exist before init(); every verb opens it when it is there

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql_text import Statements, table_exists
 from fencehold.backends.sqlite.session import Session
 
 _STATEMENT_END = re.compile(r";[ \t]*\n(?=\s*(?:--|CREATE|$))")
@@ -17,14 +17,15 @@ class SqliteSchema:
         self._statements = statements
 
     async def init(self, limit_s: float) -> list[str]:
+        steps = await self._session.write(self._apply, limit_s, mode="rwc")
         await self._session.call(lambda: self._use_wal(limit_s), limit_s)
-        return await self._session.write(self._apply, limit_s, mode="rwc")
+        return steps
 
     def script(self) -> str:
         return f"PRAGMA journal_mode = WAL;\nBEGIN IMMEDIATE;\n{self._statements.script()}\nCOMMIT;\n"
 
     def _use_wal(self, limit_s: float) -> None:
-        # Readers then never hold up a renewal. Kept in the file, so asked for once.
+        # Readers then never hold up a renewal. Kept in the file, so asked for once, and not before it is ours.
         self._session.connection(limit_s, mode="rwc").execute("PRAGMA journal_mode = WAL")
 
     def _apply(self, connection: sqlite3.Connection) -> list[str]:
@@ -32,8 +33,15 @@ class SqliteSchema:
         connection.execute(self._statements["steps_table"])
         applied = {row[0] for row in connection.execute(self._statements["steps_applied"], record)}
         missing = [step for step in self._statements.steps if step.name not in applied]
+        if not applied and "foreign" in self._statements:
+            self._must_be_free(connection)
         for step in missing:
             for statement in _STATEMENT_END.split(step.sql):
                 connection.execute(statement)
             connection.execute(self._statements["steps_record"], {**record, "step": step.name})
         return [step.name for step in missing]
+
+    def _must_be_free(self, connection: sqlite3.Connection) -> None:
+        table = self._statements.table
+        if connection.execute(self._statements["foreign"], {"table": table}).fetchone()[0]:
+            raise table_exists(table)

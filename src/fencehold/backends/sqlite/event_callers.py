@@ -1,0 +1,122 @@
+"""Events added, and met for the first time, inside a transaction that the caller owns."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from fencehold.backends import sql_session
+from fencehold.backends.ready import Ready
+from fencehold.backends.sql_text import Statements
+from fencehold.backends.sqlite import faults
+from fencehold.backends.sqlite.event_rows import Params
+from fencehold.model.errors import ConfigurationError
+
+T = TypeVar("T")
+Finish = Callable[[list[bool]], T]
+
+
+class CallerStatements:
+    """Runs a statement on the caller's connection, never beginning or ending a transaction itself."""
+
+    def __init__(self, path: str, statements: Statements) -> None:
+        self._path = path
+        self._statements = statements
+
+    def run(self, target: object, name: str, batch: Sequence[Params], finish: Finish[T]) -> Awaitable[T]:
+        """`finish` gets, for each of the batch, whether it wrote. On a sync connection all is done on return."""
+        if isinstance(target, sqlite3.Connection):
+            return Ready(finish(self._on_connection(target, name, batch)))
+        if sql_session.is_sqlalchemy(target) and callable(getattr(target, "execute", None)):
+            if sql_session.is_async(target):
+                return self._on_async_session(target, name, batch, finish)
+            return Ready(finish(self._on_session(target, name, batch)))
+        raise not_ours(target)
+
+    def _on_connection(self, target: sqlite3.Connection, name: str, batch: Sequence[Params]) -> list[bool]:
+        must_be_in_transaction(target)
+        try:
+            self._must_be_our_file(files(target, self._statements["file"]))
+            wrote = [bool(target.execute(self._statements[name], params).fetchall()) for params in batch]
+        except sqlite3.Error as error:
+            raise faults.of_statement(error, self._path) from error
+        if batch and not target.in_transaction:
+            raise outside_transaction("It was written at once.")
+        return wrote
+
+    def _on_session(self, target: Any, name: str, batch: Sequence[Params]) -> list[bool]:
+        driver = sql_session.driver_connection(target)
+        if not isinstance(driver, sqlite3.Connection):
+            raise not_ours(driver)
+        must_be_in_transaction(driver)
+        self._must_be_our_file(files(driver, self._statements["file"]))
+        sql = self._statements.named(name)
+        try:
+            return [bool(sql_session.run(target, sql, params)) for params in batch]
+        except Exception as error:
+            raise self._sorted(error) from error
+
+    async def _on_async_session(self, target: Any, name: str, batch: Sequence[Params], finish: Finish[T]) -> T:
+        driver = await sql_session.driver_connection_async(target)
+        if type(driver).__module__.partition(".")[0] != "aiosqlite":
+            raise not_ours(driver)
+        must_be_in_transaction(driver)
+        rows = await sql_session.run_async(target, self._statements.named("file"), {})
+        self._must_be_our_file(file for _, place, file in rows if place == "main")
+        sql = self._statements.named(name)
+        try:
+            return finish([bool(await sql_session.run_async(target, sql, params)) for params in batch])
+        except Exception as error:
+            raise self._sorted(error) from error
+
+    def _must_be_our_file(self, found: Iterable[str | bytes]) -> None:
+        for file in found:
+            try:
+                if file and os.path.samefile(file, self._path):
+                    return
+            except FileNotFoundError:
+                pass
+            raise ConfigurationError(
+                f"The connection given as tx is to {os.fsdecode(file) or 'memory'}, the outbox is in {self._path}; "
+                "nothing was written.",
+                hint="One transaction cannot hold both; keep the outbox in the file of the data it tells of.",
+                code="bad_connection",
+            )
+
+    def _sorted(self, error: Exception) -> Exception:
+        """SQLAlchemy's errors carry the driver's; those of anybody else stay as they are."""
+        cause = getattr(error, "orig", None)
+        return faults.of_statement(cause, self._path) if isinstance(cause, sqlite3.Error) else error
+
+
+def files(connection: sqlite3.Connection, statement: str) -> list[str | bytes]:
+    """The file of the main database. An attached one is not asked: a commit to two files is not one commit."""
+    cursor = connection.cursor()
+    cursor.row_factory = None  # the caller's may give anything
+    return [row[2] for row in cursor.execute(statement) if row[0] == 0]
+
+
+def must_be_in_transaction(connection: Any) -> None:
+    """Or in the mode in which Python begins one by itself, before the first write."""
+    begins_itself = connection.isolation_level is not None and getattr(connection, "autocommit", None) is not True
+    if not connection.in_transaction and not begins_itself:
+        raise outside_transaction("Nothing was written.")
+
+
+def outside_transaction(what_happened: str) -> ConfigurationError:
+    return ConfigurationError(
+        "The connection given as tx is in autocommit and in no transaction: the event would be stored even if your own "
+        f"change is not. {what_happened}",
+        hint='Run "BEGIN IMMEDIATE" first, or leave tx out.',
+        code="add_outside_transaction",
+    )
+
+
+def not_ours(target: object) -> ConfigurationError:
+    return ConfigurationError(
+        f"tx cannot be a {type(target).__module__}.{type(target).__qualname__}; nothing was written.",
+        hint="Give a sqlite3 connection or a SQLAlchemy session or connection to the outbox's file, or leave tx out.",
+        code="bad_connection",
+    )

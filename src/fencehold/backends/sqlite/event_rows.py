@@ -1,0 +1,125 @@
+"""Between rows and values: parameters of event statements as SQLite reads them, and rows as events."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from fencehold.backends.sqlite.leases import instant, modifier
+from fencehold.model.events import Status
+from fencehold.model.new_events import NewEvent
+from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Failure, Filter, Recovered, Stats
+
+Row = tuple[Any, ...]
+Params = dict[str, Any]
+T = TypeVar("T")
+
+_SUB_MILLISECOND = dt.timedelta(microseconds=999)
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def add_params(event: NewEvent) -> Params:
+    return {
+        "tracking_id": event.tracking_id,
+        "event_type": event.event_type,
+        "payload": event.payload,
+        "max_retries": event.max_retries,
+        "aggregate_id": event.aggregate_id,
+        "aggregate_type": event.aggregate_type,
+        "metadata": event.metadata,
+        "not_before": event.not_before and moment(event.not_before),
+        "delay": modifier(event.delay_s),
+        "priority": event.priority,
+    }
+
+
+def moment(at: dt.datetime) -> str:
+    """As the table keeps it, rounded up: an event is never due before it was asked for."""
+    return (at.astimezone(dt.UTC) + _SUB_MILLISECOND).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def ask_params(ask: ClaimAsk) -> Params:
+    types = None if ask.event_types is None else _json(ask.event_types)
+    return {"limit": ask.limit, "token": ask.token, "lease": modifier(ask.lease_s), "types": types}
+
+
+def keys_param(keys: Sequence[ClaimKey]) -> str:
+    return _json([(key.id, key.token) for key in keys])
+
+
+def ids_param(ids: Sequence[int]) -> str:
+    return _json(ids)
+
+
+def failures_param(failures: Sequence[Failure]) -> str:
+    return _json([(f.key.id, f.key.token, storable(f.error), modifier(f.delay_s), f.retry) for f in failures])
+
+
+def storable(text: str) -> str:
+    """An error's text may hold anything, and must not keep the failure itself from being stored."""
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
+def filter_params(which: Filter) -> Params:
+    return {
+        "statuses": _json(which.statuses) if which.statuses else None,
+        "types": _json(which.event_types) if which.event_types else None,
+        "tracking_ids": _json(which.tracking_ids) if which.tracking_ids else None,
+        "older_than": None if which.older_than_s is None else f"{-which.older_than_s:+.3f} seconds",
+    }
+
+
+def rounds(items: Sequence[T], id_of: Callable[[T], int]) -> list[list[T]]:
+    """Each id at most once per round: a statement answers by id, and of two keys to one event it must say which."""
+    found: list[list[T]] = []
+    left: Sequence[T] = items
+    while left:
+        once: dict[int, T] = {}
+        again: list[T] = []
+        for item in left:
+            again.append(item) if id_of(item) in once else once.setdefault(id_of(item), item)
+        found.append(list(once.values()))
+        left = again
+    return found
+
+
+def claims(rows: list[Row], token: str) -> list[Claim]:
+    """In the order of the claim, which RETURNING does not keep."""
+    rows.sort(key=lambda row: (-row[10], row[12], row[0]))
+    return [claim(row, token) for row in rows]
+
+
+def claim(row: Row, token: str) -> Claim:
+    return Claim(
+        row[0], row[1], row[2], row[3], token, instant(row[4]), row[5] + 1, row[6], row[7], row[8], row[9], row[10],
+        instant(row[11]),
+    )  # fmt: skip
+
+
+def recovered(row: Row, stuck: Row) -> Recovered:
+    event_id, tracking_id, event_type, status, retry_count = row
+    _, token, locked_until, now = stuck
+    stale_s = (instant(now) - instant(locked_until)).total_seconds()
+    return Recovered(event_id, tracking_id, event_type, Status(status), retry_count, stale_s, token)
+
+
+def stats(row: Row) -> Stats:
+    pending, processing, total, failed, dead_letter, oldest_due_at, lapsed, ran_at, runs, now = row
+    completed = 0 if total is None else total - pending - processing - failed - dead_letter
+    age_s = max(0.0, _apart_s(now, oldest_due_at) or 0.0)
+    return Stats(pending, processing, completed, failed, dead_letter, age_s, lapsed, _apart_s(now, ran_at), runs)
+
+
+def event_row(row: Row) -> EventRow:
+    *values, now = row
+    waits_s, held_s = _apart_s(values[10], now), _apart_s(values[14], now)
+    values[7] = Status(values[7])
+    for place in (9, 10, 11, 14):
+        values[place] = values[place] and instant(values[place])
+    return EventRow(*(*values, waits_s, held_s))
+
+
+def _apart_s(later: str | None, earlier: str | None) -> float | None:
+    return (instant(later) - instant(earlier)).total_seconds() if later and earlier else None

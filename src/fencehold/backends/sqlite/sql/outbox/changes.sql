@@ -1,0 +1,3 @@
+-- name: changes
+-- Differs whenever another connection has committed to this file; reads no table.
+PRAGMA data_version;

@@ -1,0 +1,3 @@
+-- name: file
+-- only: sqlite, because elsewhere a connection to another database shows when the table is missing.
+PRAGMA database_list;
