@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from fencehold.model.errors import ConfigurationError
+
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _SCHEMA_TABLE = "fencehold_schema"
 # What stands in a schema beside the table itself; indexes, constraints and triggers take the table's.
@@ -66,6 +68,9 @@ class Statements:
         """In the driver's own parameter style."""
         return self._styled[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._named
+
     def named(self, name: str) -> str:
         """With `:name` parameters."""
         return self._named[name]
@@ -92,6 +97,14 @@ class Statements:
         suffix = word.removeprefix(self._topic.default_table)
         name = table + suffix
         return f'"{schema}"."{name}"' if schema and suffix in _QUALIFIED_SUFFIXES else f'"{name}"'
+
+
+def table_exists(table: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"There is a table {table!r} already, and fencehold did not make it; nothing was changed.",
+        hint=f"Give the outbox another name, for example store.outbox({table + '_events'!r}).",
+        code="table_exists",
+    )
 
 
 def _sql_files(*folders: Any) -> list[Any]:

@@ -45,7 +45,7 @@ class Claim:
 
     @property
     def key(self) -> ClaimKey:
-        return ClaimKey(self.id, self.token)
+        return ClaimKey(self.id, self.token, self.tracking_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ class ClaimKey:
 
     id: int
     token: str
+    tracking_id: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,9 @@ class EventPort(Protocol):
 class EventDesk(Protocol):
     """What an operator asks. `dry_run` answers the same and changes nothing."""
 
-    async def stats(self, limit_s: float) -> Stats: ...
+    async def stats(self, limit_s: float, whole: bool = True) -> Stats:
+        """Without `whole` the completed are not counted (0): there may be millions."""
+        ...
 
     async def find(self, which: Filter, limit: int, limit_s: float) -> list[EventRow]:
         """Up to `limit` of them, the newest first."""

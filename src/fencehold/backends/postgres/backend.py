@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fencehold.backends.postgres import wire
+from fencehold.backends.postgres.events import PostgresEvents
 from fencehold.backends.postgres.fences import PostgresFences
 from fencehold.backends.postgres.leases import PostgresLeases
 from fencehold.backends.postgres.schema import PostgresSchema
@@ -12,13 +13,16 @@ from fencehold.backends.sql_text import Statements, pyformat
 
 class PostgresBackend:
     def __init__(self, url: str, table: str) -> None:
-        info = wire.conninfo(url)
+        info = self._info = wire.conninfo(url)
         statements = Statements(__package__, table, pyformat)
         self._session = Session(info, statements)
         self.leases = PostgresLeases(self._session)
         self.schema = PostgresSchema(info, statements)
         self.fences = PostgresFences(info, statements)
         self.wakeup = self._session
+
+    def events(self, table: str) -> PostgresEvents:
+        return PostgresEvents(self._info, __package__, table)
 
     @staticmethod
     def check(url: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from fencehold.backends.postgres import faults, wire
-from fencehold.backends.sql_text import Statements, Step
+from fencehold.backends.sql_text import Statements, Step, table_exists
 
 
 class PostgresSchema:
@@ -35,10 +35,17 @@ class PostgresSchema:
         cursor = await connection.execute(self._statements["steps_applied"], {"component": component})
         applied = {row[0] for row in await cursor.fetchall()}
         missing = [step for step in self._statements.steps if step.name not in applied]
+        if not applied and "foreign" in self._statements:
+            await self._must_be_free(connection)
         for step in missing:
             await self._step(connection, step, {"component": component, "step": step.name})
         await connection.commit()
         return [step.name for step in missing]
+
+    async def _must_be_free(self, connection: wire.Connection) -> None:
+        cursor = await connection.execute(self._statements["foreign"], {"table": self._statements.table})
+        if (await cursor.fetchone() or (False,))[0]:
+            raise table_exists(self._statements.table)
 
     async def _step(self, connection: wire.Connection, step: Step, record: dict[str, Any]) -> None:
         await connection.execute(step.sql.encode())  # bytes: a composed text, run as it stands

@@ -89,6 +89,7 @@ class Session:
             # A pooler hands each statement to any server session: prepared statements and LISTEN would go astray.
             connection.prepare_threshold = None if self.is_pooled else PREPARE_AFTER
             connection.add_notify_handler(lambda notify: self._tell(notify.payload))
+            await wire.bounded(connection, self._settle(connection), wire.fixed(wire.CONNECT_LIMIT_S))
         except psycopg.Error as error:
             wire.discard(connection)
             raise faults.of_statement(error) from None
@@ -96,6 +97,9 @@ class Session:
             wire.discard(connection)
             raise
         return connection
+
+    async def _settle(self, connection: wire.Connection) -> None:
+        """What else a new connection needs; nothing here."""
 
     async def _probe(self, connection: wire.Connection) -> tuple[Any, ...]:
         cursor = await connection.execute(self._statements["probe"])

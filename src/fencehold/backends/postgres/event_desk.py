@@ -1,0 +1,40 @@
+"""What an operator asks of an outbox on PostgreSQL."""
+
+from __future__ import annotations
+
+from fencehold.backends.postgres import event_rows
+from fencehold.backends.postgres.event_callers import first_time
+from fencehold.backends.postgres.event_session import EventSession
+from fencehold.backends.sql_text import Statements
+from fencehold.ports.events import EventRow, Filter, Stats
+
+
+class PostgresEventDesk:
+    def __init__(self, session: EventSession, statements: Statements) -> None:
+        self._session = session
+        self._statements = statements
+
+    async def stats(self, limit_s: float, whole: bool = True) -> Stats:
+        rows = await self._session.run("stats", {"whole": whole}, limit_s)
+        return event_rows.stats(rows[0])
+
+    async def find(self, which: Filter, limit: int, limit_s: float) -> list[EventRow]:
+        params = {**event_rows.filter_params(which), "limit": limit}
+        return [event_rows.event_row(row) for row in await self._session.run("find", params, limit_s)]
+
+    async def redrive(
+        self, which: Filter, root_cause: str, limit: int, spread_s: float, limit_s: float, dry_run: bool = False
+    ) -> list[str]:
+        params = {
+            **event_rows.filter_params(which), "root_cause": root_cause, "limit": limit, "spread": spread_s,
+            "dry_run": dry_run,
+        }  # fmt: skip
+        return [row[0] for row in await self._session.run("redrive", params, limit_s)]
+
+    async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
+        params = {**event_rows.filter_params(which), "limit": limit, "dry_run": dry_run}
+        rows = await self._session.run("purge", params, limit_s)
+        return int(rows[0][0])
+
+    async def first_time(self, tracking_id: str, consumer_id: str, target: object) -> bool:
+        return await first_time(self._statements, target, {"tracking_id": tracking_id, "consumer": consumer_id})

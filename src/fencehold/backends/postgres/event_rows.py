@@ -1,0 +1,95 @@
+"""Between rows and values: parameters of event statements as PostgreSQL reads them, and rows as events."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fencehold.model.events import Status
+from fencehold.model.new_events import NewEvent
+from fencehold.ports.events import Claim, ClaimKey, EventRow, Failure, Filter, Recovered, Stats
+
+Row = tuple[Any, ...]
+
+
+def array(values: Iterable[object]) -> str:
+    """An array of numbers, dates or plain words; a driver's own way is ten times slower for a thousand of them."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def text_array(values: Iterable[str]) -> str:
+    return "{" + ",".join(map(_quoted, values)) + "}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def keys_params(keys: Sequence[ClaimKey]) -> dict[str, Any]:
+    return {"ids": array(key.tracking_id for key in keys), "tokens": text_array(key.token for key in keys)}
+
+
+def failure_params(failures: Sequence[Failure]) -> dict[str, Any]:
+    return {
+        **keys_params([failure.key for failure in failures]),
+        "errors": [failure.error for failure in failures],
+        "delays": [failure.delay_s for failure in failures],
+        "retries": [failure.retry for failure in failures],
+    }
+
+
+def add_params(events: Sequence[NewEvent]) -> dict[str, Any]:
+    """Lists, not texts: a caller's session may sit on another driver. A column nobody uses is one NULL, not many."""
+    return {
+        "tracking_ids": [e.tracking_id for e in events],
+        "event_types": [e.event_type for e in events],
+        "payloads": [e.payload for e in events],
+        "max_retries": [e.max_retries for e in events],
+        "aggregate_ids": _column([e.aggregate_id for e in events]),
+        "aggregate_types": _column([e.aggregate_type for e in events]),
+        "metadatas": _column([e.metadata for e in events]),
+        "not_befores": _column([e.not_before for e in events]),
+        "delays": [e.delay_s for e in events],
+        "priorities": [e.priority for e in events],
+    }
+
+
+def _column(values: list[Any]) -> list[Any] | None:
+    return values if any(value is not None for value in values) else None
+
+
+def filter_params(which: Filter) -> dict[str, Any]:
+    return {
+        "statuses": list(map(str, which.statuses)) or None,
+        "types": list(which.event_types) or None,
+        "tracking_ids": list(which.tracking_ids) or None,
+        "older_than": which.older_than_s,
+    }
+
+
+def claim(row: Row, token: str) -> Claim:
+    return Claim(
+        row[0], row[1], row[2], row[3], token, row[4], row[5] + 1, row[6], row[7], row[8], row[9], row[10], row[11]
+    )
+
+
+def recovered(row: Row) -> Recovered:
+    event_id, tracking_id, event_type, status, retry_count, stale_s, token = row
+    return Recovered(event_id, tracking_id, event_type, Status(status), retry_count, stale_s, token)
+
+
+def stats(row: Row) -> Stats:
+    return Stats(*row)
+
+
+def event_row(row: Row) -> EventRow:
+    values = list(row)
+    values[7] = Status(values[7])
+    for place in (9, 10, 11, 14):
+        values[place] = _utc(values[place])
+    return EventRow(*values)
+
+
+def _utc(when: dt.datetime | None) -> dt.datetime | None:
+    return when and when.astimezone(dt.UTC)

@@ -1,0 +1,125 @@
+"""The connection of one outbox in one event loop: its statements, one at a time, and the LISTEN for added events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import psycopg
+
+from fencehold.backends.postgres import faults, wire
+from fencehold.backends.postgres.session import Session
+from fencehold.backends.sql_text import Statements
+
+Rows = list[tuple[Any, ...]]
+
+WATCH_AFTER_S = 0.001  # between the turns of a busy worker the socket is not watched: that would cost two system calls
+
+
+class EventSession(Session):
+    """Plans do not depend on statistics: after a bulk load these are wrong, and a claim would read the whole table."""
+
+    def __init__(self, info: str, statements: Statements) -> None:
+        super().__init__(info, statements)
+        self._watch_timer: asyncio.TimerHandle | None = None
+
+    async def quick(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
+        """As `run`, without a task of its own: for callers that are never cancelled."""
+        await self._turn(limit_s)
+        try:
+            connection = await self._ready(limit_s)
+            self._unwatch()
+            timer = asyncio.get_running_loop().call_later(limit_s, wire.cut, connection)
+            try:
+                if self._wants_listen and not self.is_pooled and self._listening is not connection:
+                    await self._listen(connection)
+                return await self._fetch(connection, name, params)
+            except psycopg.Error as error:
+                self._drop()
+                raise faults.of_statement(error) from None
+            except BaseException:
+                self._drop()
+                raise
+            finally:
+                timer.cancel()
+                self._watch_soon()
+        finally:
+            self._lock.release()
+
+    async def run_in_turn(self, first: str, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
+        """Two statements in one transaction, so that what the first locks is held until the second has committed."""
+        left_s = wire.fixed(limit_s)
+        await self._turn(limit_s)
+        try:
+            connection = await self._ready(left_s())
+            self._unwatch()
+
+            async def both() -> Rows:
+                async with connection.transaction():
+                    await connection.execute(self._statements[first])
+                    return await self._fetch(connection, name, params)
+
+            try:
+                return await wire.bounded(connection, both(), left_s)
+            except psycopg.Error as error:
+                self._drop()
+                raise faults.of_statement(error) from None
+            except BaseException:
+                self._drop()
+                raise
+            finally:
+                self._watch()
+        finally:
+            self._lock.release()
+
+    async def _settle(self, connection: wire.Connection) -> None:
+        if not self.is_pooled:
+            connection.prepare_threshold = 0
+            await connection.execute(self._statements["plans"], {"is_local": False})
+
+    async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> Rows:
+        async with self._planned(connection):
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(self._statements[name], params or None)
+            return await cursor.fetchall() if cursor.description else []
+
+    def _planned(self, connection: wire.Connection) -> contextlib.AbstractAsyncContextManager[None]:
+        """Behind a pooler the settings hold for one transaction only, so each statement brings them along."""
+        if not self.is_pooled:
+            return _AS_IT_IS
+        return self._with_plans(connection)
+
+    @contextlib.asynccontextmanager
+    async def _with_plans(self, connection: wire.Connection) -> AsyncIterator[None]:
+        async with connection.transaction():
+            await connection.execute(self._statements["plans"], {"is_local": True})
+            yield
+
+    def _watch_soon(self) -> None:
+        if self._watch_timer is None and self._wants_listen:
+            self._watch_timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._watch_if_idle)
+
+    def _watch_if_idle(self) -> None:
+        self._watch_timer = None
+        if not self._lock.locked() and self._watched_fd is None:
+            self._watch()
+
+    async def close(self) -> None:
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
+        await super().close()
+
+
+class _AsItIs:
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+
+_AS_IT_IS = _AsItIs()
+
+OnAdded = Callable[[], None]

@@ -1,0 +1,21 @@
+-- name: add
+-- A tracking id that is known already is left alone. One notification for all of them; its text names the priorities.
+WITH added AS (
+    INSERT INTO fencehold_outbox AS o
+           (tracking_id, event_type, payload, max_retries, aggregate_id, aggregate_type, metadata, due_at, priority)
+    SELECT a.tracking_id, a.event_type, CAST(a.payload AS json), a.max_retries, a.aggregate_id, a.aggregate_type,
+           CAST(a.metadata AS json),
+           coalesce(a.not_before, clock_timestamp()) + a.delay_s * interval '1 second', a.priority
+      FROM unnest(CAST(:tracking_ids AS uuid[]), CAST(:event_types AS text[]), CAST(:payloads AS text[]),
+                  CAST(:max_retries AS smallint[]), CAST(:aggregate_ids AS text[]), CAST(:aggregate_types AS text[]),
+                  CAST(:metadatas AS text[]), CAST(:not_befores AS timestamptz[]), CAST(:delays AS float8[]),
+                  CAST(:priorities AS smallint[]))
+           AS a(tracking_id, event_type, payload, max_retries, aggregate_id, aggregate_type, metadata, not_before,
+                delay_s, priority)
+    ON CONFLICT (tracking_id) DO NOTHING
+    RETURNING o.tracking_id, o.priority
+), told AS (
+    SELECT pg_notify('fencehold_outbox', 'added ' || string_agg(DISTINCT CAST(priority AS text), ',')) FROM added
+    HAVING count(*) > 0
+)
+SELECT CAST(added.tracking_id AS text) FROM added, (SELECT count(*) FROM told) AS t;

@@ -1,0 +1,33 @@
+-- name: claim
+-- rules: PENDING.claim.is_due FAILED.claim.is_due
+-- The sweep: every priority there is, each from its beginning. Priorities are found by jumping from one to the next;
+-- the last row names them all.
+WITH RECURSIVE level(priority) AS (
+    (SELECT e.priority FROM fencehold_outbox AS e
+      WHERE e.status IN ('PENDING', 'FAILED') ORDER BY e.priority DESC, e.due_at, e.id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.priority FROM fencehold_outbox AS e
+             WHERE e.status IN ('PENDING', 'FAILED') AND e.priority < level.priority
+             ORDER BY e.priority DESC, e.due_at, e.id LIMIT 1)
+      FROM level WHERE level.priority IS NOT NULL
+), next AS MATERIALIZED (
+    SELECT c.tracking_id
+      FROM level AS l
+     CROSS JOIN LATERAL (
+           SELECT e.tracking_id FROM fencehold_outbox AS e
+            WHERE e.status IN ('PENDING', 'FAILED') AND e.priority = l.priority AND e.due_at <= statement_timestamp()
+              AND (:types::text[] IS NULL OR e.event_type = ANY (:types::text[]))
+            ORDER BY e.priority DESC, e.due_at, e.id LIMIT :limit FOR UPDATE SKIP LOCKED) AS c
+     LIMIT :limit
+), claimed AS (
+    UPDATE fencehold_outbox AS o
+       SET status = 'PROCESSING', lock_token = :token, locked_until = clock_timestamp() + :lease * interval '1 second'
+      FROM next AS n
+     WHERE o.tracking_id = n.tracking_id
+    RETURNING o.id, o.tracking_id::text, o.event_type, o.payload::text, o.locked_until, o.retry_count, o.max_retries,
+              o.aggregate_id, o.aggregate_type, o.metadata::text, o.priority, o.created_at, o.due_at
+)
+SELECT * FROM claimed
+UNION ALL
+SELECT NULL, (SELECT string_agg(priority::text, ',') FROM level), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL;
