@@ -23,13 +23,15 @@ ALLOWED: dict[str, set[str]] = {
     "submission_manager": STORAGE | {"connect"},
 }
 
-#: driver -> folders (below src) that may import it
+#: driver -> folders or files (below src) that may import it
 DRIVERS: dict[str, tuple[str, ...]] = {
     "psycopg": ("fencehold/backends/postgres", "fencehold/testing", "pgleaderlock"),
     "psycopg_pool": ("fencehold/backends/postgres", "fencehold/testing", "pgleaderlock"),
     "mssql_python": ("fencehold/backends/sqlserver", "fencehold/testing"),
     "azure": ("fencehold/backends/cosmos", "fencehold/testing"),
     "sqlite3": ("fencehold/backends/sqlite", "fencehold/testing"),
+    "prometheus_client": ("fencehold/telemetry/prometheus.py",),
+    "opentelemetry": ("fencehold/telemetry/traces.py",),
 }
 
 
@@ -78,7 +80,7 @@ def room_of(module: str, src: Path) -> str | None:
 
 def foreign_drivers(src: Path) -> list[str]:
     return [
-        f"{path.relative_to(src)}:{line}: {target} is imported outside its backend"
+        f"{path.relative_to(src)}:{line}: {target} is imported outside its place"
         for path, tree in parsed(src)
         for line, target in imports(src, path, tree)
         for places in [DRIVERS.get(target.split(".")[0])]
@@ -176,8 +178,11 @@ def test_a_driver_out_of_place_is_found(tmp_path):
         fencehold__backends__memory__a="from sqlite3 import connect",
         pgleaderlock__a="from psycopg import sql",
         fencehold__testing__a="import sqlite3, psycopg",
+        fencehold__telemetry__prometheus="import prometheus_client",
+        fencehold__telemetry__traces="import prometheus_client\nfrom opentelemetry import trace",
     )
     assert [line.split(":")[0] for line in foreign_drivers(tmp_path)] == [
         "fencehold/backends/memory/a.py",
         "fencehold/runtime/a.py",
+        "fencehold/telemetry/traces.py",
     ]
