@@ -1,0 +1,34 @@
+"""Several sinks as one."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fencehold.ports.facts import FactSink
+
+LOGGER = logging.getLogger("fencehold")
+
+
+class FanOut:
+    """Every sink hears every fact; one that raises harms neither the others nor whoever told."""
+
+    def __init__(self, *sinks: FactSink) -> None:
+        self._sinks = sinks
+        self._blamed: set[int] = set()
+
+    def fact(self, event: str, **fields: Any) -> None:
+        for place, sink in enumerate(self._sinks):
+            try:
+                sink.fact(event, **fields)
+            except Exception as error:  # noqa: BLE001 - a broken sink must not cost a lease
+                self._blame(place, event, error)
+
+    def _blame(self, place: int, event: str, error: Exception) -> None:
+        """Once per sink: a broken one would otherwise fill the log at the rate of the facts."""
+        if place in self._blamed:
+            return
+        self._blamed.add(place)
+        sink = type(self._sinks[place]).__name__
+        # Not the error's text: it may quote what the sink was given.
+        LOGGER.error("sink_failed sink=%s fact=%s error=%s", sink, event, type(error).__name__)

@@ -1,0 +1,201 @@
+"""What is counted: every metric, and which fact moves it. No package is needed here; prometheus.py reads this table.
+
+A name is that of the rule book in Prometheus spelling: dots become underscores, a counter ends in _total, a duration in
+_seconds. Metrics labelled by worker live as long as the worker; those of an outbox or a lease as long as the process.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fencehold.model.events import Status
+
+Fields = Mapping[str, Any]
+
+
+class Kind(enum.StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Office(enum.Enum):
+    """How a fact moves the gauge of who leads: by epochs, since facts told by two threads may cross."""
+
+    SOUGHT = "sought"
+    ENTERED = "entered"
+    LEFT = "left"
+
+
+#: For gauges when several processes share one exposition (prometheus-client's multi-process mode).
+NEWEST, ANY = "livemostrecent", "livemax"
+
+OUTBOX, WORKER, LEASE, NONE = ("outbox",), ("outbox", "worker_id"), ("lease_name",), ()
+LATENCY_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+STALE_S = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
+TOOK_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+BATCH = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """One metric. `rule_book` is its name there; empty for what we count beyond it."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    meaning: str
+    rule_book: str = ""
+    buckets: tuple[float, ...] = ()
+    multiprocess: str = ANY
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A fact moves a metric: by the field named, or by a constant. `given` are labels no field of the fact carries."""
+
+    fact: str
+    metric: Metric
+    takes: str | float | Office
+    when: Callable[[Fields], bool] | None = None
+    given: tuple[tuple[str, str], ...] = ()
+
+
+def will_retry(fact: Fields) -> bool:
+    return bool(fact["status"] == Status.FAILED)
+
+
+def is_dead(fact: Fields) -> bool:
+    return bool(fact["status"] == Status.DEAD_LETTER)
+
+
+def brought_some(fact: Fields) -> bool:
+    return bool(fact["claimed"] > 0)
+
+
+_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+
+PENDING = Metric(
+    "outbox_events_pending", _G, OUTBOX, "events waiting to be claimed", "outbox.events.pending", multiprocess=NEWEST
+)
+PROCESSING = Metric(
+    "outbox_events_processing", _G, OUTBOX, "events held by a worker", "outbox.events.processing", multiprocess=NEWEST
+)
+COMPLETED = Metric(
+    "outbox_events_completed_total", _C, OUTBOX, "events whose completion was recorded", "outbox.events.completed"
+)
+FAILED = Metric("outbox_events_failed_total", _C, OUTBOX, "failed tries that will be retried", "outbox.events.failed")
+DEAD_LETTER = Metric(
+    "outbox_events_dead_letter_total", _C, OUTBOX, "events given up, by a worker or by the reaper",
+    "outbox.events.dead_letter",
+)  # fmt: skip
+LATENCY = Metric(
+    "outbox_processing_latency_seconds", _H, OUTBOX, "from created to completed", "outbox.processing.latency", LATENCY_S
+)
+OLDEST = Metric(
+    "outbox_oldest_pending_age_seconds", _G, OUTBOX, "how long the oldest claimable event has been due",
+    "outbox.oldest_pending.age", multiprocess=NEWEST,
+)  # fmt: skip
+BATCHES = Metric(
+    "worker_batches_processed_total", _C, WORKER, "batches whose results were recorded", "worker.batches.processed"
+)
+PER_BATCH = Metric(
+    "worker_events_per_batch", _H, WORKER, "events one claim brought, empty claims aside",
+    "worker.events.per_batch", BATCH,
+)  # fmt: skip
+HEARTBEATS = Metric(
+    "worker_heartbeats_sent_total", _C, WORKER, "renewals sent for leases on events", "worker.heartbeats.sent"
+)
+WORKER_RECOVERED = Metric(
+    "worker_reaper_recovered_total", _C, OUTBOX, "events that the reapers of this process recovered",
+    "worker.reaper.recovered",
+)  # fmt: skip
+RECOVERED = Metric(
+    "reaper_recovered_count_total", _C, OUTBOX, "events recovered from a lapsed lease", "reaper.recovered.count"
+)
+STALE = Metric(
+    "reaper_stale_duration_seconds", _H, OUTBOX, "how long a lease had been over when its event was recovered",
+    "reaper.stale.duration", STALE_S,
+)  # fmt: skip
+RUNS = Metric("reaper_runs_total", _C, OUTBOX, "runs of the reaper", "reaper.runs.total")
+
+TOOK = Metric("reaper_run_duration_seconds", _H, OUTBOX, "how long one run of the reaper took", buckets=TOOK_S)
+RETRYING = Metric("outbox_events_retrying", _G, OUTBOX, "events between two tries", multiprocess=NEWEST)
+DEAD_LETTERS = Metric("outbox_dead_letters", _G, OUTBOX, "dead letters in the table", multiprocess=NEWEST)
+CLAIMED = Metric("outbox_events_claimed_total", _C, OUTBOX, "events claimed, each try anew")
+REFUSED = Metric("outbox_completions_refused_total", _C, OUTBOX, "completions that came after the lease was over")
+LOST = Metric("outbox_events_lost_total", _C, OUTBOX, "handlers stopped because the lease was lost")
+ABORTED = Metric("outbox_events_aborted_total", _C, OUTBOX, "handlers stopped because they exceeded max_processing")
+REDRIVEN = Metric("outbox_events_redriven_total", _C, OUTBOX, "dead letters made pending again")
+PURGED = Metric("outbox_events_purged_total", _C, OUTBOX, "finished events deleted")
+DEATHS = Metric("outbox_worker_deaths_total", _C, OUTBOX, "workers that ended by an error")
+RUNNING = Metric("worker_running", _G, WORKER, "1 from start to stop")
+PAUSED = Metric("worker_paused", _G, WORKER, "1 while it claims nothing because it was paused")
+SATURATED = Metric("worker_saturated_total", _C, WORKER, "times it stopped claiming because its handlers were all busy")
+BEATS_REFUSED = Metric("worker_heartbeats_refused_total", _C, WORKER, "leases that were no longer the worker's")
+BEATS_FAILED = Metric("worker_heartbeats_failed_total", _C, WORKER, "heartbeats the database did not answer")
+
+LEADER = Metric("fencehold_leader", _G, LEASE, "1 while this process leads, 0 while it does not")
+TRANSITIONS = Metric(
+    "fencehold_leader_transitions_total", _C, (*LEASE, "change"), "terms acquired, lost and released, by `change`"
+)
+RENEW_FAILURES = Metric("fencehold_renew_failures_total", _C, LEASE, "renewals the database did not answer")
+STALLS = Metric("fencehold_leader_stalls_total", _C, LEASE, "leases let go because the event loop stood still")
+CALLBACK_FAILURES = Metric("fencehold_callback_failures_total", _C, NONE, "callbacks that raised")
+INTERNAL_ERRORS = Metric("fencehold_internal_errors_total", _C, NONE, "faults of fencehold itself, survived")
+
+FEEDS: tuple[Feed, ...] = (
+    #    fact                      metric             takes                    when / given
+    Feed("events_claimed",         CLAIMED,           "claimed"),
+    Feed("events_claimed",         PER_BATCH,         "claimed",               brought_some),
+    Feed("events_completed",       COMPLETED,         "completed"),
+    Feed("events_completed",       REFUSED,           "refused"),
+    Feed("events_completed",       BATCHES,           1),
+    Feed("events_completed",       LATENCY,           "latencies_s"),
+    Feed("event_failed",           FAILED,            1,                       will_retry),
+    Feed("event_failed",           DEAD_LETTER,       1,                       is_dead),
+    Feed("event_lost",             LOST,              1),
+    Feed("event_aborted",          ABORTED,           1),
+    Feed("worker_started",         RUNNING,           1),
+    Feed("worker_started",         PAUSED,            0),
+    Feed("worker_paused",          PAUSED,            1),
+    Feed("worker_resumed",         PAUSED,            0),
+    Feed("worker_saturated",       SATURATED,         1),
+    Feed("worker_died",            DEATHS,            1),
+    Feed("worker_heartbeat",       HEARTBEATS,        "sent"),
+    Feed("worker_heartbeat",       BEATS_REFUSED,     "refused"),
+    Feed("worker_heartbeat_failed", BEATS_FAILED,     1),
+    Feed("reaper_run",             RUNS,              1),
+    Feed("reaper_run",             RECOVERED,         "recovered"),
+    Feed("reaper_run",             WORKER_RECOVERED,  "recovered"),
+    Feed("reaper_run",             DEAD_LETTER,       "dead"),
+    Feed("reaper_run",             STALE,             "stale_s"),
+    Feed("reaper_run",             TOOK,              "took_s"),
+    Feed("outbox_stats",           PENDING,           "pending"),
+    Feed("outbox_stats",           PROCESSING,        "processing"),
+    Feed("outbox_stats",           RETRYING,          "failed"),
+    Feed("outbox_stats",           DEAD_LETTERS,      "dead_letter"),
+    Feed("outbox_stats",           OLDEST,            "oldest_pending_age_s"),
+    Feed("events_redriven",        REDRIVEN,          "count"),
+    Feed("events_purged",          PURGED,            "count"),
+    Feed("leader_acquire_failed",  LEADER,            Office.SOUGHT),
+    Feed("leader_acquired",        LEADER,            Office.ENTERED),
+    Feed("leader_lost",            LEADER,            Office.LEFT),
+    Feed("leader_released",        LEADER,            Office.LEFT),
+    Feed("leader_acquired",        TRANSITIONS,       1,                       given=(("change", "acquired"),)),
+    Feed("leader_lost",            TRANSITIONS,       1,                       given=(("change", "lost"),)),
+    Feed("leader_released",        TRANSITIONS,       1,                       given=(("change", "released"),)),
+    Feed("leader_renew_failed",    RENEW_FAILURES,    1),
+    Feed("leader_stalled",         STALLS,            1),
+    Feed("callback_failed",        CALLBACK_FAILURES, 1),
+    Feed("internal_error",         INTERNAL_ERRORS,   1),
+)  # fmt: skip
+
+#: In the order of the table above, each once.
+METRICS: tuple[Metric, ...] = tuple({feed.metric.name: feed.metric for feed in FEEDS}.values())
+
+#: After these nothing more is told of a worker: its series go, or a process that restarts workers would collect them.
+LAST_OF_A_WORKER = frozenset({"worker_stopped", "worker_died"})
