@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from fencehold.model.errors import redact
+from fencehold.model.events import Status
 
 LOGGER = logging.getLogger("fencehold")
 
@@ -21,26 +23,67 @@ LEVELS = {
     "callback_failed": logging.ERROR,
     "internal_error": logging.ERROR,
     "state_change": logging.DEBUG,
+    "events_claimed": logging.DEBUG,
+    "events_completed": logging.DEBUG,
+    "event_failed": logging.WARNING,
+    "event_lost": logging.WARNING,
+    "event_aborted": logging.WARNING,
+    "worker_started": logging.INFO,
+    "worker_stopping": logging.INFO,
+    "worker_stopped": logging.INFO,
+    "worker_died": logging.ERROR,
+    "worker_heartbeat": logging.DEBUG,
+    "worker_heartbeat_failed": logging.ERROR,
+    "worker_paused": logging.INFO,
+    "worker_resumed": logging.INFO,
+    "worker_saturated": logging.WARNING,
+    "reaper_run": logging.DEBUG,
+    "outbox_stats": logging.DEBUG,
+    "events_redriven": logging.INFO,
+    "events_purged": logging.INFO,
 }
+
+#: What an event holds is its owner's, not the log's; no fact has these fields, and one that had would not be shown.
+PRIVATE = frozenset({"payload", "payload_json", "metadata", "metadata_json"})
+SHOWN_VALUES_MAX = 5
+
+
+def level_of(event: str, fields: Mapping[str, Any]) -> int:
+    """What went wrong weighs more than the name of the fact: a dead letter is an error however it came about."""
+    level = LEVELS.get(event, logging.INFO)
+    if fields.get("sql_error"):
+        level = max(level, logging.WARNING)
+    if event == "event_failed" and fields.get("status") == Status.DEAD_LETTER:
+        level = logging.ERROR
+    if event == "reaper_run" and fields.get("recovered"):
+        level = logging.INFO
+    if event == "reaper_run" and fields.get("dead"):
+        level = logging.ERROR
+    return level
 
 
 class LogSink:
-    """Never raises; passwords never pass."""
+    """Never raises; neither passwords nor payloads pass."""
 
     def __init__(self, logger: logging.Logger = LOGGER) -> None:
         self._logger = logger
 
     def fact(self, event: str, **fields: Any) -> None:
-        level = LEVELS.get(event, logging.INFO)
-        if fields.get("sql_error"):
-            level = max(level, logging.WARNING)
+        level = level_of(event, fields)
         if not self._logger.isEnabledFor(level):
             return
-        clean = {key: redact(value) if isinstance(value, str) else value for key, value in fields.items()}
+        clean = {
+            key: redact(value) if isinstance(value, str) else value
+            for key, value in fields.items()
+            if key not in PRIVATE
+        }
         text = " ".join(f"{key}={_shown(value)}" for key, value in clean.items() if value is not None)
         self._logger.log(level, "%s %s", event, text, extra={"event": event, "fencehold": {"event": event, **clean}})
 
 
 def _shown(value: object) -> str:
-    text = str(value)
+    """On one line: a handler's error may have many."""
+    if isinstance(value, list) and len(value) > SHOWN_VALUES_MAX:
+        return f'"[{len(value)} values]"'
+    text = " ".join(str(value).split())
     return f'"{text}"' if " " in text else text
