@@ -41,6 +41,8 @@ CONTRACT: dict[str, dict[str, Any]] = {
     "worker_paused": OF_WORKER,
     "worker_resumed": OF_WORKER,
     "worker_saturated": OF_WORKER,
+    "worker_store_failed": {**OF_WORKER, "sql_error": "gone"},
+    "worker_hook_failed": {**OF_WORKER, "error": "ValueError: no"},
     "reaper_run": REAPED,
     "outbox_stats": LOOKED,
     "events_redriven": {"outbox": "orders", "event_type": "paid", "count": 4, "root_cause": "fixed"},

@@ -37,6 +37,8 @@ LEVELS = {
     "worker_paused": logging.INFO,
     "worker_resumed": logging.INFO,
     "worker_saturated": logging.WARNING,
+    "worker_store_failed": logging.WARNING,
+    "worker_hook_failed": logging.WARNING,
     "reaper_run": logging.DEBUG,
     "outbox_stats": logging.DEBUG,
     "events_redriven": logging.INFO,

@@ -134,7 +134,9 @@ PURGED = Metric("outbox_events_purged_total", _C, OUTBOX, "finished events delet
 DEATHS = Metric("outbox_worker_deaths_total", _C, OUTBOX, "workers that ended by an error")
 RUNNING = Metric("worker_running", _G, WORKER, "1 from start to stop")
 PAUSED = Metric("worker_paused", _G, WORKER, "1 while it claims nothing because it was paused")
-SATURATED = Metric("worker_saturated_total", _C, WORKER, "times it stopped claiming because its handlers were all busy")
+SATURATED = Metric("worker_saturated_total", _C, WORKER, "times it stopped claiming because what it feeds was saturated")
+STORE_FAILURES = Metric("worker_store_failures_total", _C, WORKER, "claims and results the database did not answer")
+HOOK_FAILURES = Metric("worker_hook_failures_total", _C, WORKER, "times the saturation hook raised")
 BEATS_REFUSED = Metric("worker_heartbeats_refused_total", _C, WORKER, "leases that were no longer the worker's")
 BEATS_FAILED = Metric("worker_heartbeats_failed_total", _C, WORKER, "heartbeats the database did not answer")
 
@@ -164,6 +166,8 @@ FEEDS: tuple[Feed, ...] = (
     Feed("worker_paused",          PAUSED,            1),
     Feed("worker_resumed",         PAUSED,            0),
     Feed("worker_saturated",       SATURATED,         1),
+    Feed("worker_store_failed",    STORE_FAILURES,    1),
+    Feed("worker_hook_failed",     HOOK_FAILURES,     1),
     Feed("worker_died",            DEATHS,            1),
     Feed("worker_heartbeat",       HEARTBEATS,        "sent"),
     Feed("worker_heartbeat",       BEATS_REFUSED,     "refused"),
