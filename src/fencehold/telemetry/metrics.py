@@ -134,7 +134,9 @@ PURGED = Metric("outbox_events_purged_total", _C, OUTBOX, "finished events delet
 DEATHS = Metric("outbox_worker_deaths_total", _C, OUTBOX, "workers that ended by an error")
 RUNNING = Metric("worker_running", _G, WORKER, "1 from start to stop")
 PAUSED = Metric("worker_paused", _G, WORKER, "1 while it claims nothing because it was paused")
-SATURATED = Metric("worker_saturated_total", _C, WORKER, "times it stopped claiming because what it feeds was saturated")
+SATURATED = Metric(
+    "worker_saturated_total", _C, WORKER, "times it stopped claiming because what it feeds was saturated"
+)
 STORE_FAILURES = Metric("worker_store_failures_total", _C, WORKER, "claims and results the database did not answer")
 HOOK_FAILURES = Metric("worker_hook_failures_total", _C, WORKER, "times the saturation hook raised")
 BEATS_REFUSED = Metric("worker_heartbeats_refused_total", _C, WORKER, "leases that were no longer the worker's")
