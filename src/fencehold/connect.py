@@ -14,6 +14,7 @@ from fencehold.ports.facts import FactSink
 from fencehold.runtime.clock import BootClock
 from fencehold.runtime.store import Store
 from fencehold.telemetry.logs import LogSink
+from fencehold.telemetry.traces import traces
 
 KNOWN = "sqlite:///file.db, postgresql://user@host/db or memory://name"
 DEFAULT_TABLE = "fencehold_leases"
@@ -25,7 +26,7 @@ def connect(url: str, *, table: str = DEFAULT_TABLE, facts: FactSink | None = No
     `table` is the name of the lease table (optionally schema.table on PostgreSQL); `facts` replaces the log.
     """
     make = backend_for(url, table)
-    return Store(make, BootClock(), facts or LogSink(), label=label(url))
+    return Store(make, BootClock(), facts or LogSink(), traces(), label=label(url))
 
 
 def backend_for(url: str, table: str = DEFAULT_TABLE) -> Callable[[], Backend]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fencehold.model.errors import FenceholdError
@@ -30,7 +30,8 @@ class Engine:
 
     async def open(self, limit_s: float) -> None:
         await self.backend.open(limit_s)
-        self._tasks = [asyncio.create_task(self._lasting(part.run)) for part in (self.keeper, self.watch)]
+        parts = (self.keeper.run, self.watch.run)
+        self._tasks = [asyncio.create_task(lasting(run, self._facts)) for run in parts]
 
     async def listen(self) -> None:
         """Hints are asked for only by those who lead, follow or observe: a one-off command needs none."""
@@ -46,13 +47,13 @@ class Engine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.backend.close()
 
-    async def _lasting(self, run: Any) -> None:
-        """A fault of our own must not stop renewals: it is told, and the loop goes on."""
-        while True:
-            try:
-                work: Coroutine[Any, Any, None] = run()
-                return await work
-            except Exception as error:  # noqa: BLE001 - told, and survived
-                kind = error.code if isinstance(error, FenceholdError) else type(error).__name__
-                self._facts.fact("internal_error", error=f"{kind}: {error}")
-                await asyncio.sleep(CRASH_PAUSE_S)
+
+async def lasting(run: Callable[[], Coroutine[Any, Any, None]], facts: FactSink) -> None:
+    """A fault of our own must not stop renewals: it is told, and the loop goes on."""
+    while True:
+        try:
+            return await run()
+        except Exception as error:  # noqa: BLE001 - told, and survived
+            kind = error.code if isinstance(error, FenceholdError) else type(error).__name__
+            facts.fact("internal_error", error=f"{kind}: {error}")
+            await asyncio.sleep(CRASH_PAUSE_S)

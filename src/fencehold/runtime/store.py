@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Self
 from weakref import WeakValueDictionary
@@ -11,24 +11,32 @@ from weakref import WeakValueDictionary
 from fencehold.model import names
 from fencehold.model.durations import Duration
 from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.outbox_settings import PAYLOAD_BYTES_MAX, OutboxSettings, outbox_settings
 from fencehold.model.retry import RetryStrategy
 from fencehold.model.settings import leader_settings
 from fencehold.ports.backend import Backend
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
+from fencehold.ports.traces import TracePort
 from fencehold.runtime import host as hosts
 from fencehold.runtime.book import LeaseBook
 from fencehold.runtime.engine import Engine
 from fencehold.runtime.leader import Leader
+from fencehold.runtime.outbox import Outbox
+from fencehold.runtime.outbox_parts import OutboxParts
 
 OPEN_LIMIT_S = 10.0
+CLOSE_SLACK_S = 5.0
+DEFAULT_OUTBOX = "outbox"
 INIT_LIMIT_S = 60.0
 
 
 class Store:
     """Use it with `async with`, or `open()` and `close()`; closing gives back every lease it holds."""
 
-    def __init__(self, make_backend: Callable[[], Backend], clock: Clock, facts: FactSink, *, label: str) -> None:
+    def __init__(
+        self, make_backend: Callable[[], Backend], clock: Clock, facts: FactSink, traces: TracePort, *, label: str
+    ) -> None:
         self._make_backend = make_backend
         self._clock = clock
         self._facts = facts
@@ -40,6 +48,8 @@ class Store:
         self._candidates: WeakValueDictionary[tuple[str, str], Leader] = WeakValueDictionary()
         self._holder_id = names.default_holder_id()
         self.leases = LeaseBook(make_backend, self._parts, self._holder_id)
+        self._outbox_parts = OutboxParts(make_backend, self._parts, clock, facts, traces)
+        self._outboxes: list[Outbox] = []
 
     def __repr__(self) -> str:
         return f"<Store {self._label}{'' if self._engine else ' (closed)'}>"
@@ -71,12 +81,18 @@ class Store:
         """Stop all leaders, give back every lease, disconnect. Idempotent."""
         if self._engine is None or self._thread is None:
             return
+        for worker in list(self._outbox_parts.workers):
+            worker.stop()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(worker.stopped.wait(), worker.settings.shutdown_timeout_s + CLOSE_SLACK_S)
         for leader in list(self._candidates.values()):
             await leader.shutdown(leader.settings.call_limit_s * 2)
         engine, thread = self._engine, self._thread
         self._engine = self._thread = None
         await engine.backend.fences.close()
         await self.leases.close()
+        for outbox in self._outboxes:
+            await outbox.close()
         with suppress(FenceholdError):
             await thread.begin(engine.close())
         hosts.leave(thread)
@@ -90,7 +106,54 @@ class Store:
     async def init(self) -> list[str]:
         """Create or upgrade the tables: safe to repeat, safe in parallel. Returns the steps applied just now."""
         engine, host = self._parts()
-        return await host.begin(engine.backend.schema.init(INIT_LIMIT_S))
+        steps = await host.begin(engine.backend.schema.init(INIT_LIMIT_S))
+        return steps + await self._init_outboxes()
+
+    async def _init_outboxes(self) -> list[str]:
+        """Those made so far. The default one also when none was: but a table of that name that is not ours is left."""
+        steps: list[str] = []
+        for outbox in list(self._outboxes) or [self._outbox_named(DEFAULT_OUTBOX, outbox_settings())]:
+            try:
+                steps += await outbox.init()
+            except ConfigurationError as error:
+                if self._outboxes or error.code != "table_exists":
+                    raise
+                self._facts.fact("outbox_not_created", outbox=outbox.name, error=error.message)
+            finally:
+                if not self._outboxes:
+                    await outbox.close()
+        return steps
+
+    def outbox(
+        self,
+        name: str = DEFAULT_OUTBOX,
+        *,
+        lease: Duration = 30,
+        heartbeat_every: Duration | None = None,
+        max_retries: int = 5,
+        reap_every: Duration | None = None,
+        retry_base: Duration = 1,
+        retry_cap: Duration = 30,
+        payload_bytes_max: int = PAYLOAD_BYTES_MAX,
+        event_types: Collection[str] | None = None,
+        ordered: bool = False,
+    ) -> Outbox:
+        """The outbox in the table `name`; every setting is checked here, before anything is sent.
+
+        `event_types` are the only ones it takes (all, without it); `ordered` hands out the events of one aggregate
+        one at a time, oldest first.
+        """
+        settings = outbox_settings(
+            lease=lease, heartbeat_every=heartbeat_every, max_retries=max_retries, reap_every=reap_every,
+            retry_base=retry_base, retry_cap=retry_cap, payload_bytes_max=payload_bytes_max, event_types=event_types,
+            in_order=ordered,
+        )  # fmt: skip
+        outbox = self._outbox_named(name, settings)
+        self._outboxes.append(outbox)
+        return outbox
+
+    def _outbox_named(self, name: str, settings: OutboxSettings) -> Outbox:
+        return Outbox(names.table_name(name), settings, self._outbox_parts)
 
     def leader(
         self,

@@ -1,0 +1,92 @@
+"""What runs beside a worker on the keeper's thread, where no handler can block it: its heartbeat and its reaper."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from fencehold.model.errors import ConfigurationError
+from fencehold.model.outbox_settings import OutboxSettings
+from fencehold.ports.clock import Clock
+from fencehold.ports.events import Events
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.engine import lasting
+from fencehold.runtime.flights import Heartbeat
+from fencehold.runtime.host import Host
+from fencehold.runtime.reaper import Reaper, is_missing
+
+if TYPE_CHECKING:
+    from fencehold.runtime.worker import Worker
+
+STOP_LIMIT_S = 5.0
+
+
+class Crew:
+    def __init__(
+        self,
+        host: Callable[[], Host],
+        make_events: Callable[[], Events],
+        make_reaper: Callable[[], Reaper] | None,
+        settings: Callable[[], OutboxSettings],
+        *,
+        clock: Clock,
+        facts: FactSink,
+    ) -> None:
+        self._host, self._make_events, self._make_reaper = host, make_events, make_reaper
+        self._settings, self._clock, self._facts = settings, clock, facts
+        self._events: Events | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._reaper: Reaper | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._started: Host | None = None
+
+    async def start(self, worker: Worker) -> None:
+        """Raises if the tables are missing, or if there is no reaper anywhere and this worker was to have none."""
+        host = self._host()
+        self._started = host
+        await host.begin(self._start(worker))
+
+    async def stop(self) -> None:
+        if self._started is not None:
+            await self._started.begin(self._stop())
+
+    # --- on the keeper's loop ---
+
+    async def _start(self, worker: Worker) -> None:
+        self._events = events = self._make_events()
+        stats = await events.desk.stats(self._settings().call_limit_s, whole=False)
+        if self._make_reaper is None and is_missing(stats.reaper_ran_s_ago, self._settings()):
+            raise no_reaper(worker.outbox, stats.reaper_ran_s_ago)
+        self._heartbeat = Heartbeat(
+            worker.flights, events.port, self._settings, worker.settings.max_processing_s, clock=self._clock,
+            tell=worker.tell, on_lost=worker.lost,
+        )  # fmt: skip
+        self._run(self._heartbeat.run)
+        if self._make_reaper is not None:
+            self._reaper = self._make_reaper()
+            self._run(self._reaper.run)
+
+    def _run(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._tasks.append(asyncio.create_task(lasting(run, self._facts)))
+
+    async def _stop(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.close()
+        if self._reaper is not None:
+            self._reaper.stop()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=STOP_LIMIT_S)
+            for task in late:
+                task.cancel()
+        if self._events is not None:
+            await self._events.close()
+
+
+def no_reaper(outbox: str, ran_s_ago: float | None) -> ConfigurationError:
+    when = "has never run" if ran_s_ago is None else f"last ran {ran_s_ago:.0f} s ago"
+    return ConfigurationError(
+        f"The reaper of outbox {outbox!r} {when}: events of a worker that dies would be stuck for ever.",
+        hint="Let the worker bring its own (reaper=True, the default), or run `fencehold reaper` somewhere.",
+        code="no_reaper",
+    )

@@ -1,0 +1,75 @@
+"""A user's handlers, whatever their kind, as one thing: give it events, and it raises or returns."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.ports.events import Claim
+
+Handler = Callable[[Any], Any]
+Run = Callable[[Any], Awaitable[Any]]
+ANY_TYPE = "*"
+
+
+class Reject(FenceholdError):
+    """Raised by a handler: trying again is pointless; the event goes to the dead letters at once, with this reason."""
+
+    code = "rejected"
+
+
+class Handlers:
+    """One handler for all events, or one per event type; async ones run on the loop, others on threads of their own."""
+
+    def __init__(self, given: Handler | Mapping[str, Handler], threads_max: int) -> None:
+        table: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else {ANY_TYPE: given}
+        wrong = [repr(key) for key, value in table.items() if not callable(value) or not isinstance(key, str)]
+        if wrong or not table:
+            raise ConfigurationError(
+                f"No handler for {', '.join(wrong) or 'anything'}.",
+                hint='Give `async def handle(event)`, or {"order.created": handle, ...}; "*" takes all other types.',
+                code="bad_handler",
+            )
+        self._threads_max = threads_max
+        self._threads: ThreadPoolExecutor | None = None
+        self._runs = {event_type: self._run(handler) for event_type, handler in table.items()}
+        self.fallback = self._runs.get(ANY_TYPE)
+        self.event_types = None if self.fallback else tuple(sorted(self._runs))
+        self.on_threads = self._threads is not None
+
+    def of(self, claim: Claim) -> Run:
+        run = self._runs.get(claim.event_type, self.fallback)
+        assert run is not None, "only types with a handler are claimed"
+        return run
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, handler: Handler) -> Run:
+        if is_async(handler):
+            return handler
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="fencehold-handler")
+        threads = self._threads
+
+        async def on_a_thread(event: Any) -> None:
+            """A thread cannot be stopped: its slot stays taken until it returns, whatever became of the lease."""
+            future = asyncio.get_running_loop().run_in_executor(threads, handler, event)
+            try:
+                await asyncio.shield(future)
+            except asyncio.CancelledError:
+                await asyncio.wait([future])
+                raise
+
+        return on_a_thread
+
+
+def is_async(handler: Handler) -> bool:
+    while hasattr(handler, "func"):  # functools.partial
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004

@@ -1,0 +1,305 @@
+"""`store.outbox(...)`: events that are handled at least once, each by exactly one worker at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from fencehold.model import names
+from fencehold.model.durations import Duration, seconds
+from fencehold.model.errors import ConfigurationError
+from fencehold.model.events import Status
+from fencehold.model.new_events import NewEvent, new_event
+from fencehold.model.outbox_settings import Check, OutboxSettings, outbox_settings, worker_settings
+from fencehold.ports.events import Claim, ClaimAsk, EventRow, Events, Failure, Filter, Recovered, Stats
+from fencehold.runtime.handlers import Handler, Handlers
+from fencehold.runtime.outbox_parts import OutboxParts
+from fencehold.runtime.reaper import REAP_MAX, Reaper, tell_reaped
+from fencehold.runtime.worker import Worker, check_hook, described
+
+LIMIT_S = 10.0
+DESK_LIMIT_S = 60.0
+REDRIVE_PER_MINUTE = 100
+PURGE_BATCH = 5000
+ADD_BATCH = 5000
+FIND_MAX = 1000
+
+Progress = Callable[[int], None]
+T = TypeVar("T")
+
+
+class Outbox:
+    """Low-level verbs for programs that keep their own time, `worker()` for all others. Every verb is one statement."""
+
+    def __init__(self, name: str, settings: OutboxSettings, parts: OutboxParts) -> None:
+        self.name = name
+        self._settings = settings
+        self._parts = parts
+        self._events: dict[asyncio.AbstractEventLoop, Events] = {}
+
+    @property
+    def settings(self) -> OutboxSettings:
+        return self._settings
+
+    def configure(self, *, lease: Duration, heartbeat_every: Duration | None = None) -> None:
+        """Another lease from the next claim and heartbeat on, also for workers that run already."""
+        checked = outbox_settings(lease=lease, heartbeat_every=heartbeat_every)
+        self._settings = replace(
+            self._settings, lease_s=checked.lease_s, heartbeat_every_s=checked.heartbeat_every_s,
+            reap_every_s=min(self._settings.reap_every_s, checked.reap_every_s),
+        )  # fmt: skip
+
+    async def init(self) -> list[str]:
+        """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
+        return await self._here().init(DESK_LIMIT_S)
+
+    # --- producers ---
+
+    async def add(
+        self,
+        event_type: str,
+        payload: Any,
+        *,
+        aggregate_id: str | None = None,
+        aggregate_type: str | None = None,
+        tracking_id: str | uuid.UUID | None = None,
+        not_before: Any = None,
+        priority: int = 0,
+        metadata: Mapping[str, Any] | None = None,
+        tx: Any = None,
+    ) -> str:
+        """Stored for sure when this returns, or with the caller's transaction `tx`; the tracking id.
+
+        An event whose `tracking_id` is known already is not stored again. Higher `priority` is handled sooner;
+        `not_before` is a time or a delay.
+        """
+        event = self._new(
+            event_type, payload, aggregate_id=aggregate_id, aggregate_type=aggregate_type, tracking_id=tracking_id,
+            not_before=not_before, priority=priority, metadata=metadata,
+        )  # fmt: skip
+        await self._store([event], tx)
+        return event.tracking_id
+
+    async def add_many(self, events: Iterable[Any], tx: Any = None) -> list[str]:
+        """All or none of up to 5,000 at a time (all of them with `tx`); their tracking ids in order.
+
+        Each is (event_type, payload) or a mapping with the names of `add`'s arguments.
+        """
+        new = [self._new_of(event) for event in events]
+        batches = [new] if tx is not None else [new[i : i + ADD_BATCH] for i in range(0, len(new), ADD_BATCH)]
+        for batch in batches:
+            if batch:
+                await self._store(batch, tx)
+        return [event.tracking_id for event in new]
+
+    def add_sync(self, event_type: str, payload: Any, *, tx: Any, **fields: Any) -> str:
+        """`add` for programs without an event loop: in the transaction of a sync connection or session."""
+        event = self._new(event_type, payload, **fields)
+        if asyncio.iscoroutine(waiting := self._parts.spare_events(self.name).port.add_in(tx, [event])):
+            waiting.close()
+            raise ConfigurationError("add_sync needs a sync connection.", hint="Await add().", code="bad_connection")
+        return event.tracking_id
+
+    async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Any) -> bool:
+        """True if this consumer meets this event for the first time; recorded in the caller's transaction `tx`.
+
+        Write the effect in the same transaction: then both are there, or neither is, however often it is delivered.
+        """
+        tracking_id = event.tracking_id if isinstance(event, Claim) else str(uuid.UUID(str(event)))
+        return await self._here().desk.first_time(tracking_id, names.holder_id(consumer_id), tx)
+
+    # --- consumers ---
+
+    async def claim(self, limit: int, worker_id: str, *, lease: Duration | None = None) -> list[Claim]:
+        """Up to `limit` due events, each under a lease that nobody else has."""
+        check = Check("Claim")
+        check.count(limit, "limit", 1, 10_000)
+        check.done("Claim as many as can be started at once.")
+        lease_s = self._settings.lease_s if lease is None else seconds(lease, "lease")
+        token = f"{names.holder_id(worker_id)}/{secrets.token_hex(6)}"
+        ask = ClaimAsk(limit, token, lease_s, in_order=self._settings.in_order)
+        return (await self._bounded(self._here().port.turn([], ask, LIMIT_S))).claims
+
+    async def renew(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
+        """Those still held, each with its new `locked_until`; the others are lost: stop working on them."""
+        held = _claims(claims)
+        renewed = await self._here().port.renew([c.key for c in held], self._settings.lease_s, LIMIT_S) if held else {}
+        for claim in held:
+            claim.locked_until = renewed.get(claim.key, claim.locked_until)
+        return [claim for claim in held if claim.key in renewed]
+
+    async def complete(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
+        """Those completed; one whose lease is over, or that another holds, is refused and left out."""
+        held = _claims(claims)
+        turn = await self._bounded(self._here().port.turn([c.key for c in held], None, LIMIT_S))
+        accepted = set(turn.completed)
+        return [claim for claim in held if claim.key in accepted]
+
+    async def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
+        """FAILED (it will be tried again) or DEAD_LETTER; None: refused, it was no longer ours."""
+        delay_s = self._settings.backoff.delay_s(claim.attempt, self._parts.rng)
+        text = described(error) if isinstance(error, BaseException) else str(error)[:2000]
+        recorded = await self._here().port.fail([Failure(_claims(claim)[0].key, text, delay_s, retry)], LIMIT_S)
+        return recorded[0][1] if recorded else None
+
+    async def reap(self) -> list[Recovered]:
+        """Recover every event whose lease has lapsed, now."""
+        began_s, found = self._parts.clock.now_s(), list[Recovered]()
+        while len(batch := await self._here().port.reap(REAP_MAX, LIMIT_S)) == REAP_MAX:
+            found += batch
+        found += batch
+        tell_reaped(self._parts.facts, self.name, found, self._parts.clock.now_s() - began_s)
+        return found
+
+    def worker(
+        self,
+        handler: Handler | Mapping[str, Handler],
+        *,
+        concurrency: int = 10,
+        worker_id: str | None = None,
+        poll_every: Duration = 1,
+        max_processing: Duration | None = None,
+        shutdown_timeout: Duration | None = None,
+        batch_size: int | None = None,
+        saturated: Callable[[], Any] | None = None,
+        reaper: bool = True,
+    ) -> Worker:
+        """A worker, checked and not yet running. `handler(event)`: to return is done, to raise is to be tried again.
+
+        With `batch_size` the handler gets lists of events and answers for all of them. `saturated` says True while
+        downstream is full. `reaper=False` needs one elsewhere.
+        """
+        settings = worker_settings(
+            self._settings.lease_s, concurrency=concurrency, poll_every=poll_every, max_processing=max_processing,
+            shutdown_timeout=shutdown_timeout, batch_size=batch_size,
+        )  # fmt: skip
+        check_hook(saturated)
+        who = names.holder_id(worker_id) if worker_id is not None else names.default_holder_id()
+        handlers = Handlers(handler, concurrency)
+        return self._parts.worker(self, who, handlers, settings, saturated, reaper)
+
+    def reaper(self, reaper_id: str | None = None) -> Reaper:
+        """A reaper of its own, for deployments whose workers bring none: `await reaper.run()` until `stop()`."""
+        who = names.holder_id(reaper_id) if reaper_id is not None else names.default_holder_id()
+        return self._parts.reaper(self, who)
+
+    # --- operators ---
+
+    async def stats(self) -> Stats:
+        return await self._here().desk.stats(DESK_LIMIT_S)
+
+    async def find(self, which: Filter | None = None, limit: int = 100) -> list[EventRow]:
+        """Events as they stand, the newest first."""
+        return await self._here().desk.find(which or Filter(), min(limit, FIND_MAX), DESK_LIMIT_S)
+
+    async def redrive(
+        self,
+        event_type: str,
+        root_cause: str,
+        limit: int = 1000,
+        *,
+        per_minute: float = REDRIVE_PER_MINUTE,
+        dry_run: bool = False,
+    ) -> list[str]:
+        """Dead letters of this type made PENDING again, so many a minute, their count of tries reset.
+
+        `root_cause` says what was wrong and is fixed; it stays with each event.
+        """
+        if not str(root_cause).strip():
+            hint = "Say what was wrong and has been mended: a redrive without that only fails again."
+            raise ConfigurationError("A redrive needs its root cause.", hint=hint, code="no_root_cause")
+        which = Filter((Status.DEAD_LETTER,), (event_type,))
+        return await self._redrive(which, root_cause, limit, per_minute, dry_run)
+
+    async def retry(self, tracking_ids: Sequence[str], root_cause: str = "", *, dry_run: bool = False) -> list[str]:
+        """These events, failed or dead, made PENDING now."""
+        which = Filter((Status.DEAD_LETTER, Status.FAILED), (), tuple(str(uuid.UUID(str(t))) for t in tracking_ids))
+        return await self._redrive(which, root_cause, len(tracking_ids), 0.0, dry_run)
+
+    async def purge(
+        self,
+        older_than: Duration,
+        *,
+        statuses: Sequence[Status] = (Status.COMPLETED,),
+        dry_run: bool = False,
+        on_progress: Progress | None = None,
+    ) -> int:
+        """Delete finished events, in batches that hold no lock for long; how many. Dead letters only when named."""
+        which = Filter(tuple(Status(s) for s in statuses), (), (), seconds(older_than, "older_than"))
+        if set(which.statuses) - {Status.COMPLETED, Status.DEAD_LETTER} or not which.statuses:
+            hint = "Only COMPLETED and DEAD_LETTER events are finished."
+            raise ConfigurationError("Unfinished events are never purged.", hint=hint, code="bad_status")
+        if dry_run:
+            return await self._here().desk.purge(which, 2**31 - 1, DESK_LIMIT_S, dry_run=True)
+        total = 0
+        while batch := await self._here().desk.purge(which, PURGE_BATCH, DESK_LIMIT_S):
+            total += batch
+            if on_progress:
+                on_progress(total)
+        self._parts.facts.fact("events_purged", outbox=self.name, count=total)
+        return total
+
+    async def close(self) -> None:
+        while self._events:
+            await self._events.popitem()[1].close()
+
+    # --- within ---
+
+    async def _redrive(self, which: Filter, root_cause: str, limit: int, per_minute: float, dry_run: bool) -> list[str]:
+        spread_s = 60.0 / per_minute if per_minute > 0 else 0.0
+        found = await self._here().desk.redrive(which, root_cause, limit, spread_s, DESK_LIMIT_S, dry_run)
+        if not dry_run:
+            kinds = ",".join(which.event_types)
+            self._parts.facts.fact(
+                "events_redriven", outbox=self.name, event_type=kinds, count=len(found), root_cause=root_cause
+            )
+        return found
+
+    def _new(
+        self, event_type: str, payload: Any, *, metadata: Mapping[str, Any] | None = None, **rest: Any
+    ) -> NewEvent:
+        if carried := self._parts.traces.carry():
+            metadata = {**(metadata or {}), "trace": dict(carried)}
+        return new_event(self._settings, event_type, payload, metadata=metadata, **rest)
+
+    def _new_of(self, event: Any) -> NewEvent:
+        try:
+            if isinstance(event, Mapping):
+                return self._new(**event)
+            event_type, payload = event
+        except (TypeError, ValueError) as error:
+            if isinstance(error, ConfigurationError):
+                raise
+            hint = 'Give ("order.created", {"id": 7}), or {"event_type": ..., "payload": ..., ...}.'
+            raise ConfigurationError(f"Not an event: {event!r:.80}.", hint=hint, code="bad_event") from None
+        return self._new(event_type, payload)
+
+    async def _store(self, events: list[NewEvent], tx: Any) -> None:
+        port = self._here().port
+        if tx is None:
+            await self._bounded(port.add(events, LIMIT_S))
+        else:
+            await port.add_in(tx, events)
+
+    async def _bounded(self, work: Coroutine[Any, Any, T]) -> T:
+        """A verb's own statement is ended by its limit; a cancelled caller does not cut it short."""
+        return await asyncio.shield(work)
+
+    def _here(self) -> Events:
+        """In the caller's loop, on a connection of its own."""
+        self._parts.check_open()
+        loop = asyncio.get_running_loop()
+        if loop not in self._events:
+            self._events[loop] = self._parts.make_events(self.name)
+        return self._events[loop]
+
+
+def _claims(claims: Any) -> list[Claim]:
+    given: list[Any] = [claims] if isinstance(claims, Claim) else list(claims)
+    if wrong := [type(item).__name__ for item in given if not isinstance(item, Claim)]:
+        raise ConfigurationError(f"A {wrong[0]} is no Claim.", hint="Give what claim() returned.", code="bad_claim")
+    return given

@@ -1,0 +1,90 @@
+"""What an outbox needs of its store: connections, the keeper's thread, candidates for its reaper."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fencehold.model.outbox_settings import WorkerSettings
+from fencehold.model.settings import leader_settings
+from fencehold.ports.backend import Backend
+from fencehold.ports.clock import Clock
+from fencehold.ports.events import Events
+from fencehold.ports.facts import FactSink
+from fencehold.ports.traces import TracePort
+from fencehold.runtime.crew import Crew
+from fencehold.runtime.engine import Engine
+from fencehold.runtime.handlers import Handlers
+from fencehold.runtime.host import Host
+from fencehold.runtime.leader import Leader
+from fencehold.runtime.reaper import Reaper
+from fencehold.runtime.worker import Worker
+
+if TYPE_CHECKING:
+    from fencehold.runtime.outbox import Outbox
+
+
+class OutboxParts:
+    def __init__(
+        self,
+        make_backend: Callable[[], Backend],
+        engine: Callable[[], tuple[Engine, Host]],
+        clock: Clock,
+        facts: FactSink,
+        traces: TracePort,
+    ) -> None:
+        self._make_backend = make_backend
+        self._engine = engine
+        self._backend: Backend | None = None
+        self.clock, self.facts, self.traces = clock, facts, traces
+        self.rng = random.Random()
+        self.workers: set[Worker] = set()
+
+    def check_open(self) -> None:
+        self._engine()
+
+    def make_events(self, outbox: str) -> Events:
+        """For one event loop, on a connection of its own; whoever asked closes it."""
+        return self.spare_events(outbox)
+
+    def spare_events(self, outbox: str) -> Events:
+        if self._backend is None:
+            self._backend = self._make_backend()
+        return self._backend.events(outbox)
+
+    def worker(
+        self,
+        outbox: Outbox,
+        worker_id: str,
+        handlers: Handlers,
+        settings: WorkerSettings,
+        saturated: Callable[[], Any] | None,
+        with_reaper: bool,
+    ) -> Worker:
+        def make_events() -> Events:
+            return self.make_events(outbox.name)
+
+        def current() -> Any:
+            return outbox.settings
+
+        crew = Crew(
+            lambda: self._engine()[1], make_events, (lambda: self.reaper(outbox, worker_id)) if with_reaper else None,
+            current, clock=self.clock, facts=self.facts,
+        )  # fmt: skip
+        return Worker(
+            outbox.name, worker_id, handlers, settings, current, make_events=make_events, crew=crew, clock=self.clock,
+            facts=self.facts, traces=self.traces, saturated=saturated, workers=self.workers,
+        )  # fmt: skip
+
+    def reaper(self, outbox: Outbox, reaper_id: str) -> Reaper:
+        def make_leader(lease_s: float) -> Leader:
+            return Leader(
+                f"{outbox.name[:56]} reaper", reaper_id, leader_settings(lease=lease_s), retry_strategy=None,
+                engine=self._engine, clock=self.clock, facts=self.facts, enrol=lambda _: None, done=lambda: None,
+            )  # fmt: skip
+
+        return Reaper(
+            outbox.name, lambda: outbox.settings, make_leader=make_leader,
+            make_events=lambda: self.make_events(outbox.name), clock=self.clock, facts=self.facts,
+        )  # fmt: skip

@@ -1,0 +1,108 @@
+"""What recovers: events whose lease has lapsed become PENDING again, or dead letters when their tries are spent.
+
+Exactly one is active per outbox, by a leader lease; the others follow and take over when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from fencehold.model.errors import FenceholdError
+from fencehold.model.events import Status
+from fencehold.model.outbox_settings import OutboxSettings
+from fencehold.ports.clock import Clock
+from fencehold.ports.events import Events, Recovered
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.leader import Leader
+
+REAP_MAX = 1000
+LEASE_S_MAX = 15.0
+STALE_FACTS_MAX = 1000
+LOST_EVERY = 3  # reaper intervals without a run, beyond a lease, before its absence is an error
+
+
+class Reaper:
+    """Runs as long as `run` does; a fault of the store is told and survived."""
+
+    def __init__(
+        self,
+        outbox: str,
+        settings: Callable[[], OutboxSettings],
+        *,
+        make_leader: Callable[[float], Leader],
+        make_events: Callable[[], Events],
+        clock: Clock,
+        facts: FactSink,
+    ) -> None:
+        self.outbox = outbox
+        self._settings = settings
+        self._make_leader = make_leader
+        self._make_events = make_events
+        self._clock = clock
+        self._facts = facts
+        self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self) -> None:
+        """Until `stop()`: whenever this process leads, recover what lapsed, every `reap_every`."""
+        self._loop = asyncio.get_running_loop()
+        events = self._make_events()
+        try:
+            # Its lease ends no later than those of the events it would recover.
+            async with self._make_leader(min(LEASE_S_MAX, self._settings().lease_s / 2)) as leader:
+                while not self._stop.is_set():
+                    if await leader.wait_for_leadership(self._settings().reap_every_s):
+                        await self._reap(events)
+                    await self._clock.wait(self._stop, self._settings().reap_every_s if leader.is_leader else 0.0)
+        finally:
+            await events.close()
+
+    def stop(self) -> None:
+        if self._loop is None:
+            self._stop.set()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+    async def _reap(self, events: Events) -> None:
+        try:
+            await self.once(events)
+            await self._tell_stats(events)
+        except FenceholdError as error:
+            self._facts.fact("reaper_failed", outbox=self.outbox, sql_error=str(error))
+
+    async def once(self, events: Events) -> list[Recovered]:
+        """All that has lapsed, in batches."""
+        began_s = self._clock.now_s()
+        found: list[Recovered] = []
+        while True:
+            batch = await events.port.reap(REAP_MAX, self._settings().call_limit_s)
+            found += batch
+            if len(batch) < REAP_MAX:
+                break
+        tell_reaped(self._facts, self.outbox, found, self._clock.now_s() - began_s)
+        return found
+
+    async def _tell_stats(self, events: Events) -> None:
+        stats = await events.desk.stats(self._settings().call_limit_s, whole=False)
+        self._facts.fact(
+            "outbox_stats", outbox=self.outbox, pending=stats.pending, processing=stats.processing,
+            failed=stats.failed, dead_letter=stats.dead_letter, oldest_pending_age_s=stats.oldest_pending_age_s,
+        )  # fmt: skip
+
+
+def tell_reaped(facts: FactSink, outbox: str, found: list[Recovered], took_s: float) -> None:
+    dead = sum(1 for recovered in found if recovered.status is Status.DEAD_LETTER)
+    stale_s = [round(recovered.stale_s, 3) for recovered in found[:STALE_FACTS_MAX]]
+    facts.fact("reaper_run", outbox=outbox, recovered=len(found), dead=dead, stale_s=stale_s, took_s=round(took_s, 4))
+    for recovered in found:
+        facts.fact(
+            "event_recovered", outbox=outbox, id=recovered.id, tracking_id=recovered.tracking_id,
+            event_type=recovered.event_type, status=str(recovered.status), retry_count=recovered.retry_count,
+            stale_s=round(recovered.stale_s, 3), lock_token=recovered.token,
+        )  # fmt: skip
+
+
+def is_missing(ran_s_ago: float | None, settings: OutboxSettings) -> bool:
+    """Whether a reaper that ran this long ago has to be taken for absent."""
+    return ran_s_ago is None or ran_s_ago > settings.lease_s + LOST_EVERY * settings.reap_every_s

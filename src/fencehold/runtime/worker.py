@@ -1,0 +1,397 @@
+"""Handles events: claims what it can start, runs handlers, records what came of them.
+
+Shape of a turn: wait until there is something to say or to ask, say what was done and ask for the next events in one
+round trip, start them. Turns never overlap, and no handler waits for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.outbox_settings import OutboxSettings, WorkerSettings
+from fencehold.model.retry import DecorrelatedJitter, RetryContext
+from fencehold.ports.clock import Clock
+from fencehold.ports.events import Claim, ClaimAsk, Events, Failure
+from fencehold.ports.facts import FactSink
+from fencehold.ports.traces import TracePort
+from fencehold.runtime.crew import Crew
+from fencehold.runtime.flights import TOO_LONG, Flight, Teller
+from fencehold.runtime.handlers import Handlers, Reject, Run
+
+CLAIM_MAX = 250  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
+ERROR_CHARS_MAX = 2000
+TROUBLE_S_MAX = 1.0
+CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
+
+
+class Worker:
+    """At most `concurrency` events at once, each under a lease that is renewed; results count only while it holds."""
+
+    def __init__(
+        self,
+        outbox: str,
+        worker_id: str,
+        handlers: Handlers,
+        settings: WorkerSettings,
+        outbox_settings: Callable[[], OutboxSettings],
+        *,
+        make_events: Callable[[], Events],
+        crew: Crew,
+        clock: Clock,
+        facts: FactSink,
+        traces: TracePort,
+        saturated: Callable[[], Any] | None,
+        workers: set[Worker],
+    ) -> None:
+        self.outbox, self.worker_id, self.settings = outbox, worker_id, settings
+        self._handlers, self._outbox_settings = handlers, outbox_settings
+        self._make_events, self._crew = make_events, crew
+        self._clock, self._traces, self._saturated, self._workers = clock, traces, saturated, workers
+        self._tell = Teller(facts, outbox, worker_id)
+        self._rng = random.Random()
+        self._flights: dict[int, Flight] = {}
+        self._completed: list[Flight] = []
+        self._failed: list[tuple[Flight, BaseException]] = []
+        self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
+        self._wake = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = self._paused = self._is_saturated = self._abandoned = False
+        self.stopped = asyncio.Event()
+        self._more = True  # worth asking for events: at the start, after a hint, after a claim that came back full
+        self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
+        self._troubles = 0
+
+    # --- what a program calls ---
+
+    async def run(self) -> None:
+        """Work until `stop()`; raises only for what no retry can mend (a missing table, a missing reaper)."""
+        if self._loop is not None:
+            raise ConfigurationError("This worker has been run already.", hint="Make another.", code="already_run")
+        self._loop = asyncio.get_running_loop()
+        self._events = self._make_events()
+        self._events.hints.on_added(self._hint)
+        self._workers.add(self)
+        pump = None
+        try:
+            await self._crew.start(self)
+            self._tell("worker_started", concurrency=self.settings.concurrency)
+            await self._listen()
+            pump = asyncio.create_task(self._pump(), name=f"fencehold worker {self.worker_id}")
+            await asyncio.shield(pump)
+        except asyncio.CancelledError:
+            await self._leave(pump)
+            raise
+        except BaseException as error:
+            self._tell("worker_died", error=f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            await self._crew.stop()
+            self._handlers.close()
+            await self._events.close()
+            self._tell("worker_stopped")
+            self._workers.discard(self)
+            self.stopped.set()
+
+    def stop(self) -> None:
+        """Claim no more, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
+        self._on_loop(self._begin_stopping)
+
+    def pause(self) -> None:
+        """Claim nothing until `resume()`; what is in hand goes on. Any thread."""
+        self._on_loop(lambda: self._set_paused(True))
+
+    def resume(self) -> None:
+        self._on_loop(lambda: self._set_paused(False))
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._flights)
+
+    # --- the pump ---
+
+    async def _pump(self) -> None:
+        next_poll_s = 0.0
+        while not self._is_over():
+            polls = self._clock.now_s() >= next_poll_s
+            if polls:
+                next_poll_s = self._clock.now_s() + self.settings.poll_every_s
+            room = self._room()
+            if not (self._completed or self._failed or (room and (self._more or polls))):
+                await self._rest(room, next_poll_s)
+                continue
+            try:
+                await self._turn(room, polls)
+                self._troubles = 0
+            except ConfigurationError:
+                raise
+            except FenceholdError as error:
+                await self._endure(error)
+
+    def _is_over(self) -> bool:
+        left = self._flights or self._completed or self._failed
+        return self._stopping and (self._abandoned or not left)
+
+    async def _rest(self, room: int, next_poll_s: float) -> None:
+        """Until a handler ends or a hint comes; with room to spare, no longer than until the next poll."""
+        self._wake.clear()
+        waits_for_poll = room or self._is_saturated
+        pause_s = max(0.0, next_poll_s - self._clock.now_s()) if waits_for_poll else None
+        await self._clock.wait(self._wake, pause_s)
+
+    async def _turn(self, room: int, polls: bool) -> None:
+        if self._failed:
+            await self._record_failures()
+        completed, self._completed = [f for f in self._completed if self._is_ours(f)], []
+        settings = self._outbox_settings()
+        is_idle = not self._flights and not completed
+        ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle)
+        sent_s = self._clock.now_s()
+        try:
+            turn = await self._events.port.turn([f.key for f in completed], ask, settings.call_limit_s)
+        except FenceholdError:
+            self._completed = completed + self._completed  # perhaps recorded, perhaps not: asked again, never forgotten
+            raise
+        if completed:
+            self._tell_completed(completed, turn.completed)
+        if ask:
+            self._more = len(turn.claims) == ask.limit
+        if turn.claims:
+            self._tell("events_claimed", claimed=len(turn.claims))
+            self._start(turn.claims, sent_s, settings)
+
+    def _ask(self, limit: int, settings: OutboxSettings, sweep: bool) -> ClaimAsk | None:
+        if not limit:
+            return None
+        self._tokens += 1
+        token = f"{self._token_head}{self._tokens:x}"
+        return ClaimAsk(limit, token, settings.lease_s, self._handlers.event_types, settings.in_order, sweep)
+
+    def _room(self) -> int:
+        """How many events could be started now; none while stopping, paused, or while downstream is full."""
+        room = self.settings.concurrency - len(self._flights)
+        return room if room and not self._stopping and not self._paused and self._has_capacity() else 0
+
+    def _has_capacity(self) -> bool:
+        if self._saturated is None:
+            return True
+        try:
+            is_saturated = bool(self._saturated())
+        except Exception as error:  # noqa: BLE001 - a broken gauge must not stop the work
+            self._tell("worker_hook_failed", error=f"{type(error).__name__}: {error}")
+            is_saturated = False
+        if is_saturated and not self._is_saturated:
+            self._tell("worker_saturated")
+        self._is_saturated = is_saturated
+        return not is_saturated
+
+    async def _endure(self, error: FenceholdError) -> None:
+        """The store is away: what is held is the heartbeat's concern; try again soon, not in a storm."""
+        self._troubles += 1
+        self._tell("worker_store_failed", sql_error=str(error))
+        delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))
+        await asyncio.sleep(min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX))
+        self._more = True
+
+    # --- one event ---
+
+    def _start(self, claims: list[Claim], sent_s: float, settings: OutboxSettings) -> None:
+        loop = asyncio.get_running_loop()
+        trusted_s = settings.lease_s - settings.margin_s
+        flights = [Flight(claim, sent_s, trusted_s) for claim in claims]
+        for flight in flights:
+            self._flights[flight.key.id] = flight
+        if self.settings.batch_size is None:
+            for flight in flights:
+                flight.task = loop.create_task(self._handle(flight))
+            return
+        for run, batch in batches(self._handlers, flights, self.settings.batch_size):
+            task = loop.create_task(self._handle_batch(run, batch))
+            for flight in batch:
+                flight.task = task
+
+    async def _handle_batch(self, run: Run, batch: list[Flight]) -> None:
+        """One call for all of them: what it returns or raises is the outcome of each that is still ours."""
+        error: BaseException | None = None
+        try:
+            await run([flight.claim for flight in batch])
+        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - whatever it raises is a failed try
+            error = raised
+        for flight in batch:
+            self._ended(flight, error)
+
+    async def _handle(self, flight: Flight) -> None:
+        claim = flight.claim
+        try:
+            if (span := self._traces.handling(self.outbox, self.worker_id, claim)) is None:
+                await self._handlers.of(claim)(claim)
+            else:
+                with span:
+                    await self._handlers.of(claim)(claim)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever it raises is a failed try
+            self._ended(flight, error)
+        else:
+            self._ended(flight, None)
+
+    def _ended(self, flight: Flight, error: BaseException | None) -> None:
+        self._flights.pop(flight.key.id, None)
+        if flight.lost == TOO_LONG:
+            limit_s = self.settings.max_processing_s
+            self._tell.event("event_aborted", flight.claim, reason=flight.lost)
+            error = TimeoutError(f"aborted: the handler took longer than max_processing ({limit_s:g} s)")
+        if error is not None:
+            self._failed.append((flight, error))
+        elif self._is_ours(flight):
+            self._completed.append(flight)
+        self._wake.set()
+
+    def _is_ours(self, flight: Flight) -> bool:
+        """Whether its result may be recorded; if not, that is told, and the reaper has the event."""
+        if not flight.lost and self._clock.now_s() < flight.deadline_s:
+            return True
+        if flight.lost != TOO_LONG:
+            self._tell.event("event_lost", flight.claim, reason=flight.lost or "deadline_passed")
+        return False
+
+    async def _record_failures(self) -> None:
+        failed, self._failed = self._failed, []
+        ours = [(f, e) for f, e in failed if f.lost == TOO_LONG or self._is_ours(f)]
+        backoff = self._outbox_settings().backoff
+        failures = [
+            Failure(f.key, described(e), backoff.delay_s(f.claim.attempt, self._rng), not isinstance(e, Reject))
+            for f, e in ours
+        ]
+        try:
+            recorded = await self._events.port.fail(failures, self._outbox_settings().call_limit_s) if ours else []
+        except FenceholdError:
+            self._failed = ours + self._failed
+            raise
+        statuses = dict(recorded)
+        for (flight, _), failure in zip(ours, failures, strict=True):
+            if status := statuses.get(flight.key):
+                self._tell.event(
+                    "event_failed", flight.claim, attempt=flight.claim.attempt, status=str(status), error=failure.error
+                )
+            else:
+                self._tell.event("event_lost", flight.claim, reason="refused")
+
+    def _tell_completed(self, asked: list[Flight], accepted: Any) -> None:
+        refused = len(asked) - len(accepted)
+        if refused:
+            known = set(accepted)
+            for flight in [f for f in asked if f.key not in known]:
+                self._tell.event("event_lost", flight.claim, reason="refused")
+        latencies_s = [self._latency_s(f) for f in asked] if self._tell.wants_latencies else None
+        self._tell("events_completed", completed=len(accepted), refused=refused, latencies_s=latencies_s)
+
+    def _latency_s(self, flight: Flight) -> float:
+        """Created to completed: by the store's clock until the last renewal, by ours since."""
+        claim = flight.claim
+        if claim.created_at is None or claim.locked_until is None:
+            return 0.0
+        held_s = (claim.locked_until - claim.created_at).total_seconds() - self._outbox_settings().lease_s
+        return max(0.0, held_s + self._clock.now_s() - flight.renewed_s)
+
+    # --- being told ---
+
+    def lost(self, flight: Flight) -> None:
+        """From the keeper's thread; its state has flipped already, this stops the handler."""
+        self._on_loop(lambda: flight.task.cancel() if flight.task and not flight.task.done() else None)
+
+    @property
+    def flights(self) -> dict[int, Flight]:
+        return self._flights
+
+    @property
+    def tell(self) -> Teller:
+        return self._tell
+
+    def _hint(self) -> None:
+        self._more = True
+        self._wake.set()
+
+    def _on_loop(self, call: Callable[[], Any]) -> None:
+        loop = self._loop
+        if loop is None:
+            call()
+            return
+        try:
+            loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            return  # the loop is closed: nothing runs that could be told
+
+    def _set_paused(self, paused: bool) -> None:
+        if paused != self._paused:
+            self._paused = paused
+            self._tell("worker_paused" if paused else "worker_resumed")
+        self._more = True
+        self._wake.set()
+
+    async def _listen(self) -> None:
+        try:
+            await self._events.hints.listen(self._outbox_settings().call_limit_s)
+        except ConfigurationError:
+            raise
+        except FenceholdError:
+            return  # hints only; every later connection tries again
+
+    # --- the end ---
+
+    def _begin_stopping(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        self._tell("worker_stopping", in_flight=len(self._flights))
+        self._wake.set()
+        if self._loop is not None:
+            timeout_s = self.settings.shutdown_timeout_s
+            self._loop.call_later(timeout_s * CANCEL_PART, self._cancel_rest)
+            self._loop.call_later(timeout_s, self._abandon)
+
+    def _cancel_rest(self) -> None:
+        for flight in list(self._flights.values()):
+            if flight.task is not None:
+                flight.task.cancel()
+
+    def _abandon(self) -> None:
+        """Handlers that do not even heed a cancel are left behind; the reaper has their events."""
+        self._abandoned = True
+        self._wake.set()
+
+    async def _leave(self, pump: asyncio.Task[None] | None) -> None:
+        """`run` was cancelled: handlers stop now; what they leave is recorded if that takes no longer than a call."""
+        self._begin_stopping()
+        self._cancel_rest()
+        if pump is not None:
+            await asyncio.wait([pump], timeout=self._outbox_settings().call_limit_s)
+            pump.cancel()
+
+
+def described(error: BaseException) -> str:
+    """The last error as the column keeps it: kind and words, no traceback, not endless."""
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled: the worker stopped before the handler was done"
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return text.replace("\0", "")[:ERROR_CHARS_MAX]
+
+
+def check_hook(hook: object) -> None:
+    if hook is not None and (not callable(hook) or inspect.iscoroutinefunction(hook)):
+        raise ConfigurationError(
+            "saturated must be a plain function that says True while downstream is full.",
+            hint="It is asked before every claim, so it must be quick: look at a gauge, do no I/O.",
+            code="bad_handler",
+        )
+
+
+def batches(handlers: Handlers, flights: list[Flight], size: int) -> list[tuple[Run, list[Flight]]]:
+    """Events of one handler together, at most `size` at a time."""
+    by_run: dict[Run, list[Flight]] = {}
+    for flight in flights:
+        by_run.setdefault(handlers.of(flight.claim), []).append(flight)
+    return [(run, same[i : i + size]) for run, same in by_run.items() for i in range(0, len(same), size)]
