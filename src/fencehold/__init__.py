@@ -10,6 +10,7 @@ from fencehold.model.errors import (
     Unavailable,
     Uncertain,
 )
+from fencehold.model.events import Status
 from fencehold.model.leases import Lease
 from fencehold.model.retry import (
     DecorrelatedJitter,
@@ -18,29 +19,44 @@ from fencehold.model.retry import (
     RetryContext,
     RetryStrategy,
 )
+from fencehold.ports.events import Claim, EventRow, Filter, Recovered, Stats
+from fencehold.runtime.handlers import Reject
 from fencehold.runtime.leader import Leader
+from fencehold.runtime.outbox import Outbox
+from fencehold.runtime.reaper import Reaper
 from fencehold.runtime.store import Store
 from fencehold.runtime.term import Guard, Term
+from fencehold.runtime.worker import Worker
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyLeased",
+    "Claim",
     "ConfigurationError",
     "DecorrelatedJitter",
+    "EventRow",
     "ExponentialBackoff",
     "FenceholdError",
+    "Filter",
     "FixedInterval",
     "Guard",
     "Leader",
     "Lease",
     "LeaseLost",
     "LockState",
+    "Outbox",
+    "Reaper",
+    "Recovered",
+    "Reject",
     "RetryContext",
     "RetryStrategy",
+    "Stats",
+    "Status",
     "Store",
     "Term",
     "Unavailable",
     "Uncertain",
+    "Worker",
     "connect",
 ]
