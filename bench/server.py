@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from tests.servers.postgres import GivenServer, PostgresServer, binaries_of, fresh_database
 
@@ -39,6 +39,14 @@ class Bench:
         """The address for the process `who`, each of whose statements the server logs if so asked."""
         options = f"&options={quote(_LOGGED)}" if logged and self._log else ""
         return f"{self.dsn}{'&' if '?' in self.dsn else '?'}application_name={who}{options}"
+
+    @property
+    def database(self) -> str:
+        return urlsplit(self.dsn).path.removeprefix("/")
+
+    def beside(self, database: str) -> Bench:
+        """Another database of the same server."""
+        return Bench(urlsplit(self.dsn)._replace(path=f"/{database}").geturl(), self._log, self.version)
 
     @property
     def counts_statements(self) -> bool:
