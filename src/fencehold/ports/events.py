@@ -57,6 +57,17 @@ class ClaimKey:
     tracking_id: str = field(default="", compare=False)
 
 
+class Key(Protocol):
+    """A ClaimKey, or the Claim itself: what names one hold on one event."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def token(self) -> str: ...
+    @property
+    def tracking_id(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimAsk:
     """Up to `limit` due events, the most urgent first, of these types (None: all), under this token for `lease_s`.
@@ -77,7 +88,7 @@ class ClaimAsk:
 class Turn:
     """What one round trip did: the keys that were completed, and the events claimed."""
 
-    completed: Sequence[ClaimKey]
+    completed: Sequence[Any]
     claims: list[Claim]
 
 
@@ -166,7 +177,7 @@ class EventPort(Protocol):
         """The same inside the caller's own transaction, on the caller's connection or session."""
         ...
 
-    async def turn(self, completed: Sequence[ClaimKey], ask: ClaimAsk | None, limit_s: float) -> Turn:
+    async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         """Complete these and claim the next, in one round trip where the database can."""
         ...
 

@@ -25,11 +25,10 @@ HEARTBEAT_TRIES = 2
 class Flight:
     """One claimed event from the claim to the end of its handler."""
 
-    __slots__ = ("claim", "deadline_s", "key", "lost", "renewed_s", "started_s", "task")
+    __slots__ = ("claim", "deadline_s", "lost", "renewed_s", "started_s", "task")
 
     def __init__(self, claim: Claim, sent_s: float, trusted_s: float) -> None:
         self.claim = claim
-        self.key = ClaimKey(claim.id, claim.token, claim.tracking_id)
         self.started_s = self.renewed_s = sent_s
         self.deadline_s = sent_s + trusted_s
         self.lost = ""
@@ -96,7 +95,7 @@ class Heartbeat:
         for attempt in range(1, HEARTBEAT_TRIES + 1):
             sent_s = self._clock.now_s()
             try:
-                keys = [flight.key for flight in due]
+                keys = [flight.claim.key for flight in due]
                 renewed = await self._port.renew(keys, settings.lease_s, settings.call_limit_s)
             except FenceholdError as error:
                 if attempt == HEARTBEAT_TRIES:
@@ -109,9 +108,9 @@ class Heartbeat:
     def _renewed(
         self, due: list[Flight], renewed: dict[ClaimKey, Any], sent_s: float, settings: OutboxSettings
     ) -> None:
-        refused = [flight for flight in due if flight.key not in renewed and self._is_flying(flight)]
+        refused = [flight for flight in due if flight.claim.key not in renewed and self._is_flying(flight)]
         for flight in due:
-            if until := renewed.get(flight.key):
+            if until := renewed.get(flight.claim.key):
                 flight.renewed_s = sent_s
                 flight.deadline_s = sent_s + settings.lease_s - settings.margin_s
                 flight.claim.locked_until = until
@@ -120,7 +119,7 @@ class Heartbeat:
 
     def _is_flying(self, flight: Flight) -> bool:
         """Not finished meanwhile: then the store has every right to refuse a renewal."""
-        return self._flights.get(flight.key.id) is flight
+        return self._flights.get(flight.claim.id) is flight
 
     def _lose_all(self, flights: list[Flight], reason: str) -> None:
         for flight in flights:

@@ -38,6 +38,7 @@ class Handlers:
         self._threads: ThreadPoolExecutor | None = None
         self._runs = {event_type: self._run(handler) for event_type, handler in table.items()}
         self.fallback = self._runs.get(ANY_TYPE)
+        self.only = self.fallback if len(self._runs) == 1 else None
         self.event_types = None if self.fallback else tuple(sorted(self._runs))
         self.on_threads = self._threads is not None
 

@@ -135,9 +135,9 @@ class Outbox:
     async def complete(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
         """Those completed; one whose lease is over, or that another holds, is refused and left out."""
         held = _claims(claims)
-        turn = await self._bounded(self._here().port.turn([c.key for c in held], None, LIMIT_S))
-        accepted = set(turn.completed)
-        return [claim for claim in held if claim.key in accepted]
+        turn = await self._bounded(self._here().port.turn(held, None, LIMIT_S))
+        accepted = {(key.id, key.token) for key in turn.completed}
+        return [claim for claim in held if (claim.id, claim.token) in accepted]
 
     async def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
         """FAILED (it will be tried again) or DEAD_LETTER; None: refused, it was no longer ours."""

@@ -147,13 +147,13 @@ class Worker:
     async def _turn(self, room: int, polls: bool) -> None:
         if self._failed:
             await self._record_failures()
-        completed, self._completed = [f for f in self._completed if self._is_ours(f)], []
+        completed, self._completed = self._ours(self._completed), []
         settings = self._outbox_settings()
         is_idle = not self._flights and not completed
         ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle)
         sent_s = self._clock.now_s()
         try:
-            turn = await self._events.port.turn([f.key for f in completed], ask, settings.call_limit_s)
+            turn = await self._events.port.turn([f.claim for f in completed], ask, settings.call_limit_s)
         except FenceholdError:
             self._completed = completed + self._completed  # perhaps recorded, perhaps not: asked again, never forgotten
             raise
@@ -205,7 +205,7 @@ class Worker:
         trusted_s = settings.lease_s - settings.margin_s
         flights = [Flight(claim, sent_s, trusted_s) for claim in claims]
         for flight in flights:
-            self._flights[flight.key.id] = flight
+            self._flights[flight.claim.id] = flight
         if self.settings.batch_size is None:
             for flight in flights:
                 flight.task = loop.create_task(self._handle(flight))
@@ -228,52 +228,59 @@ class Worker:
     async def _handle(self, flight: Flight) -> None:
         claim = flight.claim
         try:
+            run = self._handlers.only or self._handlers.of(claim)
             if (span := self._traces.handling(self.outbox, self.worker_id, claim)) is None:
-                await self._handlers.of(claim)(claim)
+                await run(claim)
             else:
                 with span:
-                    await self._handlers.of(claim)(claim)
+                    await run(claim)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever it raises is a failed try
             self._ended(flight, error)
         else:
             self._ended(flight, None)
 
     def _ended(self, flight: Flight, error: BaseException | None) -> None:
-        self._flights.pop(flight.key.id, None)
+        self._flights.pop(flight.claim.id, None)
         if flight.lost == TOO_LONG:
             limit_s = self.settings.max_processing_s
             self._tell.event("event_aborted", flight.claim, reason=flight.lost)
             error = TimeoutError(f"aborted: the handler took longer than max_processing ({limit_s:g} s)")
         if error is not None:
             self._failed.append((flight, error))
-        elif self._is_ours(flight):
+        else:
             self._completed.append(flight)
         self._wake.set()
 
-    def _is_ours(self, flight: Flight) -> bool:
-        """Whether its result may be recorded; if not, that is told, and the reaper has the event."""
-        if not flight.lost and self._clock.now_s() < flight.deadline_s:
-            return True
-        if flight.lost != TOO_LONG:
-            self._tell.event("event_lost", flight.claim, reason=flight.lost or "deadline_passed")
-        return False
+    def _ours(self, ended: list[Flight]) -> list[Flight]:
+        """Those whose result may be recorded; of the others it is told, and the reaper has their events."""
+        now_s = self._clock.now_s()
+        ours = [flight for flight in ended if not flight.lost and now_s < flight.deadline_s]
+        if len(ours) < len(ended):
+            for flight in [f for f in ended if f.lost or now_s >= f.deadline_s]:
+                self._tell.event("event_lost", flight.claim, reason=flight.lost or "deadline_passed")
+        return ours
 
     async def _record_failures(self) -> None:
         failed, self._failed = self._failed, []
-        ours = [(f, e) for f, e in failed if f.lost == TOO_LONG or self._is_ours(f)]
+        errors = dict(failed)
+        ours = [f for f in errors if f.lost == TOO_LONG]
+        ours += self._ours([f for f in errors if f.lost != TOO_LONG])
         backoff = self._outbox_settings().backoff
         failures = [
-            Failure(f.key, described(e), backoff.delay_s(f.claim.attempt, self._rng), not isinstance(e, Reject))
-            for f, e in ours
-        ]
+            Failure(
+                f.claim.key, described(errors[f]), backoff.delay_s(f.claim.attempt, self._rng),
+                not isinstance(errors[f], Reject),
+            )
+            for f in ours
+        ]  # fmt: skip
         try:
             recorded = await self._events.port.fail(failures, self._outbox_settings().call_limit_s) if ours else []
         except FenceholdError:
-            self._failed = ours + self._failed
+            self._failed = [(f, errors[f]) for f in ours] + self._failed
             raise
         statuses = dict(recorded)
-        for (flight, _), failure in zip(ours, failures, strict=True):
-            if status := statuses.get(flight.key):
+        for flight, failure in zip(ours, failures, strict=True):
+            if status := statuses.get(failure.key):
                 self._tell.event(
                     "event_failed", flight.claim, attempt=flight.claim.attempt, status=str(status), error=failure.error
                 )
@@ -283,8 +290,8 @@ class Worker:
     def _tell_completed(self, asked: list[Flight], accepted: Any) -> None:
         refused = len(asked) - len(accepted)
         if refused:
-            known = set(accepted)
-            for flight in [f for f in asked if f.key not in known]:
+            known = {(key.id, key.token) for key in accepted}
+            for flight in [f for f in asked if (f.claim.id, f.claim.token) not in known]:
                 self._tell.event("event_lost", flight.claim, reason="refused")
         latencies_s = [self._latency_s(f) for f in asked] if self._tell.wants_latencies else None
         self._tell("events_completed", completed=len(accepted), refused=refused, latencies_s=latencies_s)

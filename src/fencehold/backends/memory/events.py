@@ -20,6 +20,7 @@ from fencehold.ports.events import (
     EventRow,
     Failure,
     Filter,
+    Key,
     OnAdded,
     Recovered,
     Stats,
@@ -44,7 +45,7 @@ class MemoryEventPort:
     def add_in(self, target: object, events: Sequence[NewEvent]) -> Awaitable[list[str]]:
         raise no_transactions()
 
-    async def turn(self, completed: Sequence[ClaimKey], ask: ClaimAsk | None, limit_s: float) -> Turn:
+    async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         with self._shelf.lock:
             done = [key for key in completed if self._change(Verb.COMPLETE, key)]
             return Turn(done, self._claim(ask) if ask else [])
@@ -96,7 +97,7 @@ class MemoryEventPort:
         return [_claim(row, ask.token) for row in rows if row]
 
     def _change(
-        self, verb: Verb, key: ClaimKey, lease_s: float = 0.0, error: str = "", delay_s: float = 0.0, retry: bool = True
+        self, verb: Verb, key: Key, lease_s: float = 0.0, error: str = "", delay_s: float = 0.0, retry: bool = True
     ) -> Kept | None:
         request = Request(self._shelf.now(), key.token, lease_s, error, delay_s, retry)
         return self._shelf.apply(key.id, verb, request)

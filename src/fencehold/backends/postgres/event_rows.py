@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent
-from fencehold.ports.events import Claim, ClaimKey, EventRow, Failure, Filter, Recovered, Stats
+from fencehold.ports.events import Claim, EventRow, Failure, Filter, Key, Recovered, Stats
 
 Row = tuple[Any, ...]
 
@@ -22,12 +23,13 @@ def text_array(values: Iterable[str]) -> str:
     return "{" + ",".join(map(_quoted, values)) + "}"
 
 
+@functools.lru_cache(maxsize=64)  # the events of one claim share its token
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def keys_params(keys: Sequence[ClaimKey]) -> dict[str, Any]:
-    return {"ids": array(key.tracking_id for key in keys), "tokens": text_array(key.token for key in keys)}
+def keys_params(keys: Sequence[Key]) -> dict[str, Any]:
+    return {"ids": array([key.tracking_id for key in keys]), "tokens": text_array([key.token for key in keys])}
 
 
 def failure_params(failures: Sequence[Failure]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class EventSession(Session):
         async with self._planned(connection):
             cursor = connection.cursor(binary=True)
             await cursor.execute(self._statements[name], params or None)
-            return await cursor.fetchall() if cursor.description else []
+            return await cursor.fetchall()  # every statement of an outbox answers rows
 
     def _planned(self, connection: wire.Connection) -> contextlib.AbstractAsyncContextManager[None]:
         """Behind a pooler the settings hold for one transaction only, so each statement brings them along."""

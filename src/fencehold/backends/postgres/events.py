@@ -16,7 +16,7 @@ from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.sql_text import OUTBOX, Statements, pyformat
 from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent
-from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, OnAdded, Recovered, Turn
+from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, OnAdded, Recovered, Turn
 
 RENEW_TRIES = 3
 RENEW_PAUSE_S = 0.02
@@ -73,7 +73,7 @@ class PostgresEventPort:
     def add_in(self, target: object, events: Sequence[NewEvent]) -> Awaitable[list[str]]:
         return add_in(self._statements, target, event_rows.add_params(events))
 
-    async def turn(self, completed: Sequence[ClaimKey], ask: ClaimAsk | None, limit_s: float) -> Turn:
+    async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         if ask is None or ask.limit == 0:
             return Turn(await self._complete(completed, limit_s), [])
         sweeps = ask.in_order or (ask.sweep and time.monotonic() >= self._may_sweep_s)
@@ -83,7 +83,7 @@ class PostgresEventPort:
         rows = await self._sweep(ask, limit_s)
         return Turn(done, [event_rows.claim(row, ask.token) for row in rows])
 
-    async def _complete_and_claim(self, completed: Sequence[ClaimKey], ask: ClaimAsk, limit_s: float) -> Turn:
+    async def _complete_and_claim(self, completed: Sequence[Key], ask: ClaimAsk, limit_s: float) -> Turn:
         params = {
             **event_rows.keys_params(completed), **_ask_params(ask), **self._floors.params(), "asked": len(completed),
         }  # fmt: skip
@@ -97,7 +97,7 @@ class PostgresEventPort:
         token = ask.token
         return Turn(done, [event_rows.claim(row, token) for row in rows])
 
-    async def _complete(self, keys: Sequence[ClaimKey], limit_s: float) -> list[ClaimKey]:
+    async def _complete(self, keys: Sequence[Key], limit_s: float) -> list[Key]:
         if not keys:
             return []
         rows = await self._session.quick("complete", event_rows.keys_params(keys), limit_s)

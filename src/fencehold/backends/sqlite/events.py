@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import sqlite3
 from collections.abc import Awaitable, Sequence
+from typing import Any
 
 from fencehold.backends.sql_text import OUTBOX, Statements
 from fencehold.backends.sqlite import event_rows
@@ -19,7 +20,7 @@ from fencehold.model import names
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent
-from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, Failure, Recovered, Turn
+from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
 
 
 class SqliteEventPort:
@@ -51,7 +52,7 @@ class SqliteEventPort:
 
         return self._callers.run(target, "add", [event_rows.add_params(event) for event in events], new)
 
-    async def turn(self, completed: Sequence[ClaimKey], ask: ClaimAsk | None, limit_s: float) -> Turn:
+    async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         def work(connection: sqlite3.Connection) -> Turn:
             done = [key for key, _ in self._change_keys(connection, "complete", completed, {})]
             return Turn(done, self._claim(connection, ask) if ask else [])
@@ -104,8 +105,8 @@ class SqliteEventPort:
         return event_rows.claims(connection.execute(statement, event_rows.ask_params(ask)).fetchall(), ask.token)
 
     def _change_keys(
-        self, connection: sqlite3.Connection, statement: str, keys: Sequence[ClaimKey], params: dict[str, str]
-    ) -> list[tuple[ClaimKey, Row]]:
+        self, connection: sqlite3.Connection, statement: str, keys: Sequence[Any], params: dict[str, str]
+    ) -> list[tuple[Any, Row]]:
         """The keys that were not refused, as they were given, each with its row."""
         changed: list[tuple[ClaimKey, Row]] = []
         for some in event_rows.rounds(keys, lambda key: key.id):
@@ -123,6 +124,7 @@ class SqliteEvents:
             raise ConfigurationError("SQLite has no schemas.", hint="Use a table name without a dot.", code="bad_name")
         statements = Statements(__package__, table, topic=OUTBOX)
         neighbours = Neighbours(path, table)
+        self._is_closed = False
         self._session = Session(path, "fencehold-sqlite-events")
         self._schema = SqliteSchema(self._session, statements)
         self.port = SqliteEventPort(self._session, statements, neighbours)
@@ -136,5 +138,7 @@ class SqliteEvents:
         return self._schema.script()
 
     async def close(self) -> None:
-        self.hints.close()
-        await self._session.close()
+        if not self._is_closed:
+            self._is_closed = True
+            self.hints.close()
+            await self._session.close()
