@@ -21,7 +21,8 @@ NUMBERS = itertools.count()
 WAITING_WITHIN_S = 20.0
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
-# The function is volatile, as the one it hides: each call sees the last committed row, also within one statement.
+# The functions are as those they hide: volatile, each call sees the last committed row, also within one statement;
+# stable, it is the same for all of a statement.
 TABLES = """
 CREATE TABLE notes (place bigserial PRIMARY KEY, note bigint NOT NULL);
 CREATE TABLE counters (id integer PRIMARY KEY, n bigint NOT NULL);
@@ -30,6 +31,8 @@ CREATE TABLE clock (frozen timestamptz, ahead interval NOT NULL);
 INSERT INTO clock VALUES (NULL, '0');
 CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
     $$ SELECT coalesce(frozen, pg_catalog.clock_timestamp() + ahead) FROM {schema}.clock $$;
+CREATE FUNCTION statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS
+    $$ SELECT coalesce(frozen, pg_catalog.statement_timestamp() + ahead) FROM {schema}.clock $$;
 """
 
 

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fencehold.ports.backend import Backend
+from fencehold.ports.events import Events
 from fencehold.ports.fence import Transaction
 from fencehold.testing.proxy import FaultProxy
 
 LEASE_TABLE = "fencehold_leases"
+OUTBOX_TABLE = "fencehold_outbox"
 CALL_LIMIT_S = 20.0
 
 # What the suite writes under a fence; a namespace with SQL has both tables.
@@ -120,6 +122,14 @@ class Harness(ABC):
     async def client(self, table: str = LEASE_TABLE) -> Backend:
         """One more client of the same namespace, open."""
         return await self.opened(self.make(table))
+
+    async def events(self, table: str = OUTBOX_TABLE, init: bool = True) -> Events:
+        """One more outbox of the same namespace, which has asked for nothing yet; closed with the harness."""
+        events = self.make().events(table)
+        self.stack.push_async_callback(events.close)
+        if init:
+            await events.init(CALL_LIMIT_S)
+        return events
 
     async def opened(self, backend: Backend) -> Backend:
         """`backend` open, and closed with the harness."""

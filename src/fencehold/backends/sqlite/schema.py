@@ -33,7 +33,7 @@ class SqliteSchema:
         connection.execute(self._statements["steps_table"])
         applied = {row[0] for row in connection.execute(self._statements["steps_applied"], record)}
         missing = [step for step in self._statements.steps if step.name not in applied]
-        if not applied and "foreign" in self._statements:
+        if len(missing) == len(self._statements.steps) and "foreign" in self._statements:
             self._must_be_free(connection)
         for step in missing:
             for statement in _STATEMENT_END.split(step.sql):

@@ -22,18 +22,43 @@
 | faults | Obstruction, NetworkFaults       | stores that can be blocked; those behind a network      |
 | names  | Names                            | every store                                             |
 | time   | Times                            | every store                                             |
+
+The same for outboxes:
+
+| kind   | classes                          | for                                                     |
+| ------ | -------------------------------- | ------------------------------------------------------- |
+| rules  | EventRules, EventVerbs           | every store                                             |
+|        | EventDesks, EventDedupe          | every store                                             |
+|        | EventCallers, EventConsumers     | stores with SQL                                         |
+|        | EventSchemas                     | stores with SQL                                         |
+|        | EventHintsHeard                  | stores that tell of added events                        |
+|        | EventHintsOfCallers              | those with SQL                                          |
+| walk   | EventWalk                        | every store                                             |
+| crowd  | EventCrowd, EventProcessCrowd    | every store; those that several processes can reach     |
+| names  | EventNames                       | every store                                             |
 """
 
 import pytest
 
 _MODULES = (
-    "caller_fences", "crowd", "faults", "fences", "names", "oracle", "rules", "schemas", "suite", "sync_fences",
+    "caller_fences", "crowd", "events_callers", "events_crowd", "events_dedupe", "events_drain", "events_hints",
+    "events_names", "events_oracle", "events_pair", "events_rules", "events_schemas", "events_verbs", "events_walk",
+    "faults", "fences", "names", "oracle", "rules", "schemas", "suite", "sync_fences",
     "times", "verbs", "waiting_writer", "wakeups", "walk",
 )  # fmt: skip
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
 
 from fencehold.testing.conformance.caller_fences import CallerFences  # noqa: E402
 from fencehold.testing.conformance.crowd import Crowd, ProcessCrowd  # noqa: E402
+from fencehold.testing.conformance.events_callers import EventCallers  # noqa: E402
+from fencehold.testing.conformance.events_crowd import EventCrowd, EventProcessCrowd  # noqa: E402
+from fencehold.testing.conformance.events_dedupe import EventConsumers, EventDedupe  # noqa: E402
+from fencehold.testing.conformance.events_hints import EventHintsHeard, EventHintsOfCallers  # noqa: E402
+from fencehold.testing.conformance.events_names import EventNames  # noqa: E402
+from fencehold.testing.conformance.events_rules import EventRules  # noqa: E402
+from fencehold.testing.conformance.events_schemas import EventSchemas  # noqa: E402
+from fencehold.testing.conformance.events_verbs import EventDesks, EventVerbs  # noqa: E402
+from fencehold.testing.conformance.events_walk import EventWalk  # noqa: E402
 from fencehold.testing.conformance.faults import NetworkFaults, Obstruction  # noqa: E402
 from fencehold.testing.conformance.fences import Fences, PassingRenewals  # noqa: E402
 from fencehold.testing.conformance.names import Names  # noqa: E402
@@ -64,4 +89,17 @@ __all__ = [
     "NetworkFaults",
     "Names",
     "Times",
+    "EventRules",
+    "EventVerbs",
+    "EventDesks",
+    "EventDedupe",
+    "EventCallers",
+    "EventConsumers",
+    "EventSchemas",
+    "EventHintsHeard",
+    "EventHintsOfCallers",
+    "EventWalk",
+    "EventCrowd",
+    "EventProcessCrowd",
+    "EventNames",
 ]

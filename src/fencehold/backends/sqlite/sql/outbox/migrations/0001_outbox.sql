@@ -39,7 +39,7 @@ CREATE INDEX fencehold_outbox_aggregate_idx ON fencehold_outbox (aggregate_id, a
 CREATE INDEX fencehold_outbox_dead_idx ON fencehold_outbox (event_type, id) WHERE status = 'DEAD_LETTER';
 
 CREATE TABLE fencehold_outbox_reaper (
-    one       INTEGER NOT NULL PRIMARY KEY DEFAULT 1 CHECK (one = 1),
+    one       INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
     ran_at    TEXT    NOT NULL,
     runs      INTEGER NOT NULL,
     recovered INTEGER NOT NULL

@@ -1,0 +1,93 @@
+"""One claimer of the crowd: claims, completes, fails and gives back until the outbox is empty. Also a process of it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, Events, Failure
+from fencehold.testing.harness import CALL_LIMIT_S
+
+LEASE_S = 60.0
+BATCH = 7
+PAUSE_S = 0.005
+
+
+@dataclass(frozen=True)
+class Order:
+    """`fail_every` n: the first try of every n-th fails. `release_every` n: every n-th is given back once, by any."""
+
+    fail_every: int | None = None
+    release_every: int | None = None
+    in_order: bool = False
+    released: set[int] = field(default_factory=set)
+
+    def is_to_release(self, claim: Claim) -> bool:
+        return is_nth(claim, self.release_every) and claim.id not in self.released
+
+    def is_to_fail(self, claim: Claim) -> bool:
+        return is_nth(claim, self.fail_every) and claim.attempt == 1
+
+
+def is_nth(claim: Claim, every: int | None) -> bool:
+    return every is not None and claim.payload["n"] % every == 0
+
+
+async def drain(events: Events, order: Order, who: str, note: Callable[[int], None]) -> None:
+    """Ends when every event is finished; `note` hears the number of each event as it is claimed."""
+    finished: list[ClaimKey] = []
+    turns = 0
+    while True:
+        turns += 1
+        ask = ClaimAsk(BATCH, f"{who}, turn {turns}", LEASE_S, in_order=order.in_order)
+        turn = await events.port.turn(finished, ask, CALL_LIMIT_S)
+        assert len(turn.completed) == len(finished), f"{who} lost an event it held"
+        for claim in turn.claims:
+            note(claim.payload["n"])
+        finished = await settled(events, order, turn.claims)
+        if not turn.claims:
+            seen = await events.desk.stats(CALL_LIMIT_S)
+            if seen.pending + seen.processing + seen.failed == 0:
+                return
+            await asyncio.sleep(PAUSE_S)  # what others hold may come back
+
+
+async def settled(events: Events, order: Order, claims: list[Claim]) -> list[ClaimKey]:
+    """What is to be completed; the others were failed or given back."""
+    back = [claim.key for claim in claims if order.is_to_release(claim)]
+    failed = [claim.key for claim in claims if order.is_to_fail(claim) and claim.key not in back]
+    if back:
+        order.released.update(key.id for key in back)
+        assert len(await events.port.release(back, CALL_LIMIT_S)) == len(back)
+    if failed:
+        failures = [Failure(key, "the first try", 0.0) for key in failed]
+        assert len(await events.port.fail(failures, CALL_LIMIT_S)) == len(failed)
+    return [claim.key for claim in claims if claim.key not in back and claim.key not in failed]
+
+
+async def main() -> None:
+    told: dict[str, Any] = json.loads(await asyncio.to_thread(sys.stdin.readline))
+    module, _, maker = told["maker"].partition(":")
+    make = getattr(importlib.import_module(module), maker)(told["argument"])
+    outboxes: list[Events] = [make().events(told["table"]) for _ in range(told["claimers"])]
+    for events in outboxes:
+        await events.desk.stats(CALL_LIMIT_S)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.readline)
+    claimed: list[int] = []
+    order = Order(fail_every=told["fail_every"])
+    names = [f"process {told['process']}, claimer {n}" for n in range(len(outboxes))]
+    await asyncio.gather(*(drain(e, order, who, claimed.append) for e, who in zip(outboxes, names, strict=True)))
+    for events in outboxes:
+        await events.close()
+    sys.stdout.write(json.dumps(claimed))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

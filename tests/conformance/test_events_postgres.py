@@ -1,0 +1,54 @@
+"""Outboxes on every PostgreSQL and the conformance suite."""
+
+from collections.abc import Callable
+
+import pytest
+
+from fencehold.testing import conformance
+from fencehold.testing.harness import Harness
+from tests.conformance.postgres_harness import PostgresHarness
+from tests.servers.postgres import AnyPostgres
+
+
+@pytest.fixture
+def harness(every_postgres: AnyPostgres, database_of: Callable[[AnyPostgres], str]) -> Harness:
+    return PostgresHarness(database_of(every_postgres))
+
+
+class TestEventRules(conformance.EventRules): ...
+
+
+class TestEventVerbs(conformance.EventVerbs): ...
+
+
+class TestEventDesks(conformance.EventDesks): ...
+
+
+class TestEventDedupe(conformance.EventDedupe): ...
+
+
+class TestEventCallers(conformance.EventCallers): ...
+
+
+class TestEventConsumers(conformance.EventConsumers): ...
+
+
+class TestEventSchemas(conformance.EventSchemas): ...
+
+
+class TestEventHintsHeard(conformance.EventHintsHeard): ...
+
+
+class TestEventHintsOfCallers(conformance.EventHintsOfCallers): ...
+
+
+class TestEventWalk(conformance.EventWalk): ...
+
+
+class TestEventCrowd(conformance.EventCrowd): ...
+
+
+class TestEventProcessCrowd(conformance.EventProcessCrowd): ...
+
+
+class TestEventNames(conformance.EventNames): ...
