@@ -78,8 +78,8 @@ class Outbox:
         `not_before` is a time or a delay.
         """
         event = self._new(
-            event_type, payload, aggregate_id=aggregate_id, aggregate_type=aggregate_type, tracking_id=tracking_id,
-            not_before=not_before, priority=priority, metadata=metadata,
+            self._carried(), event_type, payload, aggregate_id=aggregate_id, aggregate_type=aggregate_type,
+            tracking_id=tracking_id, not_before=not_before, priority=priority, metadata=metadata,
         )  # fmt: skip
         await self._store([event], tx)
         return event.tracking_id
@@ -89,7 +89,8 @@ class Outbox:
 
         Each is (event_type, payload) or a mapping with the names of `add`'s arguments.
         """
-        new = [self._new_of(event) for event in events]
+        carried = self._carried()
+        new = [self._new_of(event, carried) for event in events]
         batches = [new] if tx is not None else [new[i : i + ADD_BATCH] for i in range(0, len(new), ADD_BATCH)]
         for batch in batches:
             if batch:
@@ -98,7 +99,7 @@ class Outbox:
 
     def add_sync(self, event_type: str, payload: Any, *, tx: Any, **fields: Any) -> str:
         """`add` for programs without an event loop: in the transaction of a sync connection or session."""
-        event = self._new(event_type, payload, **fields)
+        event = self._new(self._carried(), event_type, payload, **fields)
         if asyncio.iscoroutine(waiting := self._parts.spare_events(self.name).port.add_in(tx, [event])):
             waiting.close()
             raise ConfigurationError("add_sync needs a sync connection.", hint="Await add().", code="bad_connection")
@@ -259,24 +260,27 @@ class Outbox:
             )
         return found
 
-    def _new(
-        self, event_type: str, payload: Any, *, metadata: Mapping[str, Any] | None = None, **rest: Any
-    ) -> NewEvent:
-        if carried := self._parts.traces.carry():
-            metadata = {**(metadata or {}), "trace": dict(carried)}
-        return new_event(self._settings, event_type, payload, metadata=metadata, **rest)
+    def _carried(self) -> dict[str, Any]:
+        """The caller's trace context, to be kept in an event's metadata."""
+        headers = self._parts.traces.carry()
+        return {"trace": dict(headers)} if headers else {}
 
-    def _new_of(self, event: Any) -> NewEvent:
+    def _new(self, carried: dict[str, Any], event_type: Any, payload: Any, **rest: Any) -> NewEvent:
+        if carried:
+            rest["metadata"] = {**(rest.get("metadata") or {}), **carried}
+        return new_event(self._settings, event_type, payload, **rest)
+
+    def _new_of(self, event: Any, carried: dict[str, Any]) -> NewEvent:
         try:
             if isinstance(event, Mapping):
-                return self._new(**event)
+                return self._new(carried, **event)
             event_type, payload = event
         except (TypeError, ValueError) as error:
             if isinstance(error, ConfigurationError):
                 raise
             hint = 'Give ("order.created", {"id": 7}), or {"event_type": ..., "payload": ..., ...}.'
             raise ConfigurationError(f"Not an event: {event!r:.80}.", hint=hint, code="bad_event") from None
-        return self._new(event_type, payload)
+        return self._new(carried, event_type, payload)
 
     async def _store(self, events: list[NewEvent], tx: Any) -> None:
         port = self._here().port

@@ -57,6 +57,24 @@ def add_params(events: Sequence[NewEvent]) -> dict[str, Any]:
     }
 
 
+def copy_text(events: Sequence[NewEvent]) -> bytes:
+    """Lines of COPY's text format. JSON and names hold no tab and no line end: only a backslash has to be escaped."""
+    lines = [
+        f"{e.tracking_id}\t{_escaped(e.event_type)}\t{_escaped(e.payload)}\t{e.max_retries}\t{_or_null(e.aggregate_id)}"
+        f"\t{_or_null(e.aggregate_type)}\t{_or_null(e.metadata)}\t{e.priority}\n"
+        for e in events
+    ]
+    return "".join(lines).encode()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\") if "\\" in text else text
+
+
+def _or_null(text: str | None) -> str:
+    return "\\N" if text is None else _escaped(text)
+
+
 def _column(values: list[Any]) -> list[Any] | None:
     return values if any(value is not None for value in values) else None
 

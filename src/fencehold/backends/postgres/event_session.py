@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -14,6 +14,7 @@ from fencehold.backends.postgres.session import Session
 from fencehold.backends.sql_text import Statements
 
 Rows = list[tuple[Any, ...]]
+T = TypeVar("T")
 
 WATCH_AFTER_S = 0.001  # between the turns of a busy worker the socket is not watched: that would cost two system calls
 
@@ -50,19 +51,31 @@ class EventSession(Session):
 
     async def run_in_turn(self, first: str, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
         """Two statements in one transaction, so that what the first locks is held until the second has committed."""
+
+        async def both(connection: wire.Connection) -> Rows:
+            async with connection.transaction():
+                await connection.execute(self._statements[first])
+                return await self._fetch(connection, name, params)
+
+        return await self._alone(both, limit_s)
+
+    async def copy(self, name: str, data: bytes, limit_s: float) -> None:
+        """A bulk load: all rows or none."""
+
+        async def load(connection: wire.Connection) -> None:
+            async with connection.cursor() as cursor, cursor.copy(self._statements[name]) as rows:
+                await rows.write(data)
+
+        await self._alone(load, limit_s)
+
+    async def _alone(self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float) -> T:
         left_s = wire.fixed(limit_s)
         await self._turn(limit_s)
         try:
             connection = await self._ready(left_s())
             self._unwatch()
-
-            async def both() -> Rows:
-                async with connection.transaction():
-                    await connection.execute(self._statements[first])
-                    return await self._fetch(connection, name, params)
-
             try:
-                return await wire.bounded(connection, both(), left_s)
+                return await wire.bounded(connection, work(connection), left_s)
             except psycopg.Error as error:
                 self._drop()
                 raise faults.of_statement(error) from None
@@ -121,5 +134,3 @@ class _AsItIs:
 
 
 _AS_IT_IS = _AsItIs()
-
-OnAdded = Callable[[], None]
