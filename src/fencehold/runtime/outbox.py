@@ -17,9 +17,10 @@ from fencehold.model.new_events import NewEvent, new_event
 from fencehold.model.outbox_settings import Check, OutboxSettings, outbox_settings, worker_settings
 from fencehold.ports.events import Claim, ClaimAsk, EventRow, Events, Failure, Filter, Recovered, Stats
 from fencehold.runtime.handlers import Handler, Handlers
+from fencehold.runtime.ledger import described, storable
 from fencehold.runtime.outbox_parts import OutboxParts
 from fencehold.runtime.reaper import REAP_MAX, Reaper, tell_reaped
-from fencehold.runtime.worker import Worker, check_hook, described
+from fencehold.runtime.worker import Worker, check_hook
 
 LIMIT_S = 10.0
 DESK_LIMIT_S = 60.0
@@ -143,7 +144,7 @@ class Outbox:
     async def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
         """FAILED (it will be tried again) or DEAD_LETTER; None: refused, it was no longer ours."""
         delay_s = self._settings.backoff.delay_s(claim.attempt, self._parts.rng)
-        text = described(error) if isinstance(error, BaseException) else str(error)[:2000]
+        text = described(error) if isinstance(error, BaseException) else storable(str(error))
         recorded = await self._here().port.fail([Failure(_claims(claim)[0].key, text, delay_s, retry)], LIMIT_S)
         return recorded[0][1] if recorded else None
 

@@ -94,7 +94,9 @@ class Reaper:
 def tell_reaped(facts: FactSink, outbox: str, found: list[Recovered], took_s: float) -> None:
     dead = sum(1 for recovered in found if recovered.status is Status.DEAD_LETTER)
     stale_s = [round(recovered.stale_s, 3) for recovered in found[:STALE_FACTS_MAX]]
-    facts.fact("reaper_run", outbox=outbox, recovered=len(found), dead=dead, stale_s=stale_s, took_s=round(took_s, 4))
+    facts.fact(
+        "reaper_run", outbox=outbox, recovered=len(found) - dead, dead=dead, stale_s=stale_s, took_s=round(took_s, 4)
+    )
     for recovered in found:
         facts.fact(
             "event_recovered", outbox=outbox, id=recovered.id, tracking_id=recovered.tracking_id,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import random
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -17,15 +16,15 @@ from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox_settings import OutboxSettings, WorkerSettings
 from fencehold.model.retry import DecorrelatedJitter, RetryContext
 from fencehold.ports.clock import Clock
-from fencehold.ports.events import Claim, ClaimAsk, Events, Failure
+from fencehold.ports.events import Claim, ClaimAsk, Events
 from fencehold.ports.facts import FactSink
 from fencehold.ports.traces import TracePort
 from fencehold.runtime.crew import Crew
-from fencehold.runtime.flights import TOO_LONG, Flight, Teller
-from fencehold.runtime.handlers import Handlers, Reject, Run
+from fencehold.runtime.flights import Flight, Teller
+from fencehold.runtime.handlers import Handlers, Run
+from fencehold.runtime.ledger import Ledger
 
 CLAIM_MAX = 250  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
-ERROR_CHARS_MAX = 2000
 TROUBLE_S_MAX = 1.0
 CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
 
@@ -54,10 +53,8 @@ class Worker:
         self._make_events, self._crew = make_events, crew
         self._clock, self._traces, self._saturated, self._workers = clock, traces, saturated, workers
         self._tell = Teller(facts, outbox, worker_id)
-        self._rng = random.Random()
+        self._ledger = Ledger(outbox_settings, settings.max_processing_s, clock=clock, tell=self._tell)
         self._flights: dict[int, Flight] = {}
-        self._completed: list[Flight] = []
-        self._failed: list[tuple[Flight, BaseException]] = []
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -91,6 +88,7 @@ class Worker:
             self._tell("worker_died", error=f"{type(error).__name__}: {error}")
             raise
         finally:
+            self._cancel_rest()
             await self._crew.stop()
             self._handlers.close()
             await self._events.close()
@@ -122,7 +120,7 @@ class Worker:
             if polls:
                 next_poll_s = self._clock.now_s() + self.settings.poll_every_s
             room = self._room()
-            if not (self._completed or self._failed or (room and (self._more or polls))):
+            if not (self._ledger.has_news or (room and (self._more or polls))):
                 await self._rest(room, next_poll_s)
                 continue
             try:
@@ -134,8 +132,7 @@ class Worker:
                 await self._endure(error)
 
     def _is_over(self) -> bool:
-        left = self._flights or self._completed or self._failed
-        return self._stopping and (self._abandoned or not left)
+        return self._stopping and (self._abandoned or not (self._flights or self._ledger.has_news))
 
     async def _rest(self, room: int, next_poll_s: float) -> None:
         """Until a handler ends or a hint comes; with room to spare, no longer than until the next poll."""
@@ -145,9 +142,8 @@ class Worker:
         await self._clock.wait(self._wake, pause_s)
 
     async def _turn(self, room: int, polls: bool) -> None:
-        if self._failed:
-            await self._record_failures()
-        completed, self._completed = self._ours(self._completed), []
+        await self._ledger.record_failures(self._events.port)
+        completed = self._ledger.take_completed()
         settings = self._outbox_settings()
         is_idle = not self._flights and not completed
         ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle)
@@ -155,10 +151,10 @@ class Worker:
         try:
             turn = await self._events.port.turn([f.claim for f in completed], ask, settings.call_limit_s)
         except FenceholdError:
-            self._completed = completed + self._completed  # perhaps recorded, perhaps not: asked again, never forgotten
+            self._ledger.put_back(completed)
             raise
         if completed:
-            self._tell_completed(completed, turn.completed)
+            self._ledger.tell_completed(completed, turn.completed)
         if ask:
             self._more = len(turn.claims) == ask.limit
         if turn.claims:
@@ -241,68 +237,8 @@ class Worker:
 
     def _ended(self, flight: Flight, error: BaseException | None) -> None:
         self._flights.pop(flight.claim.id, None)
-        if flight.lost == TOO_LONG:
-            limit_s = self.settings.max_processing_s
-            self._tell.event("event_aborted", flight.claim, reason=flight.lost)
-            error = TimeoutError(f"aborted: the handler took longer than max_processing ({limit_s:g} s)")
-        if error is not None:
-            self._failed.append((flight, error))
-        else:
-            self._completed.append(flight)
+        self._ledger.ended(flight, error)
         self._wake.set()
-
-    def _ours(self, ended: list[Flight]) -> list[Flight]:
-        """Those whose result may be recorded; of the others it is told, and the reaper has their events."""
-        now_s = self._clock.now_s()
-        ours = [flight for flight in ended if not flight.lost and now_s < flight.deadline_s]
-        if len(ours) < len(ended):
-            for flight in [f for f in ended if f.lost or now_s >= f.deadline_s]:
-                self._tell.event("event_lost", flight.claim, reason=flight.lost or "deadline_passed")
-        return ours
-
-    async def _record_failures(self) -> None:
-        failed, self._failed = self._failed, []
-        errors = dict(failed)
-        ours = [f for f in errors if f.lost == TOO_LONG]
-        ours += self._ours([f for f in errors if f.lost != TOO_LONG])
-        backoff = self._outbox_settings().backoff
-        failures = [
-            Failure(
-                f.claim.key, described(errors[f]), backoff.delay_s(f.claim.attempt, self._rng),
-                not isinstance(errors[f], Reject),
-            )
-            for f in ours
-        ]  # fmt: skip
-        try:
-            recorded = await self._events.port.fail(failures, self._outbox_settings().call_limit_s) if ours else []
-        except FenceholdError:
-            self._failed = [(f, errors[f]) for f in ours] + self._failed
-            raise
-        statuses = dict(recorded)
-        for flight, failure in zip(ours, failures, strict=True):
-            if status := statuses.get(failure.key):
-                self._tell.event(
-                    "event_failed", flight.claim, attempt=flight.claim.attempt, status=str(status), error=failure.error
-                )
-            else:
-                self._tell.event("event_lost", flight.claim, reason="refused")
-
-    def _tell_completed(self, asked: list[Flight], accepted: Any) -> None:
-        refused = len(asked) - len(accepted)
-        if refused:
-            known = {(key.id, key.token) for key in accepted}
-            for flight in [f for f in asked if (f.claim.id, f.claim.token) not in known]:
-                self._tell.event("event_lost", flight.claim, reason="refused")
-        latencies_s = [self._latency_s(f) for f in asked] if self._tell.wants_latencies else None
-        self._tell("events_completed", completed=len(accepted), refused=refused, latencies_s=latencies_s)
-
-    def _latency_s(self, flight: Flight) -> float:
-        """Created to completed: by the store's clock until the last renewal, by ours since."""
-        claim = flight.claim
-        if claim.created_at is None or claim.locked_until is None:
-            return 0.0
-        held_s = (claim.locked_until - claim.created_at).total_seconds() - self._outbox_settings().lease_s
-        return max(0.0, held_s + self._clock.now_s() - flight.renewed_s)
 
     # --- being told ---
 
@@ -377,14 +313,6 @@ class Worker:
         if pump is not None:
             await asyncio.wait([pump], timeout=self._outbox_settings().call_limit_s)
             pump.cancel()
-
-
-def described(error: BaseException) -> str:
-    """The last error as the column keeps it: kind and words, no traceback, not endless."""
-    if isinstance(error, asyncio.CancelledError):
-        return "cancelled: the worker stopped before the handler was done"
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return text.replace("\0", "")[:ERROR_CHARS_MAX]
 
 
 def check_hook(hook: object) -> None:

@@ -16,6 +16,7 @@ class FanOut:
     def __init__(self, *sinks: FactSink) -> None:
         self._sinks = sinks
         self._blamed: set[int] = set()
+        self.wants_latencies = any(getattr(sink, "wants_latencies", False) for sink in sinks)
 
     def fact(self, event: str, **fields: Any) -> None:
         for place, sink in enumerate(self._sinks):

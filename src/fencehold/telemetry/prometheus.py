@@ -35,6 +35,8 @@ class PrometheusSink:
     Several sinks on one registry share its metrics, so each store may have one of its own.
     """
 
+    wants_latencies = True  # worth the time it takes to work them out
+
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         client = _client()
         self._registry = client.REGISTRY if registry is None else registry

@@ -1,0 +1,122 @@
+"""What came of each event a worker handled, until the store has taken it: nothing is recorded that is not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from fencehold.model.errors import FenceholdError, redact
+from fencehold.model.outbox_settings import OutboxSettings
+from fencehold.ports.clock import Clock
+from fencehold.ports.events import EventPort, Failure, Key
+from fencehold.runtime.flights import TOO_LONG, Flight, Teller
+from fencehold.runtime.handlers import Reject
+
+ERROR_CHARS_MAX = 2000
+
+
+class Ledger:
+    def __init__(
+        self, settings: Callable[[], OutboxSettings], max_processing_s: float, *, clock: Clock, tell: Teller
+    ) -> None:
+        self._settings = settings
+        self._max_processing_s = max_processing_s
+        self._clock = clock
+        self._tell = tell
+        self._rng = random.Random()
+        self._completed: list[Flight] = []
+        self._failed: list[tuple[Flight, BaseException]] = []
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._completed or self._failed)
+
+    def ended(self, flight: Flight, error: BaseException | None) -> None:
+        if flight.lost == TOO_LONG:
+            self._tell.event("event_aborted", flight.claim, reason=flight.lost)
+            error = TimeoutError(f"aborted: the handler took longer than max_processing ({self._max_processing_s:g} s)")
+        if error is None:
+            self._completed.append(flight)
+        else:
+            self._failed.append((flight, error))
+
+    def take_completed(self) -> list[Flight]:
+        completed, self._completed = self._ours(self._completed), []
+        return completed
+
+    def put_back(self, completed: list[Flight]) -> None:
+        """Perhaps recorded, perhaps not: asked again, never forgotten."""
+        self._completed = completed + self._completed
+
+    def _ours(self, ended: list[Flight]) -> list[Flight]:
+        """Those whose result may be recorded; of the others it is told, and the reaper has their events."""
+        now_s = self._clock.now_s()
+        ours = [flight for flight in ended if not flight.lost and now_s < flight.deadline_s]
+        if len(ours) < len(ended):
+            for flight in [f for f in ended if f.lost or now_s >= f.deadline_s]:
+                self._tell.event("event_lost", flight.claim, reason=flight.lost or "deadline_passed")
+        return ours
+
+    async def record_failures(self, port: EventPort) -> None:
+        if not self._failed:
+            return
+        failed, self._failed = self._failed, []
+        errors = dict(failed)
+        ours = [f for f in errors if f.lost == TOO_LONG]
+        ours += self._ours([f for f in errors if f.lost != TOO_LONG])
+        backoff = self._settings().backoff
+        failures = [
+            Failure(
+                f.claim.key, described(errors[f]), backoff.delay_s(f.claim.attempt, self._rng),
+                not isinstance(errors[f], Reject),
+            )
+            for f in ours
+        ]  # fmt: skip
+        try:
+            recorded = await port.fail(failures, self._settings().call_limit_s) if ours else []
+        except FenceholdError:
+            self._failed = [(f, errors[f]) for f in ours] + self._failed
+            raise
+        statuses = dict(recorded)
+        for flight, failure in zip(ours, failures, strict=True):
+            if status := statuses.get(failure.key):
+                self._tell.event(
+                    "event_failed", flight.claim, attempt=flight.claim.attempt, status=str(status), error=failure.error
+                )
+            else:
+                self._tell.event("event_lost", flight.claim, reason="refused")
+
+    def tell_completed(self, asked: list[Flight], accepted: Sequence[Key]) -> None:
+        refused = len(asked) - len(accepted)
+        if refused:
+            known = {(key.id, key.token) for key in accepted}
+            for flight in [f for f in asked if (f.claim.id, f.claim.token) not in known]:
+                self._tell.event("event_lost", flight.claim, reason="refused")
+        latencies_s = [self._latency_s(f) for f in asked] if self._tell.wants_latencies else None
+        self._tell("events_completed", completed=len(accepted), refused=refused, latencies_s=latencies_s)
+
+    def _latency_s(self, flight: Flight) -> float:
+        """Created to completed: by the store's clock until the last renewal, by ours since."""
+        claim = flight.claim
+        if claim.created_at is None or claim.locked_until is None:
+            return 0.0
+        held_s = (claim.locked_until - claim.created_at).total_seconds() - self._settings().lease_s
+        return max(0.0, held_s + self._clock.now_s() - flight.renewed_s)
+
+
+def described(error: BaseException) -> str:
+    """The last error as the column keeps it: kind and words, no traceback, not endless."""
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled: the worker stopped before the handler was done"
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot even say what it is
+        words = ""
+    return storable(f"{type(error).__name__}: {words}" if words else type(error).__name__)
+
+
+def storable(text: str) -> str:
+    """Without passwords, and as every database can keep it."""
+    clean = redact(text).replace("\0", "").encode("utf-8", "replace").decode()
+    return clean[:ERROR_CHARS_MAX]
