@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fencehold.model.events import RULES
 from tests.tidy.tree import ROOT, docstrings, parsed
 
 BACKENDS = ROOT / "src" / "fencehold" / "backends"
+TOPICS = ["", "outbox"]
 STATEMENT = re.compile(
     r"\bSELECT\b.*\bFROM\b|\bUPDATE\b\s+\S+\s+\bSET\b|\bINSERT\s+INTO\b|\bDELETE\s+FROM\b", re.IGNORECASE | re.DOTALL
 )
@@ -18,29 +20,56 @@ STATEMENT = re.compile(
 def misnamed_statements(backends: Path) -> list[str]:
     return [
         f"{path.relative_to(backends)}: the first line is not '-- name: {path.stem}'"
-        for dialect in dialects(backends)
-        for path in statements(backends, dialect)
-        if first_line(path) != f"-- name: {path.stem}"
+        for topic in TOPICS
+        for dialect in dialects(backends, topic)
+        for path in statements(backends, dialect, topic)
+        if lines(path)[0] != f"-- name: {path.stem}"
     ]
 
 
-def uneven_dialects(backends: Path) -> list[str]:
-    names = {one: {path.stem for path in statements(backends, one)} for one in dialects(backends)}
-    everything = set().union(*names.values())
-    return [f"{one}: no statement {name}" for one in sorted(names) for name in sorted(everything - names[one])]
+def uneven_dialects(backends: Path, topic: str = "") -> list[str]:
+    """Statements that a dialect lacks and another does not keep to itself."""
+    found = {one: list(statements(backends, one, topic)) for one in dialects(backends, topic)}
+    names = {one: {path.stem for path in paths} for one, paths in found.items()}
+    shared = {path.stem for one, paths in found.items() for path in paths if not keeps_to(one, path)}
+    return [f"{one}: no statement {name}" for one in sorted(names) for name in sorted(shared - names[one])]
 
 
-def dialects(backends: Path) -> list[str]:
-    return sorted({path.parent.parent.name for path in backends.glob("*/sql/*.sql")})
+def keeps_to(dialect: str, path: Path) -> bool:
+    """Its second line says that it is for this dialect alone, and why."""
+    second = lines(path)[1:2]
+    return bool(second) and re.fullmatch(rf"-- only: {dialect}, because \S.*", second[0]) is not None
 
 
-def statements(backends: Path, dialect: str) -> Iterator[Path]:
-    """Those directly in sql/; migrations, in a folder of their own, differ by nature."""
-    return iter(sorted((backends / dialect / "sql").glob("*.sql")))
+def unknown_rules(backends: Path) -> list[str]:
+    """Rules of the outbox that a statement cites and the table does not have, and those that no statement cites."""
+    rules = {rule.id for rule in RULES}
+    cited = {one: cited_rules(statements(backends, one, "outbox")) for one in dialects(backends, "outbox")}
+    return [f"{one}: {rule}" for one, found in sorted(cited.items()) for rule in sorted(found ^ rules)]
 
 
-def first_line(path: Path) -> str:
-    return path.read_text(encoding="utf-8").partition("\n")[0].rstrip()
+def cited_rules(paths: Iterator[Path]) -> set[str]:
+    headers = (
+        line.removeprefix("-- rules: ") for path in paths for line in lines(path) if line.startswith("-- rules: ")
+    )
+    return {word for header in headers for word in header.split()}
+
+
+def dialects(backends: Path, topic: str = "") -> list[str]:
+    return sorted({path.relative_to(backends).parts[0] for path in backends.glob(f"*/{folder(topic)}/*.sql")})
+
+
+def statements(backends: Path, dialect: str, topic: str = "") -> Iterator[Path]:
+    """Those directly in the folder; migrations, in one of their own, differ by nature."""
+    return iter(sorted((backends / dialect / folder(topic)).glob("*.sql")))
+
+
+def folder(topic: str) -> str:
+    return f"sql/{topic}" if topic else "sql"
+
+
+def lines(path: Path) -> list[str]:
+    return [line.rstrip() for line in path.read_text(encoding="utf-8").split("\n")]
 
 
 def statements_in_python(root: Path) -> list[str]:
@@ -68,8 +97,13 @@ def test_each_statement_is_named_after_its_file():
     assert misnamed_statements(BACKENDS) == []
 
 
-def test_every_dialect_has_the_same_statements():
-    assert uneven_dialects(BACKENDS) == []
+@pytest.mark.parametrize("topic", TOPICS)
+def test_every_dialect_has_the_same_statements(topic):
+    assert uneven_dialects(BACKENDS, topic) == []
+
+
+def test_each_rule_of_the_outbox_is_cited_by_the_statement_that_implements_it():
+    assert unknown_rules(BACKENDS) == []
 
 
 @pytest.mark.parametrize("room", ["backends", "runtime"])
@@ -89,6 +123,23 @@ def test_a_misnamed_statement_and_a_missing_one_are_found(tmp_path):
         path.write_text(text)
     assert misnamed_statements(tmp_path) == ["postgres/sql/claim.sql: the first line is not '-- name: claim'"]
     assert uneven_dialects(tmp_path) == ["sqlite: no statement claim"]
+
+
+def test_a_statement_for_one_dialect_says_so_in_its_second_line(tmp_path):
+    for place, text in {
+        "sqlite/sql/outbox/claim.sql": "-- name: claim\n",
+        "postgres/sql/outbox/claim.sql": "-- name: clam\n",
+        "postgres/sql/outbox/turn.sql": "-- name: turn\n-- only: postgres, because two cost nothing elsewhere.\n",
+        "postgres/sql/outbox/vain.sql": "-- name: vain\n-- only: postgres\n",
+        "postgres/sql/outbox/late.sql": "-- name: late\n-- a remark\n-- only: postgres, because it is late.\n",
+        "postgres/sql/outbox/else.sql": "-- name: else\n-- only: sqlite, because of a mistake.\n",
+    }.items():
+        path = tmp_path / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert misnamed_statements(tmp_path) == ["postgres/sql/outbox/claim.sql: the first line is not '-- name: claim'"]
+    missing = ["else", "late", "vain"]
+    assert uneven_dialects(tmp_path, "outbox") == [f"sqlite: no statement {name}" for name in missing]
 
 
 def test_a_statement_in_python_is_found(tmp_path):

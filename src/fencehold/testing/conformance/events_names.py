@@ -39,8 +39,8 @@ class EventNames(Suite):
 
     async def test_tokens_and_errors_are_kept_as_they_are(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
-        ids = await pair.add(*(event(name) for name in ODD[::8]))
-        for event_id, name in zip(ids, ODD[::8], strict=True):
+        ids = await pair.add(*(event(name) for name in ODD[::16]))
+        for event_id, name in zip(ids, ODD[::16], strict=True):
             await pair.claim(ask(name, event_types=(name,)))
             await pair.fail(Failure(pair.key(event_id, f"{name}."), "another's", 1.0))
             await pair.fail(Failure(pair.key(event_id, name), f"{name}\n\t{name}", 1.0))
@@ -53,14 +53,12 @@ class EventNames(Suite):
         assert [one.payload["value"] for one in turn.claims] == list(PAYLOADS)
         assert [one.metadata["value"] for one in turn.claims] == list(PAYLOADS)
 
-    @pytest.mark.parametrize("letter", ["x", "\u5341", "\U0001f98a"], ids=["ascii", "cjk", "emoji"])
-    async def test_the_longest_names_fit(self, harness: Harness, letter: str) -> None:
+    async def test_the_longest_names_fit(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
-        aggregate = letter * AGGREGATE_CHARS_MAX
-        [event_id] = await pair.add(
-            event(letter * EVENT_TYPE_CHARS_MAX, aggregate_id=aggregate, aggregate_type=aggregate)
-        )
-        assert await pair.claim(ask(letter * 128, event_types=(letter * EVENT_TYPE_CHARS_MAX,))) == [event_id]
+        for letter in ("x", "\u5341", "\U0001f98a"):
+            longest, aggregate = letter * EVENT_TYPE_CHARS_MAX, letter * AGGREGATE_CHARS_MAX
+            [event_id] = await pair.add(event(longest, aggregate_id=aggregate, aggregate_type=aggregate))
+            assert await pair.claim(ask(letter * 128, event_types=(longest,))) == [event_id]
 
     @pytest.mark.parametrize("name", REFUSED_TYPES, ids=repr)
     def test_what_cannot_be_stored_is_refused_before_it_is_sent(self, name: object) -> None:
