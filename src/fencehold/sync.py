@@ -25,6 +25,7 @@ from fencehold.runtime import leader as _leader
 from fencehold.runtime import store as _store
 from fencehold.runtime import term as _term
 from fencehold.runtime.callbacks import Callbacks, Registers, check
+from fencehold.sync_outbox import Outbox
 
 T = TypeVar("T")
 
@@ -247,6 +248,10 @@ class Store:
 
     async def _make(self, name: str, settings: dict[str, Any]) -> _leader.Leader:
         return self._store.leader(name, **settings)
+
+    def outbox(self, name: str = "outbox", **settings: Any) -> Outbox:
+        """The outbox in the table `name`; takes the settings of the async `store.outbox`."""
+        return Outbox(self._running(), self._store.outbox(name, **settings))
 
     def _running(self) -> _Loop:
         if self._loop is None:

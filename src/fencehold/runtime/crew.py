@@ -51,6 +51,10 @@ class Crew:
         if self._started is not None:
             await self._started.begin(self._stop())
 
+    def nudge(self) -> None:
+        if self._started is not None and self._heartbeat is not None:
+            self._started.post(self._heartbeat.nudge)
+
     # --- on the keeper's loop ---
 
     async def _start(self, worker: Worker) -> None:

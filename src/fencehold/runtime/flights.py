@@ -62,10 +62,15 @@ class Heartbeat:
     async def run(self) -> None:
         while not self._closed:
             await self._clock.wait(self._wake, self._tick_s())
+            self._wake.clear()
             self._end_overdue()
             due = self._due()
             if due:
                 await self._renew(due)
+
+    def nudge(self) -> None:
+        """The lease has become another: the next tick may be due sooner."""
+        self._wake.set()
 
     def close(self) -> None:
         self._closed = True
@@ -119,7 +124,7 @@ class Heartbeat:
 
     def _is_flying(self, flight: Flight) -> bool:
         """Not finished meanwhile: then the store has every right to refuse a renewal."""
-        return self._flights.get(flight.claim.id) is flight
+        return id(flight) in self._flights
 
     def _lose_all(self, flights: list[Flight], reason: str) -> None:
         for flight in flights:

@@ -53,6 +53,8 @@ class Outbox:
             self._settings, lease_s=checked.lease_s, heartbeat_every_s=checked.heartbeat_every_s,
             reap_every_s=min(self._settings.reap_every_s, checked.reap_every_s),
         )  # fmt: skip
+        for worker in [w for w in list(self._parts.workers) if w.outbox == self.name]:
+            worker.reconfigured()
 
     async def init(self) -> list[str]:
         """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
@@ -98,21 +100,24 @@ class Outbox:
                 await self._store(batch, tx)
         return [event.tracking_id for event in new]
 
-    def add_sync(self, event_type: str, payload: Any, *, tx: Any, **fields: Any) -> str:
-        """`add` for programs without an event loop: in the transaction of a sync connection or session."""
-        event = self._new(self._carried(), event_type, payload, **fields)
-        if asyncio.iscoroutine(waiting := self._parts.spare_events(self.name).port.add_in(tx, [event])):
-            waiting.close()
-            raise ConfigurationError("add_sync needs a sync connection.", hint="Await add().", code="bad_connection")
-        return event.tracking_id
+    def add_now(self, events: Iterable[Any], tx: Any) -> list[str]:
+        """`add_many` for callers without an event loop: in the transaction of a sync connection or session."""
+        carried = self._carried()
+        new = [self._new_of(event, carried) for event in events]
+        _done_now(self._parts.spare_events(self.name).port.add_in(tx, new))
+        return [event.tracking_id for event in new]
+
+    def first_time_now(self, event: Claim | str | uuid.UUID, consumer_id: str, tx: Any) -> bool:
+        """`first_time` for callers without an event loop."""
+        desk = self._parts.spare_events(self.name).desk
+        return bool(_done_now(desk.first_time(_tracking_id(event), names.holder_id(consumer_id), tx)))
 
     async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Any) -> bool:
         """True if this consumer meets this event for the first time; recorded in the caller's transaction `tx`.
 
         Write the effect in the same transaction: then both are there, or neither is, however often it is delivered.
         """
-        tracking_id = event.tracking_id if isinstance(event, Claim) else str(uuid.UUID(str(event)))
-        return await self._here().desk.first_time(tracking_id, names.holder_id(consumer_id), tx)
+        return await self._here().desk.first_time(_tracking_id(event), names.holder_id(consumer_id), tx)
 
     # --- consumers ---
 
@@ -219,7 +224,7 @@ class Outbox:
 
     async def retry(self, tracking_ids: Sequence[str], root_cause: str = "", *, dry_run: bool = False) -> list[str]:
         """These events, failed or dead, made PENDING now."""
-        which = Filter((Status.DEAD_LETTER, Status.FAILED), (), tuple(str(uuid.UUID(str(t))) for t in tracking_ids))
+        which = Filter((Status.DEAD_LETTER, Status.FAILED), (), tuple(map(_tracking_id, tracking_ids)))
         return await self._redrive(which, root_cause, len(tracking_ids), 0.0, dry_run)
 
     async def purge(
@@ -301,6 +306,25 @@ class Outbox:
         if loop not in self._events:
             self._events[loop] = self._parts.make_events(self.name)
         return self._events[loop]
+
+
+def _tracking_id(event: Any) -> str:
+    try:
+        return event.tracking_id if isinstance(event, Claim) else str(uuid.UUID(str(event)))
+    except ValueError:
+        hint = "Give the event itself, or its tracking id."
+        raise ConfigurationError(f"{event!r:.80} is no event.", hint=hint, code="bad_event") from None
+
+
+def _done_now(waiting: Any) -> Any:
+    """The result of a call that had no need to wait; it was given a sync connection."""
+    steps = waiting.__await__()
+    try:
+        next(steps)
+    except StopIteration as done:
+        return done.value
+    steps.close()
+    raise ConfigurationError("A sync connection is needed here.", hint="Or await add().", code="bad_connection")
 
 
 def _claims(claims: Any) -> list[Claim]:

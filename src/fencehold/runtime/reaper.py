@@ -52,11 +52,21 @@ class Reaper:
             # Its lease ends no later than those of the events it would recover.
             async with self._make_leader(min(LEASE_S_MAX, self._settings().lease_s / 2)) as leader:
                 while not self._stop.is_set():
-                    if await leader.wait_for_leadership(self._settings().reap_every_s):
+                    if await self._leads(leader):
                         await self._reap(events)
-                    await self._clock.wait(self._stop, self._settings().reap_every_s if leader.is_leader else 0.0)
+                    await self._clock.wait(self._stop, self._settings().reap_every_s)
         finally:
             await events.close()
+
+    async def _leads(self, leader: Leader) -> bool:
+        """As soon as this process leads; False when it is to stop before that."""
+        waits = [asyncio.create_task(leader.wait_for_leadership()), asyncio.create_task(self._stop.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        return leader.is_leader and not self._stop.is_set()
 
     def stop(self) -> None:
         if self._loop is None:

@@ -54,7 +54,7 @@ class Worker:
         self._clock, self._traces, self._saturated, self._workers = clock, traces, saturated, workers
         self._tell = Teller(facts, outbox, worker_id)
         self._ledger = Ledger(outbox_settings, settings.max_processing_s, clock=clock, tell=self._tell)
-        self._flights: dict[int, Flight] = {}
+        self._flights: dict[int, Flight] = {}  # by identity: an event lost and claimed again may fly twice
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -95,6 +95,13 @@ class Worker:
             self._tell("worker_stopped")
             self._workers.discard(self)
             self.stopped.set()
+
+    async def run_shielded(self) -> None:
+        """`run` in a task of its own, which goes on when the caller is cancelled: then call `stop()`."""
+        await asyncio.shield(asyncio.ensure_future(self.run()))
+
+    async def wait_stopped(self) -> None:
+        await self.stopped.wait()
 
     def stop(self) -> None:
         """Claim no more, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
@@ -147,6 +154,8 @@ class Worker:
         settings = self._outbox_settings()
         is_idle = not self._flights and not completed
         ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle)
+        if ask:
+            self._more = False  # before asking: a hint that comes meanwhile is of what this claim may not have seen
         sent_s = self._clock.now_s()
         try:
             turn = await self._events.port.turn([f.claim for f in completed], ask, settings.call_limit_s)
@@ -156,7 +165,7 @@ class Worker:
         if completed:
             self._ledger.tell_completed(completed, turn.completed)
         if ask:
-            self._more = len(turn.claims) == ask.limit
+            self._more = self._more or len(turn.claims) == ask.limit
         if turn.claims:
             self._tell("events_claimed", claimed=len(turn.claims))
             self._start(turn.claims, sent_s, settings)
@@ -200,8 +209,12 @@ class Worker:
         loop = asyncio.get_running_loop()
         trusted_s = settings.lease_s - settings.margin_s
         flights = [Flight(claim, sent_s, trusted_s) for claim in claims]
+        if self._clock.now_s() >= sent_s + trusted_s:  # this process stood still: begin nothing on a lease that is over
+            for claim in claims:
+                self._tell.event("event_lost", claim, reason="granted_too_late")
+            return
         for flight in flights:
-            self._flights[flight.claim.id] = flight
+            self._flights[id(flight)] = flight
         if self.settings.batch_size is None:
             for flight in flights:
                 flight.task = loop.create_task(self._handle(flight))
@@ -236,7 +249,7 @@ class Worker:
             self._ended(flight, None)
 
     def _ended(self, flight: Flight, error: BaseException | None) -> None:
-        self._flights.pop(flight.claim.id, None)
+        self._flights.pop(id(flight), None)
         self._ledger.ended(flight, error)
         self._wake.set()
 
@@ -249,6 +262,9 @@ class Worker:
     @property
     def flights(self) -> dict[int, Flight]:
         return self._flights
+
+    def reconfigured(self) -> None:
+        self._crew.nudge()
 
     @property
     def tell(self) -> Teller:
