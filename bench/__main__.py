@@ -1,4 +1,4 @@
-"""python -m bench [leases|locks] [--only PART] [--rounds N] [--quick] [-o json]
+"""python -m bench [leases|locks|outbox] [--only PART] [--rounds N] [--quick] [-o json]
 
 Starts its own PostgreSQL with default durability, or uses the server of BENCH_DSN (a new database on it; statements
 are then not counted, since that needs the server's log). Ends with 1 if a promise was missed.
@@ -11,12 +11,12 @@ import os
 import sys
 from typing import Any
 
-from bench import leases, locks
-from bench.report import Progress, as_json, table
+from bench import leases, locks, outbox
+from bench.report import Finding, Progress, as_json, table
 from bench.server import bench_server
 from bench.sizes import sizes
 
-TOPICS: dict[str, Any] = {"leases": leases, "locks": locks}
+TOPICS: dict[str, Any] = {"leases": leases, "locks": locks, "outbox": outbox}
 
 
 def main() -> int:
@@ -25,13 +25,15 @@ def main() -> int:
     progress("starting PostgreSQL ...")
     with bench_server() as bench:
         chosen = sizes(quick=options.quick, rounds=options.rounds)
-        found = []
+        found: list[Finding] = []
+        notes: list[str] = []
         for topic in [TOPICS[options.topic]] if options.topic else TOPICS.values():
             parts = [part for part in topic.PARTS if not options.only or part in options.only]
             found += topic.measure(bench, chosen, progress, parts)
+            notes += topic.notes() if parts and hasattr(topic, "notes") else []
         where = conditions(bench.version)
     progress.done()
-    print(as_json(found, where) if options.output == "json" else table(found, where))
+    print(as_json(found, where, notes) if options.output == "json" else table(found, where, notes))
     return 1 if any(finding.verdict == "MISS" for finding in found) else 0
 
 
@@ -45,11 +47,10 @@ def conditions(postgres: int) -> dict[str, str]:
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="The speed promises, measured.")
     parser.add_argument("topic", nargs="?", choices=list(TOPICS), help="what to measure; everything without it")
-    parser.add_argument(
-        "--only", action="append", choices=[*leases.PARTS, *locks.PARTS], help="this part; may be repeated"
-    )
-    parser.add_argument("--rounds", type=positive, help="hand-overs, takeovers and rate rounds")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds: about two minutes")
+    parts = [part for topic in TOPICS.values() for part in topic.PARTS]
+    parser.add_argument("--only", action="append", choices=parts, help="this part; may be repeated")
+    parser.add_argument("--rounds", type=positive, help="hand-overs, takeovers, rate rounds and drains")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: two minutes, and four for the outbox")
     parser.add_argument("-o", "--output", default="table", choices=["table", "json"])
     return parser.parse_args()
 

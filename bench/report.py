@@ -48,16 +48,17 @@ def quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
-def table(findings: Sequence[Finding], conditions: Mapping[str, str]) -> str:
+def table(findings: Sequence[Finding], conditions: Mapping[str, str], notes: Sequence[str] = ()) -> str:
     rows = [("promise", "measured", "limit", ""), *(finding.row() for finding in findings)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     where = ", ".join(f"{name} {value}" for name, value in conditions.items())
-    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:], "", where])
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:], "", *notes, *([""] if notes else []), where])
 
 
-def as_json(findings: Sequence[Finding], conditions: Mapping[str, str]) -> str:
-    return json.dumps({"conditions": conditions, "findings": [finding.as_json() for finding in findings]}, indent=2)
+def as_json(findings: Sequence[Finding], conditions: Mapping[str, str], notes: Sequence[str] = ()) -> str:
+    found = [finding.as_json() for finding in findings]
+    return json.dumps({"conditions": conditions, "findings": found, "notes": list(notes)}, indent=2)
 
 
 class Progress:

@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class OutboxSizes:
+    """`drain_s` is how long a drain is meant to take; the number of events follows from each system's rough rate."""
+
+    with_every_peer: bool = True
+    rounds: int = 3
+    drain_s: float = 2.5
+    added: int = 50_000
+    probes: int = 400
+    history_finished: int = 1_000_000
+    history_pending: int = 10_000
+    snapshot_s: float = 120.0
+    idle_s: float = 40.0
+    memory_events: int = 1_000_000
+
+
+OUTBOX_QUICK = OutboxSizes(
+    with_every_peer=False, rounds=2, drain_s=1.2, added=20_000, probes=120, history_finished=200_000, snapshot_s=20.0,
+    idle_s=12.0, memory_events=150_000,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -15,16 +37,19 @@ class Sizes:
     rate_cycles: int = 100
     leases: int = 1000
     renewal_rounds: int = 3
+    outbox: OutboxSizes = field(default_factory=OutboxSizes)
 
 
 QUICK = Sizes(
-    handovers=40, polls=5, takeovers=4, idle_s=30.0, rate_rounds=5, rate_cycles=50, leases=1000, renewal_rounds=1
-)
+    handovers=40, polls=5, takeovers=4, idle_s=30.0, rate_rounds=5, rate_cycles=50, leases=1000, renewal_rounds=1,
+    outbox=OUTBOX_QUICK,
+)  # fmt: skip
 
 
 def sizes(*, quick: bool, rounds: int | None) -> Sizes:
-    """`rounds` replaces the number of hand-overs, of takeovers and of rate rounds."""
+    """`rounds` replaces the number of hand-overs, of takeovers, of rate rounds and of drains."""
     chosen = QUICK if quick else Sizes()
     if rounds is None:
         return chosen
-    return replace(chosen, handovers=rounds, takeovers=rounds, rate_rounds=rounds)
+    outbox = replace(chosen.outbox, rounds=rounds)
+    return replace(chosen, handovers=rounds, takeovers=rounds, rate_rounds=rounds, outbox=outbox)

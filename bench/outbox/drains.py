@@ -66,6 +66,9 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
     def check(self) -> None:
         """RuntimeError, with what it said last, when it failed; having nothing left to do is no failure."""
         if self._process.poll():
@@ -96,27 +99,36 @@ def workers(system: System, dsn: str, mode: str, count: int = 1, **environment: 
 
 
 def drain(
+    databases: Databases, system: System, bench: Bench, events: int, mode: str, count: int = 1, **environment: str
+) -> Drain:
+    """By `count` worker processes; `bench` holds this many pending events."""
+    query = databases.unfinished(system)
+    wal_bytes, commits = databases.wal_bytes(), databases.commits(bench)
+    idle_s, began_s = psutil.cpu_times().idle, time.monotonic()
+    with (
+        psycopg.connect(bench.dsn, autocommit=True) as reader,
+        workers(system, bench.dsn, mode, count, **environment) as started,
+    ):
+        wait_until(lambda: total(started) >= events, started)
+        looks = wait_until(lambda: unfinished(reader, query) == 0, started)
+        ended_s = time.time()
+        wal_bytes = databases.wal_bytes() - wal_bytes
+        busy_cores = (psutil.cpu_count() or 1) - (psutil.cpu_times().idle - idle_s) / (time.monotonic() - began_s)
+        for worker in started:
+            worker.stop()
+        first_s = min(worker.hits.read()[1] or ended_s for worker in started)
+        hits = total(started)
+    wait_until(lambda: databases.sessions(bench) == 0, [])
+    commits = databases.commits(bench) - commits - looks
+    return Drain(events, ended_s - first_s, hits, wal_bytes, commits, busy_cores)
+
+
+def drain_copy(
     databases: Databases, system: System, source: Bench, events: int, mode: str, count: int = 1, **environment: str
 ) -> Drain:
-    """By `count` worker processes, on a copy of a database that holds this many pending events."""
-    query = databases.unfinished(system)
-    with databases.copy(source) as bench, psycopg.connect(bench.dsn, autocommit=True) as reader:
-        wal_bytes, commits = databases.wal_bytes(), databases.commits(bench)
-        idle_s, began_s = psutil.cpu_times().idle, time.monotonic()
-        with workers(system, bench.dsn, mode, count, **environment) as started:
-            wait_until(lambda: total(started) >= events, started)
-            looks = wait_until(lambda: unfinished(reader, query) == 0, started)
-            ended_s = time.time()
-            wal_bytes = databases.wal_bytes() - wal_bytes
-            busy_cores = (psutil.cpu_count() or 1) - (psutil.cpu_times().idle - idle_s) / (time.monotonic() - began_s)
-            for worker in started:
-                worker.stop()
-            first_s = min(worker.hits.read()[1] or ended_s for worker in started)
-            hits = total(started)
-        reader.close()
-        wait_until(lambda: databases.sessions(bench) == 0, [])
-        commits = databases.commits(bench) - commits - looks
-    return Drain(events, ended_s - first_s, hits, wal_bytes, commits, busy_cores)
+    """The same on a copy, so that it can be done again."""
+    with databases.copy(source) as bench:
+        return drain(databases, system, bench, events, mode, count, **environment)
 
 
 def wait_until(reached: Callable[[], bool], started: list[Worker]) -> int:

@@ -74,6 +74,7 @@ OURS = System(
     "fencehold", own("ours"), 8_000, 24_000,
     Guarantees("refused", "started once, also when it blocks the event loop", "lease + reaper interval (30 s + 10 s)"),
 )  # fmt: skip
+LISTS = replace(OURS, name="fencehold (handler of lists)", environment={"BENCH_LISTS": "1"})
 BARE = System(
     "bare loop", own("bare"), 10_000, 34_000, Guarantees("refused", "lost: nothing renews", "never: nothing recovers")
 )
