@@ -62,10 +62,14 @@ class Handlers:
             """A thread cannot be stopped: its slot stays taken until it returns, whatever became of the lease."""
             future = asyncio.get_running_loop().run_in_executor(threads, handler, event)
             try:
-                await asyncio.shield(future)
+                answer = await asyncio.shield(future)
             except asyncio.CancelledError:
                 await asyncio.wait([future])
-                raise
+                if future.cancelled():
+                    raise
+                answer = future.result()  # done after all: that counts, if its lease still does
+            if inspect.isawaitable(answer):  # a plain function around an async one
+                await answer
 
         return on_a_thread
 
