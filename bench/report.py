@@ -14,7 +14,10 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Finding:
-    """`limit` is None for a number that is printed for comparison only."""
+    """`limit` is None for a number that is printed for comparison only.
+
+    `cell` (row, column) puts such a number into a table of its own, where one system stands beside another.
+    """
 
     promise: str
     measured: float
@@ -22,6 +25,7 @@ class Finding:
     limit: float | None = None
     at_least: bool = False
     detail: dict[str, Any] = field(default_factory=dict)
+    cell: tuple[str, str] | None = None
 
     @property
     def verdict(self) -> str:
@@ -49,11 +53,31 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def table(findings: Sequence[Finding], conditions: Mapping[str, str], notes: Sequence[str] = ()) -> str:
-    rows = [("promise", "measured", "limit", ""), *(finding.row() for finding in findings)]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    promises = aligned(
+        [("promise", "measured", "limit", ""), *(finding.row() for finding in findings if not finding.cell)]
+    )
     where = ", ".join(f"{name} {value}" for name, value in conditions.items())
-    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:], "", *notes, *([""] if notes else []), where])
+    blocks = [promises, beside_each_other(findings), list(notes), [where]]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def beside_each_other(findings: Sequence[Finding]) -> list[str]:
+    """One line per system, one column per number."""
+    cells = {finding.cell: finding for finding in findings if finding.cell}
+    systems, columns = (list(dict.fromkeys(cell[place] for cell in cells)) for place in (0, 1))
+    if not cells:
+        return []
+    rows = [
+        (system, *(shown(cells[system, c].measured, "") if (system, c) in cells else "-" for c in columns))
+        for system in systems
+    ]
+    return aligned([("system", *columns), *rows])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
 
 
 def as_json(findings: Sequence[Finding], conditions: Mapping[str, str], notes: Sequence[str] = ()) -> str:

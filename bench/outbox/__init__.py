@@ -37,4 +37,5 @@ def notes() -> list[str]:
     """A rate says nothing about what it is a rate of: what each system guarantees, by experiment, with its defaults."""
     systems = (OURS, *ALL_PEERS)
     width = max(len(system.label) for system in systems)
-    return ["What each guarantees:", *(f"  {system.label:{width}}  {system.guarantees.line()}" for system in systems)]
+    lines = [f"  {system.label:{width}}  {system.guarantees.line()}" for system in systems if system.guarantees]
+    return ["What each guarantees:", *lines]

@@ -34,11 +34,12 @@ def measure_many(ground: Ground) -> list[Finding]:
         against(rates, "bare", "COPY into the bare loop's table"),
         against(rates, "same table", "COPY of the same columns into the same table"),
     ]
-    names = {"add_many": "add_many", "bare": "COPY, bare loop's table", "same table": "COPY, same table"}
-    found += [Finding(f"  {names[way]}", statistics.median(rates[way]), "/s") for way in ways]
+    names = {"add_many": OURS.label, "bare": BARE.label, "same table": "COPY into our table"}
+    per_s = {names[way]: statistics.median(rates[way]) for way in ways}
     for peer in ground.peers:
         ground.tell(f"adding {PEERS_ADDED} jobs: {peer.label}")
-        found.append(Finding(f"  {peer.label}", added_per_s(ground, peer, "enqueue", PEERS_ADDED), "/s"))
+        per_s[peer.label] = added_per_s(ground, peer, "enqueue", PEERS_ADDED)
+    found += [Finding(f"{name}: add /s", value, cell=(name, "add /s")) for name, value in per_s.items()]
     return found + notifications(ground)
 
 
@@ -68,10 +69,9 @@ def measure_latency(ground: Ground) -> list[Finding]:
         Finding("single add to handler start, idle worker, p50", quantile(ours, 0.5), "ms", P50_MS_MAX, detail=detail),
         Finding("single add to handler start, idle worker, p99", quantile(ours, 0.99), "ms", P99_MS_MAX, detail=detail),
     ]
-    for system in systems[1:]:
+    for column, share in {"latency p50 ms": 0.5, "p99 ms": 0.99}.items():
         found += [
-            Finding(f"  {system.label}, p{share:.0%}".rstrip("%"), quantile(spans[system.name], share), "ms")
-            for share in (0.5, 0.99)
+            Finding(f"{s.label}: {column}", quantile(spans[s.name], share), cell=(s.label, column)) for s in systems
         ]
     return found
 

@@ -104,11 +104,12 @@ def drain(
     """By `count` worker processes; `bench` holds this many pending events."""
     query = databases.unfinished(system)
     wal_bytes, commits = databases.wal_bytes(), databases.commits(bench)
-    idle_s, began_s = psutil.cpu_times().idle, time.monotonic()
     with (
         psycopg.connect(bench.dsn, autocommit=True) as reader,
         workers(system, bench.dsn, mode, count, **environment) as started,
     ):
+        wait_until(lambda: total(started) > 0, started)
+        idle_s, began_s = psutil.cpu_times().idle, time.monotonic()
         wait_until(lambda: total(started) >= events, started)
         looks = wait_until(lambda: unfinished(reader, query) == 0, started)
         ended_s = time.time()

@@ -23,11 +23,11 @@ def measure(ground: Ground) -> list[Finding]:
     with ground.databases.empty(OURS) as bench:
         ground.tell(f"memory: {events} events are being added")
         run_verb(OURS, bench.dsn, "enqueue", str(events))
+        ground.tell(f"memory: {events} events are being handled")
         with workers(OURS, bench.dsn, "best", BENCH_BATCH=IN_FLIGHT) as (worker,):
             process, sizes_mb = psutil.Process(worker.pid), list[float]()
             while (done := worker.hits.read()[0]) < events:
                 worker.check()
-                ground.tell(f"memory: {done} of {events} handled")
                 if done >= events * WARM_PART:
                     sizes_mb.append(process.memory_info().rss / 1e6)
                 time.sleep(LOOK_EVERY_S)

@@ -35,8 +35,7 @@ def measure(ground: Ground, mode: str) -> list[Finding]:
     limit = TO_BARE_MIN[mode]
     found = against_peers(ground, drains, mode)
     found.append(Finding(name, statistics.median(to_bare), "x", limit, at_least=True, detail={"rounds": to_bare}))
-    found += [Finding(f"  {system.label}", median_of(drains[system.name], per_s), "/s") for system in systems]
-    return found + written(drains, mode)
+    return found + written(drains, mode) + beside(systems, drains, mode)
 
 
 def interleaved(ground: Ground, systems: Sequence[System], mode: str) -> Drains:
@@ -64,22 +63,32 @@ def against_peers(ground: Ground, drains: Drains, mode: str) -> list[Finding]:
 
 
 def written(drains: Drains, mode: str) -> list[Finding]:
-    def wal(name: str) -> float:
-        return median_of(drains[name], lambda d: d.wal_bytes_per_event)
-
-    def commits(name: str) -> float:
-        return median_of(drains[name], lambda d: d.commits_per_event)
-
-    others = {name: (wal(name), commits(name)) for name in drains}
+    ours = drains[OURS.name]
     return [
-        Finding(f"{MODES[mode]}: WAL per event", wal(OURS.name), "bytes", WAL_BYTES_MAX, detail=others),
-        *(Finding(f"  {name}: WAL per event", wal(name), "bytes") for name in drains if name != OURS.name),
-        *(Finding(f"  {name}: commits per event", commits(name)) for name in drains),
+        Finding(f"{MODES[mode]}: WAL per event", median_of(ours, wal_bytes), "bytes", WAL_BYTES_MAX),
+        Finding(f"{MODES[mode]}: commits per event", median_of(ours, commits)),
+    ]
+
+
+def beside(systems: Sequence[System], drains: Drains, mode: str) -> list[Finding]:
+    columns = {f"{mode} /s": per_s, f"{mode} WAL bytes": wal_bytes, f"{mode} commits": commits}
+    return [
+        Finding(f"{system.label}: {column}", median_of(drains[system.name], value), cell=(system.label, column))
+        for column, value in columns.items()
+        for system in systems
     ]
 
 
 def per_s(drain: Drain) -> float:
     return drain.per_s
+
+
+def wal_bytes(drain: Drain) -> float:
+    return drain.wal_bytes_per_event
+
+
+def commits(drain: Drain) -> float:
+    return drain.commits_per_event
 
 
 def median_of(drains: Sequence[Drain], value: Callable[[Drain], float]) -> float:
