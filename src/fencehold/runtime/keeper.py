@@ -19,6 +19,7 @@ from fencehold.runtime.held import RELEASED, Held
 from fencehold.runtime.pulse import Pulse
 
 BATCH_MAX = 1000
+STORE_CLOSED = "store_closed"
 COALESCE = 0.25  # a lease due within this part of its interval goes along with one that is due now
 
 
@@ -32,7 +33,10 @@ class Keeper:
         self._held: dict[tuple[str, str, int], Held] = {}
         self._wake = asyncio.Event()
         self._closed = False
+        self._over = False
         self._background: set[asyncio.Future[bool]] = set()
+        self._taking = 0
+        self._all_taken = asyncio.Event()
 
     async def run(self) -> None:
         while not self._closed:
@@ -46,13 +50,20 @@ class Keeper:
     async def take(self, ask: Ask, settings: LeaderSettings, pulse: Pulse | None) -> Held | Refusal | Busy:
         """Acquire and, from the moment of the grant, keep."""
         sent_s = self._clock.now_s()
-        answer = await self._port.acquire(ask, settings.call_limit_s)
-        if not isinstance(answer, Lease):
-            return answer
-        held = Held(answer, settings, sent_s, self._clock, self._facts, pulse)
-        if not held.is_valid:
-            await self.give_back(held, "granted_too_late")
-            return Refusal("granted_too_late", answer)
+        self._taking += 1
+        try:
+            answer = await self._port.acquire(ask, settings.call_limit_s)
+            if not isinstance(answer, Lease):
+                return answer
+            held = Held(answer, settings, sent_s, self._clock, self._facts, pulse)
+            if not held.is_valid or self._closed:
+                reason = STORE_CLOSED if self._closed else "granted_too_late"
+                held.end(reason, "leader_released" if self._closed else "leader_lost")
+                await self.give_back(held, reason)
+                return Refusal(reason, answer)
+        finally:
+            self._taking -= 1
+            self._all_taken.set()
         self._held[answer.name, answer.holder_id, answer.epoch] = held
         self._wake.set()
         return held
@@ -61,7 +72,7 @@ class Keeper:
         """Over locally first; then the row is expired, so that a successor need not wait."""
         held.end(reason)
         self._forget(held)
-        if not release:
+        if not release or self._over:
             return False
         try:
             answers = await self._port.release([held.key], held.settings.call_limit_s)
@@ -87,8 +98,13 @@ class Keeper:
         self._closed = True
         self._wake.set()
         for held in list(self._held.values()):
-            self.start_giving_back(held, "store_closed", release=held.settings.release_on_stop)
+            held.end(STORE_CLOSED, "leader_released")
+            self.start_giving_back(held, STORE_CLOSED, release=held.settings.release_on_stop)
+        while self._taking:  # what is being granted now is given back too
+            self._all_taken.clear()
+            await self._all_taken.wait()
         await asyncio.gather(*self._background)
+        self._over = True
 
     # --- one turn ---
 

@@ -54,7 +54,7 @@ class Reaper:
                 while not self._stop.is_set():
                     if await self._leads(leader):
                         await self._reap(events)
-                    await self._clock.wait(self._stop, self._settings().reap_every_s)
+                        await self._clock.wait(self._stop, self._settings().reap_every_s)
         finally:
             await events.close()
 
