@@ -56,6 +56,7 @@ class Options:
     fail_part: float = 0.01
     sabotage: str | None = None
     feed_s: float | None = None  # over how long events are added; None: over all of the run
+    calm_s: float = 0.0  # after each restart, before the next and before the end
 
     def replay(self) -> str:
         told = f"--seconds {self.seconds:g} --events {self.events} --workers {self.workers} --seed {self.seed}"
@@ -145,6 +146,7 @@ class Run:
         await asyncio.to_thread(self.database.restart, crash)
         self.tally.restarts.append((down_s, time.time()))
         self.tally.crashes += crash
+        await asyncio.sleep(self.options.calm_s)
 
     async def _tend(self) -> None:
         while True:

@@ -42,7 +42,10 @@ class Crew:
         self._started: Host | None = None
 
     async def start(self, worker: Worker) -> None:
-        """Raises if the tables are missing, or if there is no reaper anywhere and this worker was to have none."""
+        """Raises if the tables are missing, or if there is no reaper anywhere and this worker was to have none.
+
+        Nothing runs if it raises; with a store that is away, try again.
+        """
         host = self._host()
         self._started = host
         await host.begin(self._start(worker))
@@ -58,7 +61,7 @@ class Crew:
     # --- on the keeper's loop ---
 
     async def _start(self, worker: Worker) -> None:
-        self._events = events = self._make_events()
+        self._events = events = self._events or self._make_events()
         stats = await events.desk.stats(self._settings().call_limit_s, whole=False)
         if self._make_reaper is None and is_missing(stats.reaper_ran_s_ago, self._settings()):
             raise no_reaper(worker.outbox, stats.reaper_ran_s_ago)

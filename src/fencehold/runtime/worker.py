@@ -76,7 +76,7 @@ class Worker:
         self._workers.add(self)
         pump = None
         try:
-            await self._crew.start(self)
+            await self._begin()
             self._tell("worker_started", concurrency=self.settings.concurrency)
             await self._listen()
             pump = asyncio.create_task(self._pump(), name=f"fencehold worker {self.worker_id}")
@@ -119,6 +119,17 @@ class Worker:
         return len(self._flights)
 
     # --- the pump ---
+
+    async def _begin(self) -> None:
+        """Once the store answers: one that is away just now is no reason to give up."""
+        while not self._stopping:
+            try:
+                await self._crew.start(self)
+                return
+            except ConfigurationError:
+                raise
+            except FenceholdError as error:
+                await self._endure(error)
 
     async def _pump(self) -> None:
         next_poll_s = 0.0
