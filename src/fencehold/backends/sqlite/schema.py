@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import time
 
 from fencehold.backends.sql_text import Statements, table_exists
 from fencehold.backends.sqlite.session import Session
 
+ASK_AGAIN_S = 0.01
 _STATEMENT_END = re.compile(r";[ \t]*\n(?=\s*(?:--|CREATE|$))")
 
 
@@ -26,7 +28,17 @@ class SqliteSchema:
 
     def _use_wal(self, limit_s: float) -> None:
         # Readers then never hold up a renewal. Kept in the file, so asked for once, and not before it is ours.
-        self._session.connection(limit_s, mode="rwc").execute("PRAGMA journal_mode = WAL")
+        # Who asks while another does is refused at once, whatever the busy timeout: so ask again until the limit.
+        ends_s = time.monotonic() + limit_s
+        connection = self._session.connection(limit_s, mode="rwc")
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= ends_s:
+                    raise
+                time.sleep(ASK_AGAIN_S)
 
     def _apply(self, connection: sqlite3.Connection) -> list[str]:
         record = {"component": self._statements.table}

@@ -10,12 +10,11 @@ import pytest
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.events import Events, Filter
 from fencehold.testing.conformance.caller_fences import count, through
-from fencehold.testing.conformance.events_pair import EVERYTHING, claim, event
-from fencehold.testing.conformance.suite import Suite
+from fencehold.testing.conformance.events_pair import EVERYTHING, EventSuite, claim, event
 from fencehold.testing.harness import CALL_LIMIT_S, COUNT, OUTBOX_TABLE, Harness
 
 
-class EventCallers(Suite):
+class EventCallers(EventSuite):
     """For stores with SQL."""
 
     async def test_an_event_is_stored_with_the_callers_change_or_not_at_all(self, harness: Harness) -> None:

@@ -12,18 +12,17 @@ from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import ClaimKey, Events, Failure
 from fencehold.testing.conformance.crowd import end
 from fencehold.testing.conformance.events_drain import Order, drain
-from fencehold.testing.conformance.events_pair import ask, event
-from fencehold.testing.conformance.suite import Suite
+from fencehold.testing.conformance.events_pair import EventSuite, ask, event
 from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Harness
 
 CLAIMERS = 8
 EVENTS = 240
 AGGREGATES = 6
-PROCESSES = 3
-CLAIMERS_PER_PROCESS = 2
+PROCESSES = 2
+CLAIMERS_PER_PROCESS = 3
 
 
-class EventCrowd(Suite):
+class EventCrowd(EventSuite):
     async def test_of_many_claimers_each_event_goes_to_exactly_one(self, harness: Harness) -> None:
         events = await filled(harness, [event(payload={"n": n}) for n in range(EVENTS)])
         claimed = await crowd(harness, Order())
@@ -82,7 +81,7 @@ async def crowd(harness: Harness, order: Order) -> list[int]:
     return claimed
 
 
-class EventProcessCrowd(Suite):
+class EventProcessCrowd(EventSuite):
     """Real processes on one outbox."""
 
     async def test_processes_share_an_outbox_and_no_event_is_claimed_twice(self, harness: Harness) -> None:

@@ -8,14 +8,13 @@ from dataclasses import replace
 
 from fencehold.ports.events import Filter
 from fencehold.testing.conformance.caller_fences import through
-from fencehold.testing.conformance.events_pair import EVERYTHING, Pair, ask, event
-from fencehold.testing.conformance.suite import Suite
+from fencehold.testing.conformance.events_pair import EVERYTHING, EventSuite, Pair, ask, event
 from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, Harness
 
 AT_ONCE = 4
 
 
-class EventDedupe(Suite):
+class EventDedupe(EventSuite):
     async def test_a_known_tracking_id_is_left_alone_and_left_out(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
         first = event(payload="first", tracking_id=uuid.uuid4())
@@ -49,7 +48,7 @@ class EventDedupe(Suite):
         assert len(await pair.events.desk.find(Filter(), EVERYTHING, CALL_LIMIT_S)) == len(ones)
 
 
-class EventConsumers(Suite):
+class EventConsumers(EventSuite):
     """For stores with SQL."""
 
     async def test_an_event_is_met_for_the_first_time_once_by_each_consumer(self, harness: Harness) -> None:

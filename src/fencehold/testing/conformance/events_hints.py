@@ -6,8 +6,7 @@ import asyncio
 
 from fencehold.ports.events import Events
 from fencehold.testing.conformance.caller_fences import through
-from fencehold.testing.conformance.events_pair import claim, event
-from fencehold.testing.conformance.suite import Suite
+from fencehold.testing.conformance.events_pair import EventSuite, claim, event
 from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Harness
 
 
@@ -24,7 +23,7 @@ async def once(heard: asyncio.Event) -> None:
     heard.clear()
 
 
-class EventHintsHeard(Suite):
+class EventHintsHeard(EventSuite):
     async def test_an_added_event_is_heard_of_by_others_and_by_oneself(self, harness: Harness) -> None:
         one, two = await harness.events(), await harness.events()
         heard_by = [await hearing(one), await hearing(two)]
@@ -61,7 +60,7 @@ class EventHintsHeard(Suite):
         assert not gone.is_set()
 
 
-class EventHintsOfCallers(Suite):
+class EventHintsOfCallers(EventSuite):
     """For stores with SQL."""
 
     async def test_an_event_in_a_callers_transaction_is_heard_of_once_that_is_committed(self, harness: Harness) -> None:

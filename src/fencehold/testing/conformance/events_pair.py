@@ -11,8 +11,8 @@ from fencehold.model.new_events import NewEvent, new_event, new_tracking_id
 from fencehold.model.outbox_settings import outbox_settings
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventPort, Events, Failure, Filter
 from fencehold.testing.conformance.events_oracle import EventOracle, agree
-from fencehold.testing.conformance.suite import START
-from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Harness
+from fencehold.testing.conformance.suite import START, Suite
+from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 LEASE_S = 60.0
 LEASE = dt.timedelta(seconds=LEASE_S)
@@ -38,6 +38,13 @@ def ask(token: str, limit: int = EVERYTHING, lease_s: float = LEASE_S, **fields:
 
 async def claim(port: EventPort, token: str, limit: int = EVERYTHING, **fields: Any) -> list[Claim]:
     return (await port.turn([], ask(token, limit, **fields), CALL_LIMIT_S)).claims
+
+
+class EventSuite(Suite):
+    """Base of the classes of tests for outboxes: the namespace is empty, without tables of leases."""
+
+    async def ready(self, harness: Harness) -> None:
+        await harness.prepare()
 
 
 class Pair:
@@ -79,14 +86,11 @@ class Pair:
         return await self._checked([ids[one.tracking_id] for one in events], "add")
 
     async def claim(self, ask: ClaimAsk, completed: Sequence[ClaimKey] = ()) -> list[int]:
-        """By a client that has claimed nothing yet: it has to look at everything that is due."""
+        """By a client that looks at everything that is due."""
         expected_done = self._allowed(Verb.COMPLETE, completed)
         expected = self.oracle.claim(ask, self.now)
-        fresh = self.harness.make().events(OUTBOX_TABLE)
-        try:
-            turn = await fresh.port.turn(completed, ask, CALL_LIMIT_S)
-        finally:
-            await fresh.close()
+        async with self.harness.sweeper() as events:
+            turn = await events.port.turn(completed, ask, CALL_LIMIT_S)
         assert set(turn.completed) == set(expected_done)
         assert [one.id for one in turn.claims] == expected, f"claimed with {ask}"
         for one in turn.claims:

@@ -9,8 +9,8 @@ import pytest
 
 from fencehold.model.events import RULES, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
-from fencehold.testing.conformance.events_pair import LEASE, Pair, ask, event, stray
-from fencehold.testing.conformance.suite import START, Suite
+from fencehold.testing.conformance.events_pair import LEASE, EventSuite, Pair, ask, event, stray
+from fencehold.testing.conformance.suite import START
 from fencehold.testing.harness import Harness
 
 DELAY_S = 7.5
@@ -79,25 +79,25 @@ CASES: tuple[Case, ...] = (
 )  # fmt: skip
 
 
-class EventRules(Suite):
+class EventRules(EventSuite):
     """The answer and the row that is there afterwards are those of the table."""
 
-    @pytest.mark.parametrize("rule", [rule.id for rule in RULES])
-    async def test_rule(self, harness: Harness, rule: str) -> None:
+    @pytest.mark.parametrize("verb", list(Verb), ids=lambda verb: verb.value)
+    async def test_rules(self, harness: Harness, verb: Verb) -> None:
         pair = await Pair.of(harness)
-        for case in (case for case in CASES if case.rule == rule):
+        for case in (case for case in CASES if case.verb is verb):
             try:
                 await self._try(pair, case)
             except AssertionError as failure:
-                failure.add_note(case.title)
+                failure.add_note(f"{case.rule}: {case.title}")
                 raise
         await pair.check_all()
 
     async def _try(self, pair: Pair, case: Case) -> None:
-        event_id, edge = await arranged(pair, case.status, case.max_retries, case.title)
+        event_id, edge = await arranged(pair, case.status, case.max_retries, f"{case.rule}, {case.title}")
         await pair.set_clock(edge + case.ticks * pair.harness.traits.tick)
         pair.oracle.last_rule.clear()
-        await perform(pair, case.verb, pair.key(event_id, case.token), case.retry, case.title)
+        await perform(pair, case.verb, pair.key(event_id, case.token), case.retry, f"{case.rule}, {case.title}")
         fired = pair.oracle.last_rule.get(event_id)
         assert (fired is not None) is case.allowed, "the table and this case do not agree"
         assert fired is None or fired.id == case.rule

@@ -9,14 +9,14 @@ import pytest
 
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.events import Failure, Filter
-from fencehold.testing.conformance.events_pair import claim, event, stray
-from fencehold.testing.conformance.suite import Suite, take
-from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Harness
+from fencehold.testing.conformance.events_pair import EventSuite, claim, event, stray
+from fencehold.testing.conformance.suite import take
+from fencehold.testing.harness import CALL_LIMIT_S, LEASE_TABLE, OUTBOX_TABLE, Harness
 
 CLIENTS = 6
 
 
-class EventSchemas(Suite):
+class EventSchemas(EventSuite):
     """For stores with SQL."""
 
     async def test_many_clients_at_once_make_the_tables_once(self, harness: Harness) -> None:
@@ -34,7 +34,9 @@ class EventSchemas(Suite):
         await theirs.port.reap(10, CALL_LIMIT_S)
         seen = [await one.desk.stats(CALL_LIMIT_S) for one in (ours, theirs)]
         assert [one.reaper_runs for one in seen] == [0, 1]
-        assert (await take(await harness.client(), "job", "ada")).epoch == 1
+        leases = await harness.client()
+        await leases.schema.init(CALL_LIMIT_S)
+        assert (await take(leases, "job", "ada")).epoch == 1
 
     async def test_the_script_does_the_same_as_init(self, harness: Harness) -> None:
         events = await harness.events("scripted_events", init=False)
@@ -53,10 +55,12 @@ class EventSchemas(Suite):
             assert caught.value.code == "table_exists"
             assert "another name" in caught.value.hint
         assert await harness.sql.run("SELECT * FROM theirs") == [(7,)]
+        await (await harness.events()).port.add([event()], CALL_LIMIT_S)
         assert await harness.sql.run("SELECT step FROM fencehold_schema WHERE component = 'theirs'") == []
 
     async def test_a_table_of_leases_is_no_outbox(self, harness: Harness) -> None:
-        events = await harness.events("fencehold_leases", init=False)
+        await (await harness.client()).schema.init(CALL_LIMIT_S)
+        events = await harness.events(LEASE_TABLE, init=False)
         with pytest.raises(ConfigurationError) as caught:
             await events.init(CALL_LIMIT_S)
         assert caught.value.code == "table_exists"

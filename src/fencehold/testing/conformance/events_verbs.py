@@ -6,14 +6,14 @@ import datetime as dt
 
 from fencehold.model.events import Status, Verb
 from fencehold.ports.events import Failure, Filter, Stats
-from fencehold.testing.conformance.events_pair import EVERYTHING, LEASE, Pair, ask, claim, event, stray
-from fencehold.testing.conformance.suite import START, Suite
+from fencehold.testing.conformance.events_pair import EVERYTHING, LEASE, EventSuite, Pair, ask, claim, event, stray
+from fencehold.testing.conformance.suite import START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 SECOND = dt.timedelta(seconds=1)
 
 
-class EventVerbs(Suite):
+class EventVerbs(EventSuite):
     async def test_the_most_urgent_comes_first_then_the_longest_due_then_the_oldest(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
         late, usual, first, first_too = await pair.add(
@@ -122,7 +122,7 @@ class EventVerbs(Suite):
         assert (await stats(pair)).oldest_pending_age_s == 0.0, "what is not due yet has no age"
 
 
-class EventDesks(Suite):
+class EventDesks(EventSuite):
     async def test_find_gives_the_newest_first_of_what_is_asked_for(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
         ids = await in_every_status(pair)

@@ -7,18 +7,17 @@ import random
 
 from fencehold.model.events import RULES, Request, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
-from fencehold.testing.conformance.events_pair import Pair, ask, event, stray
-from fencehold.testing.conformance.suite import Suite
+from fencehold.testing.conformance.events_pair import EventSuite, Pair, ask, event, stray
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 SEED = 20_310_517
-PART_OF_LEASE_WALK = 4  # an event's walk looks at the rows after every step
+PART_OF_LEASE_WALK = 5  # an event's walk looks at the rows after every step
 LENGTHS_S = (2.0, 5.0, 7.5)
 TYPES = ("order.paid", "Order.paid", "order.sent")
 AGGREGATES = (("order", "1"), ("order", "2"), ("user", "1"), (None, "1"), (None, None))
 
 
-class EventWalk(Suite):
+class EventWalk(EventSuite):
     test_limit_s = 58.0
 
     async def test_a_long_walk_never_leaves_the_table(self, harness: Harness) -> None:

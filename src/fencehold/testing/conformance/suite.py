@@ -33,6 +33,10 @@ class Suite:
             if name.startswith("test_") and inspect.iscoroutinefunction(test):
                 setattr(cls, name, in_own_loop(test, cls.test_limit_s))
 
+    async def ready(self, harness: Harness) -> None:
+        """Before each test, in its event loop."""
+        await harness.open()
+
 
 def in_own_loop(test: AsyncTest, limit_s: float) -> Callable[..., None]:
     @functools.wraps(test)
@@ -45,7 +49,7 @@ def in_own_loop(test: AsyncTest, limit_s: float) -> Callable[..., None]:
 async def _within(test: AsyncTest, self: Suite, harness: Harness, given: dict[str, Any], limit_s: float) -> None:
     async with asyncio.timeout(limit_s):
         try:
-            await harness.open()
+            await self.ready(harness)
             await test(self, harness, **given)
         finally:
             await harness.close()
