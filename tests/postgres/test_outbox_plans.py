@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
-import pytest
 
 import fencehold
 from fencehold.backends.sql_text import OUTBOX, Statements, pyformat
 
 SQL = Statements("fencehold.backends.postgres", "outbox", pyformat, OUTBOX)
-LOAD = "INSERT INTO outbox (event_type, payload) SELECT 'bench', '{}' FROM generate_series(1, 20000)"
+LOAD = "INSERT INTO outbox (event_type, payload) SELECT 'bench', '{}' FROM generate_series(1, 5000)"
 HISTORY = "UPDATE outbox SET status = 'COMPLETED', processed_at = now() WHERE id % 20 <> 0"
 WHOLE_TABLE = ("Seq Scan", "Bitmap", "Hash", "Merge Join")
 KEYS = {"ids": "{01a1e28d-fe7d-7152-96c0-99fdbc106dd3}", "tokens": "{worker/1}"}
@@ -35,17 +34,17 @@ STATES = {
 }
 
 
-@pytest.mark.parametrize("state", STATES)
-async def test_no_statement_of_a_worker_reads_the_whole_table(every_postgres_url: str, state: str) -> None:
+async def test_no_statement_of_a_worker_reads_the_whole_table(every_postgres_url: str) -> None:
     async with fencehold.connect(every_postgres_url) as store:
         await store.init()
     with psycopg.connect(every_postgres_url, autocommit=True) as conn:
-        for statement in STATES[state]:
-            conn.execute(statement.encode())
         conn.execute(SQL["plans"].encode(), {"is_local": False})
-        for name, params in PARAMS.items():
-            plan = explained(conn, name, params)
-            assert [word for word in WHOLE_TABLE if f"{word} " in plan] == [], f"{name}:\n{plan}"
+        for state, statements in STATES.items():
+            for statement in ["TRUNCATE outbox", *statements]:
+                conn.execute(statement.encode())
+            for name, params in PARAMS.items():
+                plan = explained(conn, name, params)
+                assert [word for word in WHOLE_TABLE if f"{word} " in plan] == [], f"{name}, {state}:\n{plan}"
 
 
 async def test_a_claim_is_found_by_the_index_of_what_is_due(every_postgres_url: str) -> None:
