@@ -63,7 +63,8 @@ class ConfigurationError(FenceholdError, ValueError):
     code = "bad_configuration"
 
 
-_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s:/@]*:)(?P<secret>[^\s]+)(?=@)", re.IGNORECASE)
+# From the slashes on: looked for from its first letter, every long word of a text would be read once per letter.
+_URL_PASSWORD = re.compile(r"(?P<head>://[^\s:/@]*:)(?P<secret>[^\s]+)(?=@)")
 _KEYWORD_PASSWORD = re.compile(
     r"(?P<head>(?:password|passwd|pwd|accountkey|sslpassword)\s*=\s*)(?P<secret>'(?:[^'\\]|\\.)*'|[^\s;&]+)",
     re.IGNORECASE,

@@ -118,5 +118,5 @@ def described(error: BaseException) -> str:
 
 def storable(text: str) -> str:
     """Without passwords, and as every database can keep it."""
-    clean = redact(text).replace("\0", "").encode("utf-8", "replace").decode()
+    clean = redact(text[: 2 * ERROR_CHARS_MAX]).replace("\0", "").encode("utf-8", "replace").decode()
     return clean[:ERROR_CHARS_MAX]
