@@ -217,7 +217,7 @@ class EventDesk(Protocol):
         """Delete up to `limit` finished events; events in any other status are never deleted."""
         ...
 
-    async def first_time(self, tracking_id: str, consumer_id: str, target: object) -> bool:
+    def first_time(self, tracking_id: str, consumer_id: str, target: object) -> Awaitable[bool]:
         """Inside the caller's transaction: whether this consumer meets this event for the first time."""
         ...
 

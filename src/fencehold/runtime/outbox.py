@@ -317,14 +317,15 @@ def _tracking_id(event: Any) -> str:
 
 
 def _done_now(waiting: Any) -> Any:
-    """The result of a call that had no need to wait; it was given a sync connection."""
-    steps = waiting.__await__()
+    """The result of a call on a sync connection, which had no need to wait; on an async one nothing has begun."""
+    if asyncio.iscoroutine(waiting):
+        waiting.close()
+        raise ConfigurationError("A sync connection is needed here.", hint="Or await add().", code="bad_connection")
     try:
-        next(steps)
+        next(waiting.__await__())
     except StopIteration as done:
         return done.value
-    steps.close()
-    raise ConfigurationError("A sync connection is needed here.", hint="Or await add().", code="bad_connection")
+    raise AssertionError("what is done already does not wait")
 
 
 def _claims(claims: Any) -> list[Claim]:

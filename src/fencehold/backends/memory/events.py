@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from itertools import islice
 
 from fencehold.backends.memory.event_shelf import CLAIMABLE, EventShelf, Kept, Relay
+from fencehold.backends.ready import Ready
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.events import Request, Status, Verb, has_lapsed
 from fencehold.model.new_events import NewEvent
@@ -151,14 +152,14 @@ class MemoryEventDesk:
                 self._shelf.remove(row)
         return len(chosen)
 
-    async def first_time(self, tracking_id: str, consumer_id: str, target: object) -> bool:
+    def first_time(self, tracking_id: str, consumer_id: str, target: object) -> Awaitable[bool]:
         """Memory has no transactions to be inside of: it is remembered at once."""
         if target is not None:
             raise no_transactions()
         with self._shelf.lock:
             is_first = (tracking_id, consumer_id) not in self._shelf.consumed
             self._shelf.consumed.add((tracking_id, consumer_id))
-            return is_first
+            return Ready(is_first)
 
     def _chosen(self, which: Filter) -> Iterator[Kept]:
         older_than_s = which.older_than_s

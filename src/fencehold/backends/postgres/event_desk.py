@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from fencehold.backends.postgres import event_rows
 from fencehold.backends.postgres.event_callers import first_time
 from fencehold.backends.postgres.event_session import EventSession
@@ -36,5 +38,5 @@ class PostgresEventDesk:
         rows = await self._session.run("purge", params, limit_s)
         return int(rows[0][0])
 
-    async def first_time(self, tracking_id: str, consumer_id: str, target: object) -> bool:
-        return await first_time(self._statements, target, {"tracking_id": tracking_id, "consumer": consumer_id})
+    def first_time(self, tracking_id: str, consumer_id: str, target: object) -> Awaitable[bool]:
+        return first_time(self._statements, target, {"tracking_id": tracking_id, "consumer": consumer_id})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Awaitable
 from typing import Any
 
 from fencehold.backends.sql_text import Statements
@@ -43,9 +44,9 @@ class SqliteEventDesk:
         params = {**event_rows.filter_params(which), "limit": limit}
         return len(await self._change("purge", params, limit_s, dry_run))
 
-    async def first_time(self, tracking_id: str, consumer_id: str, target: object) -> bool:
+    def first_time(self, tracking_id: str, consumer_id: str, target: object) -> Awaitable[bool]:
         params = {"tracking_id": tracking_id, "consumer": consumer_id}
-        return await self._callers.run(target, "first_time", [params], lambda wrote: wrote[0])
+        return self._callers.run(target, "first_time", [params], lambda wrote: wrote[0])
 
     async def _read(self, name: str, params: Params, limit_s: float) -> list[tuple[Any, ...]]:
         statement = self._statements[name]

@@ -1,0 +1,116 @@
+"""The outbox without an event loop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import fencehold
+from fencehold import Status, sync
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest) -> Iterator[sync.Store]:
+    with sync.connect(request.getfixturevalue(f"{request.param}_url")) as store:
+        store.init()
+        yield store
+
+
+def test_a_plain_function_handles_what_was_added(store: sync.Store) -> None:
+    outbox = store.outbox("outbox", lease="5s")
+    ids = outbox.add_many([("a", {"n": n}) for n in range(30)])
+    seen: list[int] = []
+
+    def handle(event: fencehold.Claim) -> None:
+        seen.append(event.payload["n"])
+        if len(seen) == len(ids):
+            worker.stop()
+
+    worker = outbox.worker(handle, concurrency=4)
+    worker.run()
+    assert sorted(seen) == list(range(30))
+    assert outbox.stats().completed == 30
+
+
+def test_the_verbs_answer_as_the_async_ones_do(store: sync.Store) -> None:
+    outbox = store.outbox("outbox", max_retries=1)
+    tracking_id = outbox.add("a", {"n": 1}, priority=3)
+    [claim] = outbox.claim(5, "me")
+    assert outbox.renew(claim) == [claim]
+    assert outbox.fail(claim, "no use") is Status.DEAD_LETTER
+    assert outbox.complete(claim) == []
+    assert outbox.reap() == []
+    assert outbox.redrive("a", "mended") == [tracking_id]
+    [row] = outbox.find()
+    assert (row.status, row.root_cause, row.retry_count) == (Status.PENDING, "mended", 0)
+    assert outbox.complete(outbox.claim(1, "me"))[0].tracking_id == tracking_id
+    assert outbox.retry([tracking_id]) == []
+    assert outbox.purge("1ms", dry_run=True) in (0, 1)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_an_event_shares_the_fate_of_a_sync_transaction(store: sync.Store, commits: bool) -> None:
+    outbox = store.outbox("outbox")
+    with closing(caller(store)) as conn:
+        tracking_id = outbox.add("a", {}, tx=conn)
+        assert outbox.first_time(tracking_id, "me", tx=conn)
+        assert not outbox.first_time(tracking_id, "me", tx=conn)
+        conn.commit() if commits else conn.rollback()
+    assert outbox.stats().pending == int(commits)
+
+
+def test_an_async_connection_is_refused_in_words(postgres_url: str) -> None:
+    with sync.connect(postgres_url) as store:
+        store.init()
+        outbox = store.outbox("outbox")
+
+        async def connect() -> Any:
+            return await psycopg.AsyncConnection.connect(postgres_url)
+
+        conn = store._running().run(connect())
+        with pytest.raises(fencehold.ConfigurationError, match="sync connection") as caught:
+            outbox.add("a", {}, tx=conn)
+        store._running().run(conn.close())
+    assert caught.value.code == "bad_connection"
+
+
+def test_ctrl_c_finishes_what_is_in_hand(sqlite_url: str) -> None:
+    with sync.connect(sqlite_url) as store:
+        store.init()
+        outbox = store.outbox("outbox")
+        outbox.add("a", {})
+        begun, may_end = threading.Event(), threading.Event()
+
+        def handle(event: fencehold.Claim) -> None:
+            begun.set()
+            may_end.wait(10)
+
+        def interrupt() -> None:
+            begun.wait(10)
+            os.kill(os.getpid(), signal.SIGINT)
+            may_end.set()
+
+        threading.Thread(target=interrupt).start()
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                outbox.worker(handle).run()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert outbox.stats().completed == 1
+
+
+def caller(store: sync.Store) -> Any:
+    label = store._store._label
+    if label.startswith("sqlite"):
+        return sqlite3.connect(Path("/" + label.partition(":///")[2].lstrip("/")))
+    return psycopg.connect(label.replace("postgresql://", "postgresql://postgres@"))
