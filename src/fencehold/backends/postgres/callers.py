@@ -117,10 +117,10 @@ class SessionDoor:
     """A SQLAlchemy session or connection, over whatever driver."""
 
     def __init__(self, target: Any, statements: Statements) -> None:
-        self._target, self._statements = target, statements
+        self.target, self._statements = target, statements
 
     def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        return sql_session.run(self._target, self._statements.named(name), values)
+        return sql_session.run(self.target, self._statements.named(name), values)
 
     def poison(self) -> None:
         with suppress(Exception):  # as it must: from here on the server refuses everything but a rollback
@@ -129,10 +129,10 @@ class SessionDoor:
 
 class AsyncSessionDoor:
     def __init__(self, target: Any, statements: Statements) -> None:
-        self._target, self._statements = target, statements
+        self.target, self._statements = target, statements
 
     async def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        return await sql_session.run_async(self._target, self._statements.named(name), values)
+        return await sql_session.run_async(self.target, self._statements.named(name), values)
 
     async def poison(self) -> None:
         with suppress(Exception):

@@ -20,37 +20,49 @@ def add_in(statements: Statements, target: object, params: Mapping[str, Any]) ->
     """On a sync connection it is done when this returns; the result can be awaited in either case."""
     door = door_to(statements, target)
     if isinstance(door, (AsyncDoor, AsyncSessionDoor)):
-        return _add_async(door, params)
+        return _add_async(door, target, params)
     return Ready([row[0] for row in run(door, "add", params)])
 
 
-async def _add_async(door: AsyncDoor | AsyncSessionDoor, params: Mapping[str, Any]) -> list[str]:
+async def _add_async(door: AsyncDoor | AsyncSessionDoor, target: Any, params: Mapping[str, Any]) -> list[str]:
+    await _session_must_be_in_transaction(target)
     return [row[0] for row in await run_async(door, "add", params)]
 
 
 def first_time(statements: Statements, target: object, params: Mapping[str, Any]) -> Awaitable[bool]:
     door = door_to(statements, target)
     if isinstance(door, (AsyncDoor, AsyncSessionDoor)):
-        return _first_time_async(door, params)
+        return _first_time_async(door, target, params)
     return Ready(bool(run(door, "first_time", params)))
 
 
-async def _first_time_async(door: AsyncDoor | AsyncSessionDoor, params: Mapping[str, Any]) -> bool:
+async def _first_time_async(door: AsyncDoor | AsyncSessionDoor, target: Any, params: Mapping[str, Any]) -> bool:
+    await _session_must_be_in_transaction(target)
     return bool(await run_async(door, "first_time", params))
 
 
 def run(door: SyncDoor | SessionDoor, name: str, params: Mapping[str, Any]) -> Rows:
     try:
+        if isinstance(door, SessionDoor) and sql_session.is_autocommit(door.target):
+            raise outside_transaction()
         return door.run(name, params)
-    except psycopg.Error as error:
-        raise faults.of_statement(error) from error
+    except Exception as error:
+        raise _sorted(error) from error
 
 
 async def run_async(door: AsyncDoor | AsyncSessionDoor, name: str, params: Mapping[str, Any]) -> Rows:
     try:
+        if isinstance(door, AsyncSessionDoor) and await sql_session.is_autocommit_async(door.target):
+            raise outside_transaction()
         return await door.run(name, params)
-    except psycopg.Error as error:
-        raise faults.of_statement(error) from error
+    except Exception as error:
+        raise _sorted(error) from error
+
+
+def _sorted(error: Exception) -> Exception:
+    """SQLAlchemy's errors carry the driver's; those of anybody else stay as they are."""
+    cause = getattr(error, "orig", error)
+    return faults.of_statement(cause) if isinstance(cause, psycopg.Error) else error
 
 
 def door_to(statements: Statements, target: object) -> SyncDoor | AsyncDoor | SessionDoor | AsyncSessionDoor:
@@ -61,7 +73,10 @@ def door_to(statements: Statements, target: object) -> SyncDoor | AsyncDoor | Se
         _must_be_in_transaction(target)
         return SyncDoor(target, statements)
     if sql_session.is_sqlalchemy(target) and callable(getattr(target, "execute", None)):
-        return (AsyncSessionDoor if sql_session.is_async(target) else SessionDoor)(target, statements)
+        if sql_session.is_async(target):
+            return AsyncSessionDoor(target, statements)
+        _must_keep_a_transaction(sql_session.driver_connection(target))
+        return SessionDoor(target, statements)
     raise ConfigurationError(
         f"tx cannot be a {type(target).__module__}.{type(target).__qualname__}; nothing was written.",
         hint="Give a psycopg connection (sync or async) or a SQLAlchemy session or connection, or leave tx out.",
@@ -72,10 +87,25 @@ def door_to(statements: Statements, target: object) -> SyncDoor | AsyncDoor | Se
 def _must_be_in_transaction(target: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     if target.closed:
         raise ConfigurationError("The connection given as tx is closed; nothing was written.", code="bad_connection")
-    if target.autocommit and target.info.transaction_status == TransactionStatus.IDLE:
-        raise ConfigurationError(
-            "The connection given as tx is in autocommit and in no transaction: the event would be stored even if "
-            "your own change is not. Nothing was written.",
-            hint="Open a transaction first (`async with conn.transaction():`), or leave tx out.",
-            code="add_outside_transaction",
-        )
+    if target.info.transaction_status == TransactionStatus.IDLE:
+        _must_keep_a_transaction(target)
+
+
+async def _session_must_be_in_transaction(target: Any) -> None:
+    if sql_session.is_sqlalchemy(target):
+        _must_keep_a_transaction(await sql_session.driver_connection_async(target))
+
+
+def _must_keep_a_transaction(connection: Any) -> None:
+    """Of a driver's connection: in autocommit nothing would hold the event and the caller's change together."""
+    if getattr(connection, "autocommit", False) is True:
+        raise outside_transaction()
+
+
+def outside_transaction() -> ConfigurationError:
+    return ConfigurationError(
+        "The connection given as tx is in autocommit and in no transaction: the event would be stored even if "
+        "your own change is not. Nothing was written.",
+        hint="Open a transaction first (`async with conn.transaction():`), or leave tx out.",
+        code="add_outside_transaction",
+    )

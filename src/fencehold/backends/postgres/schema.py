@@ -35,7 +35,7 @@ class PostgresSchema:
         cursor = await connection.execute(self._statements["steps_applied"], {"component": component})
         applied = {row[0] for row in await cursor.fetchall()}
         missing = [step for step in self._statements.steps if step.name not in applied]
-        if not applied and "foreign" in self._statements:
+        if "foreign" in self._statements and missing == self._statements.steps:
             await self._must_be_free(connection)
         for step in missing:
             await self._step(connection, step, {"component": component, "step": step.name})

@@ -2,7 +2,7 @@
 -- Only finished events; a dead letter only when it is named.
 WITH chosen AS MATERIALIZED (
     SELECT tracking_id FROM fencehold_outbox
-     WHERE status IN ('COMPLETED', 'DEAD_LETTER') AND status = ANY (:statuses::text[])
+     WHERE status IN ('COMPLETED', 'DEAD_LETTER') AND status = ANY (coalesce(:statuses::text[], ARRAY['COMPLETED']))
        AND (:types::text[] IS NULL OR event_type = ANY (:types::text[]))
        AND (:tracking_ids::uuid[] IS NULL OR tracking_id = ANY (:tracking_ids::uuid[]))
        AND (:older_than::float8 IS NULL

@@ -3,7 +3,8 @@
 -- The k-th becomes due after k * spread seconds: a thousand dead letters do not come back as one wave.
 WITH chosen AS MATERIALIZED (
     SELECT id, tracking_id FROM fencehold_outbox
-     WHERE status IN ('DEAD_LETTER', 'FAILED') AND status = ANY (:statuses::text[])
+     WHERE status IN ('DEAD_LETTER', 'FAILED')
+       AND (:statuses::text[] IS NULL OR status = ANY (:statuses::text[]))
        AND (:types::text[] IS NULL OR event_type = ANY (:types::text[]))
        AND (:tracking_ids::uuid[] IS NULL OR tracking_id = ANY (:tracking_ids::uuid[]))
        AND (:older_than::float8 IS NULL
