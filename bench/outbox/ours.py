@@ -1,8 +1,8 @@
 """fencehold's own outbox, with the verbs of peers/hits.py.
 
 BENCH_LOOP=uvloop runs it on another loop, BENCH_HANDLER_MS gives the handler something to wait for, BENCH_LISTS=1 has
-mode `best` hand the handler whole lists. Verbs of its own: `load N EACH_S` adds N events every EACH_S seconds until
-SIGTERM, `copy N` adds N events by COPY.
+mode `best` hand the handler whole lists, BENCH_NO_REAPER=1 leaves the reaper to another worker. Verbs of its own:
+`load N EACH_S` adds N events every EACH_S seconds until SIGTERM, `copy N` adds N events by COPY.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ async def worker(mode: str) -> None:
         if mode == "best" and os.environ.get("BENCH_LISTS"):
             running = outbox.worker(handle_list, concurrency=many, batch_size=many, poll_every=POLL_EVERY_S)
         else:
-            running = outbox.worker(handler(), concurrency=many if mode == "best" else 10, poll_every=POLL_EVERY_S)
+            concurrency, reaper = many if mode == "best" else 10, "BENCH_NO_REAPER" not in os.environ
+            running = outbox.worker(handler(), concurrency=concurrency, poll_every=POLL_EVERY_S, reaper=reaper)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.stop)
         await running.run()
