@@ -5,7 +5,7 @@ BIN := .venv/bin
 ARGS ?=
 export PYTHON
 
-.PHONY: help demo test env programs lint format types pytest bench pins clean
+.PHONY: help demo test env programs lint format types pytest bench crash pins clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -43,6 +43,9 @@ pytest: env      ## the tests alone
 
 bench: env       ## the speed promises, as ratios
 	@$(BIN)/python -m bench $(ARGS)
+
+crash: env       ## the outbox's crash run: 60 s of kill -9, freezes and database restarts under 20,000 events
+	@$(BIN)/python -m tests.outbox.crash_run $(ARGS)
 
 pins: env        ## write constraints.txt anew
 	@$(BIN)/python tools/pins.py

@@ -53,6 +53,7 @@ class Verdict:
     violations: list[str] = field(default_factory=list)
     numbers: Counter[str] = field(default_factory=Counter)
     completed_s: list[float] = field(default_factory=list)
+    recovered: list[tuple[float, float]] = field(default_factory=list)  # when, and how long after the lease was over
     longest_s: float = 0.0
 
     def blame(self, what: str) -> None:
@@ -158,6 +159,8 @@ class _Walk:
         self._ends[how] += 1
         self._counted(change, counts)
         until_s = change.lease_until_s or 0.0
+        if how == "reaped":
+            self._verdict.recovered.append((change.at_s, change.at_s - until_s))
         if how == "reaped" and change.at_s < until_s - 0.01:
             self._blame(f"reaped {until_s - change.at_s:.3f} s before its lease was over")
         if how != "reaped" and change.at_s > until_s + SLACK_S:

@@ -36,7 +36,7 @@ def silences_s(done_s: Sequence[float], restarts: Restarts) -> list[float]:
 
 def summary(seconds: float, verdict: Verdict, tally: Tally, facts: Counter[str], drained_s: float | None) -> str:
     n = verdict.numbers
-    drained = "NEVER drained" if drained_s is None else f"drained {drained_s:.1f} s after the last blow"
+    lapsed_s = max((late_s for _, late_s in verdict.recovered), default=0.0)
     crashed = f"{len(tally.restarts)} restarts of the database ({tally.crashes} by crash)"
     told = ", ".join(f"{count} x {fact.strip()[:100]}" for fact, count in facts.most_common(FACTS_MAX))
     ended = f"{n['reaped']} recovered by the reaper, {n['failed']} failed, {n['released']} given back"
@@ -45,7 +45,8 @@ def summary(seconds: float, verdict: Verdict, tally: Tally, facts: Counter[str],
         "events": f"{n['events']}: {n['completed']} completed, {n['claims']} claims, {n['starts']} starts",
         "attempts": f"{ended}; at most {n['most claims']} claims of one event",
         "too late": f"{n['stale starts']} starts and {n['stale ends']} ends of handlers after their claim was over",
-        "longest": f"{verdict.longest_s:.1f} s from added to completed; {drained}",
+        "longest": f"{verdict.longest_s:.1f} s from added to completed, {lapsed_s:.1f} s lapsed and not yet recovered",
+        "drained": "NEVER" if drained_s is None else f"{drained_s:.1f} s after the last blow",
         "rate": _rates(verdict.completed_s, tally.restarts),
         "told": told,
     }
