@@ -12,7 +12,20 @@ from typing import Any
 import click
 
 import fencehold
-from fencehold.cli import demo, exit_codes, init, ls, run, show, sql, step_down
+from fencehold.cli import (
+    demo,
+    doctor,
+    exit_codes,
+    init,
+    ls,
+    outbox,
+    reaper,
+    run,
+    show,
+    sql,
+    step_down,
+    worker,
+)
 from fencehold.cli.screen import Screen
 from fencehold.cli.setup import Setup, options
 from fencehold.model.errors import ConfigurationError, FenceholdError
@@ -20,7 +33,7 @@ from fencehold.model.errors import ConfigurationError, FenceholdError
 EPILOG = """\b
 Exit codes, the same for every command:
   0    done
-  1    the answer is no (no such lease; the demo found a violation)
+  1    the answer is no (no such lease or event; doctor or demo found something)
   69   the database cannot be reached, or gave no answer
   75   the lease was not acquired, or not let go, in time
   78   bad configuration: options, names, durations, URL, missing tables
@@ -32,6 +45,8 @@ Example:
   fencehold init
   fencehold run nightly -- ./backup.sh
   fencehold ls
+  fencehold worker app:handlers
+  fencehold doctor
 """
 
 
@@ -40,7 +55,7 @@ Example:
 @options
 @click.pass_context
 def cli(context: click.Context, dsn: str | None, table: str | None, output: str | None) -> None:
-    """Leases on the database you already have: who leads, and commands that run only while they lead.
+    """Leases on the database you already have: who leads, commands that run only while they lead, and an outbox.
 
     The database is named by the variable FENCEHOLD_DSN, for example sqlite:///app.db or
     postgresql://user@host/db. `fencehold demo` needs none.
@@ -48,7 +63,10 @@ def cli(context: click.Context, dsn: str | None, table: str | None, output: str 
     context.obj = Setup().over(dsn, table, output)
 
 
-for _command in (init.init, sql.sql, ls.ls, show.show, step_down.step_down, run.run, demo.demo):
+for _command in (
+    init.init, sql.sql, ls.ls, show.show, step_down.step_down, run.run, demo.demo, worker.worker, reaper.reaper,
+    outbox.outbox, doctor.doctor,
+):  # fmt: skip
     cli.add_command(_command)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fencehold.model.errors import AlreadyLeased, ConfigurationError, FenceholdError, LeaseLost
 
 OK = 0
-NO = 1  # the answer is no: no such lease; the demo found a violation
+NO = 1  # the answer is no: no such lease or event; doctor or demo found something
 UNREACHABLE = 69
 INTERNAL = 70
 NOT_ACQUIRED = 75

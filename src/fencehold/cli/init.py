@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from fencehold.cli.outbox_options import outboxes_option
 from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.runtime.store import DEFAULT_OUTBOX
 
 EPILOG = """\b
 Examples:
   FENCEHOLD_DSN=sqlite:///app.db fencehold init
+  fencehold init --outbox orders --outbox billing
   fencehold --table submission_manager_leases init -o json
 \b
 Exit codes: 0 done or up to date, 69 database unreachable, 78 bad configuration
 """
 
 
+class NotCreated:
+    """Hears of the default outbox that was left out, because a table of that name is somebody else's."""
+
+    def __init__(self) -> None:
+        self.outboxes: set[str] = set()
+
+    def fact(self, event: str, **fields: Any) -> None:
+        if event == "outbox_not_created":
+            self.outboxes.add(fields["outbox"])
+
+
 @click.command(epilog=EPILOG)
+@outboxes_option
 @with_setup
-def init(setup: Setup) -> None:
-    """Create or upgrade the tables: safe to repeat, safe in parallel.
+def init(setup: Setup, outbox_names: tuple[str, ...]) -> None:
+    """Create or upgrade the tables of leases and outboxes: safe to repeat, safe in parallel.
 
     Says which steps were applied. Where only a database administrator may do this, use `fencehold sql init`.
     """
-    applied = finish(_init(setup))
-    payload = {"table": setup.table, "applied": applied, "up_to_date": not applied}
-    done = f"{setup.table}: applied {', '.join(applied)}" if applied else f"{setup.table}: already up to date"
-    setup.screen.result(payload, done)
+    not_created = NotCreated()
+    applied = finish(_init(setup, outbox_names, not_created))
+    outboxes = [name for name in dict.fromkeys(outbox_names or (DEFAULT_OUTBOX,)) if name not in not_created.outboxes]
+    payload = {"table": setup.table, "outboxes": outboxes, "applied": applied, "up_to_date": not applied}
+    tables = ", ".join([setup.table, *outboxes])
+    setup.screen.result(payload, f"{tables}: {'applied ' + ', '.join(applied) if applied else 'already up to date'}")
+    for name in not_created.outboxes:
+        setup.screen.say(f"no outbox: a table {name!r} is there already and is not ours; --outbox gives another name")
 
 
-async def _init(setup: Setup) -> list[str]:
-    async with setup.store() as store:
+async def _init(setup: Setup, outbox_names: tuple[str, ...], not_created: NotCreated) -> list[str]:
+    store = setup.store(not_created)
+    for name in dict.fromkeys(outbox_names):
+        store.outbox(name)
+    async with store:
         return await store.init()

@@ -19,6 +19,11 @@ from fencehold.model.errors import FenceholdError, redact
 from fencehold.model.leases import Lease
 
 SECRET_CHARS_MIN = 3
+STYLES = {
+    "live": "green", "lapsed": "yellow",
+    "ok": "green", "warning": "yellow", "error": "bold white on red",
+    "PROCESSING": "cyan", "COMPLETED": "green", "FAILED": "yellow", "DEAD_LETTER": "bold red",
+}  # fmt: skip
 
 _secrets: set[str] = set()
 
@@ -33,12 +38,16 @@ def keep_secret(dsn: str) -> None:
         _secrets.update(word for word in (password, unquote(password)) if len(word) >= SECRET_CHARS_MIN)
 
 
-def clean(text: str) -> str:
-    """Without passwords and without characters that would steer a terminal."""
+def without_secrets(text: str) -> str:
     text = redact(text)
     for secret in sorted(_secrets, key=len, reverse=True):
         text = text.replace(secret, "***")
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+    return text
+
+
+def clean(text: str) -> str:
+    """Without passwords and without characters that would steer a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in without_secrets(text))
 
 
 def put(text: str) -> None:
@@ -102,7 +111,20 @@ def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _style(cell: str) -> str:
-    return {"live": "green", "lapsed": "yellow"}.get(cell, "")
+    return STYLES.get(cell, "")
+
+
+# Spans of time
+
+
+def span(seconds: float) -> str:
+    """As a person would say it; never negative, because two looks at a clock may be a hair apart."""
+    seconds = max(0.0, seconds)
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} d"
 
 
 # A lease, in words and in JSON

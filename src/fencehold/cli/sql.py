@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import click
 
+from fencehold.cli.outbox_options import outboxes_option
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.connect import backend_for, scheme
 from fencehold.model.errors import ConfigurationError
+from fencehold.model.names import table_name
+from fencehold.runtime.store import DEFAULT_OUTBOX
 
 # backend_for() wants an address to choose the dialect by; nothing is opened.
 PLACEHOLDERS = {"sqlite": "sqlite:///any.db", "postgresql": "postgresql://any/any"}
@@ -16,6 +19,12 @@ GRANTS = """\
 -- starts again at epoch 1, and a stale writer could pass the fence.
 {schema}-- GRANT SELECT, INSERT, UPDATE ON {table} TO app;
 """
+OUTBOX_GRANTS = """\
+-- Of the outbox, for producers, workers and reapers; DELETE on it only for whoever runs `fencehold outbox purge`.
+{schema}-- GRANT SELECT, INSERT, UPDATE ON {table} TO app;
+-- GRANT SELECT, INSERT, UPDATE ON {reaper} TO app;
+-- GRANT SELECT, INSERT ON {consumed} TO app;
+"""
 FILE_RIGHTS = """\
 -- SQLite has no grants: the programs that use the table need write permission on the file and on its folder.
 """
@@ -23,7 +32,7 @@ FILE_RIGHTS = """\
 EPILOG = """\b
 Examples:
   fencehold sql init --dialect postgres | psql -v ON_ERROR_STOP=1 mydb
-  FENCEHOLD_DSN=sqlite:///app.db fencehold sql init
+  FENCEHOLD_DSN=sqlite:///app.db fencehold sql init --outbox orders
 \b
 Exit codes: 0 done, 78 bad configuration
 """
@@ -36,12 +45,26 @@ def sql() -> None:
 
 @sql.command(epilog=EPILOG)
 @click.option("--dialect", type=click.Choice(["sqlite", "postgres"]), help="[that of the URL in FENCEHOLD_DSN]")
+@outboxes_option
 @with_setup
-def init(setup: Setup, dialect: str | None) -> None:
+def init(setup: Setup, dialect: str | None, outbox_names: tuple[str, ...]) -> None:
     """Print what `fencehold init` would run, with the least GRANTs. Connects to nothing."""
     name = _dialect(setup, dialect)
-    script = backend_for(PLACEHOLDERS[name], setup.table)().schema.script() + "\n" + _rights(name, setup.table)
-    setup.screen.result({"dialect": name, "table": setup.table, "sql": script}, script.rstrip("\n"))
+    outboxes = list(dict.fromkeys(table_name(one) for one in outbox_names or (DEFAULT_OUTBOX,)))
+    script = _script(name, setup.table, outboxes)
+    payload = {"dialect": name, "table": setup.table, "outboxes": outboxes, "sql": script}
+    setup.screen.result(payload, script.rstrip("\n"))
+
+
+def _script(dialect: str, table: str, outboxes: list[str]) -> str:
+    backend = backend_for(PLACEHOLDERS[dialect], table)()
+    parts = [backend.schema.script()]
+    if dialect == "sqlite":
+        return "\n".join([*parts, *(backend.events(one).script() for one in outboxes), FILE_RIGHTS])
+    parts.append(_rights(GRANTS, table))
+    for one in outboxes:
+        parts += [backend.events(one).script(), _rights(OUTBOX_GRANTS, one)]
+    return "\n".join(parts)
 
 
 def _dialect(setup: Setup, given: str | None) -> str:
@@ -60,9 +83,11 @@ def _dialect(setup: Setup, given: str | None) -> str:
     return name
 
 
-def _rights(dialect: str, table: str) -> str:
-    if dialect == "sqlite":
-        return FILE_RIGHTS
+def _rights(grants: str, table: str) -> str:
     schema, _, name = table.rpartition(".")
     usage = f'-- GRANT USAGE ON SCHEMA "{schema}" TO app;\n' if schema else ""
-    return GRANTS.format(schema=usage, table=f'"{schema}"."{name}"' if schema else f'"{name}"')
+    quoted = {
+        suffix: f'"{schema}"."{name}{suffix}"' if schema else f'"{name}{suffix}"'
+        for suffix in ("", "_reaper", "_consumed")
+    }
+    return grants.format(schema=usage, table=quoted[""], reaper=quoted["_reaper"], consumed=quoted["_consumed"])

@@ -1,0 +1,77 @@
+"""`module:attribute` to the handlers it names, or an answer that says what was looked for and where."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+from fencehold.model.errors import ConfigurationError
+
+SHAPE = "Write MODULE:ATTRIBUTE, for example app.events:handlers for `handlers` in app/events.py."
+
+
+def load(spec: str) -> Any:
+    """Imported with the current directory on the path; the module's own faults are told as its own."""
+    module_name, _, attribute = spec.partition(":")
+    words = [*module_name.split("."), *attribute.split(".")]
+    if not all(word.isidentifier() for word in words):
+        raise ConfigurationError(f"{spec!r:.80} names no handlers.", hint=SHAPE, code="bad_handler_spec")
+    found: Any = _module(module_name)
+    where = f"module {module_name!r} ({getattr(found, '__file__', None) or 'built in'})"
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise _no_attribute(found, name, where)
+        found, where = getattr(found, name), f"{where}, {name!r}"
+    return found
+
+
+def _module(name: str) -> ModuleType:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # `app` of `app.events` is ours to miss; any other name is missed by the module itself.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise _broken(name, error) from error
+        raise ConfigurationError(
+            f"There is no module {name!r}: neither {_as_path(here, error.name)}.py nor a package of that name, "
+            f"nor anything installed for {sys.executable}.",
+            hint="Run it from the folder that holds the module, or set PYTHONPATH.",
+            code="no_such_module",
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise _broken(name, error) from error
+
+
+def _as_path(folder: str, module_name: str) -> str:
+    return os.path.join(folder, *module_name.split("."))
+
+
+def _broken(name: str, error: BaseException) -> ConfigurationError:
+    """Where it happened matters more than how Python got there."""
+    if os.environ.get("FENCEHOLD_DEBUG"):
+        traceback.print_exception(error)
+    if isinstance(error, SyntaxError):
+        what, place = error.msg, f"{error.filename}, line {error.lineno}"
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        what, place = str(error), f"{frames[-1].filename}, line {frames[-1].lineno}"
+    return ConfigurationError(
+        f"Module {name!r} was found, but importing it failed: {type(error).__name__}: {what} ({place}).",
+        hint="Mend the module; FENCEHOLD_DEBUG=1 shows the whole traceback.",
+        code="module_failed",
+    )
+
+
+def _no_attribute(owner: Any, name: str, where: str) -> ConfigurationError:
+    public = sorted(known for known in vars(owner) if not known.startswith("_")) if hasattr(owner, "__dict__") else []
+    close = difflib.get_close_matches(name, public, n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else f"It has: {', '.join(public[:10])}." if public else SHAPE
+    return ConfigurationError(f"There is no {name!r} in {where}.", hint=hint, code="no_such_attribute")

@@ -1,0 +1,60 @@
+"""`fencehold outbox ls`: events as they stand, the newest first."""
+
+from __future__ import annotations
+
+import click
+
+from fencehold.cli.event_words import brief, event_json
+from fencehold.cli.outbox_options import opened, outbox_option
+from fencehold.cli.screen import moment
+from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.model.events import Status
+from fencehold.ports.events import EventRow, Filter
+from fencehold.runtime.outbox import FIND_MAX
+
+COLUMNS = ("TRACKING ID", "TYPE", "STATUS", "TRIES", "CREATED (store time)", "NOW")
+
+EPILOG = """\b
+Examples:
+  fencehold outbox ls --status FAILED --status DEAD_LETTER
+  fencehold outbox ls --type order.created --limit 10 -o json
+\b
+Exit codes: 0 done, 69 database unreachable, 78 bad configuration
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--status", "statuses", multiple=True, type=click.Choice([s.value for s in Status], case_sensitive=False),
+    help="Only these; may be given several times.  [all]",
+)  # fmt: skip
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only events of these types.  [all]")
+@click.option("--limit", type=click.IntRange(1, FIND_MAX), default=50, help=f"At most so many (to {FIND_MAX}).  [50]")
+@outbox_option
+@with_setup
+def ls(setup: Setup, statuses: tuple[str, ...], types: tuple[str, ...], limit: int, outbox_name: str) -> None:
+    """List events, the newest first: what they wait for, who holds them, why they failed.
+
+    Without their payload: `fencehold outbox show` has it.
+    """
+    which = Filter(tuple(Status(s) for s in statuses), types)
+    rows = finish(_find(setup, outbox_name, which, limit))
+    if not rows and not setup.screen.is_json:
+        setup.screen.say("no such events" if statuses or types else f"no events in {outbox_name!r}")
+        return
+    payload = {"events": [event_json(row, with_content=False) for row in rows]}
+    setup.screen.table(payload, COLUMNS, [_row(row) for row in rows])
+    if len(rows) == limit:
+        setup.screen.say(f"these are the newest {limit}; there may be more (--limit)")
+
+
+async def _find(setup: Setup, name: str, which: Filter, limit: int) -> list[EventRow]:
+    async with opened(setup, name) as outbox:
+        return await outbox.find(which, limit)
+
+
+def _row(row: EventRow) -> list[str]:
+    return [
+        row.tracking_id, row.event_type, row.status.value, f"{row.retry_count}/{row.max_retries}",
+        moment(row.created_at), brief(row),
+    ]  # fmt: skip

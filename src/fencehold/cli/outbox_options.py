@@ -1,0 +1,68 @@
+"""What the commands for an outbox share: which outbox, which events, and how they are checked."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import click
+
+from fencehold.cli.setup import Setup
+from fencehold.model.errors import ConfigurationError
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.outbox import Outbox
+from fencehold.runtime.store import DEFAULT_OUTBOX
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# A verb of the operator's is one statement, which is executed whole or not at all, whoever stopped listening.
+ALL_OR_NONE = "interrupted: it is one statement, so all of them were changed or none; look again"
+
+
+def outbox_option(command: F) -> F:
+    return click.option(
+        "--outbox", "outbox_name", metavar="NAME", default=DEFAULT_OUTBOX, help=f"Its table.  [{DEFAULT_OUTBOX}]"
+    )(command)
+
+
+def outboxes_option(command: F) -> F:
+    return click.option(
+        "--outbox", "outbox_names", metavar="NAME", multiple=True,
+        help=f"The table of an outbox; may be given several times.  [{DEFAULT_OUTBOX}]",
+    )(command)  # fmt: skip
+
+
+def lease_option(command: F) -> F:
+    return click.option(
+        "--lease", default="30s", metavar="DURATION", help="How long an event's lease outlives its renewal.  [30s]"
+    )(command)
+
+
+def dry_run_option(command: F) -> F:
+    return click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")(command)
+
+
+@asynccontextmanager
+async def opened(setup: Setup, name: str, facts: FactSink | None = None) -> AsyncIterator[Outbox]:
+    store = setup.store(facts)
+    outbox = store.outbox(name)
+    async with store:
+        yield outbox
+
+
+def tracking_ids(given: Sequence[str]) -> list[str]:
+    """Each once, in the order and spelling of the store."""
+    return list(dict.fromkeys(_tracking_id(one) for one in given))
+
+
+def _tracking_id(given: str) -> str:
+    try:
+        return str(uuid.UUID(given))
+    except ValueError:
+        raise ConfigurationError(
+            f"{given!r:.80} is no tracking id.",
+            hint="It is a UUID, as `fencehold outbox ls` shows it.",
+            code="bad_tracking_id",
+        ) from None

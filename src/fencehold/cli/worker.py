@@ -1,0 +1,109 @@
+"""`fencehold worker MODULE:ATTRIBUTE`: handlers of yours, run on the events of an outbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from fencehold.cli import exit_codes, handler_import, log_lines
+from fencehold.cli.metrics_port import measured, metrics_options
+from fencehold.cli.outbox_options import lease_option, outbox_option
+from fencehold.cli.service import Stop, leave, must_have_leases, serve
+from fencehold.cli.setup import Setup, with_setup
+from fencehold.model.outbox_settings import CONCURRENCY_MAX
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.store import Store
+from fencehold.runtime.worker import Worker
+
+EPILOG = """\b
+Example: in app.py
+  async def send_mail(event):
+      ...                           # event.payload; to return is done, to raise is to be tried again
+  handlers = {"order.created": send_mail}
+\b
+and in a shell
+  export FENCEHOLD_DSN=postgresql://app@db/app
+  fencehold worker app:handlers --concurrency 20
+\b
+Exit codes: 0 stopped in order, 1 stopped, but a handler did not end in time, 69 database unreachable at the start,
+78 bad configuration (no such module, no tables, no reaper), 130 stopped at once by a second signal
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """As given; checked where the outbox and the worker are made, before anything is sent."""
+
+    outbox_name: str
+    outbox: dict[str, Any]
+    worker: dict[str, Any]
+
+
+def _duration(flag: str, meaning: str, default: str | None = None) -> Callable[[Any], Any]:
+    return click.option(flag, default=default, metavar="DURATION", help=meaning)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("handlers", metavar="MODULE:ATTRIBUTE")
+@outbox_option
+@click.option(
+    "--concurrency", type=click.IntRange(1, CONCURRENCY_MAX), default=10, help="Events handled at the same time.  [10]"
+)
+@lease_option
+@_duration("--poll-every", "How often to look for events that no hint told of.  [1s]", "1s")
+@_duration("--max-processing", "A handler that takes longer is aborted.  [3 leases]")
+@_duration("--shutdown-timeout", "How long a stop waits for handlers; at most a lease.  [a lease]")
+@_duration("--retry-base", "After a first failure; doubled after each further one.  [1s]", "1s")
+@_duration("--retry-cap", "The longest wait before another try.  [30s]", "30s")
+@click.option("--batch-size", type=click.IntRange(1, CONCURRENCY_MAX), help="Handlers get lists, up to so many events.")
+@click.option("--ordered", is_flag=True, help="The events of one aggregate one at a time, oldest first.")
+@click.option("--no-reaper", is_flag=True, help="Bring no reaper along; one must run elsewhere (`fencehold reaper`).")
+@click.option("--worker-id", metavar="TEXT", help="Who holds an event, for others to see.  [host-pid-random]")
+@metrics_options
+@with_setup
+def worker(
+    setup: Setup, handlers: str, outbox_name: str, metrics_host: str, metrics_port: int | None, **given: Any
+) -> int:
+    """Handle the events of an outbox until SIGTERM or Ctrl-C.
+
+    MODULE:ATTRIBUTE is looked for in the current directory first. It is a function of one event, async or not, or a
+    dict from event type to such functions ("*" takes all other types). The log goes to stderr.
+
+    The first signal stops it in order: no more events, those in hand are finished. A second one stops it at once;
+    what it held is recovered when its lease has lapsed. A database that goes away while it runs is waited for.
+    """
+    log_lines.log_to_stderr(as_json=setup.screen.is_json)
+    handler = handler_import.load(handlers)
+    plan = _plan(outbox_name, **given)
+    with measured(metrics_host, metrics_port) as facts:
+        return asyncio.run(serve(lambda stop_by: _work(setup, plan, handler, facts, stop_by)))
+
+
+def _plan(
+    outbox_name: str, *, lease: str, retry_base: str, retry_cap: str, ordered: bool, no_reaper: bool, **rest: Any
+) -> Plan:
+    about_outbox = {"lease": lease, "retry_base": retry_base, "retry_cap": retry_cap, "ordered": ordered}
+    return Plan(outbox_name, about_outbox, {"reaper": not no_reaper, **rest})
+
+
+async def _work(
+    setup: Setup, plan: Plan, handler: Any, facts: FactSink, stop_by: Callable[[Stop], None]
+) -> int:  # fmt: skip
+    store = setup.store(facts)
+    at_work = store.outbox(plan.outbox_name, **plan.outbox).worker(handler, **plan.worker)
+    await _run(store, at_work, stop_by)
+    if at_work.in_flight:
+        setup.screen.say(f"{at_work.in_flight} handlers did not end in time; the reaper recovers their events")
+        leave(exit_codes.NO)
+    return exit_codes.OK
+
+
+async def _run(store: Store, at_work: Worker, stop_by: Callable[[Stop], None]) -> None:
+    async with store:
+        await must_have_leases(store)
+        stop_by(at_work.stop)
+        await at_work.run()
