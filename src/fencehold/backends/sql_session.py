@@ -40,6 +40,17 @@ def driver_connection(target: Any) -> Any:
     return connection.connection.driver_connection
 
 
+def is_autocommit(target: Any) -> bool:
+    """Whether what a sync session or connection writes is kept at once: every driver under SQLAlchemy says it so."""
+    connection = target.connection() if callable(getattr(target, "connection", None)) else target
+    return getattr(connection.connection.dbapi_connection, "autocommit", False) is True
+
+
+async def is_autocommit_async(target: Any) -> bool:
+    connection = await target.connection() if hasattr(target, "sync_session") else target
+    return is_autocommit(connection.sync_connection)
+
+
 async def driver_connection_async(target: Any) -> Any:
     """The same under an AsyncSession or AsyncConnection."""
     connection = await target.connection() if hasattr(target, "sync_session") else target

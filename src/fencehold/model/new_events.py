@@ -63,6 +63,8 @@ def new_event(
         event.aggregate_id = _text(aggregate_id, "aggregate_id", AGGREGATE_CHARS_MAX)
     if aggregate_type is not None:
         event.aggregate_type = _text(aggregate_type, "aggregate_type", AGGREGATE_CHARS_MAX)
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise _bad(f"metadata {metadata!r:.80} is no mapping", 'Use a dict, such as {"source": "checkout"}.')
     if metadata:
         event.metadata = _serialised(metadata, "metadata", settings.payload_bytes_max)
     if not_before is not None:

@@ -79,6 +79,7 @@ def outbox_settings(
     check.that(base_s <= cap_s, f"retry_base ({base_s:g} s) must not be above retry_cap ({cap_s:g} s)")
     check.count(max_retries, "max_retries", 1, RETRIES_MAX)
     check.count(payload_bytes_max, "payload_bytes_max", 1, 1024**3)
+    check.that(not isinstance(event_types, str), "event_types is one text; it must be a list of them")
     check.done("A lease of 30 s with everything else left to its default is a good start.")
     types = None if event_types is None else frozenset(event_types)
     return OutboxSettings(

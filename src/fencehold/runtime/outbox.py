@@ -236,10 +236,10 @@ class Outbox:
         on_progress: Progress | None = None,
     ) -> int:
         """Delete finished events, in batches that hold no lock for long; how many. Dead letters only when named."""
-        which = Filter(tuple(Status(s) for s in statuses), (), (), seconds(older_than, "older_than"))
-        if set(which.statuses) - {Status.COMPLETED, Status.DEAD_LETTER} or not which.statuses:
+        if set(statuses) - {Status.COMPLETED, Status.DEAD_LETTER} or not statuses:
             hint = "Only COMPLETED and DEAD_LETTER events are finished."
             raise ConfigurationError("Unfinished events are never purged.", hint=hint, code="bad_status")
+        which = Filter(tuple(map(Status, statuses)), (), (), seconds(older_than, "older_than"))
         if dry_run:
             return await self._here().desk.purge(which, 2**31 - 1, DESK_LIMIT_S, dry_run=True)
         total = 0
@@ -280,7 +280,7 @@ class Outbox:
         try:
             if isinstance(event, Mapping):
                 return self._new(carried, **event)
-            event_type, payload = event
+            event_type, payload = [] if isinstance(event, str) else event
         except (TypeError, ValueError) as error:
             if isinstance(error, ConfigurationError):
                 raise

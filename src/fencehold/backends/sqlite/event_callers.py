@@ -36,8 +36,8 @@ class CallerStatements:
         raise not_ours(target)
 
     def _on_connection(self, target: sqlite3.Connection, name: str, batch: Sequence[Params]) -> list[bool]:
-        must_be_in_transaction(target)
         try:
+            must_be_in_transaction(target)
             self._must_be_our_file(files(target, self._statements["file"]))
             wrote = [bool(target.execute(self._statements[name], params).fetchall()) for params in batch]
         except sqlite3.Error as error:
