@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -16,32 +16,32 @@ from tests.servers.postgres import AnyPostgres, fresh_database
 Opened = Callable[..., AbstractAsyncContextManager[tuple[fencehold.Outbox, Heard]]]
 
 
+class Databases:
+    """One PostgreSQL database for all of these tests, made for the first of them."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._url = ""
+
+    def get(self, server: AnyPostgres) -> str:
+        if not self._url:
+            self._url = self._stack.enter_context(fresh_database(server))
+        return self._url
+
+
 @pytest.fixture(scope="session")
-def databases(servers: Servers) -> Iterator[dict[str, str]]:
-    """Made by the first test that needs it: a schema costs a hundredth of a database."""
-    with contextmanager(_databases)() as made:
-        yield made
-
-
-def _databases() -> Iterator[dict[str, Any]]:
-    made: dict[str, Any] = {}
-    try:
-        yield made
-    finally:
-        if "closing" in made:
-            made["closing"].__exit__(None, None, None)
+def databases(servers: Servers) -> Iterator[Databases]:
+    with ExitStack() as stack:
+        yield Databases(stack)
 
 
 @pytest.fixture
-def schema_url(postgres_server: AnyPostgres, databases: dict[str, Any]) -> Iterator[str]:
-    """A schema of its own in one PostgreSQL database for all of these tests."""
-    if "url" not in databases:
-        databases["closing"] = fresh_database(postgres_server)
-        databases["url"] = databases["closing"].__enter__()
-    name = f"s_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(databases["url"], autocommit=True) as connection:
+def schema_url(postgres_server: AnyPostgres, databases: Databases) -> Iterator[str]:
+    """An empty schema: it costs a hundredth of a database."""
+    database, name = databases.get(postgres_server), f"s_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}".encode())
-        yield f"{databases['url']}?options=-csearch_path%3D{name}"
+        yield f"{database}?options=-csearch_path%3D{name}"
         connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
 
 

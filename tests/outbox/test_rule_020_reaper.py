@@ -115,7 +115,7 @@ async def test_rule_020_021_a_recovery_counts_as_a_try_and_the_last_one_is_a_dea
 ) -> None:
     async with opened(url, max_retries=3) as (outbox, _):
         event = await outbox.add("a", 1)
-        seen = []
+        seen: list[tuple[str, int]] = []
         for _ in range(3):
             (claim,) = await eventually(lambda: outbox.claim(1, "w"))
             assert claim.attempt == len(seen) + 1

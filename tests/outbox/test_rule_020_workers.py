@@ -34,9 +34,7 @@ async def test_rule_020_030_a_stopped_worker_completes_what_is_in_flight_and_tak
         assert heard.facts[-1][0] == "worker_stopped" or heard.all("worker_stopped", worker_id="w")
 
 
-async def test_rule_020_030_a_stopped_worker_leaves_no_connection_and_no_task(
-    schema_url: str, opened: Opened
-) -> None:
+async def test_rule_020_030_a_stopped_worker_leaves_no_connection_and_no_task(schema_url: str, opened: Opened) -> None:
     async def connections() -> int:
         found = await execute(schema_url, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
         return int(found[0][0])

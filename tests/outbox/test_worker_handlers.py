@@ -45,7 +45,7 @@ async def test_a_plain_function_that_answers_a_coroutine_is_awaited(url: str, op
 
     async with opened(url) as (outbox, _):
         event = await outbox.add("a", 7)
-        async with running(outbox.worker(lambda claim: handle(claim))):
+        async with running(outbox.worker(lambda claim: handle(claim))):  # noqa: PLW0108 - what is tested
             await becomes(url, event, "COMPLETED")
     assert handled == [7]
 
@@ -220,9 +220,7 @@ async def nothing(event: fencehold.Claim) -> None:
     return None
 
 
-@pytest.mark.parametrize(
-    "bad", [None, 7, {}, {"a": 7}, {7: nothing}, "handler", {"a": None}], ids=repr
-)
+@pytest.mark.parametrize("bad", [None, 7, {}, {"a": 7}, {7: nothing}, "handler", {"a": None}], ids=repr)
 async def test_what_is_no_handler_is_refused(url: str, opened: Opened, bad: Any) -> None:
     async with opened(url) as (outbox, _):
         with pytest.raises(fencehold.ConfigurationError) as error:
@@ -244,7 +242,7 @@ async def test_settings_that_cannot_work_are_refused(url: str, opened: Opened, s
             outbox.worker(nothing, **settings)
         assert code_of(error) == "bad_settings"
         with pytest.raises(fencehold.ConfigurationError) as error:
-            outbox.worker(nothing, saturated=nothing)
+            outbox.worker(nothing, saturated=nothing)  # type: ignore[arg-type]
         assert code_of(error) == "bad_handler"
 
 

@@ -1,7 +1,6 @@
 """How much a worker takes on: never more than it can start, nothing while paused or full, all of it at the end."""
 
 import asyncio
-import itertools
 from typing import Any
 
 import pytest
@@ -62,9 +61,7 @@ async def test_a_full_worker_takes_the_next_as_soon_as_one_is_done(url: str, ope
             await all_are(url, "COMPLETED", 3)
 
 
-async def test_a_paused_worker_finishes_what_it_has_and_claims_nothing_until_resumed(
-    url: str, opened: Opened
-) -> None:
+async def test_a_paused_worker_finishes_what_it_has_and_claims_nothing_until_resumed(url: str, opened: Opened) -> None:
     async with opened(url) as (outbox, heard):
         gate = Gate()
         first = await outbox.add("a", 1)
@@ -119,7 +116,7 @@ async def test_downstream_that_fills_up_in_between_is_fed_as_it_empties(url: str
     async with opened(url) as (outbox, _):
         await outbox.add_many([("a", n) for n in range(8)])
         worker = outbox.worker(feed, concurrency=2, saturated=lambda: queue.qsize() >= 2, poll_every="10ms")
-        seen = []
+        seen: list[int] = []
         async with running(worker), asyncio.timeout(15):
             while len(seen) < 8:
                 assert queue.qsize() <= 4, "two were in flight when it filled up"
@@ -127,9 +124,7 @@ async def test_downstream_that_fills_up_in_between_is_fed_as_it_empties(url: str
         assert sorted(seen) == list(range(8))
 
 
-async def test_an_event_lost_and_claimed_again_by_the_same_worker_keeps_its_heartbeat(
-    url: str, opened: Opened
-) -> None:
+async def test_an_event_lost_and_claimed_again_by_the_same_worker_keeps_its_heartbeat(url: str, opened: Opened) -> None:
     """The first try heeds no cancel; when it ends at last, the second is in full flight."""
     first_out, second_out = asyncio.Event(), asyncio.Event()
     entered: list[fencehold.Claim] = []
@@ -183,7 +178,7 @@ async def test_an_answer_that_comes_after_the_lease_is_over_starts_nothing(
     url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the process was frozen between the claim and its answer."""
-    slow = itertools.chain([True], itertools.repeat(False))
+    is_first = [False] * 99 + [True]
 
     async with opened(url, lease="500ms", reap_every="100ms") as (outbox, heard):
         for port in PORTS:
@@ -191,7 +186,7 @@ async def test_an_answer_that_comes_after_the_lease_is_over_starts_nothing(
 
             async def late(self: Any, *args: Any, real: Any = real) -> Turn:
                 turn: Turn = await real(self, *args)
-                if turn.claims and next(slow):
+                if turn.claims and is_first.pop():
                     await heard.once("event_recovered")
                 return turn
 

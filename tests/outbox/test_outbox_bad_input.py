@@ -1,0 +1,266 @@
+"""Bad input: a coded error that says what is wrong, and nothing written."""
+
+import datetime as dt
+import sqlite3
+import uuid
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+import sqlalchemy.ext.asyncio as sa_async
+import sqlalchemy.orm
+
+import fencehold
+from tests.outbox.conftest import Opened
+from tests.outbox.scene import code_of, row, rows
+from tests.outbox.test_adding import sa_url
+
+NAIVE = dt.datetime(2030, 1, 1)  # noqa: DTZ001 - that is the point
+
+
+class Unserialisable:
+    pass
+
+
+endless: list[Any] = []
+endless.append(endless)
+
+
+BAD_EVENTS: list[tuple[str, dict[str, Any]]] = [
+    ("bad_payload", {"payload": Unserialisable()}),
+    ("bad_payload", {"payload": {1, 2}}),
+    ("bad_payload", {"payload": float("nan")}),
+    ("bad_payload", {"payload": {"x": float("inf")}}),
+    ("bad_payload", {"payload": b"bytes"}),
+    ("bad_payload", {"payload": endless}),
+    ("bad_payload", {"payload": "nul \0"}),
+    ("bad_payload", {"payload": "half \ud800"}),
+    ("bad_payload", {"payload": {"half \udfff": 1}}),
+    ("payload_too_large", {"payload": "x" * 1000}),
+    ("payload_too_large", {"payload": "☃" * 400}),
+    ("unknown_event_type", {"event_type": "unheard.of"}),
+    ("bad_event", {"event_type": ""}),
+    ("bad_event", {"event_type": None}),
+    ("bad_event", {"event_type": "x" * 129}),
+    ("bad_event", {"event_type": "line\nbreak"}),
+    ("bad_event", {"priority": 32_768}),
+    ("bad_event", {"priority": -32_768}),
+    ("bad_event", {"priority": 1.5}),
+    ("bad_event", {"priority": True}),
+    ("bad_event", {"priority": "high"}),
+    ("bad_event", {"not_before": NAIVE}),
+    ("bad_duration", {"not_before": -5}),
+    ("bad_duration", {"not_before": "soon"}),
+    ("bad_event", {"tracking_id": "not a uuid"}),
+    ("bad_event", {"tracking_id": 7}),
+    ("bad_event", {"aggregate_id": ""}),
+    ("bad_event", {"aggregate_id": 7}),
+    ("bad_event", {"aggregate_id": "x" * 257}),
+    ("bad_event", {"aggregate_type": "\0"}),
+    ("bad_payload", {"metadata": {"x": Unserialisable()}}),
+    ("bad_event", {"metadata": "text"}),
+    ("bad_event", {"metadata": [1]}),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong"), BAD_EVENTS, ids=lambda value: str(value)[:40].encode("ascii", "replace").decode()
+)
+async def test_a_bad_event_is_refused_and_nothing_is_written(
+    sqlite_url: str, opened: Opened, code: str, wrong: dict[str, Any]
+) -> None:
+    async with opened(sqlite_url, event_types=["known"], payload_bytes_max=1000) as (outbox, _):
+        event = {"event_type": "known", "payload": 1, **wrong}
+        with pytest.raises(fencehold.ConfigurationError) as error:
+            await outbox.add(**event)
+        assert code_of(error) == code
+        with pytest.raises(fencehold.ConfigurationError) as error:
+            await outbox.add_many([("known", 1), event])
+        assert code_of(error) == code
+        assert await rows(sqlite_url) == []
+
+
+NO_EVENTS: list[Any] = [
+    "ab", "a", 7, None, ("known",), ("known", 1, 2), {"payload": 1}, {"event_type": "known"},
+    {"event_type": "known", "payload": 1, "bogus": 2},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", NO_EVENTS, ids=repr)
+async def test_what_is_no_event_is_refused(url: str, opened: Opened, bad: Any) -> None:
+    async with opened(url) as (outbox, _):
+        with pytest.raises(fencehold.ConfigurationError) as error:
+            await outbox.add_many([("known", 1), bad])
+        assert code_of(error) == "bad_event"
+        assert await rows(url) == []
+
+
+async def test_a_payload_of_exactly_the_limit_is_taken(url: str, opened: Opened) -> None:
+    async with opened(url, payload_bytes_max=1000) as (outbox, _):
+        await outbox.add("a", "x" * 998)
+        await outbox.add("a", "☃" * 332)
+        assert len(await rows(url)) == 2
+
+
+@pytest.mark.parametrize("wrong", [object(), "postgresql://", 7, sqlalchemy.text("x")], ids=lambda x: type(x).__name__)
+async def test_what_is_no_transaction_is_refused(url: str, opened: Opened, wrong: Any) -> None:
+    async with opened(url) as (outbox, _):
+        for attempt in (
+            lambda: outbox.add("a", 1, tx=wrong),
+            lambda: outbox.add_many([("a", 1)], tx=wrong),
+            lambda: outbox.first_time(uuid.uuid4(), "me", tx=wrong),
+        ):
+            with pytest.raises(fencehold.ConfigurationError) as error:
+                await attempt()
+            assert code_of(error) == "bad_connection"
+        assert await rows(url) == []
+
+
+async def test_without_an_event_loop_an_async_connection_is_refused(schema_url: str, opened: Opened) -> None:
+    async with opened(schema_url) as (outbox, _), await psycopg.AsyncConnection.connect(schema_url) as tx:
+        with pytest.raises(fencehold.ConfigurationError) as error:
+            outbox.add_now([("a", 1)], tx)
+        assert code_of(error) == "bad_connection"
+        with pytest.raises(fencehold.ConfigurationError) as error:
+            outbox.first_time_now(uuid.uuid4(), "me", tx)
+        assert code_of(error) == "bad_connection"
+        assert await rows(schema_url) == []
+
+
+async def test_a_connection_in_autocommit_is_refused(url: str, opened: Opened) -> None:
+    if url.startswith("sqlite"):
+        connection: Any = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+    else:
+        connection = psycopg.connect(url, autocommit=True)
+    async with opened(url) as (outbox, _):
+        with pytest.raises(fencehold.ConfigurationError) as error:
+            await outbox.add("a", 1, tx=connection)
+        assert code_of(error) == "add_outside_transaction"
+        assert await rows(url) == []
+        connection.execute("BEGIN")
+        event = await outbox.add("a", 1, tx=connection)
+        connection.execute("COMMIT")
+        assert (await row(url, event))["status"] == "PENDING"
+    connection.close()
+
+
+async def test_a_sqlalchemy_connection_in_autocommit_is_refused(url: str, opened: Opened) -> None:
+    engine = sqlalchemy.create_engine(sa_url(url), isolation_level="AUTOCOMMIT")
+    async with opened(url) as (outbox, _):
+        with engine.connect() as connection, pytest.raises(fencehold.ConfigurationError) as error:
+            await outbox.add("a", 1, tx=connection)
+        assert code_of(error) == "add_outside_transaction"
+        with sqlalchemy.orm.Session(engine) as session, pytest.raises(fencehold.ConfigurationError) as error:
+            await outbox.first_time(uuid.uuid4(), "me", tx=session)
+        assert code_of(error) == "add_outside_transaction"
+        assert await rows(url) == []
+    engine.dispose()
+
+
+async def test_an_async_sqlalchemy_session_in_autocommit_is_refused(url: str, opened: Opened) -> None:
+    engine = sa_async.create_async_engine(sa_url(url, is_async=True), isolation_level="AUTOCOMMIT")
+    async with opened(url) as (outbox, _):
+        async with engine.connect() as connection, sa_async.AsyncSession(engine) as session:
+            for tx in (connection, session):
+                with pytest.raises(fencehold.ConfigurationError) as error:
+                    await outbox.add("a", 1, tx=tx)
+                assert code_of(error) == "add_outside_transaction"
+        assert await rows(url) == []
+    await engine.dispose()
+
+
+async def test_a_refusal_of_the_database_has_a_code_through_sqlalchemy_too(url: str) -> None:
+    engine = sqlalchemy.create_engine(sa_url(url))
+    async with fencehold.connect(url) as store:
+        outbox = store.outbox()
+        await store.init()
+        with engine.connect() as connection:
+            connection.execute(sqlalchemy.text("DROP TABLE outbox"))
+            with pytest.raises(fencehold.ConfigurationError) as error:
+                await outbox.add("a", 1, tx=connection)
+            assert code_of(error) == "schema_missing"
+    engine.dispose()
+
+
+async def test_a_closed_connection_is_refused_with_a_code(url: str, opened: Opened) -> None:
+    if url.startswith("sqlite"):
+        connection: Any = sqlite3.connect(url.removeprefix("sqlite:///"))
+    else:
+        connection = psycopg.connect(url)
+    connection.close()
+    async with opened(url) as (outbox, _):
+        with pytest.raises(fencehold.FenceholdError):
+            await outbox.add("a", 1, tx=connection)
+        assert await rows(url) == []
+
+
+async def test_a_connection_to_another_database_is_refused(url: str, opened: Opened, tmp_path: Any) -> None:
+    if url.startswith("sqlite"):
+        connection: Any = sqlite3.connect(tmp_path / "other.db")
+    else:
+        connection = psycopg.connect(url.partition("?")[0])
+    async with opened(url) as (outbox, _):
+        with pytest.raises(fencehold.ConfigurationError):
+            await outbox.add("a", 1, tx=connection)
+        connection.close()
+        assert await rows(url) == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"lease": "50ms"}, {"lease": 0}, {"lease": "never"}, {"heartbeat_every": "10s"}, {"reap_every": "30s"},
+        {"max_retries": 0}, {"max_retries": 32_001}, {"max_retries": True}, {"retry_base": "2m", "retry_cap": "1m"},
+        {"payload_bytes_max": 0}, {"event_types": "order.created"},
+    ],
+    ids=repr,
+)  # fmt: skip
+async def test_outbox_settings_that_cannot_work_are_refused_before_anything_is_sent(
+    sqlite_url: str, settings: dict[str, Any]
+) -> None:
+    async with fencehold.connect(sqlite_url) as store:
+        with pytest.raises(fencehold.ConfigurationError) as error:
+            store.outbox(**settings)
+        assert code_of(error) == "bad_settings"
+
+
+@pytest.mark.parametrize("name", ["", "Outbox", "a b", "x" * 49, "drop table;", None, 'a"b'])
+async def test_what_is_no_table_name_is_refused(sqlite_url: str, name: Any) -> None:
+    async with fencehold.connect(sqlite_url) as store:
+        with pytest.raises(fencehold.ConfigurationError) as error:
+            store.outbox(name)
+        assert code_of(error) == "bad_name"
+
+
+async def test_ids_that_are_none_are_refused_with_a_code(url: str, opened: Opened) -> None:
+    async with opened(url) as (outbox, _):
+        with pytest.raises(fencehold.ConfigurationError):
+            await outbox.retry(["no uuid"])
+        with pytest.raises(fencehold.ConfigurationError):
+            await outbox.first_time("no uuid", "me", tx=None)
+        with pytest.raises(fencehold.ConfigurationError):
+            await outbox.first_time(uuid.uuid4(), "", tx=None)
+        with pytest.raises(fencehold.ConfigurationError) as error:
+            await outbox.complete(["no claim"])  # type: ignore[list-item]
+        assert code_of(error) == "bad_claim"
+        with pytest.raises(fencehold.ConfigurationError):
+            await outbox.claim(0, "w")
+        with pytest.raises(fencehold.ConfigurationError):
+            await outbox.claim(1, "")
+
+
+async def test_without_tables_every_verb_says_so(url: str) -> None:
+    async with fencehold.connect(url) as store:
+        outbox = store.outbox()
+        for attempt in (outbox.add("a", 1), outbox.claim(1, "w"), outbox.reap(), outbox.stats(), outbox.find()):
+            with pytest.raises(fencehold.ConfigurationError) as error:
+                await attempt
+            assert code_of(error) == "schema_missing"
+
+        async def handle(event: fencehold.Claim) -> None:
+            return None
+
+        with pytest.raises(fencehold.ConfigurationError) as error:
+            await outbox.worker(handle).run()
+        assert code_of(error) == "schema_missing"
