@@ -12,10 +12,8 @@ from urllib.parse import quote, urlsplit
 import psycopg
 
 from fencehold.backends.postgres.backend import PostgresBackend
-from fencehold.backends.postgres.events import PostgresEvents
 from fencehold.ports.backend import Backend
-from fencehold.ports.events import Events
-from fencehold.testing.harness import LEASE_TABLE, OUTBOX_TABLE, Caller, Door, Harness, Remote, Traits
+from fencehold.testing.harness import LEASE_TABLE, Caller, Door, Harness, Remote, Traits
 from fencehold.testing.proxy import FaultProxy
 from tests.conformance.callers import AsyncCaller, OneDoor, alchemy_doors, plain_door
 
@@ -90,7 +88,6 @@ class PostgresHarness(Harness):
         self._database_url = url
         self.url = with_settings(url, self._schema)
         self._sql = PostgresSql(self.url)
-        self._sweeper: PostgresEvents | None = None
 
     async def prepare(self) -> None:
         self.stack.push_async_callback(self._sql.close)
@@ -99,16 +96,6 @@ class PostgresHarness(Harness):
 
     def make(self, table: str = LEASE_TABLE) -> Backend:
         return PostgresBackend(self.url, table)
-
-    @asynccontextmanager
-    async def sweeper(self) -> AsyncIterator[Events]:
-        """The same one each time, for a connection is dear; sweeps are rationed by time, so here it is always time."""
-        if self._sweeper is None:
-            self._sweeper = PostgresBackend(self.url, LEASE_TABLE).events(OUTBOX_TABLE)
-            self.stack.push_async_callback(self._sweeper.close)
-        assert hasattr(self._sweeper.port, "_may_sweep_s")
-        self._sweeper.port._may_sweep_s = 0.0
-        yield self._sweeper
 
     async def set_clock(self, at: dt.datetime) -> None:
         await self._sql.run("UPDATE clock SET frozen = %s", [at])

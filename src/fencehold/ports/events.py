@@ -73,7 +73,8 @@ class ClaimAsk:
     """Up to `limit` due events, the most urgent first, of these types (None: all), under this token for `lease_s`.
 
     `in_order`: of each aggregate only the oldest unfinished event, and none while another of it is held.
-    `sweep`: look at everything that is due, not only at what came after the last claim (a backend may not need to).
+    `sweep`: look at everything that is due, not only at what came after the last claim (a backend may not need to);
+    `patient`: if that has become slow, at a later claim instead.
     """
 
     limit: int
@@ -82,6 +83,7 @@ class ClaimAsk:
     event_types: tuple[str, ...] | None = None
     in_order: bool = False
     sweep: bool = True
+    patient: bool = False
 
 
 @dataclass(frozen=True, slots=True)

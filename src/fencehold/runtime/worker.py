@@ -186,7 +186,8 @@ class Worker:
             return None
         self._tokens += 1
         token = f"{self._token_head}{self._tokens:x}"
-        return ClaimAsk(limit, token, settings.lease_s, self._handlers.event_types, settings.in_order, sweep)
+        types = self._handlers.event_types
+        return ClaimAsk(limit, token, settings.lease_s, types, settings.in_order, sweep, patient=True)
 
     def _room(self) -> int:
         """How many events could be started now; none while stopping, paused, or while downstream is full."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -130,15 +130,6 @@ class Harness(ABC):
         if init:
             await events.init(CALL_LIMIT_S)
         return events
-
-    @asynccontextmanager
-    async def sweeper(self) -> AsyncIterator[Events]:
-        """An outbox whose next claim looks at everything that is due, which one that has claimed before need not."""
-        events = self.make().events(OUTBOX_TABLE)
-        try:
-            yield events
-        finally:
-            await events.close()
 
     async def opened(self, backend: Backend) -> Backend:
         """`backend` open, and closed with the harness."""

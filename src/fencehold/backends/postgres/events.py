@@ -86,7 +86,8 @@ class PostgresEventPort:
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         if ask is None or ask.limit == 0:
             return Turn(await self._complete(completed, limit_s), [])
-        sweeps = ask.in_order or (ask.sweep and time.monotonic() >= self._may_sweep_s)
+        is_time = not ask.patient or time.monotonic() >= self._may_sweep_s
+        sweeps = ask.in_order or (ask.sweep and is_time)
         if not sweeps:
             return await self._complete_and_claim(completed, ask, limit_s)
         done = await self._complete(completed, limit_s)

@@ -86,11 +86,9 @@ class Pair:
         return await self._checked([ids[one.tracking_id] for one in events], "add")
 
     async def claim(self, ask: ClaimAsk, completed: Sequence[ClaimKey] = ()) -> list[int]:
-        """By a client that looks at everything that is due."""
         expected_done = self._allowed(Verb.COMPLETE, completed)
         expected = self.oracle.claim(ask, self.now)
-        async with self.harness.sweeper() as events:
-            turn = await events.port.turn(completed, ask, CALL_LIMIT_S)
+        turn = await self.events.port.turn(completed, ask, CALL_LIMIT_S)
         assert set(turn.completed) == set(expected_done)
         assert [one.id for one in turn.claims] == expected, f"claimed with {ask}"
         for one in turn.claims:
