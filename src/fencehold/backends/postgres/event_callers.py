@@ -20,24 +20,22 @@ def add_in(statements: Statements, target: object, params: Mapping[str, Any]) ->
     """On a sync connection it is done when this returns; the result can be awaited in either case."""
     door = door_to(statements, target)
     if isinstance(door, (AsyncDoor, AsyncSessionDoor)):
-        return _add_async(door, target, params)
+        return _add_async(door, params)
     return Ready([row[0] for row in run(door, "add", params)])
 
 
-async def _add_async(door: AsyncDoor | AsyncSessionDoor, target: Any, params: Mapping[str, Any]) -> list[str]:
-    await _session_must_be_in_transaction(target)
+async def _add_async(door: AsyncDoor | AsyncSessionDoor, params: Mapping[str, Any]) -> list[str]:
     return [row[0] for row in await run_async(door, "add", params)]
 
 
 def first_time(statements: Statements, target: object, params: Mapping[str, Any]) -> Awaitable[bool]:
     door = door_to(statements, target)
     if isinstance(door, (AsyncDoor, AsyncSessionDoor)):
-        return _first_time_async(door, target, params)
+        return _first_time_async(door, params)
     return Ready(bool(run(door, "first_time", params)))
 
 
-async def _first_time_async(door: AsyncDoor | AsyncSessionDoor, target: Any, params: Mapping[str, Any]) -> bool:
-    await _session_must_be_in_transaction(target)
+async def _first_time_async(door: AsyncDoor | AsyncSessionDoor, params: Mapping[str, Any]) -> bool:
     return bool(await run_async(door, "first_time", params))
 
 
@@ -73,10 +71,7 @@ def door_to(statements: Statements, target: object) -> SyncDoor | AsyncDoor | Se
         _must_be_in_transaction(target)
         return SyncDoor(target, statements)
     if sql_session.is_sqlalchemy(target) and callable(getattr(target, "execute", None)):
-        if sql_session.is_async(target):
-            return AsyncSessionDoor(target, statements)
-        _must_keep_a_transaction(sql_session.driver_connection(target))
-        return SessionDoor(target, statements)
+        return (AsyncSessionDoor if sql_session.is_async(target) else SessionDoor)(target, statements)
     raise ConfigurationError(
         f"tx cannot be a {type(target).__module__}.{type(target).__qualname__}; nothing was written.",
         hint="Give a psycopg connection (sync or async) or a SQLAlchemy session or connection, or leave tx out.",
@@ -87,18 +82,7 @@ def door_to(statements: Statements, target: object) -> SyncDoor | AsyncDoor | Se
 def _must_be_in_transaction(target: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     if target.closed:
         raise ConfigurationError("The connection given as tx is closed; nothing was written.", code="bad_connection")
-    if target.info.transaction_status == TransactionStatus.IDLE:
-        _must_keep_a_transaction(target)
-
-
-async def _session_must_be_in_transaction(target: Any) -> None:
-    if sql_session.is_sqlalchemy(target):
-        _must_keep_a_transaction(await sql_session.driver_connection_async(target))
-
-
-def _must_keep_a_transaction(connection: Any) -> None:
-    """Of a driver's connection: in autocommit nothing would hold the event and the caller's change together."""
-    if getattr(connection, "autocommit", False) is True:
+    if target.autocommit and target.info.transaction_status == TransactionStatus.IDLE:
         raise outside_transaction()
 
 
