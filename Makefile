@@ -51,4 +51,4 @@ pins: env        ## write constraints.txt anew
 	@$(BIN)/python tools/pins.py
 
 clean:           ## remove what these targets made
-	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv .bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
