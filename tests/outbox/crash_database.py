@@ -56,7 +56,15 @@ SELECT tracking_id, status, retry_count, lock_token, (julianday(processed_at) - 
   FROM outbox
 """
 #: What a server may say when it is killed, stopped and started again; all else is told.
-EXPECTED_IN_LOG = ("terminating", "starting up", "shutting down", "not yet accepting", "recovery", "shut down")
+EXPECTED_IN_LOG = (
+    "terminating",
+    "connection to client lost",
+    "starting up",
+    "shutting down",
+    "not yet accepting",
+    "recovery",
+    "shut down",
+)
 
 
 class Database(Protocol):
