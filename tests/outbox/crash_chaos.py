@@ -119,7 +119,12 @@ class Hand:
         ]
 
     def facts(self) -> list[str]:
-        return [" ".join(words[1:]) for words in self._lines("X")]
+        lost = [f"event_lost {reason}" for _, reason in self.lost()]
+        return lost + [" ".join(words[1:]) for words in self._lines("X")]
+
+    def lost(self) -> list[tuple[str, str]]:
+        """Events it says it lost, each with the reason."""
+        return [(words[1], words[2]) for words in self._lines("L")]
 
     def _lines(self, kinds: str) -> list[list[str]]:
         if not self.file.exists():

@@ -209,7 +209,12 @@ class Run:
 
     def _judged(self, pids: tuple[list[int], list[int]], drained_s: float | None) -> Outcome:
         marks = [mark for hand in self._crew.all for mark in hand.marks()]
-        verdict = judge(self.fed, self.database.rows(), self.database.changes(), marks)
+        rows = self.database.rows()
+        verdict = judge(self.fed, rows, self.database.changes(), marks)
+        finishers = {row.tracking_id: (row.token or "").partition("/")[0] for row in rows}
+        for hand in self._crew.all:
+            denied = [event for event, reason in hand.lost() if reason == "refused" and finishers[event] == hand.name]
+            verdict.numbers["denied"] += len(denied)
         facts = Counter(fact for hand in self._crew.all for fact in hand.facts())
         for death in self.tally.deaths:
             verdict.blame(death)

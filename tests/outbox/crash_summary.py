@@ -47,6 +47,7 @@ def summary(seconds: float, verdict: Verdict, tally: Tally, facts: Counter[str],
         "too late": f"{n['stale starts']} starts and {n['stale ends']} ends of handlers after their claim was over",
         "longest": f"{verdict.longest_s:.1f} s from added to completed, {lapsed_s:.1f} s lapsed and not yet recovered",
         "drained": "NEVER" if drained_s is None else f"{drained_s:.1f} s after the last blow",
+        "denied": f"{n['denied']} events completed by a worker that says it lost them" if n["denied"] else "",
         "rate": _rates(verdict.completed_s, tally.restarts),
         "told": told,
     }

@@ -3,7 +3,8 @@
     python -m tests.outbox.crash_worker URL --file F --name w1 --lease 2 ...
 
 Writes what it does to its own file, one line at a time, each with one os.write, so that a kill -9 loses none:
-R (ready), S (start), E (end), F (failed on purpose) with tracking id, token, attempt and time; X for facts that matter.
+R (ready), S (start), E (end), F (failed on purpose) with tracking id, token, attempt and time; L (it says it lost an
+event) with tracking id and reason; X for other facts that matter.
 The signals of AIMED freeze or kill it at the worst moments: between its last check and the statement that records what
 it did, or between the statement that claims and the worker's knowing of it. SIGTERM ends it in good order.
 """
@@ -31,7 +32,7 @@ AIMED = {
 OPEN_AGAIN_S = 0.1
 MAX_RETRIES = 50
 #: Every one of these is counted; the text of the last kind is kept, because none of it may ever happen.
-TOLD = {"event_lost", "worker_store_failed", "worker_heartbeat_failed", "reaper_failed", "event_aborted"}
+TOLD = {"worker_store_failed", "worker_heartbeat_failed", "reaper_failed", "event_aborted"}
 NEVER = {"internal_error", "worker_died", "callback_failed", "worker_hook_failed"}
 
 
@@ -48,8 +49,10 @@ class Diary:
     def fact(self, event: str, **fields: Any) -> None:
         if event in NEVER:
             self.write("X", event, " ".join(str(fields).split()))
+        elif event == "event_lost":
+            self.write("L", fields["tracking_id"], fields["reason"])
         elif event in TOLD:
-            self.write("X", event, fields.get("reason", ""))
+            self.write("X", event)
 
 
 class Aim:
