@@ -39,7 +39,7 @@ types: env       ## mypy, strict
 	@$(BIN)/mypy --no-error-summary && echo "types: ok"
 
 pytest: env      ## the tests alone
-	@$(BIN)/python -m pytest -q $(ARGS)
+	@$(BIN)/python tools/run_tests.py $(ARGS)
 
 bench: env       ## the speed promises, as ratios
 	@$(BIN)/python -m bench $(ARGS)
