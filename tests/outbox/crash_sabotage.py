@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 
+from fencehold.model.errors import Unavailable
 from fencehold.ports.events import ClaimKey, Turn
 
 BLIND_SQL = {
@@ -33,7 +34,10 @@ def no_token(url: str, name: str) -> None:
     ships_as = port.turn
 
     async def turn(self: Any, completed: Sequence[ClaimKey], ask: Any, limit_s: float) -> Turn:
-        complete_blindly(url, [key.tracking_id for key in completed])
+        try:
+            complete_blindly(url, [key.tracking_id for key in completed])
+        except (sqlite3.Error, psycopg.Error) as error:
+            raise Unavailable(str(error)) from error
         answer = await ships_as(self, [], ask, limit_s)
         return Turn(list(completed), answer.claims)
 
