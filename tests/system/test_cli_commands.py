@@ -26,11 +26,6 @@ LEASE_KEYS = {
 COMMANDS = (["init"], ["sql", "init"], ["ls"], ["show", "job"], ["step-down", "job"], ["run", "job", "--", "true"])
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def any_url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(f"{request.param}_url"))
-
-
 @pytest.fixture
 def url(sqlite_url: str) -> str:
     prepare(sqlite_url)
@@ -45,7 +40,7 @@ def test_init_says_what_it_applied_and_that_nothing_is_left_to_do(any_url):
     assert first["applied"]
     assert first["table"] == "fencehold_leases"
     assert (second["applied"], second["up_to_date"]) == ([], True)
-    assert fencehold_run(any_url, "init")[:2] == (0, "fencehold_leases: already up to date\n")
+    assert fencehold_run(any_url, "init")[:2] == (0, "fencehold_leases, outbox: already up to date\n")
 
 
 def test_the_table_may_have_another_name_before_or_after_the_command(any_url):

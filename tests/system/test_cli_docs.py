@@ -2,14 +2,17 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from fencehold.cli import exit_codes
-from fencehold.cli.app import cli
+from fencehold.cli.app import cli as commands
 from tests.system.cli_process import error_of, hold, parsed, prepare
+from tests.system.outbox_scene import added
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
 EXAMPLES = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
@@ -31,12 +34,42 @@ def test_the_examples_have_the_fields_that_are_printed(sqlite_url):
     assert example("story").keys() == parsed(None, "demo", "--seconds", "5").keys()
 
 
-@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_the_examples_of_the_outbox_have_the_fields_that_are_printed(sqlite_url, cli):
+    prepare(sqlite_url)
+    tracking_id = added(sqlite_url, "order.created")
+    shown = cli(sqlite_url, "outbox", "show", tracking_id).json["event"]
+    assert example("event")["event"].keys() == shown.keys()
+    assert example("events")["events"][0].keys() == cli(sqlite_url, "outbox", "ls").json["events"][0].keys()
+    retried = cli(sqlite_url, "outbox", "retry", tracking_id).json
+    assert example("retried").keys() == retried.keys()
+    assert example("retried")["left_alone"][0].keys() == retried["left_alone"][0].keys()
+    redrive = cli(sqlite_url, "outbox", "redrive", "--type", "a", "--root-cause", "b").json
+    assert example("redriven").keys() == redrive.keys()
+    assert example("deleted").keys() == cli(sqlite_url, "outbox", "purge", "--older-than", "1d").json.keys()
+    assert example("stats")["stats"].keys() == cli(sqlite_url, "outbox", "stats").json["stats"].keys()
+    doctor = cli(sqlite_url, "doctor").json
+    assert example("healthy").keys() == doctor.keys()
+    assert example("checks")["checks"][0].keys() == doctor["checks"][0].keys()
+
+
+def every_command(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield f"{path}{name}", command
+        if isinstance(command, click.Group):
+            yield from every_command(command, f"{path}{name} ")
+
+
+EVERY_COMMAND = dict(every_command(commands))
+
+
+@pytest.mark.parametrize("name", sorted(EVERY_COMMAND))
 def test_every_command_and_option_is_on_the_page(name):
-    command = cli.commands[name]
+    command = EVERY_COMMAND[name]
     assert f"## `fencehold {name}" in PAGE
+    section = PAGE[: PAGE.index("## `fencehold")] + PAGE[PAGE.index(f"## `fencehold {name}") :].partition("\n## ")[0]
     options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
-    assert {option for option in options if option not in PAGE.replace("-o table", "--output")} == set()
+    shared = {"--output", "--outbox"} if name.startswith("outbox ") else {"--output"}
+    assert {option for option in options - shared if option not in section} == set()
 
 
 def test_every_exit_code_is_on_the_page():

@@ -54,15 +54,14 @@ def why(row: EventRow, reaper: ReaperSeen | None = None) -> str:
 
 
 def _waiting(row: EventRow) -> str:
+    again = f"; try {row.retry_count + 1} of {row.max_retries}" if row.last_error else ""
     if row.waits_s > 0:
-        words = f"waits until {moment(row.due_at)} (in {span(row.waits_s)})"
+        words = f"waits until {moment(row.due_at)} (in {span(row.waits_s)}{again})"
     else:
-        words = f"due since {moment(row.due_at)} ({span(-row.waits_s)}), waits for a worker that handles its type"
+        words = f"due since {moment(row.due_at)} ({span(-row.waits_s)} ago{again}), waits for a worker of its type"
     if row.last_error:
-        return f"{words} (try {row.retry_count + 1} of {row.max_retries}) because: {row.last_error}"
-    if row.root_cause:
-        return f"{words}; made PENDING again by an operator because: {row.root_cause}"
-    return words
+        return f"{words} because: {row.last_error}"
+    return f"{words}; made PENDING again by an operator because: {row.root_cause}" if row.root_cause else words
 
 
 def _held(row: EventRow, reaper: ReaperSeen | None) -> str:
