@@ -178,14 +178,13 @@ async def test_rule_020_010_a_worker_renews_the_lease_of_what_it_works_on(url: s
         assert heard.all("worker_heartbeat", worker_id="w", sent=1, refused=0)
 
 
-@pytest.mark.parametrize("heartbeat", ["10s", "10.001s", "30s", "40s"])
-async def test_rule_020_011_a_heartbeat_of_a_third_or_more_is_refused(url: str, opened: Opened, heartbeat: str) -> None:
-    async with opened(url) as (outbox, _):
-        with pytest.raises(fencehold.ConfigurationError) as error:
-            outbox.configure(lease="30s", heartbeat_every=heartbeat)
-        assert code_of(error) == "bad_settings"
-        assert "third" in str(error.value)
-        async with fencehold.connect(url) as store:
+async def test_rule_020_011_a_heartbeat_of_a_third_or_more_is_refused(url: str, opened: Opened) -> None:
+    async with opened(url) as (outbox, _), fencehold.connect(url) as store:
+        for heartbeat in ("10s", "10.001s", "30s", "40s"):
+            with pytest.raises(fencehold.ConfigurationError) as error:
+                outbox.configure(lease="30s", heartbeat_every=heartbeat)
+            assert code_of(error) == "bad_settings"
+            assert "third" in str(error.value)
             with pytest.raises(fencehold.ConfigurationError, match="third"):
                 store.outbox(lease="30s", heartbeat_every=heartbeat)
 

@@ -141,34 +141,29 @@ class Speechless(Exception):
         raise RuntimeError("cannot even say what it is")
 
 
-@pytest.mark.parametrize(
-    ("error", "says"),
-    [
-        (ValueError("plain"), "ValueError: plain"),
-        (ValueError("nul\0inside"), "ValueError"),
-        (OSError("bad name \udcff"), "OSError"),
-        (ValueError("x" * 10_000), "ValueError: xxx"),
-        (ValueError("\n'\"\\{}%s:x"), "ValueError"),
-        (Speechless(), "Speechless"),
-        (asyncio.CancelledError(), ""),
-        (TimeoutError(), "TimeoutError"),
-    ],
-    ids=["plain", "nul", "surrogate", "long", "quotes", "speechless", "cancelled", "silent"],
-)
-async def test_whatever_a_handler_raises_is_recorded_and_the_worker_goes_on(
-    url: str, opened: Opened, error: BaseException, says: str
-) -> None:
-    async def handle(event: fencehold.Claim) -> None:
-        if event.payload == "bad":
-            raise error
+ERRORS: dict[str, tuple[BaseException, str]] = {
+    "plain": (ValueError("plain"), "ValueError: plain"),
+    "nul": (ValueError("nul\0inside"), "ValueError: nul"),
+    "surrogate": (OSError("bad name \udcff"), "OSError: bad name"),
+    "long": (ValueError("x" * 10_000), "ValueError: xxx"),
+    "quotes": (ValueError("\n'\"\\{}%s:x"), "ValueError: \n'\"\\{}%s:x"),
+    "speechless": (Speechless(), "Speechless"),
+    "cancelled": (asyncio.CancelledError(), ""),
+    "silent": (TimeoutError(), "TimeoutError"),
+}
 
-    async with opened(url) as (outbox, _):
-        bad = await outbox.add("a", "bad")
-        async with running(outbox.worker(handle)):
-            found = await becomes(url, bad, "FAILED")
-            assert says in found["last_error"]
+
+async def test_whatever_a_handler_raises_is_recorded_and_the_worker_goes_on(url: str, opened: Opened) -> None:
+    async def handle(event: fencehold.Claim) -> None:
+        if event.payload in ERRORS:
+            raise ERRORS[event.payload][0]
+
+    async with opened(url) as (outbox, _), running(outbox.worker(handle, concurrency=1)):
+        for name, (_, says) in ERRORS.items():
+            found = await becomes(url, await outbox.add("a", name), "FAILED")
+            assert says in found["last_error"], name
             assert len(found["last_error"]) <= 2000
-            await becomes(url, await outbox.add("a", "good"), "COMPLETED")
+        await becomes(url, await outbox.add("a", "good"), "COMPLETED")
 
 
 async def test_a_password_in_an_error_is_not_kept(url: str, opened: Opened) -> None:
@@ -220,30 +215,30 @@ async def nothing(event: fencehold.Claim) -> None:
     return None
 
 
-@pytest.mark.parametrize("bad", [None, 7, {}, {"a": 7}, {7: nothing}, "handler", {"a": None}], ids=repr)
-async def test_what_is_no_handler_is_refused(url: str, opened: Opened, bad: Any) -> None:
+async def test_what_is_no_handler_is_refused(url: str, opened: Opened) -> None:
     async with opened(url) as (outbox, _):
-        with pytest.raises(fencehold.ConfigurationError) as error:
-            outbox.worker(bad)
-        assert code_of(error) == "bad_handler"
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"poll_every": 0}, {"poll_every": "soon"}, {"max_processing": -1}, {"shutdown_timeout": "31s"},
-        {"batch_size": 0}, {"batch_size": True},
-    ],
-    ids=repr,
-)  # fmt: skip
-async def test_settings_that_cannot_work_are_refused(url: str, opened: Opened, settings: dict[str, Any]) -> None:
-    async with opened(url) as (outbox, _):
-        with pytest.raises(fencehold.ConfigurationError) as error:
-            outbox.worker(nothing, **settings)
-        assert code_of(error) == "bad_settings"
+        bad: Any
+        for bad in (None, 7, {}, {"a": 7}, {7: nothing}, "handler", {"a": None}):
+            with pytest.raises(fencehold.ConfigurationError) as error:
+                outbox.worker(bad)
+            assert code_of(error) == "bad_handler"
         with pytest.raises(fencehold.ConfigurationError) as error:
             outbox.worker(nothing, saturated=nothing)  # type: ignore[arg-type]
         assert code_of(error) == "bad_handler"
+
+
+BAD_SETTINGS: list[dict[str, Any]] = [
+    {"poll_every": 0}, {"poll_every": "soon"}, {"max_processing": -1}, {"shutdown_timeout": "31s"}, {"batch_size": 0},
+    {"batch_size": True},
+]  # fmt: skip
+
+
+async def test_settings_that_cannot_work_are_refused(url: str, opened: Opened) -> None:
+    async with opened(url) as (outbox, _):
+        for settings in BAD_SETTINGS:
+            with pytest.raises(fencehold.ConfigurationError) as error:
+                outbox.worker(nothing, **settings)
+            assert code_of(error) == "bad_settings"
 
 
 async def test_an_endless_error_text_does_not_hold_up_the_loop(url: str, opened: Opened) -> None:
