@@ -248,6 +248,9 @@ class Worker:
 
     async def _handle(self, flight: Flight) -> None:
         claim = flight.claim
+        if self._clock.now_s() >= flight.deadline_s:  # this process stood still before its turn came
+            self._ended(flight, None)
+            return
         try:
             run = self._handlers.only or self._handlers.of(claim)
             if (span := self._traces.handling(self.outbox, self.worker_id, claim)) is None:
