@@ -12,7 +12,7 @@ from tests.servers.postgres import AnyPostgres, fresh_database
 from tests.system.cli_process import prepare
 from tests.system.outbox_scene import Answer
 
-TABLES = ("outbox", "outbox_reaper", "outbox_consumed", "fencehold_leases")
+TABLES = ("outbox", "outbox_reaper", "outbox_consumed")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -48,7 +48,7 @@ def kept_database(servers: object) -> Iterator[KeptDatabase]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def outbox_url(request: pytest.FixtureRequest, kept_database: KeptDatabase) -> str:
-    """A database with all tables, and nothing in them."""
+    """A database with all tables and no events; leases of other tests may be there, which nobody can delete."""
     if request.param == "postgres":
         return kept_database.emptied(request.getfixturevalue("postgres_server"))
     url = str(request.getfixturevalue("sqlite_url"))

@@ -16,8 +16,6 @@ def log_to_stderr(*, as_json: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if as_json else TextLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    # Set up already, by a program that embeds this: then at least our own facts are let through.
-    logging.getLogger("fencehold").setLevel(logging.INFO)
 
 
 class TextLines(logging.Formatter):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,9 @@ from fencehold.model.outbox_settings import CONCURRENCY_MAX
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.store import Store
 from fencehold.runtime.worker import Worker
+
+THREADS = "fencehold-handler"
+THREADS_END_S = 0.5  # idle ones have been told to end, and do
 
 EPILOG = """\b
 Example: in app.py
@@ -90,16 +95,23 @@ def _plan(
     return Plan(outbox_name, about_outbox, {"reaper": not no_reaper, **rest})
 
 
-async def _work(
-    setup: Setup, plan: Plan, handler: Any, facts: FactSink, stop_by: Callable[[Stop], None]
-) -> int:  # fmt: skip
+async def _work(setup: Setup, plan: Plan, handler: Any, facts: FactSink, stop_by: Callable[[Stop], None]) -> int:
     store = setup.store(facts)
     at_work = store.outbox(plan.outbox_name, **plan.outbox).worker(handler, **plan.worker)
     await _run(store, at_work, stop_by)
-    if at_work.in_flight:
-        setup.screen.say(f"{at_work.in_flight} handlers did not end in time; the reaper recovers their events")
+    if at_work.in_flight or _handlers_left():
+        setup.screen.say("a handler did not end in time and is left behind; the reaper recovers its event")
         leave(exit_codes.NO)
     return exit_codes.OK
+
+
+def _handlers_left() -> bool:
+    """Whether a handler's thread goes on: it cannot be stopped, and Python would wait for it at the exit."""
+    left = [thread for thread in threading.enumerate() if thread.name.startswith(THREADS)]
+    end_s = time.monotonic() + THREADS_END_S
+    for thread in left:
+        thread.join(max(0.0, end_s - time.monotonic()))
+    return any(thread.is_alive() for thread in left)
 
 
 async def _run(store: Store, at_work: Worker, stop_by: Callable[[Stop], None]) -> None:
