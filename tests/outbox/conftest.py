@@ -1,8 +1,10 @@
 """`url`: an empty database, once on PostgreSQL and once on SQLite. `opened`: a store on it, and what it tells."""
 
+import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -41,13 +43,21 @@ def schema_url(postgres_server: AnyPostgres, databases: Databases) -> Iterator[s
     database, name = databases.get(postgres_server), f"s_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}".encode())
-        yield f"{database}?options=-csearch_path%3D{name}"
+        # No crash of the server is tested here, so nothing waits for its disk.
+        yield f"{database}?options=-csearch_path%3D{name}%20-csynchronous_commit%3Doff"
         connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
+
+
+@pytest.fixture
+def file_url(tmp_path: Path) -> Iterator[str]:
+    """A SQLite file, in memory where the machine has such a folder: hundreds of tests need not wait for a disk."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else tmp_path) as folder:
+        yield f"sqlite:///{folder}/fencehold.db"
 
 
 @pytest.fixture(params=["postgres", "sqlite"])
 def url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue("schema_url" if request.param == "postgres" else "sqlite_url"))
+    return str(request.getfixturevalue("schema_url" if request.param == "postgres" else "file_url"))
 
 
 @pytest.fixture

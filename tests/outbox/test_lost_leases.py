@@ -12,7 +12,7 @@ import pytest
 import fencehold
 from fencehold.testing.proxy import ThreadedFaultProxy
 from tests.outbox.conftest import Opened
-from tests.outbox.laborers import laborers
+from tests.outbox.laborers import LaborerProcess, laborers
 from tests.outbox.scene import Gate, Heard, all_are, becomes, eventually, row, rows, running
 from tests.servers.postgres import PostgresServer
 
@@ -33,9 +33,26 @@ def through(url: str, port: int) -> str:
     return parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl()
 
 
+async def freeze(process: LaborerProcess, url: str) -> None:
+    """Not in the middle of a transaction: on SQLite a frozen writer keeps everybody out, whatever leases say."""
+
+    async def is_frozen_outside() -> bool:
+        process.freeze()
+        if not url.startswith("sqlite"):
+            return True
+        probe = sqlite3.connect(url.removeprefix("sqlite:///"), 0.0, isolation_level=None)
+        with contextlib.closing(probe), contextlib.suppress(sqlite3.OperationalError):
+            probe.execute("BEGIN IMMEDIATE")
+            return True
+        process.thaw()
+        return False
+
+    await eventually(is_frozen_outside)
+
+
 @pytest.mark.limit(30)
 async def test_a_healthy_handler_of_many_leases_is_started_once_and_completes(
-    schema_url: str, sqlite_url: str, opened: Opened
+    schema_url: str, file_url: str, opened: Opened
 ) -> None:
     """Two and a half leases as it is, ten with max_processing raised; both databases at once, to save time."""
 
@@ -57,7 +74,7 @@ async def test_a_healthy_handler_of_many_leases_is_started_once_and_completes(
             assert not heard.all("event_lost")
             assert not heard.all("event_recovered")
 
-    await asyncio.gather(on(schema_url), on(sqlite_url))
+    await asyncio.gather(on(schema_url), on(file_url))
 
 
 async def test_a_handler_that_blocks_its_event_loop_keeps_its_event(url: str, opened: Opened) -> None:
@@ -96,7 +113,7 @@ async def test_a_frozen_worker_cannot_complete_what_another_has_taken(url: str, 
         with laborers(url) as start:
             frozen = start("wait", "frozen", "--lease", f"{LEASE_S}s")
             await asyncio.to_thread(frozen.wait_for, "began")
-            frozen.freeze()
+            await freeze(frozen, url)
             gate = Gate()
             async with running(outbox.worker(gate, worker_id="other", poll_every="50ms")):
                 await gate.has(1)
@@ -161,20 +178,20 @@ async def test_a_worker_cut_off_from_postgres_stops_its_handler_and_another_does
         assert cut.done == [later], "and the one that was cut off works again by itself"
 
 
-async def test_a_worker_kept_out_of_its_sqlite_file_stops_its_handler(sqlite_url: str, opened: Opened) -> None:
-    async with opened(sqlite_url, lease=LEASE_S, reap_every="100ms") as (outbox, heard):
+async def test_a_worker_kept_out_of_its_sqlite_file_stops_its_handler(file_url: str, opened: Opened) -> None:
+    async with opened(file_url, lease=LEASE_S, reap_every="100ms") as (outbox, heard):
         gate = Gate()
         event = await outbox.add("a", 1)
         async with running(outbox.worker(gate, poll_every="50ms")):
             await gate.has(1)
-            writer = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+            writer = sqlite3.connect(file_url.removeprefix("sqlite:///"), isolation_level=None)
             writer.execute("BEGIN IMMEDIATE")
             await gate.until(lambda: gate.cancelled == [event])
             await heard.once("event_lost")
             writer.execute("ROLLBACK")
             writer.close()
             gate.open()
-            assert (await becomes(sqlite_url, event, "COMPLETED"))["retry_count"] == 1
+            assert (await becomes(file_url, event, "COMPLETED"))["retry_count"] == 1
 
 
 @pytest.mark.limit(30)

@@ -211,17 +211,17 @@ async def test_a_connection_to_another_database_is_refused(url: str, opened: Ope
     ids=repr,
 )  # fmt: skip
 async def test_outbox_settings_that_cannot_work_are_refused_before_anything_is_sent(
-    sqlite_url: str, settings: dict[str, Any]
+    file_url: str, settings: dict[str, Any]
 ) -> None:
-    async with fencehold.connect(sqlite_url) as store:
+    async with fencehold.connect(file_url) as store:
         with pytest.raises(fencehold.ConfigurationError) as error:
             store.outbox(**settings)
         assert code_of(error) == "bad_settings"
 
 
 @pytest.mark.parametrize("name", ["", "Outbox", "a b", "x" * 49, "drop table;", None, 'a"b'])
-async def test_what_is_no_table_name_is_refused(sqlite_url: str, name: Any) -> None:
-    async with fencehold.connect(sqlite_url) as store:
+async def test_what_is_no_table_name_is_refused(file_url: str, name: Any) -> None:
+    async with fencehold.connect(file_url) as store:
         with pytest.raises(fencehold.ConfigurationError) as error:
             store.outbox(name)
         assert code_of(error) == "bad_name"
