@@ -18,34 +18,40 @@ from tests.servers.postgres import AnyPostgres, fresh_database
 Opened = Callable[..., AbstractAsyncContextManager[tuple[fencehold.Outbox, Heard]]]
 
 
-class Databases:
-    """One PostgreSQL database for all of these tests, made for the first of them."""
+NO_DISK = "-csynchronous_commit%3Doff"  # no crash of the server is tested here, so nothing waits for its disk
+
+
+class Database:
+    """One PostgreSQL database for all of these tests, made for the first of them; a schema costs far less."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
         self._url = ""
 
-    def get(self, server: AnyPostgres) -> str:
+    def begin(self, server: AnyPostgres) -> str:
         if not self._url:
             self._url = self._stack.enter_context(fresh_database(server))
+            self._admin = psycopg.connect(f"{self._url}?options={NO_DISK}", autocommit=True)
+            self._stack.callback(self._admin.close)
         return self._url
+
+    def execute(self, statement: str) -> None:
+        self._admin.execute(statement.encode())
 
 
 @pytest.fixture(scope="session")
-def databases(servers: Servers) -> Iterator[Databases]:
+def database(servers: Servers) -> Iterator[Database]:
     with ExitStack() as stack:
-        yield Databases(stack)
+        yield Database(stack)
 
 
 @pytest.fixture
-def schema_url(postgres_server: AnyPostgres, databases: Databases) -> Iterator[str]:
-    """An empty schema: it costs a hundredth of a database."""
-    database, name = databases.get(postgres_server), f"s_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {name}".encode())
-        # No crash of the server is tested here, so nothing waits for its disk.
-        yield f"{database}?options=-csearch_path%3D{name}%20-csynchronous_commit%3Doff"
-        connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
+def schema_url(postgres_server: AnyPostgres, database: Database) -> Iterator[str]:
+    """An empty schema."""
+    url, name = database.begin(postgres_server), f"s_{uuid.uuid4().hex[:12]}"
+    database.execute(f"CREATE SCHEMA {name}")
+    yield f"{url}?options=-csearch_path%3D{name}%20{NO_DISK}"
+    database.execute(f"DROP SCHEMA {name} CASCADE")
 
 
 @pytest.fixture
