@@ -13,8 +13,8 @@ from fencehold.ports.events import EventRow, Stats
 
 AT = dt.datetime(2026, 1, 31, 2, 0, tzinfo=dt.UTC)
 ROW = EventRow(
-    7, "0198c5d2-7c1e-7cc3-9d5e-3f2b8a1c4e77", "order.created", None, None, '{"a":1}', None, Status.PENDING, 0, AT, AT, None,
-    0, 5, None, None, None, None, -2.0, None,
+    7, "0198c5d2-7c1e-7cc3-9d5e-3f2b8a1c4e77", "order.created", None, None, '{"a":1}', None, Status.PENDING, 0, AT, AT,
+    None, 0, 5, None, None, None, None, -2.0, None,
 )  # fmt: skip
 DEAD = replace(ROW, status=Status.DEAD_LETTER, processed_at=AT, retry_count=5, last_error="boom")
 

@@ -19,6 +19,7 @@ from fencehold.model.errors import FenceholdError, redact
 from fencehold.model.leases import Lease
 
 SECRET_CHARS_MIN = 3
+COPIED = ("TRACKING ID",)  # by a person, from the screen: so it stays on one line
 STYLES = {
     "live": "green", "lapsed": "yellow",
     "ok": "green", "warning": "yellow", "error": "bold white on red",
@@ -104,7 +105,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column in COPIED)
     for row in rows:
         table.add_row(*(Text(clean(cell), style=_style(cell)) for cell in row))
     Console().print(table)
