@@ -112,6 +112,11 @@ def is_live(row: EventRow) -> bool:
     return row.held_s is not None and row.held_s > 0
 
 
+def age_s(row: EventRow) -> float:
+    """By the store's clock alone: what it answered was `waits_s` before the event is due."""
+    return (row.due_at - row.created_at).total_seconds() - row.waits_s
+
+
 def holder(row: EventRow) -> str:
     """The worker's id; what follows it in the token differs for every claim."""
     token = row.lock_token or "nobody"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from fencehold.cli.event_words import brief, event_json
+from fencehold.cli.event_words import age_s, brief, event_json
 from fencehold.cli.outbox_options import opened, outbox_option
-from fencehold.cli.screen import moment
+from fencehold.cli.screen import span
 from fencehold.cli.setup import Setup, finish, with_setup
 from fencehold.model.events import Status
 from fencehold.ports.events import EventRow, Filter
 from fencehold.runtime.outbox import FIND_MAX
 
-COLUMNS = ("TRACKING ID", "TYPE", "STATUS", "TRIES", "CREATED (store time)", "NOW")
+COLUMNS = ("TRACKING ID", "TYPE", "STATUS", "TRIES", "AGE", "NOW")
 
 EPILOG = """\b
 Examples:
@@ -56,5 +56,5 @@ async def _find(setup: Setup, name: str, which: Filter, limit: int) -> list[Even
 def _row(row: EventRow) -> list[str]:
     return [
         row.tracking_id, row.event_type, row.status.value, f"{row.retry_count}/{row.max_retries}",
-        moment(row.created_at), brief(row),
+        span(age_s(row)), brief(row),
     ]  # fmt: skip

@@ -19,7 +19,8 @@ from fencehold.model.errors import FenceholdError, redact
 from fencehold.model.leases import Lease
 
 SECRET_CHARS_MIN = 3
-COPIED = ("TRACKING ID",)  # by a person, from the screen: so it stays on one line
+COPIED = ("TRACKING ID",)  # by a person, from the screen: so it stays on one line where there is room
+ROOMY_CHARS_MIN = 110
 STYLES = {
     "live": "green", "lapsed": "yellow",
     "ok": "green", "warning": "yellow", "error": "bold white on red",
@@ -103,12 +104,12 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = Table(header_style="bold")
+    table, console = Table(header_style="bold"), Console()
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in COPIED)
+        table.add_column(column, overflow="fold", no_wrap=column in COPIED and console.width >= ROOMY_CHARS_MIN)
     for row in rows:
         table.add_row(*(Text(clean(cell), style=_style(cell)) for cell in row))
-    Console().print(table)
+    console.print(table)
 
 
 def _style(cell: str) -> str:
