@@ -9,6 +9,7 @@ import pytest
 import fencehold
 from fencehold.backends.postgres.events import PostgresEventPort
 from fencehold.backends.sqlite.events import SqliteEventPort
+from fencehold.ports.events import ClaimAsk
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import (
     Gate,
@@ -156,6 +157,29 @@ async def test_rule_020_003_only_what_is_processing_can_be_finished(url: str, op
         assert await outbox.renew(claim) == []
         assert await outbox.fail(claim, "no") is None
         assert await row(url, event) == before
+
+
+@pytest.mark.parametrize("why", ["token", "lapsed", "status"])
+async def test_rule_020_003_a_completion_sent_along_with_a_claim_is_checked_as_well(
+    url: str, opened: Opened, why: str
+) -> None:
+    """A worker's turn is one statement on PostgreSQL, and another than that of a completion alone."""
+    async with opened(url) as (outbox, _):
+        bad, good, _ = await outbox.add_many([("a", n) for n in range(3)])
+        claims = {claim.tracking_id: claim for claim in await outbox.claim(2, "w")}
+        if why == "token":
+            claims[bad] = replace(claims[bad], token="stranger")
+        elif why == "lapsed":
+            await lapse(url, f"tracking_id = '{bad}'")
+        else:
+            await update(url, "status = 'FAILED'", f"tracking_id = '{bad}'")
+        before = await row(url, bad)
+        ask = ClaimAsk(5, "next/1", 30.0, event_types=("a",), sweep=False)
+        turn = await outbox._here().port.turn(list(claims.values()), ask, 5.0)
+        assert [key.tracking_id for key in turn.completed] == [good]
+        assert (await row(url, good))["status"] == "COMPLETED"
+        if why != "status":
+            assert await row(url, bad) == before
 
 
 async def test_rule_020_010_a_worker_renews_the_lease_of_what_it_works_on(url: str, opened: Opened) -> None:
