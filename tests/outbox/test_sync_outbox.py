@@ -114,3 +114,19 @@ def caller(store: sync.Store) -> Any:
     if label.startswith("sqlite"):
         return sqlite3.connect(Path("/" + label.partition(":///")[2].lstrip("/")))
     return psycopg.connect(label.replace("postgresql://", "postgresql://postgres@"))
+
+
+def test_a_purged_event_is_forgotten_by_its_consumers_too(store: sync.Store) -> None:
+    outbox = store.outbox("outbox")
+    purged, kept = outbox.add("a", {}), outbox.add("a", {}, not_before="1h")
+    outbox.complete(outbox.claim(1, "me"))
+    with closing(caller(store)) as conn:
+        for tracking_id in (purged, kept):
+            assert outbox.first_time(tracking_id, "me", tx=conn)
+        conn.commit()
+    until_gone = 0
+    while not until_gone:  # the store's clock ticks in milliseconds
+        until_gone = outbox.purge("1ms")
+    with closing(caller(store)) as conn:
+        assert outbox.first_time(purged, "me", tx=conn)
+        assert not outbox.first_time(kept, "me", tx=conn)

@@ -98,7 +98,7 @@ class Doctor:
         except FenceholdError as error:
             return [_failed("tables", error, name)]
         try:
-            stats = await outbox.stats()
+            stats = await outbox.stats(whole=False)
         except FenceholdError as error:
             return [_failed("tables", error, name)]
         reaper = ReaperSeen.of(stats, self._settings)

@@ -60,7 +60,7 @@ async def _read(setup: Setup, name: str, tracking_id: str, lease: str) -> tuple[
         rows = await outbox.find(Filter(tracking_ids=(tracking_id,)), 1)
         if not rows or rows[0].status is not Status.PROCESSING or is_live(rows[0]):
             return (rows[0] if rows else None), None
-        return rows[0], ReaperSeen.of(await outbox.stats(), settings)
+        return rows[0], ReaperSeen.of(await outbox.stats(whole=False), settings)
 
 
 def _rows(row: EventRow) -> list[tuple[str, str]]:

@@ -196,8 +196,9 @@ class Outbox:
 
     # --- operators ---
 
-    async def stats(self) -> Stats:
-        return await self._here().desk.stats(DESK_LIMIT_S)
+    async def stats(self, *, whole: bool = True) -> Stats:
+        """One look at the table; without `whole` the completed are not counted (0), of which there may be millions."""
+        return await self._here().desk.stats(DESK_LIMIT_S, whole)
 
     async def find(self, which: Filter | None = None, limit: int = 100) -> list[EventRow]:
         """Events as they stand, the newest first."""

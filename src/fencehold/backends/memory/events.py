@@ -150,6 +150,8 @@ class MemoryEventDesk:
             chosen = [row for row in finished if row.stored.status in named][:limit]
             for row in [] if dry_run else chosen:
                 self._shelf.remove(row)
+                gone = row.new.tracking_id
+                self._shelf.consumed = {met for met in self._shelf.consumed if met[0] != gone}
         return len(chosen)
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object) -> Awaitable[bool]:

@@ -34,9 +34,10 @@ class PostgresEventDesk:
         return [row[0] for row in await self._session.run("redrive", params, limit_s)]
 
     async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
-        params = {**event_rows.filter_params(which), "limit": limit, "dry_run": dry_run}
-        rows = await self._session.run("purge", params, limit_s)
-        return int(rows[0][0])
+        params = event_rows.filter_params(which)
+        if dry_run:
+            return min(limit, int((await self._session.run("purgeable", params, limit_s))[0][0]))
+        return int((await self._session.run("purge", {**params, "limit": limit}, limit_s))[0][0])
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object) -> Awaitable[bool]:
         return first_time(self._statements, target, {"tracking_id": tracking_id, "consumer": consumer_id})

@@ -39,9 +39,9 @@ def of_statement(error: psycopg.Error) -> FenceholdError:
     text = redact(" ".join(str(error).split()))
     state = error.sqlstate
     if isinstance(error, (pg.UndefinedTable, pg.UndefinedColumn, pg.InvalidSchemaName)):
-        return ConfigurationError(f"The lease table is missing or old: {text}.", hint=INIT_HINT, code="schema_missing")
+        return ConfigurationError(f"A table is missing or old: {text}.", hint=INIT_HINT, code="schema_missing")
     if isinstance(error, pg.InsufficientPrivilege):
-        hint = "GRANT SELECT, INSERT, UPDATE on the lease table to this user."
+        hint = "GRANT SELECT, INSERT, UPDATE on fencehold's tables to this user (purge needs DELETE on an outbox)."
         return ConfigurationError(f"PostgreSQL refused: {text}.", hint=hint, code="no_permission")
     if isinstance(error, pg.ReadOnlySqlTransaction):
         hint = "Name the primary, or list all hosts in the URL."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Awaitable
 from typing import Any
@@ -41,8 +42,17 @@ class SqliteEventDesk:
         return [tracking_id for _, tracking_id in sorted(rows)]
 
     async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
-        params = {**event_rows.filter_params(which), "limit": limit}
-        return len(await self._change("purge", params, limit_s, dry_run))
+        params = event_rows.filter_params(which)
+        if dry_run:
+            return min(limit, int((await self._read("purgeable", params, limit_s))[0][0]))
+
+        def work(connection: sqlite3.Connection) -> int:
+            rows = connection.execute(self._statements["purge"], {**params, "limit": limit}).fetchall()
+            gone = json.dumps([row[0] for row in rows])
+            connection.execute(self._statements["forget"], {"tracking_ids": gone})
+            return len(rows)
+
+        return await self._session.write(work, limit_s)
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object) -> Awaitable[bool]:
         params = {"tracking_id": tracking_id, "consumer": consumer_id}

@@ -1,5 +1,6 @@
 -- name: purge
--- Only finished events; a dead letter only when it is named.
+-- Only finished events; a dead letter only when it is named. Nobody can be given them again, so who met them is
+-- forgotten too.
 WITH chosen AS MATERIALIZED (
     SELECT tracking_id FROM fencehold_outbox
      WHERE status IN ('COMPLETED', 'DEAD_LETTER') AND status = ANY (coalesce(:statuses::text[], ARRAY['COMPLETED']))
@@ -9,6 +10,8 @@ WITH chosen AS MATERIALIZED (
             OR coalesce(processed_at, created_at) < clock_timestamp() - :older_than * interval '1 second')
      LIMIT :limit FOR UPDATE SKIP LOCKED
 ), gone AS (
-    DELETE FROM fencehold_outbox AS o USING chosen AS c WHERE o.tracking_id = c.tracking_id AND NOT :dry_run RETURNING 1
+    DELETE FROM fencehold_outbox AS o USING chosen AS c WHERE o.tracking_id = c.tracking_id RETURNING o.tracking_id
+), forgotten AS (
+    DELETE FROM fencehold_outbox_consumed AS m USING gone AS g WHERE m.tracking_id = g.tracking_id
 )
-SELECT count(*) + 0 * (SELECT count(*) FROM gone) FROM chosen;
+SELECT count(*) FROM gone;

@@ -9,4 +9,4 @@ DELETE FROM fencehold_outbox
                  AND (:older_than IS NULL
                       OR coalesce(processed_at, created_at) < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :older_than))
                ORDER BY id LIMIT :limit)
-RETURNING id;
+RETURNING tracking_id;
