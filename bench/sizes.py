@@ -10,8 +10,8 @@ class OutboxSizes:
     """`drain_s` is how long a drain is meant to take; the number of events follows from each system's rough rate."""
 
     with_every_peer: bool = True
-    rounds: int = 3
-    drain_s: float = 2.5
+    rounds: int = 5
+    drain_s: float = 2.0
     added: int = 50_000
     probes: int = 400
     history_finished: int = 1_000_000
