@@ -3,11 +3,12 @@
 import asyncio
 import datetime as dt
 
+import psycopg
 import pytest
 
 import fencehold
 from tests.outbox.conftest import Opened
-from tests.outbox.scene import Gate, all_are, becomes, eventually, row, running
+from tests.outbox.scene import Gate, all_are, becomes, eventually, lapse, row, running
 from tests.system.processes import execute
 
 
@@ -151,8 +152,6 @@ async def test_in_order_the_same_id_of_two_types_is_two_aggregates(url: str, ope
 
 
 async def test_in_order_a_recovered_event_is_first_again(url: str, opened: Opened) -> None:
-    from tests.outbox.scene import lapse
-
     async with opened(url, ordered=True) as (outbox, _):
         first = await outbox.add("a", 0, aggregate_id="o")
         await outbox.add("a", 1, aggregate_id="o")
@@ -175,3 +174,35 @@ async def test_in_order_holds_whatever_the_default_isolation_is(
             await all_are(strict, "COMPLETED", 12)
     assert handle.most == {"o": 1}
     assert sorted(set(handle.ran["o"])) == list(range(12))
+
+
+async def test_in_order_an_older_event_that_comes_back_waits_for_the_one_in_flight(url: str, opened: Opened) -> None:
+    """A dead letter let the next one go first; redriven meanwhile, it must not run beside it."""
+    async with opened(url, ordered=True) as (outbox, _):
+        first = await outbox.add("a", 0, aggregate_id="o")
+        second = await outbox.add("a", 1, aggregate_id="o")
+        (claim,) = await outbox.claim(5, "w")
+        await outbox.fail(claim, "no", retry=False)
+        (held,) = await outbox.claim(5, "w")
+        assert held.tracking_id == second
+        assert await outbox.redrive("a", "mended") == [first]
+        assert await outbox.claim(5, "w") == []
+        await outbox.complete(held)
+        assert [claim.tracking_id for claim in await outbox.claim(5, "w")] == [first]
+
+
+async def test_in_order_claims_take_turns_on_postgres(schema_url: str, opened: Opened) -> None:
+    """Two at once could not see each other's: one might take the older event while the other takes the younger."""
+
+    async def waits() -> bool:
+        sql = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        return bool((await execute(schema_url, sql))[0][0])
+
+    async with opened(schema_url, ordered=True) as (outbox, _):
+        await outbox.add("a", 0, aggregate_id="o")
+        async with await psycopg.AsyncConnection.connect(schema_url) as other:
+            await other.execute("SELECT pg_advisory_xact_lock(1718511459, hashtext('outbox'))")
+            task = asyncio.create_task(outbox.claim(5, "w"))
+            await eventually(waits)
+            await other.rollback()
+            assert len(await task) == 1

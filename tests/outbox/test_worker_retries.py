@@ -185,6 +185,17 @@ async def test_purge_refuses_what_is_not_finished(url: str, opened: Opened, wron
         assert len(await rows(url)) == 5
 
 
+async def test_the_statement_itself_purges_nothing_unfinished(url: str, opened: Opened) -> None:
+    """Whoever asks the desk past the outbox's own check."""
+    async with opened(url) as (outbox, _):
+        await one_of_each(outbox)
+        old = LONG_AGO[url.partition(":")[0]]
+        await update(url, f"created_at = {old}, processed_at = {old}")
+        unfinished = (fencehold.Status.PENDING, fencehold.Status.PROCESSING, fencehold.Status.FAILED)
+        assert await outbox._here().desk.purge(fencehold.Filter(unfinished, (), (), 1.0), 100, 5.0) == 0
+        assert len(await rows(url)) == 5
+
+
 async def test_purge_goes_in_batches_and_tells_how_far_it_is(
     url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
