@@ -299,7 +299,6 @@ async def test_rule_020_052_a_worker_whose_task_is_cancelled_hands_its_events_ba
         assert heard.all("worker_stopped")
 
 
-@pytest.mark.xfail(reason="a cancel at shutdown counts as a failed try, and the last one buries the event", strict=True)
 async def test_rule_020_031_a_shutdown_makes_no_dead_letter(url: str, opened: Opened) -> None:
     """Nothing is wrong with the event: its worker was told to go while it was being handled."""
     async with opened(url, max_retries=1) as (outbox, _):

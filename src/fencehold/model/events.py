@@ -138,7 +138,7 @@ def bury(row: Stored, request: Request) -> Stored:
 
 
 def hand_back(row: Stored, request: Request) -> Stored:
-    """Never started, so it is no try."""
+    """Not begun, or called off by a worker that stops: no try."""
     return replace(row, due_at=request.now, locked_until=None, lock_token=None)
 
 

@@ -190,7 +190,7 @@ class EventPort(Protocol):
     async def fail(self, failures: Sequence[Failure], limit_s: float) -> list[tuple[ClaimKey, Status]]: ...
 
     async def release(self, keys: Sequence[ClaimKey], limit_s: float) -> list[ClaimKey]:
-        """Give back what was never started: due at once, no try counted."""
+        """Give back what was not begun, or was called off by a worker that stops: due at once, no try counted."""
         ...
 
     async def reap(self, limit: int, limit_s: float) -> list[Recovered]:

@@ -25,13 +25,14 @@ HEARTBEAT_TRIES = 2
 class Flight:
     """One claimed event from the claim to the end of its handler."""
 
-    __slots__ = ("claim", "deadline_s", "lost", "renewed_s", "started_s", "task")
+    __slots__ = ("called_off", "claim", "deadline_s", "lost", "renewed_s", "started_s", "task")
 
     def __init__(self, claim: Claim, sent_s: float, trusted_s: float) -> None:
         self.claim = claim
         self.started_s = self.renewed_s = sent_s
         self.deadline_s = sent_s + trusted_s
         self.lost = ""
+        self.called_off = False  # cancelled because its worker stops: no fault of the event
         self.task: asyncio.Task[None] | None = None
 
 

@@ -27,10 +27,11 @@ class Ledger:
         self._rng = random.Random()
         self._completed: list[Flight] = []
         self._failed: list[tuple[Flight, BaseException]] = []
+        self._called_off: list[Flight] = []
 
     @property
     def has_news(self) -> bool:
-        return bool(self._completed or self._failed)
+        return bool(self._completed or self._failed or self._called_off)
 
     def ended(self, flight: Flight, error: BaseException | None) -> None:
         if flight.lost == TOO_LONG:
@@ -38,6 +39,8 @@ class Ledger:
             error = TimeoutError(f"aborted: the handler took longer than max_processing ({self._max_processing_s:g} s)")
         if error is None:
             self._completed.append(flight)
+        elif isinstance(error, asyncio.CancelledError) and flight.called_off and not flight.lost:
+            self._called_off.append(flight)
         else:
             self._failed.append((flight, error))
 
@@ -57,6 +60,18 @@ class Ledger:
             for flight in [f for f in ended if f.lost or now_s >= f.deadline_s]:
                 self._tell.event("event_lost", flight.claim, reason=flight.lost or "deadline_passed")
         return ours
+
+    async def hand_back(self, port: EventPort) -> None:
+        """What a stopping worker called off: due again at once, and no try, or a deploy could bury an event."""
+        if not self._called_off:
+            return
+        ours, self._called_off = self._ours(self._called_off), []
+        try:
+            given_back = await port.release([f.claim.key for f in ours], self._settings().call_limit_s) if ours else []
+        except FenceholdError:
+            self._called_off = ours + self._called_off
+            raise
+        self._tell("events_handed_back", count=len(given_back))
 
     async def record_failures(self, port: EventPort) -> None:
         if not self._failed:

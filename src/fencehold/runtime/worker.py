@@ -161,6 +161,7 @@ class Worker:
 
     async def _turn(self, room: int, polls: bool) -> None:
         await self._ledger.record_failures(self._events.port)
+        await self._ledger.hand_back(self._events.port)
         completed = self._ledger.take_completed()
         settings = self._outbox_settings()
         is_idle = not self._flights and not completed
@@ -330,6 +331,7 @@ class Worker:
     def _cancel_rest(self) -> None:
         for flight in list(self._flights.values()):
             if flight.task is not None:
+                flight.called_off = True
                 flight.task.cancel()
 
     def _abandon(self) -> None:
