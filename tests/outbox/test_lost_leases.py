@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 
 import fencehold
+from fencehold.model.outbox_settings import outbox_settings
+from fencehold.runtime.clock import BootClock
+from fencehold.runtime.flights import Flight, Heartbeat
 from fencehold.testing.proxy import ThreadedFaultProxy
 from tests.outbox.conftest import Opened
 from tests.outbox.laborers import LaborerProcess, laborers
@@ -241,3 +244,25 @@ async def test_two_workers_go_on_by_themselves_through_two_restarts_of_postgres(
             await all_are(url, "COMPLETED", 600, limit_s=40)
         assert handled == set(range(600))
         assert {found["last_error"] for found in await rows(url, "retry_count = 0")} <= {None}
+
+
+class NeverAsked:
+    async def renew(self, *_: Any) -> dict[Any, Any]:
+        raise AssertionError("what is over is not renewed")
+
+
+async def test_a_flight_whose_time_is_over_is_lost_without_asking_the_store() -> None:
+    """As after a freeze: the store would still say yes if nobody has taken the event yet, and the handler is stale."""
+    clock, lost = BootClock(), asyncio.Event()
+    flight = Flight(fencehold.Claim(1, "t", "a", "1", "w/1"), clock.now_s() - 10.0, trusted_s=1.0)
+    port: Any = NeverAsked()
+    heartbeat = Heartbeat(
+        {id(flight): flight}, port, lambda: outbox_settings(lease="1s"), 60.0, clock=clock, tell=lambda *_, **__: None,
+        on_lost=lambda _: lost.set(),
+    )  # fmt: skip
+    task = asyncio.create_task(heartbeat.run())
+    async with asyncio.timeout(5):
+        await lost.wait()
+    assert flight.lost == "deadline_passed"
+    heartbeat.close()
+    await task
