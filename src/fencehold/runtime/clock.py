@@ -15,6 +15,8 @@ class BootClock:
     async def wait(self, event: asyncio.Event, timeout_s: float | None) -> bool:
         if event.is_set():
             return True
+        if timeout_s is None:
+            return await event.wait()
         try:
             async with asyncio.timeout(timeout_s):
                 return await event.wait()

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox_settings import OutboxSettings, WorkerSettings
 from fencehold.model.retry import DecorrelatedJitter, RetryContext
 from fencehold.ports.clock import Clock
-from fencehold.ports.events import Claim, ClaimAsk, Events
+from fencehold.ports.events import Claim, ClaimAsk, Events, Turn
 from fencehold.ports.facts import FactSink
 from fencehold.ports.traces import TracePort
 from fencehold.runtime.crew import Crew
@@ -24,7 +24,7 @@ from fencehold.runtime.flights import Flight, Teller
 from fencehold.runtime.handlers import Handlers, Run
 from fencehold.runtime.ledger import Ledger
 
-CLAIM_MAX = 250  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
+CLAIM_MAX = 500  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
 TROUBLE_S_MAX = 1.0
 CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
 
@@ -55,6 +55,7 @@ class Worker:
         self._tell = Teller(facts, outbox, worker_id)
         self._ledger = Ledger(outbox_settings, settings.max_processing_s, clock=clock, tell=self._tell)
         self._flights: dict[int, Flight] = {}  # by identity: an event lost and claimed again may fly twice
+        self._waiting: list[Flight] = []  # claimed, and about to be begun
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -139,7 +140,11 @@ class Worker:
                 next_poll_s = self._clock.now_s() + self.settings.poll_every_s
             room = self._room()
             if not (self._ledger.has_news or (room and (self._more or polls))):
-                await self._rest(room, next_poll_s)
+                if self._waiting:
+                    self._begin_handlers()
+                    await asyncio.sleep(0)  # what is quick is done by now, and goes along with the next turn
+                else:
+                    await self._rest(room, next_poll_s)
                 continue
             try:
                 await self._turn(room, polls)
@@ -170,7 +175,9 @@ class Worker:
             self._more = False  # before asking: a hint that comes meanwhile is of what this claim may not have seen
         sent_s = self._clock.now_s()
         try:
-            turn = await self._events.port.turn([f.claim for f in completed], ask, settings.call_limit_s)
+            turn = await self._meanwhile(
+                self._events.port.turn([f.claim for f in completed], ask, settings.call_limit_s)
+            )
         except FenceholdError:
             self._ledger.put_back(completed)
             raise
@@ -180,7 +187,16 @@ class Worker:
             self._more = self._more or len(turn.claims) == ask.limit
         if turn.claims:
             self._tell("events_claimed", claimed=len(turn.claims))
-            self._start(turn.claims, sent_s, settings)
+            self._take(turn.claims, sent_s, settings)
+
+    async def _meanwhile(self, asking: Coroutine[Any, Any, Turn]) -> Turn:
+        """The question is sent first, then the handlers begin: they run while the store works."""
+        if not self._waiting:
+            return await asking
+        task = asyncio.ensure_future(asking)
+        await asyncio.sleep(0)  # now it is under way
+        self._begin_handlers()
+        return await task
 
     def _ask(self, limit: int, settings: OutboxSettings, sweep: bool) -> ClaimAsk | None:
         if not limit:
@@ -218,8 +234,7 @@ class Worker:
 
     # --- one event ---
 
-    def _start(self, claims: list[Claim], sent_s: float, settings: OutboxSettings) -> None:
-        loop = asyncio.get_running_loop()
+    def _take(self, claims: list[Claim], sent_s: float, settings: OutboxSettings) -> None:
         trusted_s = settings.lease_s - settings.margin_s
         flights = [Flight(claim, sent_s, trusted_s) for claim in claims]
         if self._clock.now_s() >= sent_s + trusted_s:  # this process stood still: begin nothing on a lease that is over
@@ -228,6 +243,14 @@ class Worker:
             return
         for flight in flights:
             self._flights[id(flight)] = flight
+        self._waiting += flights
+
+    def _begin_handlers(self) -> None:
+        loop = asyncio.get_running_loop()
+        flights, self._waiting = self._waiting, []
+        for flight in [f for f in flights if f.called_off or f.lost]:
+            self._ended(flight, asyncio.CancelledError())
+        flights = [f for f in flights if not (f.called_off or f.lost)]
         if self.settings.batch_size is None:
             for flight in flights:
                 flight.task = loop.create_task(self._handle(flight))
@@ -330,8 +353,8 @@ class Worker:
 
     def _cancel_rest(self) -> None:
         for flight in list(self._flights.values()):
+            flight.called_off = True
             if flight.task is not None:
-                flight.called_off = True
                 flight.task.cancel()
 
     def _abandon(self) -> None:

@@ -34,6 +34,9 @@ class Floors:
         self._by_priority: dict[int, Floor] = {0: FROM_THE_BEGINNING}
 
     def params(self) -> dict[str, Any]:
+        if len(self._by_priority) == 1:  # as a rule: worth a shorter way
+            [(level, (due_at, event_id))] = self._by_priority.items()
+            return {"levels": f"{{{level}}}", "floors": f'{{"{due_at}"}}', "floor_ids": f"{{{event_id}}}"}
         levels = sorted(self._by_priority, reverse=True)
         floors = [self._by_priority[level] for level in levels]
         return {
@@ -54,6 +57,8 @@ class Floors:
 
     def reached(self, rows: Rows) -> None:
         """The last row of each priority is the furthest: rows come in the order of the claim."""
+        if not rows:
+            return
         last: dict[int, tuple[dt.datetime, int]] = {row[10]: (row[12], row[0]) for row in rows}
         for priority, (due_at, event_id) in last.items():
             self._by_priority[priority] = (due_at.isoformat(), event_id)
