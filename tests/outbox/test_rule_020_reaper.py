@@ -64,7 +64,17 @@ async def test_rule_020_020_a_reaper_elsewhere_is_enough(url: str, opened: Opene
         await task
 
 
-async def test_rule_020_020_one_reaper_is_active_and_another_takes_over(url: str, opened: Opened) -> None:
+async def test_rule_020_020_one_reaper_is_active_and_another_takes_over(
+    url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[fencehold.Reaper] = []
+    real = fencehold.Reaper.once
+
+    async def once(self: fencehold.Reaper, events: Any) -> list[fencehold.Recovered]:
+        ran.append(self)
+        return await real(self, events)
+
+    monkeypatch.setattr(fencehold.Reaper, "once", once)
     async with opened(url, lease="1s") as (outbox, heard):
         workers = [outbox.worker(nothing, worker_id=f"w{n}") for n in range(3)]
         tasks = {worker.worker_id: asyncio.create_task(worker.run()) for worker in workers}
@@ -73,12 +83,14 @@ async def test_rule_020_020_one_reaper_is_active_and_another_takes_over(url: str
         await heard.once("reaper_run", times=3)
         leading = heard.all("leader_acquired", lease_name="outbox reaper")
         assert len(leading) == 1, "the others follow"
+        assert len(set(ran)) == 1, "and do nothing"
         next(worker for worker in workers if worker.worker_id == first).stop()
         await tasks[first]
         before = len(heard.all("reaper_run"))
         second = (await heard.once("leader_acquired", times=2))["holder_id"]
         await heard.once("reaper_run", times=before + 2)
         assert second != first
+        assert len(set(ran)) == 2
         for worker in workers:
             worker.stop()
         await asyncio.gather(*tasks.values())
