@@ -7,7 +7,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,11 +51,15 @@ def new_event(
     not_before: dt.datetime | durations.Duration | None = None,
     priority: int = 0,
     metadata: Mapping[str, Any] | None = None,
+    fresh_id: str = "",
 ) -> NewEvent:
-    """The event, or ConfigurationError (code bad_event, unknown_event_type, bad_payload, payload_too_large)."""
+    """The event, or ConfigurationError (code bad_event, unknown_event_type, bad_payload, payload_too_large).
+
+    `fresh_id` is one of `new_tracking_ids`, which makes many at once; without it one is made here.
+    """
     _check_type(event_type, settings)
     event = NewEvent(
-        new_tracking_id() if tracking_id is None else _given_id(tracking_id), event_type,
+        (fresh_id or new_tracking_id()) if tracking_id is None else _given_id(tracking_id), event_type,
         _serialised(payload, "payload", settings.payload_bytes_max), settings.max_retries,
         is_dedupable=tracking_id is not None,
     )  # fmt: skip
@@ -76,8 +80,17 @@ def new_event(
 
 def new_tracking_id() -> str:
     """A UUID of version 7: unique, and in order of time, so that an index of them grows at one end."""
-    ms, chance = f"{time.time_ns() // 1_000_000:012x}", os.urandom(10).hex()
-    return f"{ms[:8]}-{ms[8:]}-7{chance[:3]}-{_VARIANT[chance[3]]}{chance[4:7]}-{chance[7:19]}"
+    return next(new_tracking_ids(1))
+
+
+def new_tracking_ids(count: int) -> Iterator[str]:
+    """So many at once, for a fraction of the time of as many single ones."""
+    ms = f"{time.time_ns() // 1_000_000:012x}"
+    head = f"{ms[:8]}-{ms[8:]}-7"
+    chance = os.urandom(10 * count).hex()
+    for at in range(0, 20 * count, 20):
+        c = chance[at : at + 19]
+        yield f"{head}{c[:3]}-{_VARIANT[c[3]]}{c[4:7]}-{c[7:]}"
 
 
 def _check_type(event_type: object, settings: OutboxSettings) -> None:

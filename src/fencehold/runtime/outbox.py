@@ -13,7 +13,7 @@ from fencehold.model import names
 from fencehold.model.durations import Duration, seconds
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.events import Status
-from fencehold.model.new_events import NewEvent, new_event
+from fencehold.model.new_events import NewEvent, new_event, new_tracking_ids
 from fencehold.model.outbox_settings import Check, OutboxSettings, outbox_settings, worker_settings
 from fencehold.ports.events import Claim, ClaimAsk, EventRow, Events, Failure, Filter, Recovered, Stats
 from fencehold.runtime.handlers import Handler, Handlers
@@ -92,8 +92,7 @@ class Outbox:
 
         Each is (event_type, payload) or a mapping with the names of `add`'s arguments.
         """
-        carried = self._carried()
-        new = [self._new_of(event, carried) for event in events]
+        new = self._new_of_all(events)
         batches = [new] if tx is not None else [new[i : i + ADD_BATCH] for i in range(0, len(new), ADD_BATCH)]
         for batch in batches:
             if batch:
@@ -102,8 +101,7 @@ class Outbox:
 
     def add_now(self, events: Iterable[Any], tx: Any) -> list[str]:
         """`add_many` for callers without an event loop: in the transaction of a sync connection or session."""
-        carried = self._carried()
-        new = [self._new_of(event, carried) for event in events]
+        new = self._new_of_all(events)
         _done_now(self._parts.spare_events(self.name).port.add_in(tx, new))
         return [event.tracking_id for event in new]
 
@@ -277,17 +275,22 @@ class Outbox:
             rest["metadata"] = {**(rest.get("metadata") or {}), **carried}
         return new_event(self._settings, event_type, payload, **rest)
 
-    def _new_of(self, event: Any, carried: dict[str, Any]) -> NewEvent:
+    def _new_of_all(self, events: Iterable[Any]) -> list[NewEvent]:
+        given, carried = list(events), self._carried()
+        ids = new_tracking_ids(len(given))
+        return [self._new_of(event, carried, fresh_id) for event, fresh_id in zip(given, ids, strict=True)]
+
+    def _new_of(self, event: Any, carried: dict[str, Any], fresh_id: str) -> NewEvent:
         try:
             if isinstance(event, Mapping):
-                return self._new(carried, **event)
+                return self._new(carried, **event, fresh_id=fresh_id)
             event_type, payload = [] if isinstance(event, str) else event
         except (TypeError, ValueError) as error:
             if isinstance(error, ConfigurationError):
                 raise
             hint = 'Give ("order.created", {"id": 7}), or {"event_type": ..., "payload": ..., ...}.'
             raise ConfigurationError(f"Not an event: {event!r:.80}.", hint=hint, code="bad_event") from None
-        return self._new(carried, event_type, payload)
+        return self._new(carried, event_type, payload, fresh_id=fresh_id)
 
     async def _store(self, events: list[NewEvent], tx: Any) -> None:
         port = self._here().port

@@ -17,7 +17,7 @@ from fencehold.ports.facts import FactSink
 from fencehold.runtime.leader import Leader
 
 REAP_MAX = 1000
-LEASE_S_MAX = 15.0
+LEASE_S_MAX = 30.0
 STALE_FACTS_MAX = 1000
 LOST_EVERY = 3  # reaper intervals without a run, beyond a lease, before its absence is an error
 
@@ -41,6 +41,7 @@ class Reaper:
         self._make_events = make_events
         self._clock = clock
         self._facts = facts
+        self._wants_stats = bool(getattr(facts, "wants_latencies", False))  # as a sink of metrics does
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -50,7 +51,7 @@ class Reaper:
         events = self._make_events()
         try:
             # Its lease ends no later than those of the events it would recover.
-            async with self._make_leader(min(LEASE_S_MAX, self._settings().lease_s / 2)) as leader:
+            async with self._make_leader(min(LEASE_S_MAX, self._settings().lease_s)) as leader:
                 while not self._stop.is_set():
                     if await self._leads(leader):
                         await self._reap(events)
@@ -77,7 +78,8 @@ class Reaper:
     async def _reap(self, events: Events) -> None:
         try:
             await self.once(events)
-            await self._tell_stats(events)
+            if self._wants_stats:
+                await self._tell_stats(events)
         except FenceholdError as error:
             self._facts.fact("reaper_failed", outbox=self.outbox, sql_error=str(error))
 
