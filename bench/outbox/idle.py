@@ -34,8 +34,8 @@ def measure(ground: Ground) -> list[Finding]:
                 worker.check()
                 worker.stop()
     return [
-        finding("idle worker: statements per poll interval", counts[whole], during_s, 1),
-        finding("  with its reaper elsewhere", counts[plain], during_s, None),
+        finding("idle worker: statements per poll interval", counts[plain], during_s, 1),
+        finding("  of the one that is also the reaper", counts[whole], during_s, None),
     ]
 
 
