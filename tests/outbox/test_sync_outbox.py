@@ -130,3 +130,20 @@ def test_a_purged_event_is_forgotten_by_its_consumers_too(store: sync.Store) -> 
     with closing(caller(store)) as conn:
         assert outbox.first_time(purged, "me", tx=conn)
         assert not outbox.first_time(kept, "me", tx=conn)
+
+
+def test_a_claim_is_renewed_for_as_long_as_it_was_claimed(store: sync.Store) -> None:
+    outbox = store.outbox("outbox", lease="30s")
+    outbox.add_many([("a", {})] * 2)
+    [long], [usual] = outbox.claim(1, "me", lease="1h"), outbox.claim(1, "me")
+    assert set(outbox.renew([long, usual])) == {long, usual}
+    held_s = {row.id: row.held_s for row in outbox.find()}
+    assert 3000 < (held_s[long.id] or 0) <= 3600
+    assert 20 < (held_s[usual.id] or 0) <= 30
+
+
+@pytest.mark.parametrize("wrong", [{"per_minute": 0}, {"per_minute": -1}, {"limit": 0}])
+def test_a_redrive_without_end_or_without_aim_is_refused(store: sync.Store, wrong: dict[str, Any]) -> None:
+    with pytest.raises(fencehold.ConfigurationError) as caught:
+        store.outbox("outbox").redrive("a", "mended", **wrong)
+    assert caught.value.code == "bad_settings"

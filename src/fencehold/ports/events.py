@@ -32,6 +32,7 @@ class Claim:
     metadata_json: str | None = field(default=None, repr=False)
     priority: int = 0
     created_at: dt.datetime | None = None
+    lease_s: float = 0.0  # what it was claimed for; 0: what its outbox is set to
 
     @property
     def payload(self) -> Any:

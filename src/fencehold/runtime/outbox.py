@@ -15,7 +15,7 @@ from fencehold.model.errors import ConfigurationError
 from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent, new_event, new_tracking_ids
 from fencehold.model.outbox_settings import Check, OutboxSettings, outbox_settings, worker_settings
-from fencehold.ports.events import Claim, ClaimAsk, EventRow, Events, Failure, Filter, Recovered, Stats
+from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Events, Failure, Filter, Recovered, Stats
 from fencehold.runtime.handlers import Handler, Handlers
 from fencehold.runtime.ledger import described, storable
 from fencehold.runtime.outbox_parts import OutboxParts
@@ -127,12 +127,24 @@ class Outbox:
         lease_s = self._settings.lease_s if lease is None else seconds(lease, "lease")
         token = f"{names.holder_id(worker_id)}/{secrets.token_hex(6)}"
         ask = ClaimAsk(limit, token, lease_s, in_order=self._settings.in_order)
-        return (await self._bounded(self._here().port.turn([], ask, LIMIT_S))).claims
+        claims = (await self._bounded(self._here().port.turn([], ask, LIMIT_S))).claims
+        for claim in claims:
+            claim.lease_s = lease_s
+        return claims
+
+    def _lease_s(self, claim: Claim) -> float:
+        return claim.lease_s or self._settings.lease_s
 
     async def renew(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
-        """Those still held, each with its new `locked_until`; the others are lost: stop working on them."""
+        """Those still held, each with its new `locked_until`; the others are lost: stop working on them.
+
+        Each for as long again as it was claimed for.
+        """
         held = _claims(claims)
-        renewed = await self._here().port.renew([c.key for c in held], self._settings.lease_s, LIMIT_S) if held else {}
+        renewed: dict[ClaimKey, Any] = {}
+        for lease_s in {self._lease_s(claim) for claim in held}:
+            keys = [claim.key for claim in held if self._lease_s(claim) == lease_s]
+            renewed |= await self._here().port.renew(keys, lease_s, LIMIT_S)
         for claim in held:
             claim.locked_until = renewed.get(claim.key, claim.locked_until)
         return [claim for claim in held if claim.key in renewed]
@@ -218,6 +230,10 @@ class Outbox:
         if not str(root_cause).strip():
             hint = "Say what was wrong and has been mended: a redrive without that only fails again."
             raise ConfigurationError("A redrive needs its root cause.", hint=hint, code="no_root_cause")
+        check = Check("Redrive")
+        check.that(per_minute > 0, f"per_minute is {per_minute!r}; it must be above zero")
+        check.count(limit, "limit", 1, 2**31 - 1)
+        check.done("100 a minute is the default.")
         which = Filter((Status.DEAD_LETTER,), (event_type,))
         return await self._redrive(which, root_cause, limit, per_minute, dry_run)
 
