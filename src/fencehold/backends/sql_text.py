@@ -75,6 +75,18 @@ class Statements:
         """With `:name` parameters."""
         return self._named[name]
 
+    def recorded(self, applied: set[str]) -> bool:
+        """Whether any of these steps is: another topic may have recorded its own under the same name."""
+        return any(step.name in applied for step in self.steps)
+
+    def due(self, applied: set[str], there: bool) -> list[Step]:
+        """The steps to apply. An outbox that was dropped by hand is made again; leases would restart their epochs."""
+        if there or not self.recorded(applied):
+            return [step for step in self.steps if step.name not in applied]
+        if self._topic == LEASES:
+            raise table_lost(self.table)
+        return self.steps
+
     def script(self) -> str:
         """All steps as one text that a database's own shell takes."""
         head = f"-- fencehold: tables for {self.table}\n{self.named('steps_table')};\n"
@@ -104,6 +116,16 @@ def table_exists(table: str) -> ConfigurationError:
         f"There is a table {table!r} already, and fencehold did not make it; nothing was changed.",
         hint=f"Give the outbox another name, for example store.outbox({table + '_events'!r}).",
         code="table_exists",
+    )
+
+
+def table_lost(table: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"The table {table!r} was made once and is gone; a new one would start again at epoch 1, and a stale writer "
+        "could pass the fence. Nothing was changed.",
+        hint="Restore it from a backup. If nothing still uses its epochs, delete the rows with component "
+        f"{table!r} from {_SCHEMA_TABLE} (on PostgreSQL also drop the function {table}_guard), then init again.",
+        code="table_lost",
     )
 
 

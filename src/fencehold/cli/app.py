@@ -31,14 +31,18 @@ from fencehold.cli.setup import Setup, options
 from fencehold.model.errors import ConfigurationError, FenceholdError
 
 EPILOG = """\b
-Exit codes, the same for every command:
+Exit codes, the same for every command (but `run` ends with that of its CMD once it has run):
   0    done
-  1    the answer is no (no such lease or event; doctor or demo found something)
-  69   the database cannot be reached, or gave no answer
-  75   the lease was not acquired, or not let go, in time
-  78   bad configuration: options, names, durations, URL, missing tables
+  1    the answer is no (no such lease or event; events left alone; doctor or demo found
+       something; worker or reaper did not end in time)
+  69   the database cannot be reached, refused the login, or gave no answer
+  70   a fault in fencehold itself; FENCEHOLD_DEBUG=1 shows where
+  75   the lease was not acquired (run), or not let go (step-down), in time
+  78   bad configuration: options, names, durations, URL, missing driver, missing tables
   79   the lease was lost while the command ran (run)
-  130  interrupted by Ctrl-C
+  126  the command of run cannot be executed
+  127  the command of run was not found
+  130  interrupted by Ctrl-C; worker and reaper: stopped at once by a second signal
 \b
 Example:
   export FENCEHOLD_DSN=sqlite:///app.db

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import click
 
 from fencehold.cli import exit_codes, log_lines
 from fencehold.cli.metrics_port import measured, metrics_options
 from fencehold.cli.outbox_options import lease_option, outbox_option
-from fencehold.cli.service import Stop, must_have_leases, serve
+from fencehold.cli.service import StopBy, must_have_leases, serve
 from fencehold.cli.setup import Setup, with_setup
+from fencehold.cli.watchdog import Stop
 from fencehold.ports.facts import FactSink
 
 EPILOG = """\b
@@ -19,8 +19,8 @@ Examples:
   fencehold reaper
   fencehold reaper --outbox billing_events --lease 60s --every 5s --metrics-port 9108
 \b
-Exit codes: 0 stopped in order, 69 database unreachable at the start, 78 bad configuration,
-130 stopped at once by a second signal
+Exit codes: 0 stopped in order, 1 did not end within a lease, 69 database unreachable at the start,
+78 bad configuration, 130 stopped at once by a second signal
 """
 
 
@@ -44,7 +44,7 @@ def reaper(
     """
     log_lines.log_to_stderr(as_json=setup.screen.is_json)
 
-    async def work(stop_by: Callable[[Stop], None]) -> int:
+    async def work(stop_by: StopBy) -> int:
         return await _work(setup, outbox_name, lease, every, reaper_id, facts, stop_by)
 
     with measured(metrics_host, metrics_port) as facts:
@@ -53,7 +53,7 @@ def reaper(
 
 async def _work(
     setup: Setup, name: str, lease: str, every: str | None, reaper_id: str | None, facts: FactSink,
-    stop_by: Callable[[Stop], None],
+    stop_by: StopBy,
 ) -> int:  # fmt: skip
     store = setup.store(facts)
     outbox = store.outbox(name, lease=lease, reap_every=every)
@@ -62,7 +62,7 @@ async def _work(
         await must_have_leases(store)
         await outbox.reap()  # what is missing or not allowed shows now, instead of as a warning for ever
         facts.fact("reaper_started", outbox=name, every_s=outbox.settings.reap_every_s)
-        stop_by(at_work.stop)
+        stop_by(Stop(at_work.stop, outbox.settings.lease_s))
         await at_work.run()
         facts.fact("reaper_stopped", outbox=name)
     return exit_codes.OK

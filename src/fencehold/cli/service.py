@@ -3,43 +3,66 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import NoReturn
 
 from fencehold.cli import exit_codes
 from fencehold.cli.signals import StopDesk
+from fencehold.cli.watchdog import Stop, Watchdog
 from fencehold.runtime.store import Store
 
 # Any name will do: what is asked is whether the lease table is there, before work begins that needs it.
 PROBE = "fencehold probe"
 
-Stop = Callable[[], None]
-Run = Callable[[Callable[[Stop], None]], Awaitable[int]]
+StopBy = Callable[[Stop], None]
+Run = Callable[[StopBy], Awaitable[int]]
 
 
 async def serve(run: Run) -> int:
     """The exit code of `run`, which says, once it can be stopped in order, how."""
-    desk = StopDesk(at_once=lambda: leave(exit_codes.INTERRUPTED))
-    work = asyncio.ensure_future(run(desk.stop_by))
+    service = Service()
+    work = asyncio.ensure_future(run(service.stop_by))
     # Until then nothing has begun that would need an orderly end.
-    desk.stop_by(work.cancel)
+    service.stop_by(Stop(work.cancel))
     try:
         return await work
     except asyncio.CancelledError:
-        if desk.is_asked:
+        if service.desk.is_asked:
             return exit_codes.OK
         raise
+    finally:
+        service.close()
 
 
-def leave(code: int) -> NoReturn:
-    """Now: a handler's thread cannot be stopped, and must not hold up the exit. The reaper has its event."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
+class Service:
+    """What a signal does: the loop stops the work in order; the watchdog ends what the loop cannot."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._watchdog = Watchdog()
+        self._is_stopping = False
+        self.desk = StopDesk(first=self._asked, second=self._watchdog.at_once)
+
+    def close(self) -> None:
+        self.desk.close()
+        self._watchdog.close()
+
+    def stop_by(self, stop: Stop) -> None:
+        """From now on; at once if it was asked for already."""
+        self._watchdog.stop = stop
+        if self._is_stopping:
+            stop.by()
+
+    def _asked(self) -> None:
+        """In a signal handler."""
+        self._watchdog.asked()
+        with suppress(RuntimeError):  # the loop is closed: nothing runs that could be told
+            self._loop.call_soon_threadsafe(self._stop_now)
+
+    def _stop_now(self) -> None:
+        self._is_stopping = True
+        if self._watchdog.stop is not None:
+            self._watchdog.stop.by()
 
 
 async def must_have_leases(store: Store) -> None:

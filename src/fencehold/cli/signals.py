@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable
+from typing import Any
 
 FORWARDED = (
     signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
@@ -39,26 +41,32 @@ STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopDesk:
-    """The first signal stops in order, the second `at_once`. What the caller told us to ignore stays ignored."""
+    """Tells of the first signal and of the second, also while a handler blocks the event loop.
 
-    def __init__(self, at_once: Callable[[], object]) -> None:
-        loop = asyncio.get_running_loop()
+    So by plain signal handlers: Python runs them between any two steps of the main thread, and in the middle of a
+    sleep; those of the loop would wait for it. What the caller told us to ignore stays ignored.
+    """
+
+    def __init__(self, first: Callable[[], None], second: Callable[[], None]) -> None:
         self.is_asked = False
-        self._stop: Callable[[], object] = lambda: None
-        self._at_once = at_once
+        self._first, self._second = first, second
+        self._pid = os.getpid()
+        self._before: dict[signal.Signals, Any] = {}
         for signum in STOPPING:
             if signal.getsignal(signum) is not signal.SIG_IGN:
-                loop.add_signal_handler(signum, self._came)
+                self._before[signum] = signal.signal(signum, self._came)
 
-    def stop_by(self, stop: Callable[[], object]) -> None:
-        """From now on; at once if it was asked for already."""
-        self._stop = stop
-        if self.is_asked:
-            stop()
+    def close(self) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
 
-    def _came(self) -> None:
-        if self.is_asked:
-            self._at_once()
+    def _came(self, signum: int, _frame: object) -> None:
+        """May interrupt anything, so it does next to nothing."""
+        if os.getpid() != self._pid:  # a child that a handler forked: the signal is meant for it alone
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+        elif self.is_asked:
+            self._second()
         else:
             self.is_asked = True
-            self._stop()
+            self._first()

@@ -16,14 +16,17 @@ PLACEHOLDERS = {"sqlite": "sqlite:///any.db", "postgresql": "postgresql://any/an
 
 GRANTS = """\
 -- The least rights for the programs that use the table (replace app by their role). Never grant DELETE: a deleted row
--- starts again at epoch 1, and a stale writer could pass the fence.
+-- starts again at epoch 1, and a stale writer could pass the fence. SELECT on fencehold_schema is for init, which then finds
+-- everything up to date.
 {schema}-- GRANT SELECT, INSERT, UPDATE ON {table} TO app;
+-- GRANT SELECT ON {steps} TO app;
 """
 OUTBOX_GRANTS = """\
 -- Of the outbox, for producers, workers and reapers; DELETE on it only for whoever runs `fencehold outbox purge`.
 {schema}-- GRANT SELECT, INSERT, UPDATE ON {table} TO app;
 -- GRANT SELECT, INSERT, UPDATE ON {reaper} TO app;
 -- GRANT SELECT, INSERT ON {consumed} TO app;
+-- GRANT SELECT ON {steps} TO app;
 """
 FILE_RIGHTS = """\
 -- SQLite has no grants: the programs that use the table need write permission on the file and on its folder.
@@ -90,4 +93,6 @@ def _rights(grants: str, table: str) -> str:
         suffix: f'"{schema}"."{name}{suffix}"' if schema else f'"{name}{suffix}"'
         for suffix in ("", "_reaper", "_consumed")
     }
-    return grants.format(schema=usage, table=quoted[""], reaper=quoted["_reaper"], consumed=quoted["_consumed"])
+    steps = f'"{schema}"."fencehold_schema"' if schema else '"fencehold_schema"'
+    tables = {"table": quoted[""], "reaper": quoted["_reaper"], "consumed": quoted["_consumed"], "steps": steps}
+    return grants.format(schema=usage, **tables)

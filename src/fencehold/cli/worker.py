@@ -14,8 +14,9 @@ import click
 from fencehold.cli import exit_codes, handler_import, log_lines
 from fencehold.cli.metrics_port import measured, metrics_options
 from fencehold.cli.outbox_options import lease_option, outbox_option
-from fencehold.cli.service import Stop, leave, must_have_leases, serve
+from fencehold.cli.service import StopBy, must_have_leases, serve
 from fencehold.cli.setup import Setup, with_setup
+from fencehold.cli.watchdog import Stop, leave
 from fencehold.model.outbox_settings import CONCURRENCY_MAX
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.store import Store
@@ -78,8 +79,8 @@ def worker(
     MODULE:ATTRIBUTE is looked for in the current directory first. It is a function of one event, async or not, or a
     dict from event type to such functions ("*" takes all other types). The log goes to stderr.
 
-    The first signal stops it in order: no more events, those in hand are finished. A second one stops it at once;
-    what it held is recovered when its lease has lapsed. A database that goes away while it runs is waited for.
+    The first signal stops it in order: no more events, those in hand are finished, or handed back when the shutdown
+    timeout is near. A second one stops it at once; what it held is recovered when its lease has lapsed. A database that goes away while it runs is waited for.
     """
     log_lines.log_to_stderr(as_json=setup.screen.is_json)
     handler = handler_import.load(handlers)
@@ -95,10 +96,11 @@ def _plan(
     return Plan(outbox_name, about_outbox, {"reaper": not no_reaper, **rest})
 
 
-async def _work(setup: Setup, plan: Plan, handler: Any, facts: FactSink, stop_by: Callable[[Stop], None]) -> int:
+async def _work(setup: Setup, plan: Plan, handler: Any, facts: FactSink, stop_by: StopBy) -> int:
     store = setup.store(facts)
-    at_work = store.outbox(plan.outbox_name, **plan.outbox).worker(handler, **plan.worker)
-    await _run(store, at_work, stop_by)
+    outbox = store.outbox(plan.outbox_name, **plan.outbox)
+    at_work = outbox.worker(handler, **plan.worker)
+    await _run(store, at_work, outbox.settings.lease_s, stop_by)
     if at_work.in_flight or _handlers_left():
         setup.screen.say("a handler did not end in time and is left behind; the reaper recovers its event")
         leave(exit_codes.NO)
@@ -114,8 +116,11 @@ def _handlers_left() -> bool:
     return any(thread.is_alive() for thread in left)
 
 
-async def _run(store: Store, at_work: Worker, stop_by: Callable[[Stop], None]) -> None:
+async def _run(store: Store, at_work: Worker, lease_s: float, stop_by: StopBy) -> None:
+    def in_hand() -> list[str]:
+        return [flight.claim.tracking_id for flight in list(at_work.flights.values())]
+
     async with store:
         await must_have_leases(store)
-        stop_by(at_work.stop)
+        stop_by(Stop(at_work.stop, at_work.settings.shutdown_timeout_s, in_hand, spare_s=lease_s))
         await at_work.run()

@@ -33,6 +33,7 @@ class Claim:
     priority: int = 0
     created_at: dt.datetime | None = None
     lease_s: float = 0.0  # what it was claimed for; 0: what its outbox is set to
+    recovered: bool = False  # a worker had it before, and neither finished it nor said why
 
     @property
     def payload(self) -> Any:
@@ -76,6 +77,7 @@ class ClaimAsk:
     `in_order`: of each aggregate only the oldest unfinished event, and none while another of it is held.
     `sweep`: look at everything that is due, not only at what came after the last claim (a backend may not need to);
     `patient`: if that has become slow, at a later claim instead.
+    `recovered_max`: at most so many of those that were recovered from a worker that did not finish them (None: all).
     """
 
     limit: int
@@ -85,6 +87,7 @@ class ClaimAsk:
     in_order: bool = False
     sweep: bool = True
     patient: bool = False
+    recovered_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencehold.model.errors import FenceholdError
-from fencehold.model.outbox_settings import OutboxSettings
+from fencehold.model.outbox_settings import HEARTBEAT_PART, OutboxSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Claim, ClaimKey, EventPort
 from fencehold.ports.facts import FactSink
@@ -78,7 +78,13 @@ class Heartbeat:
         self._wake.set()
 
     def _tick_s(self) -> float:
-        return min(self._settings().heartbeat_every_s / TICKS_PER_HEARTBEAT, self._max_processing_s / 4)
+        soonest_s = min(map(self._beat_s, self._held()), default=self._settings().heartbeat_every_s)
+        ticks_s = min(soonest_s, self._settings().heartbeat_every_s) / TICKS_PER_HEARTBEAT
+        return min(ticks_s, self._max_processing_s / 4)
+
+    def _beat_s(self, flight: Flight) -> float:
+        """By the lease it has, which need not be the one the outbox is set to by now."""
+        return min(self._settings().heartbeat_every_s, HEARTBEAT_PART * (flight.deadline_s - flight.renewed_s))
 
     def _held(self) -> list[Flight]:
         return [flight for flight in list(self._flights.values()) if not flight.lost]
@@ -93,8 +99,8 @@ class Heartbeat:
 
     def _due(self) -> list[Flight]:
         """Those last renewed half an interval ago: the next tick would be too late for them."""
-        before_s = self._clock.now_s() - self._settings().heartbeat_every_s / TICKS_PER_HEARTBEAT
-        return [flight for flight in self._held() if flight.renewed_s <= before_s]
+        now_s = self._clock.now_s()
+        return [f for f in self._held() if f.renewed_s + self._beat_s(f) / TICKS_PER_HEARTBEAT <= now_s]
 
     async def _renew(self, due: list[Flight]) -> None:
         settings = self._settings()

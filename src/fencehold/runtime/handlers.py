@@ -58,9 +58,15 @@ class Handlers:
             self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="fencehold-handler")
         threads = self._threads
 
+        def call(event: Any) -> Any:
+            try:
+                return handler(event)
+            except StopIteration as error:  # no future can carry it: whoever awaited it would wait for ever
+                raise RuntimeError("the handler raised StopIteration") from error
+
         async def on_a_thread(event: Any) -> None:
             """A thread cannot be stopped: its slot stays taken until it returns, whatever became of the lease."""
-            future = asyncio.get_running_loop().run_in_executor(threads, handler, event)
+            future = asyncio.get_running_loop().run_in_executor(threads, call, event)
             try:
                 answer = await asyncio.shield(future)
             except asyncio.CancelledError:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from fencehold.model.names import LEASE_NAME_CHARS_MAX
 from fencehold.model.outbox_settings import WorkerSettings
 from fencehold.model.settings import leader_settings
 from fencehold.ports.backend import Backend
@@ -80,7 +82,7 @@ class OutboxParts:
     def reaper(self, outbox: Outbox, reaper_id: str) -> Reaper:
         def make_leader(lease_s: float) -> Leader:
             return Leader(
-                f"{outbox.name[:56]} reaper", reaper_id, leader_settings(lease=lease_s), retry_strategy=None,
+                reaper_lease(outbox.name), reaper_id, leader_settings(lease=lease_s), retry_strategy=None,
                 engine=self._engine, clock=self.clock, facts=self.facts, enrol=lambda _: None, done=lambda: None,
             )  # fmt: skip
 
@@ -88,3 +90,12 @@ class OutboxParts:
             outbox.name, lambda: outbox.settings, make_leader=make_leader,
             make_events=lambda: self.make_events(outbox.name), clock=self.clock, facts=self.facts,
         )  # fmt: skip
+
+
+def reaper_lease(outbox: str) -> str:
+    """One lease per outbox: a name too long for a lease is cut, and told apart by a digest of the whole."""
+    name = f"{outbox} reaper"
+    if len(name) <= LEASE_NAME_CHARS_MAX:
+        return name
+    digest = hashlib.sha256(outbox.encode()).hexdigest()[:16]
+    return f"{outbox[: LEASE_NAME_CHARS_MAX - len(digest) - 8]} {digest} reaper"

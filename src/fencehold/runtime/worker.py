@@ -204,7 +204,11 @@ class Worker:
         self._tokens += 1
         token = f"{self._token_head}{self._tokens:x}"
         types = self._handlers.event_types
-        return ClaimAsk(limit, token, settings.lease_s, types, settings.in_order, sweep, patient=True)
+        # Of events that a worker died of, one at a time: the others of its batch must not die of it again and again.
+        recovered_max = 0 if any(f.claim.recovered for f in self._flights.values()) else 1
+        return ClaimAsk(
+            limit, token, settings.lease_s, types, settings.in_order, sweep, patient=True, recovered_max=recovered_max
+        )
 
     def _room(self) -> int:
         """How many events could be started now; none while stopping, paused, or while downstream is full."""
@@ -244,6 +248,8 @@ class Worker:
         for flight in flights:
             self._flights[id(flight)] = flight
         self._waiting += flights
+        if settings.lease_s != self._outbox_settings().lease_s:
+            self.reconfigured()  # these have the lease of before
 
     def _begin_handlers(self) -> None:
         loop = asyncio.get_running_loop()
@@ -265,10 +271,12 @@ class Worker:
         error: BaseException | None = None
         try:
             await run([flight.claim for flight in batch])
-        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - whatever it raises is a failed try
+        except BaseException as raised:  # noqa: BLE001 - whatever it raises is a failed try
             error = raised
         for flight in batch:
             self._ended(flight, error)
+        if isinstance(error, KeyboardInterrupt):
+            raise error
 
     async def _handle(self, flight: Flight) -> None:
         claim = flight.claim
@@ -282,7 +290,10 @@ class Worker:
             else:
                 with span:
                     await run(claim)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever it raises is a failed try
+        except KeyboardInterrupt as error:
+            self._ended(flight, error)
+            raise  # Ctrl-C means the program
+        except BaseException as error:  # noqa: BLE001 - whatever it raises, sys.exit() too, is a failed try
             self._ended(flight, error)
         else:
             self._ended(flight, None)

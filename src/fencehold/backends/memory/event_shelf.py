@@ -28,6 +28,11 @@ class Kept:
     stored: Stored
 
     @property
+    def is_recovered(self) -> bool:
+        """From a worker that did not finish it: perhaps it is why."""
+        return self.stored.status is Status.PENDING and self.stored.retry_count > 0
+
+    @property
     def aggregate(self) -> Aggregate | None:
         return None if self.new.aggregate_id is None else (self.new.aggregate_type, self.new.aggregate_id)
 
@@ -87,6 +92,9 @@ class EventShelf:
             and row.stored.due_at <= now
             and (ask.event_types is None or row.new.event_type in ask.event_types)
         ]
+        if ask.recovered_max is not None:
+            back = [row for row in free if row.is_recovered]
+            free = [row for row in free if not row.is_recovered] + back[: ask.recovered_max]
         free.sort(key=lambda row: (-row.new.priority, row.stored.due_at, row.id))
         return self._in_order(free) if ask.in_order else iter(free)
 

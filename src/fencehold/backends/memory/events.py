@@ -94,8 +94,9 @@ class MemoryEventPort:
     def _claim(self, ask: ClaimAsk) -> list[Claim]:
         chosen = list(islice(self._shelf.candidates(ask), ask.limit))
         request = Request(self._shelf.now(), ask.token, ask.lease_s)
+        recovered = {row.id for row in chosen if row.is_recovered}
         rows = (self._shelf.apply(row.id, Verb.CLAIM, request) for row in chosen)
-        return [_claim(row, ask.token) for row in rows if row]
+        return [_claim(row, ask.token, row.id in recovered) for row in rows if row]
 
     def _change(
         self, verb: Verb, key: Key, lease_s: float = 0.0, error: str = "", delay_s: float = 0.0, retry: bool = True
@@ -236,11 +237,12 @@ def _lapsed(shelf: EventShelf, now: dt.datetime) -> Iterator[Kept]:
     return (row for row in held if has_lapsed(row.stored, Request(now)))
 
 
-def _claim(row: Kept, token: str) -> Claim:
+def _claim(row: Kept, token: str, recovered: bool) -> Claim:
     new, stored = row.new, row.stored
     return Claim(
         row.id, new.tracking_id, new.event_type, new.payload, token, stored.locked_until, stored.retry_count + 1,
         stored.max_retries, new.aggregate_id, new.aggregate_type, new.metadata, new.priority, row.created_at,
+        recovered=recovered,
     )  # fmt: skip
 
 

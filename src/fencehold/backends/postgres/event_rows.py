@@ -90,8 +90,9 @@ def filter_params(which: Filter) -> dict[str, Any]:
 
 def claim(row: Row, token: str) -> Claim:
     return Claim(
-        row[0], row[1], row[2], row[3], token, row[4], row[5] + 1, row[6], row[7], row[8], row[9], row[10], row[11]
-    )
+        row[0], row[1], row[2], row[3], token, row[4], row[5] + 1, row[6], row[7], row[8], row[9], row[10], row[11],
+        recovered=row[13],
+    )  # fmt: skip
 
 
 def recovered(row: Row) -> Recovered:

@@ -59,7 +59,7 @@ class Floors:
         """The last row of each priority is the furthest: rows come in the order of the claim."""
         if not rows:
             return
-        last: dict[int, tuple[dt.datetime, int]] = {row[10]: (row[12], row[0]) for row in rows}
+        last: dict[int, tuple[dt.datetime, int]] = {row[10]: (row[12], row[0]) for row in rows if not row[13]}
         for priority, (due_at, event_id) in last.items():
             self._by_priority[priority] = (due_at.isoformat(), event_id)
 
@@ -196,4 +196,7 @@ def _levels(priorities: str) -> list[int]:
 
 def _ask_params(ask: ClaimAsk) -> dict[str, Any]:
     types = None if ask.event_types is None else event_rows.text_array(ask.event_types)
-    return {"limit": ask.limit, "token": ask.token, "lease": ask.lease_s, "types": types}
+    return {
+        "limit": ask.limit, "token": ask.token, "lease": ask.lease_s, "types": types,
+        "isolated": ask.recovered_max is not None, "recovered": ask.recovered_max or 0,
+    }  # fmt: skip

@@ -8,6 +8,10 @@ from psycopg import errors as pg
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
 
 INIT_HINT = "Create the tables with `await store.init()` or `fencehold init` (`fencehold sql init` prints the SQL)."
+OWNER_HINT = (
+    "A role that owns the schema must run `fencehold init` (`fencehold sql init` prints the SQL and the GRANTs); on "
+    "tables that are up to date this role needs only SELECT on fencehold_schema."
+)
 _UNKNOWN_OUTCOME_CLASSES = ("08", "57")  # the connection went away: the statement may have been committed before it did
 
 _LOGIN = (
@@ -50,6 +54,14 @@ def of_statement(error: psycopg.Error) -> FenceholdError:
         hint = "It counts as lost until the store says otherwise."
         return Uncertain(f"PostgreSQL gave no answer: {text or type(error).__name__}.", hint=hint, code="no_answer")
     return Unavailable(f"PostgreSQL refused the statement ({state}): {text}.", code="store_error")
+
+
+def of_init(error: psycopg.Error) -> FenceholdError:
+    """The same while tables are made: other rights are wanted then than in daily use."""
+    fault = of_statement(error)
+    if fault.code == "no_permission":
+        fault.hint = OWNER_HINT
+    return fault
 
 
 def is_connection_lost(error: psycopg.Error) -> bool:

@@ -21,7 +21,7 @@ class PostgresSchema:
         try:
             return await wire.bounded(connection, self._apply(connection), left_s)
         except psycopg.Error as error:
-            raise faults.of_statement(error) from None
+            raise faults.of_init(error) from None
         finally:
             wire.discard(connection)
 
@@ -31,21 +31,22 @@ class PostgresSchema:
     async def _apply(self, connection: wire.Connection) -> list[str]:
         component = self._statements.table
         await connection.execute(self._statements["steps_lock"])
-        await connection.execute(self._statements["steps_table"])
+        if not await self._says(connection, "steps_there"):
+            await connection.execute(self._statements["steps_table"])
         cursor = await connection.execute(self._statements["steps_applied"], {"component": component})
         applied = {row[0] for row in await cursor.fetchall()}
-        missing = [step for step in self._statements.steps if step.name not in applied]
-        if "foreign" in self._statements and missing == self._statements.steps:
-            await self._must_be_free(connection)
-        for step in missing:
+        due = self._statements.due(applied, await self._says(connection, "table_there"))
+        fresh = not self._statements.recorded(applied)
+        if fresh and "foreign" in self._statements and await self._says(connection, "foreign"):
+            raise table_exists(component)
+        for step in due:
             await self._step(connection, step, {"component": component, "step": step.name})
         await connection.commit()
-        return [step.name for step in missing]
+        return [step.name for step in due]
 
-    async def _must_be_free(self, connection: wire.Connection) -> None:
-        cursor = await connection.execute(self._statements["foreign"], {"table": self._statements.table})
-        if (await cursor.fetchone() or (False,))[0]:
-            raise table_exists(self._statements.table)
+    async def _says(self, connection: wire.Connection, name: str) -> bool:
+        cursor = await connection.execute(self._statements[name], {"table": self._statements.table})
+        return bool((await cursor.fetchone() or (False,))[0])
 
     async def _step(self, connection: wire.Connection, step: Step, record: dict[str, Any]) -> None:
         await connection.execute(step.sql.encode())  # bytes: a composed text, run as it stands

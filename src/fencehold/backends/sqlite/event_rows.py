@@ -42,7 +42,10 @@ def moment(at: dt.datetime) -> str:
 
 def ask_params(ask: ClaimAsk) -> Params:
     types = None if ask.event_types is None else _json(ask.event_types)
-    return {"limit": ask.limit, "token": ask.token, "lease": modifier(ask.lease_s), "types": types}
+    return {
+        "limit": ask.limit, "token": ask.token, "lease": modifier(ask.lease_s), "types": types,
+        "isolated": ask.recovered_max is not None, "recovered": ask.recovered_max or 0,
+    }  # fmt: skip
 
 
 def keys_param(keys: Sequence[ClaimKey]) -> str:
@@ -94,7 +97,7 @@ def claims(rows: list[Row], token: str) -> list[Claim]:
 def claim(row: Row, token: str) -> Claim:
     return Claim(
         row[0], row[1], row[2], row[3], token, instant(row[4]), row[5] + 1, row[6], row[7], row[8], row[9], row[10],
-        instant(row[11]),
+        instant(row[11]), recovered=bool(row[13]),
     )  # fmt: skip
 
 

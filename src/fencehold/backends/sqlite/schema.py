@@ -42,18 +42,18 @@ class SqliteSchema:
 
     def _apply(self, connection: sqlite3.Connection) -> list[str]:
         record = {"component": self._statements.table}
-        connection.execute(self._statements["steps_table"])
+        if not self._says(connection, "steps_there"):
+            connection.execute(self._statements["steps_table"])
         applied = {row[0] for row in connection.execute(self._statements["steps_applied"], record)}
-        missing = [step for step in self._statements.steps if step.name not in applied]
-        if len(missing) == len(self._statements.steps) and "foreign" in self._statements:
-            self._must_be_free(connection)
-        for step in missing:
+        due = self._statements.due(applied, self._says(connection, "table_there"))
+        fresh = not self._statements.recorded(applied)
+        if fresh and "foreign" in self._statements and self._says(connection, "foreign"):
+            raise table_exists(self._statements.table)
+        for step in due:
             for statement in _STATEMENT_END.split(step.sql):
                 connection.execute(statement)
             connection.execute(self._statements["steps_record"], {**record, "step": step.name})
-        return [step.name for step in missing]
+        return [step.name for step in due]
 
-    def _must_be_free(self, connection: sqlite3.Connection) -> None:
-        table = self._statements.table
-        if connection.execute(self._statements["foreign"], {"table": table}).fetchone()[0]:
-            raise table_exists(table)
+    def _says(self, connection: sqlite3.Connection, name: str) -> bool:
+        return bool(connection.execute(self._statements[name], {"table": self._statements.table}).fetchone()[0])

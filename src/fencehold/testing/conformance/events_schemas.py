@@ -45,6 +45,25 @@ class EventSchemas(EventSuite):
         await events.port.add([event()], CALL_LIMIT_S)
         assert len(await claim(events.port, "a")) == 1
 
+    async def test_an_outbox_dropped_by_hand_is_made_again(self, harness: Harness) -> None:
+        events = await harness.events("dropped_events", init=False)
+        steps = await events.init(CALL_LIMIT_S)
+        for tables in (["dropped_events"], [f"dropped_events{suffix}" for suffix in ("", "_reaper", "_consumed")]):
+            for table in tables:
+                await harness.sql.run(f"DROP TABLE {table}")
+            assert await events.init(CALL_LIMIT_S) == steps
+            assert await events.init(CALL_LIMIT_S) == []
+            await events.port.add([event()], CALL_LIMIT_S)
+            assert len(await claim(events.port, "a")) == 1
+            await events.port.reap(10, CALL_LIMIT_S)
+
+    async def test_a_side_table_of_somebody_else_is_left_alone(self, harness: Harness) -> None:
+        await harness.sql.run("CREATE TABLE theirs_consumed (x integer)")
+        events = await harness.events("theirs", init=False)
+        with pytest.raises(ConfigurationError) as caught:
+            await events.init(CALL_LIMIT_S)
+        assert caught.value.code == "table_exists"
+
     async def test_somebody_elses_table_is_left_alone(self, harness: Harness) -> None:
         await harness.sql.run("CREATE TABLE theirs (x integer)")
         await harness.sql.run("INSERT INTO theirs VALUES (7)")

@@ -67,6 +67,20 @@ class Schemas(Suite):
         with pytest.raises(harness.sql.error):
             await harness.sql.run("DELETE FROM scripted_leases")
 
+    async def test_a_table_dropped_by_hand_is_not_made_again_in_silence(self, harness: Harness) -> None:
+        backend = await harness.client("dropped_leases")
+        steps = await backend.schema.init(CALL_LIMIT_S)
+        await harness.sql.run("DROP TABLE dropped_leases")
+        for _ in range(2):
+            with pytest.raises(ConfigurationError) as caught:
+                await backend.schema.init(CALL_LIMIT_S)
+            assert caught.value.code == "table_lost"
+            assert "backup" in caught.value.hint
+        await harness.sql.run("DELETE FROM fencehold_schema WHERE component = 'dropped_leases'")
+        if "CREATE FUNCTION" in backend.schema.script():
+            await harness.sql.run("DROP FUNCTION dropped_leases_guard")
+        assert await backend.schema.init(CALL_LIMIT_S) == steps
+
     async def test_the_table_refuses_a_falling_epoch_and_a_deleted_row(self, harness: Harness) -> None:
         backend = await harness.client()
         await harness.set_clock(START)

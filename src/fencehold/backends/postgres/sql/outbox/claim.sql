@@ -10,6 +10,11 @@ WITH RECURSIVE level(priority) AS (
              WHERE e.status IN ('PENDING', 'FAILED') AND e.priority < level.priority
              ORDER BY e.priority DESC, e.due_at, e.id LIMIT 1)
       FROM level WHERE level.priority IS NOT NULL
+), back AS MATERIALIZED (
+    SELECT e.tracking_id FROM fencehold_outbox AS e
+     WHERE e.status = 'PENDING' AND e.retry_count > 0 AND e.due_at <= statement_timestamp()
+       AND (:types::text[] IS NULL OR e.event_type = ANY (:types::text[]))
+     ORDER BY e.due_at, e.id LIMIT :recovered FOR UPDATE SKIP LOCKED
 ), next AS MATERIALIZED (
     SELECT c.tracking_id
       FROM level AS l
@@ -17,17 +22,20 @@ WITH RECURSIVE level(priority) AS (
            SELECT e.tracking_id FROM fencehold_outbox AS e
             WHERE e.status IN ('PENDING', 'FAILED') AND e.priority = l.priority AND e.due_at <= statement_timestamp()
               AND (:types::text[] IS NULL OR e.event_type = ANY (:types::text[]))
+              AND (NOT :isolated OR e.status = 'FAILED' OR e.retry_count = 0)
             ORDER BY e.priority DESC, e.due_at, e.id LIMIT :limit FOR UPDATE SKIP LOCKED) AS c
-     LIMIT :limit
+     LIMIT :limit - (SELECT count(*) FROM back)
 ), claimed AS (
     UPDATE fencehold_outbox AS o
        SET status = 'PROCESSING', lock_token = :token, locked_until = clock_timestamp() + :lease * interval '1 second'
-      FROM next AS n
+      FROM (SELECT tracking_id, true AS recovered FROM back
+            UNION ALL SELECT tracking_id, false FROM next) AS n
      WHERE o.tracking_id = n.tracking_id
     RETURNING o.id, o.tracking_id::text, o.event_type, o.payload::text, o.locked_until, o.retry_count, o.max_retries,
-              o.aggregate_id, o.aggregate_type, o.metadata::text, o.priority, o.created_at, o.due_at
+              o.aggregate_id, o.aggregate_type, o.metadata::text, o.priority, o.created_at, o.due_at,
+              n.recovered
 )
 SELECT * FROM claimed
 UNION ALL
 SELECT NULL, (SELECT string_agg(priority::text, ',') FROM level), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL;
+       NULL, NULL, NULL;

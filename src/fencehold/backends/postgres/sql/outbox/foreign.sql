@@ -1,3 +1,3 @@
 -- name: foreign
--- Whether there is something of that name that we did not make.
-SELECT to_regclass(:table) IS NOT NULL;
+-- Whether there is something of these names that we did not make.
+SELECT coalesce(to_regclass(:table), to_regclass(:table || '_reaper'), to_regclass(:table || '_consumed')) IS NOT NULL;

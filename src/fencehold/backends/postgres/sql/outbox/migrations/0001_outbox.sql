@@ -25,11 +25,19 @@ CREATE TABLE fencehold_outbox (
         CHECK (status IN ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'DEAD_LETTER')),
     -- No processing without a lease: the table itself refuses it.
     CONSTRAINT fencehold_outbox_processing_is_leased
-        CHECK (status <> 'PROCESSING' OR (locked_until IS NOT NULL AND lock_token IS NOT NULL))
+        CHECK (status <> 'PROCESSING' OR (locked_until IS NOT NULL AND lock_token IS NOT NULL)),
+    -- Infinity and years beyond four digits cannot be read by everybody: one such row would spoil a whole claim.
+    CONSTRAINT fencehold_outbox_times_are_readable
+        CHECK (created_at BETWEEN '0002-01-01 UTC' AND '9998-12-31 UTC'
+               AND due_at BETWEEN '0002-01-01 UTC' AND '9998-12-31 UTC')
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.5);
 
 CREATE INDEX fencehold_outbox_due_idx ON fencehold_outbox (priority DESC, due_at, id)
     WHERE status IN ('PENDING', 'FAILED');
+
+-- Recovered from a worker that did not finish them: perhaps one of them is why. Workers take these one at a time.
+CREATE INDEX fencehold_outbox_recovered_idx ON fencehold_outbox (due_at, id)
+    WHERE status = 'PENDING' AND retry_count > 0;
 
 CREATE INDEX fencehold_outbox_lapse_idx ON fencehold_outbox (locked_until) WHERE status = 'PROCESSING';
 
@@ -38,7 +46,7 @@ CREATE INDEX fencehold_outbox_aggregate_idx ON fencehold_outbox (aggregate_id, a
 
 CREATE INDEX fencehold_outbox_dead_idx ON fencehold_outbox (event_type, id) WHERE status = 'DEAD_LETTER';
 
-CREATE TABLE fencehold_outbox_reaper (
+CREATE TABLE IF NOT EXISTS fencehold_outbox_reaper (
     one       boolean     NOT NULL PRIMARY KEY DEFAULT true CHECK (one),
     ran_at    timestamptz NOT NULL,
     runs      bigint      NOT NULL,
@@ -46,7 +54,7 @@ CREATE TABLE fencehold_outbox_reaper (
 );
 
 -- Which consumer has met which event; written in the same transaction as the consumer's effect.
-CREATE TABLE fencehold_outbox_consumed (
+CREATE TABLE IF NOT EXISTS fencehold_outbox_consumed (
     tracking_id  uuid         NOT NULL,
     consumer_id  varchar(128) COLLATE "C" NOT NULL,
     processed_at timestamptz  NOT NULL DEFAULT clock_timestamp(),

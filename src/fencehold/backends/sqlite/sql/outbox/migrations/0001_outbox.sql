@@ -30,6 +30,10 @@ CREATE TABLE fencehold_outbox (
 CREATE INDEX fencehold_outbox_due_idx ON fencehold_outbox (priority DESC, due_at, id, status)
     WHERE status IN ('PENDING', 'FAILED');
 
+-- Recovered from a worker that did not finish them: perhaps one of them is why. Workers take these one at a time.
+CREATE INDEX fencehold_outbox_recovered_idx ON fencehold_outbox (due_at, id)
+    WHERE status = 'PENDING' AND retry_count > 0;
+
 CREATE INDEX fencehold_outbox_lapse_idx ON fencehold_outbox (locked_until) WHERE status = 'PROCESSING';
 
 -- The status stands before the id so that each question of a claim in order is one look, however long the aggregate is.
@@ -38,7 +42,7 @@ CREATE INDEX fencehold_outbox_aggregate_idx ON fencehold_outbox (aggregate_id, a
 
 CREATE INDEX fencehold_outbox_dead_idx ON fencehold_outbox (event_type, id) WHERE status = 'DEAD_LETTER';
 
-CREATE TABLE fencehold_outbox_reaper (
+CREATE TABLE IF NOT EXISTS fencehold_outbox_reaper (
     one       INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
     ran_at    TEXT    NOT NULL,
     runs      INTEGER NOT NULL,
@@ -46,7 +50,7 @@ CREATE TABLE fencehold_outbox_reaper (
 );
 
 -- Which consumer has met which event; written in the same transaction as the consumer's effect.
-CREATE TABLE fencehold_outbox_consumed (
+CREATE TABLE IF NOT EXISTS fencehold_outbox_consumed (
     tracking_id  TEXT NOT NULL,
     consumer_id  TEXT NOT NULL,
     processed_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),

@@ -1,0 +1,3 @@
+-- name: table_there
+-- Whether the table that the steps made is still there.
+SELECT to_regclass(:table) IS NOT NULL;

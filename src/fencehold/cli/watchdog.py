@@ -1,0 +1,104 @@
+"""Ends a process that cannot end itself: by a thread, because what holds it up may be its event loop."""
+
+from __future__ import annotations
+
+import math
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from fencehold.cli import exit_codes
+from fencehold.telemetry.logs import LOGGER
+
+GRACE_S = 1.0  # what an orderly end takes beyond the time that handlers have
+LAST_WORDS_S = 1.0  # nobody may read what we write: a full pipe does not keep us
+TICK_S = 0.05
+IDS_SHOWN_MAX = 5
+
+ASKED, AT_ONCE, OVER = "asked", "at once", "over"
+
+
+def nothing_left() -> list[str]:
+    return []
+
+
+@dataclass(frozen=True)
+class Stop:
+    """How work is stopped in order, and how long that may take."""
+
+    by: Callable[[], object]  # called on the event loop
+    within_s: float = math.inf  # of the signal: then what is `left` has had its time
+    left: Callable[[], list[str]] = nothing_left  # events that handlers have in hand, by tracking id; any thread
+    spare_s: float = 0.0  # for the store to answer, when nothing is left
+
+
+class Watchdog:
+    """Told by signal handlers, so by what may interrupt anything: to put on this queue takes no lock."""
+
+    def __init__(self) -> None:
+        self.stop: Stop | None = None
+        self._told: queue.SimpleQueue[str] = queue.SimpleQueue()
+        # Now, not in the signal handler: that may have interrupted the start of another thread, which holds a lock.
+        threading.Thread(target=self._watch, name="fencehold-watchdog", daemon=True).start()
+
+    def asked(self) -> None:
+        self._told.put(ASKED)
+
+    def at_once(self) -> None:
+        self._told.put(AT_ONCE)
+
+    def close(self) -> None:
+        self._told.put(OVER)
+
+    def _watch(self) -> None:
+        word = self._told.get()
+        asked_s = time.monotonic()
+        while word is ASKED:
+            try:
+                word = self._told.get(timeout=TICK_S)
+            except queue.Empty:
+                self._check(time.monotonic() - asked_s)
+        if word is AT_ONCE:
+            leave(exit_codes.INTERRUPTED)
+
+    def _check(self, waited_s: float) -> None:
+        stop = self.stop
+        if stop is None or waited_s < stop.within_s + GRACE_S:
+            return
+        left = stop.left()
+        if left or waited_s >= stop.within_s + GRACE_S + stop.spare_s:
+            leave(exit_codes.NO, lambda: _tell(left, waited_s))
+
+
+def _tell(left: list[str], waited_s: float) -> None:
+    fields = {"events": len(left), "tracking_ids": left[:IDS_SHOWN_MAX], "waited_s": round(waited_s, 1)}
+    what = "its handlers did not end in time; the reaper recovers their events" if left else "it did not end in time"
+    LOGGER.error(
+        "left_behind events=%d tracking_ids=%s waited_s=%s: %s",
+        len(left), ",".join(left[:IDS_SHOWN_MAX]), fields["waited_s"], what,
+        extra={"event": "left_behind", "fencehold": {"event": "left_behind", **fields, "message": what}},
+    )  # fmt: skip
+
+
+def leave(code: int, last_words: Callable[[], None] | None = None) -> NoReturn:
+    """Now: a handler's thread cannot be stopped, and must not hold up the exit. The reaper has its event."""
+
+    def speak() -> None:
+        if last_words is not None:
+            last_words()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+
+    try:
+        speaker = threading.Thread(target=speak, name="fencehold-last-words", daemon=True)
+        speaker.start()
+        speaker.join(LAST_WORDS_S)
+    finally:
+        os._exit(code)
