@@ -72,8 +72,9 @@ def test_every_command_and_option_is_on_the_page(name):
     assert {option for option in options - shared if option not in section} == set()
 
 
-def test_every_exit_code_is_on_the_page():
+def test_every_exit_code_is_on_the_page_and_in_the_help():
     table = PAGE[PAGE.index("| exit code") : PAGE.index("In JSON")]
     for name, value in vars(exit_codes).items():
         if name.isupper():
             assert re.search(rf"\b{value}\b", table), name
+            assert re.search(rf"^  {value} ", commands.epilog or "", re.MULTILINE), name

@@ -200,6 +200,16 @@ def test_redrive_without_a_type_or_a_cause_is_78(file_url, cli, missing):
     assert cli(file_url, "outbox", "redrive", "--type", "a", "--root-cause", " ").error["code"] == "no_root_cause"
 
 
+@pytest.mark.parametrize("rate", ["nan", "0", "-1"])
+def test_redrive_at_a_rate_that_is_none_is_78(file_url, cli, rate):
+    event = dead_letters(file_url, "order", 1)[0]
+    answer = cli(file_url, "outbox", "redrive", "--type", "order", "--root-cause", "b", f"--per-minute={rate}")
+    assert (answer.code, answer.out) == (78, "")
+    assert answer.error["code"] in ("bad_settings", "bad_usage")
+    assert rate in answer.error["message"]
+    assert row_of(file_url, event).status is Status.DEAD_LETTER
+
+
 # purge
 
 

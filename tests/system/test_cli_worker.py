@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import os
 import signal
 import socket
+import sqlite3
 import sys
 import urllib.error
 import urllib.request
@@ -18,7 +20,7 @@ from tests.system.cli_process import Command, prepare, until
 from tests.system.outbox_scene import added, row_of
 
 APP = '''
-import asyncio, pathlib, time
+import asyncio, os, pathlib, signal, time
 
 HERE = pathlib.Path(__file__).parent
 
@@ -36,7 +38,20 @@ def stubborn(event):
     while True:
         time.sleep(1)
 
-handlers = {"note": note, "wait": wait, "stubborn": stubborn}
+async def block(event):
+    """Not only itself: the event loop, too."""
+    (HERE / f"began-{event.attempt}").touch()
+    time.sleep(1000)
+
+def fork(event):
+    if (child := os.fork()) == 0:
+        signal.pause()
+        os._exit(0)
+    (HERE / "new").write_text(str(child))
+    (HERE / "new").rename(HERE / "forked")
+    (HERE / "ended").write_text(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+
+handlers = {"note": note, "wait": wait, "stubborn": stubborn, "block": block, "fork": fork}
 '''
 
 
@@ -147,6 +162,73 @@ def test_a_handler_that_does_not_end_in_time_is_left_behind_and_that_is_1(sqlite
         code, _, err = worker.end()
     assert code == 1
     assert "a handler did not end in time" in err
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM], ids=lambda signum: signum.name)
+def test_a_second_signal_ends_it_at_once_also_while_a_handler_blocks_the_event_loop(sqlite_url, app, signum):
+    prepare(sqlite_url)
+    with working(sqlite_url) as worker:
+        event = holding(sqlite_url, app, "block")
+        until(lambda: signalled(worker, signum), "its end", 10)
+        assert worker.end()[0] == 130
+    assert row_of(sqlite_url, event).status is Status.PROCESSING
+
+
+def signalled(worker: Command, signum: signal.Signals) -> bool:
+    """Sent again and again: two that come at the same moment are one to the kernel, and nothing tells of the first."""
+    worker.child.send_signal(signum)
+    return worker.child.poll() is not None
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_handler_that_blocks_the_event_loop_is_left_behind_by_name_and_that_is_1(sqlite_url, app, output):
+    prepare(sqlite_url)
+    with working(sqlite_url, "--lease", "5s", "--shutdown-timeout", "200ms", "-o", output) as worker:
+        event = holding(sqlite_url, app, "block")
+        worker.child.send_signal(signal.SIGTERM)
+        code, _, err = worker.end(5)
+    assert code == 1
+    line = next(line for line in err.splitlines() if "left_behind" in line)
+    assert "ERROR" in line
+    if output == "json":
+        assert (json.loads(line)["events"], json.loads(line)["tracking_ids"]) == (1, [event])
+    else:
+        assert f"left_behind events=1 tracking_ids={event}" in line
+
+
+def test_what_near_the_end_of_the_shutdown_timeout_is_still_in_hand_is_handed_back(sqlite_url, app):
+    prepare(sqlite_url)
+    with working(sqlite_url, "--lease", "5s", "--shutdown-timeout", "500ms") as worker:
+        event = holding(sqlite_url, app)
+        worker.child.send_signal(signal.SIGTERM)
+        assert worker.end()[0] == 0
+    row = row_of(sqlite_url, event)
+    assert (row.status, row.retry_count, row.waits_s < 0) == (Status.PENDING, 0, True)
+
+
+def test_a_signal_to_a_child_that_a_handler_forked_ends_the_child_and_not_the_worker(sqlite_url, app):
+    prepare(sqlite_url)
+    with working(sqlite_url) as worker:
+        added(sqlite_url, "fork")
+        until((app / "forked").exists, "the child's birth")
+        os.kill(int((app / "forked").read_text()), signal.SIGTERM)
+        until(lambda: (app / "ended").exists() and (app / "ended").read_text(), "the child's end")
+        assert (app / "ended").read_text() == str(-signal.SIGTERM)
+        added(sqlite_url, "note", 7)
+        until((app / "noted-7").exists, "the next event's handling")
+        worker.child.send_signal(signal.SIGTERM)
+        assert worker.end()[0] == 0
+
+
+def test_a_second_signal_ends_a_reaper_whose_database_does_not_answer_any_more(sqlite_url):
+    prepare(sqlite_url)
+    with Command(sqlite_url, "reaper", "--lease", "600s") as reaper:
+        heard(reaper, "reaper_started")
+        with sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None) as other:
+            other.execute("BEGIN EXCLUSIVE")  # it cannot give back its lease, and waits
+            until(lambda: signalled(reaper, signal.SIGTERM), "its end", 10)
+            assert reaper.end()[0] == 130
+            other.execute("ROLLBACK")
 
 
 def test_the_log_is_json_when_asked_for_and_metrics_are_served(sqlite_url, app):

@@ -80,7 +80,8 @@ def worker(
     dict from event type to such functions ("*" takes all other types). The log goes to stderr.
 
     The first signal stops it in order: no more events, those in hand are finished, or handed back when the shutdown
-    timeout is near. A second one stops it at once; what it held is recovered when its lease has lapsed. A database that goes away while it runs is waited for.
+    timeout is near. A second one stops it at once; what it held is recovered when its lease has lapsed. A database
+    that goes away while it runs is waited for.
     """
     log_lines.log_to_stderr(as_json=setup.screen.is_json)
     handler = handler_import.load(handlers)
