@@ -16,8 +16,8 @@ PLACEHOLDERS = {"sqlite": "sqlite:///any.db", "postgresql": "postgresql://any/an
 
 GRANTS = """\
 -- The least rights for the programs that use the table (replace app by their role). Never grant DELETE: a deleted row
--- starts again at epoch 1, and a stale writer could pass the fence. SELECT on fencehold_schema is for init, which then finds
--- everything up to date.
+-- starts again at epoch 1, and a stale writer could pass the fence. SELECT on fencehold_schema lets them call init,
+-- which finds everything up to date.
 {schema}-- GRANT SELECT, INSERT, UPDATE ON {table} TO app;
 -- GRANT SELECT ON {steps} TO app;
 """
