@@ -170,7 +170,7 @@ class Worker:
         completed = self._ledger.take_completed()
         settings = self._outbox_settings()
         is_idle = not self._flights and not completed
-        ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle)
+        ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle or any(f.claim.recovered for f in completed))
         if ask:
             self._more = False  # before asking: a hint that comes meanwhile is of what this claim may not have seen
         sent_s = self._clock.now_s()
