@@ -135,6 +135,9 @@ class Session:
         if connection is not None and not connection.closed and self._wants_listen and not self.is_pooled:
             self._watched_fd = connection.fileno()
             asyncio.get_running_loop().add_reader(self._watched_fd, self._readable)
+            # One that came in together with the last answer is in the driver already: the socket will not tell of it.
+            while notify := connection.pgconn.notifies():
+                self._tell(notify.extra.decode("utf-8", "replace"))
 
     def _unwatch(self) -> None:
         if self._watched_fd is not None:
