@@ -128,8 +128,9 @@ class Outbox:
         token = f"{names.holder_id(worker_id)}/{secrets.token_hex(6)}"
         ask = ClaimAsk(limit, token, lease_s, in_order=self._settings.in_order)
         claims = (await self._bounded(self._here().port.turn([], ask, LIMIT_S))).claims
-        for claim in claims:
-            claim.lease_s = lease_s
+        if lease is not None:
+            for claim in claims:
+                claim.lease_s = lease_s
         return claims
 
     def _lease_s(self, claim: Claim) -> float:
@@ -138,7 +139,7 @@ class Outbox:
     async def renew(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
         """Those still held, each with its new `locked_until`; the others are lost: stop working on them.
 
-        Each for as long again as it was claimed for.
+        Each for as long again as `claim` was told, or as the outbox is set to by now.
         """
         held = _claims(claims)
         renewed: dict[ClaimKey, Any] = {}

@@ -21,6 +21,7 @@ from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, OnAdded, Re
 COPY_MIN = 50  # events: below, one statement is quicker than a bulk load and its hint
 RENEW_TRIES = 3
 RENEW_PAUSE_S = 0.02
+SLOW_SWEEP_S = 0.05
 SWEEP_PART = 20  # a sweep may take one part in so many of the time: dead rows make it slow, and it must not make us so
 
 Floor = tuple[str, int]
@@ -125,7 +126,8 @@ class PostgresEventPort:
         began_s = time.monotonic()
         rows = await self._session.quick("claim", _ask_params(ask), limit_s)
         took_s = time.monotonic() - began_s
-        self._may_sweep_s = began_s + took_s * SWEEP_PART
+        if took_s > SLOW_SWEEP_S:
+            self._may_sweep_s = began_s + took_s * SWEEP_PART
         self._floors.forget_others(rows.pop()[1])
         self._floors.reached(rows)
         return rows
