@@ -1,26 +1,15 @@
 """Real worker processes: started, told, frozen and killed; none outlives its block."""
 
-import queue
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.system.processes import EVENT_LIMIT_S, ROOT, Process
+from tests.system.processes import EVENT_LIMIT_S, Process
 
 
 class LaborerProcess(Process):
     def __init__(self, url: str, kind: str, worker_id: str, *options: str) -> None:
-        command = [sys.executable, "-m", "tests.outbox.laborer", url, kind, "--id", worker_id, *options]
-        self.holder = worker_id
-        self.events: list[dict[str, Any]] = []
-        self._arrived: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        threading.Thread(target=self._read, daemon=True).start()
+        self._launch(worker_id, "tests.outbox.laborer", url, kind, "--id", worker_id, *options)
 
     def exit_code(self) -> int:
         return self._child.wait(EVENT_LIMIT_S)

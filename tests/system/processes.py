@@ -22,7 +22,10 @@ class Process:
     """One contender; `wait_for` waits for an event it tells, never for a time."""
 
     def __init__(self, url: str, name: str, holder: str, *options: str) -> None:
-        command = [sys.executable, "-m", "tests.system.contender", url, name, "--holder", holder, *options]
+        self._launch(holder, "tests.system.contender", url, name, "--holder", holder, *options)
+
+    def _launch(self, holder: str, *module_and_arguments: str) -> None:
+        command = [sys.executable, "-m", *module_and_arguments]
         self.holder = holder
         self.events: list[dict[str, Any]] = []
         self._arrived: queue.Queue[dict[str, Any]] = queue.Queue()

@@ -102,12 +102,12 @@ class Outbox:
     def add_now(self, events: Iterable[Any], tx: Any) -> list[str]:
         """`add_many` for callers without an event loop: in the transaction of a sync connection or session."""
         new = self._new_of_all(events)
-        _done_now(self._parts.spare_events(self.name).port.add_in(tx, new))
+        _done_now(self._parts.make_events(self.name).port.add_in(tx, new))
         return [event.tracking_id for event in new]
 
     def first_time_now(self, event: Claim | str | uuid.UUID, consumer_id: str, tx: Any) -> bool:
         """`first_time` for callers without an event loop."""
-        desk = self._parts.spare_events(self.name).desk
+        desk = self._parts.make_events(self.name).desk
         return bool(_done_now(desk.first_time(_tracking_id(event), names.holder_id(consumer_id), tx)))
 
     async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Any) -> bool:

@@ -47,10 +47,7 @@ class OutboxParts:
         self._engine()
 
     def make_events(self, outbox: str) -> Events:
-        """For one event loop, on a connection of its own; whoever asked closes it."""
-        return self.spare_events(outbox)
-
-    def spare_events(self, outbox: str) -> Events:
+        """For one event loop, on a connection of its own that opens when needed; whoever asked closes it."""
         if self._backend is None:
             self._backend = self._make_backend()
         return self._backend.events(outbox)

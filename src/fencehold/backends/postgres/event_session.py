@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
-import psycopg
-
-from fencehold.backends.postgres import faults, wire
-from fencehold.backends.postgres.session import Session
+from fencehold.backends.postgres import wire
+from fencehold.backends.postgres.session import Rows, Session
 from fencehold.backends.sql_text import Statements
 
-Rows = list[tuple[Any, ...]]
-T = TypeVar("T")
-
+_AS_IT_IS = contextlib.nullcontext()
 WATCH_AFTER_S = 0.001  # between the turns of a busy worker the socket is not watched: that would cost two system calls
 
 
@@ -34,15 +30,10 @@ class EventSession(Session):
             self._unwatch()
             timer = asyncio.get_running_loop().call_later(limit_s, wire.cut, connection)
             try:
-                if self._wants_listen and not self.is_pooled and self._listening is not connection:
-                    await self._listen(connection)
-                return await self._fetch(connection, name, params)
-            except psycopg.Error as error:
-                self._drop()
-                raise faults.of_statement(error) from None
-            except BaseException:
-                self._drop()
-                raise
+                with self._trouble:
+                    if self._must_listen(connection):
+                        await self._listen(connection)
+                    return await self._fetch(connection, name, params)
             finally:
                 timer.cancel()
                 self._watch_soon()
@@ -67,25 +58,6 @@ class EventSession(Session):
                 await rows.write(data)
 
         await self._alone(load, limit_s)
-
-    async def _alone(self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float) -> T:
-        left_s = wire.fixed(limit_s)
-        await self._turn(limit_s)
-        try:
-            connection = await self._ready(left_s())
-            self._unwatch()
-            try:
-                return await wire.bounded(connection, work(connection), left_s)
-            except psycopg.Error as error:
-                self._drop()
-                raise faults.of_statement(error) from None
-            except BaseException:
-                self._drop()
-                raise
-            finally:
-                self._watch()
-        finally:
-            self._lock.release()
 
     async def _settle(self, connection: wire.Connection) -> None:
         if not self.is_pooled:
@@ -123,14 +95,3 @@ class EventSession(Session):
         if self._watch_timer is not None:
             self._watch_timer.cancel()
         await super().close()
-
-
-class _AsItIs:
-    async def __aenter__(self) -> None:
-        return None
-
-    async def __aexit__(self, *exc: object) -> None:
-        return None
-
-
-_AS_IT_IS = _AsItIs()

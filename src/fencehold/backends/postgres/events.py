@@ -11,8 +11,9 @@ from typing import Any
 from fencehold.backends.postgres import event_rows, wire
 from fencehold.backends.postgres.event_callers import add_in
 from fencehold.backends.postgres.event_desk import PostgresEventDesk
-from fencehold.backends.postgres.event_session import EventSession, Rows
+from fencehold.backends.postgres.event_session import EventSession
 from fencehold.backends.postgres.schema import PostgresSchema
+from fencehold.backends.postgres.session import Rows
 from fencehold.backends.sql_text import OUTBOX, Statements, pyformat
 from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -14,6 +14,9 @@ from fencehold.model.errors import Unavailable
 from fencehold.ports.wakeup import UNKNOWN, Hint
 
 PREPARE_AFTER = 2
+
+Rows = list[tuple[Any, ...]]
+T = TypeVar("T")
 
 
 class Session:
@@ -30,28 +33,36 @@ class Session:
         self._listening: wire.Connection | None = None
         self._watched_fd: int | None = None
         self.is_pooled = False
+        self._trouble = _DropOnTrouble(self)
 
-    async def run(self, name: str, params: Mapping[str, Any], limit_s: float) -> list[tuple[Any, ...]]:
+    async def run(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
         """The rows of one autocommitted statement."""
+        return await self._alone(lambda connection: self._fetch(connection, name, params), limit_s)
+
+    async def _alone(self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float) -> T:
+        """`work` with the connection to itself, within the limit."""
         left_s = wire.fixed(limit_s)
         await self._turn(limit_s)
         try:
             connection = await self._ready(left_s())
             self._unwatch()
             try:
-                if self._wants_listen and not self.is_pooled and self._listening is not connection:
-                    await wire.bounded(connection, self._listen(connection), left_s)
-                return await wire.bounded(connection, self._fetch(connection, name, params), left_s)
-            except psycopg.Error as error:
-                self._drop()
-                raise faults.of_statement(error) from None
-            except BaseException:
-                self._drop()
-                raise
+                with self._trouble:
+                    return await wire.bounded(connection, self._listening_first(connection, work), left_s)
             finally:
                 self._watch()
         finally:
             self._lock.release()
+
+    async def _listening_first(
+        self, connection: wire.Connection, work: Callable[[wire.Connection], Coroutine[Any, Any, T]]
+    ) -> T:
+        if self._must_listen(connection):
+            await self._listen(connection)
+        return await work(connection)
+
+    def _must_listen(self, connection: wire.Connection) -> bool:
+        return self._wants_listen and not self.is_pooled and self._listening is not connection
 
     async def _turn(self, limit_s: float) -> None:
         if not self._lock.locked():
@@ -63,7 +74,7 @@ class Session:
         except TimeoutError:
             raise Unavailable("The store's connection was busy; nothing was sent.", code="busy") from None
 
-    async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> Rows:
         cursor = await connection.execute(self._statements[name], params or None)
         return await cursor.fetchall() if cursor.description else []
 
@@ -165,6 +176,23 @@ class Session:
         if self._connecting is not None:
             self._connecting.cancel()
         self._drop()
+
+
+class _DropOnTrouble:
+    """Whatever goes wrong inside, the connection is not used again; a driver's error leaves as one of ours."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        self._session._drop()
+        if isinstance(error, psycopg.Error):
+            raise faults.of_statement(error) from None
 
 
 def _retrieve(task: asyncio.Task[wire.Connection]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import json
 import sys
+from typing import Any
 
 from fencehold.model.errors import Unavailable
 from fencehold.model.leases import Busy, Lease, TermKey
@@ -88,14 +89,18 @@ class ProcessCrowd(Suite):
 
 async def started(harness: Harness) -> list[asyncio.Task[list[int]]]:
     """All processes connected and waiting; then the word to begin, to all of them at once."""
-    order = {
-        "maker": harness.remote.maker, "argument": harness.remote.argument, "contenders": CONTENDERS_PER_PROCESS,
-        "turns": TURNS, "count": COUNT,
-    }  # fmt: skip
-    command = [sys.executable, "-m", "fencehold.testing.conformance.crowd_process"]
+    order = {"contenders": CONTENDERS_PER_PROCESS, "turns": TURNS, "count": COUNT}
+    processes = await waiting(harness, "crowd_process", PROCESSES, order)
+    return [asyncio.create_task(outcome(process)) for process in processes]
+
+
+async def waiting(harness: Harness, module: str, count: int, order: dict[str, Any]) -> list[asyncio.subprocess.Process]:
+    """So many processes of this package's module, connected, each with its order, waiting for the word to begin."""
+    order = {"maker": harness.remote.maker, "argument": harness.remote.argument, **order}
+    command = [sys.executable, "-m", f"{__package__}.{module}"]
     pipe = asyncio.subprocess.PIPE
     processes = []
-    for number in range(PROCESSES):
+    for number in range(count):
         process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
         harness.stack.push_async_callback(end, process)
         assert process.stdin is not None
@@ -105,13 +110,14 @@ async def started(harness: Harness) -> list[asyncio.Task[list[int]]]:
         assert process.stdout is not None
         if await process.stdout.readline() != b"ready\n":
             raise AssertionError((await process.communicate())[1].decode())
-    return [asyncio.create_task(outcome(process)) for process in processes]
+    return processes
 
 
 async def outcome(process: asyncio.subprocess.Process) -> list[int]:
+    """What it told in the end, after the word to begin."""
     stdout, stderr = await process.communicate(b"go\n")
     assert process.returncode == 0, stderr.decode()
-    return [int(epoch) for epoch in json.loads(stdout)]
+    return [int(number) for number in json.loads(stdout)]
 
 
 async def end(process: asyncio.subprocess.Process) -> None:

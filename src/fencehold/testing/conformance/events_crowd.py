@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import json
-import sys
 from collections import Counter
 
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import ClaimKey, Events, Failure
-from fencehold.testing.conformance.crowd import end
+from fencehold.testing.conformance.crowd import outcome, waiting
 from fencehold.testing.conformance.events_drain import Order, drain
 from fencehold.testing.conformance.events_pair import EventSuite, ask, event
 from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Harness
@@ -86,34 +84,8 @@ class EventProcessCrowd(EventSuite):
 
     async def test_processes_share_an_outbox_and_no_event_is_claimed_twice(self, harness: Harness) -> None:
         events = await filled(harness, [event(payload={"n": n}) for n in range(EVENTS)])
-        told = await asyncio.gather(*[outcome(process) for process in await started(harness)])
+        order = {"table": OUTBOX_TABLE, "claimers": CLAIMERS_PER_PROCESS, "fail_every": 3}
+        processes = await waiting(harness, "events_drain", PROCESSES, order)
+        told = await asyncio.gather(*map(outcome, processes))
         assert Counter(n for line in told for n in line) == Counter({n: 1 + (n % 3 == 0) for n in range(EVENTS)})
         assert (await events.desk.stats(CALL_LIMIT_S)).completed == EVENTS
-
-
-async def started(harness: Harness) -> list[asyncio.subprocess.Process]:
-    """All processes connected and waiting for the word to begin."""
-    order = {
-        "maker": harness.remote.maker, "argument": harness.remote.argument, "table": OUTBOX_TABLE,
-        "claimers": CLAIMERS_PER_PROCESS, "fail_every": 3,
-    }  # fmt: skip
-    command = [sys.executable, "-m", "fencehold.testing.conformance.events_drain"]
-    pipe = asyncio.subprocess.PIPE
-    processes = []
-    for number in range(PROCESSES):
-        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
-        harness.stack.push_async_callback(end, process)
-        assert process.stdin is not None
-        process.stdin.write(json.dumps({**order, "process": number}).encode() + b"\n")
-        processes.append(process)
-    for process in processes:
-        assert process.stdout is not None
-        if await process.stdout.readline() != b"ready\n":
-            raise AssertionError((await process.communicate())[1].decode())
-    return processes
-
-
-async def outcome(process: asyncio.subprocess.Process) -> list[int]:
-    stdout, stderr = await process.communicate(b"go\n")
-    assert process.returncode == 0, stderr.decode()
-    return [int(n) for n in json.loads(stdout)]
