@@ -17,6 +17,7 @@ import psutil
 
 import fencehold
 from fencehold.model.leases import Lease
+from tests.servers.process import is_dead
 
 EVENT_LIMIT_S = 30.0
 RUN = secrets.token_hex(8)  # another test run on this machine has processes under the same lease names
@@ -127,13 +128,6 @@ def protected_by(name: str) -> list[psutil.Process]:
     return found
 
 
-def is_dead(process: psutil.Process) -> bool:
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 def family(name: str, ready: Path) -> list[psutil.Process]:
     """The command, its background child, a grandchild that left the session, and one that lost its parent."""
     until(ready.exists, "the command's start")
@@ -151,7 +145,7 @@ def stubborn(ready: Path) -> Sequence[str]:
 def wait_dead(processes: Sequence[psutil.Process], limit_s: float) -> tuple[float, float]:
     """Seconds until, and the wall clock when, one of them was last SEEN alive: a slow observer accuses nobody."""
     began_s = time.monotonic()
-    seen_s, seen_at_s = 0.0, time.time()
+    seen_s, seen_at_s = 0.0, 0.0  # never, so far
 
     def all_dead() -> bool:
         nonlocal seen_s, seen_at_s

@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 from tests.servers.postgres import PostgresServer, fresh_database
+from tests.servers.process import is_dead
 from tests.system.cli_process import (
     Command,
     family,
     fencehold_run,
-    is_dead,
     prepare,
     protected_by,
     row,
