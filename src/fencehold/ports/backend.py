@@ -6,6 +6,7 @@ from typing import Protocol
 
 from fencehold.ports.events import Events
 from fencehold.ports.fence import FencePort
+from fencehold.ports.items import ItemStore
 from fencehold.ports.leases import LeasePort
 from fencehold.ports.schema import SchemaPort
 from fencehold.ports.wakeup import WakeupPort
@@ -28,6 +29,10 @@ class Backend(Protocol):
 
     def events(self, table: str) -> Events:
         """One outbox, on a connection of its own that is opened when needed; for one event loop."""
+        ...
+
+    def items(self, kind: str) -> ItemStore:
+        """The items of one kind, on a connection of their own that is opened when needed; for one event loop."""
         ...
 
     async def open(self, limit_s: float) -> None: ...
