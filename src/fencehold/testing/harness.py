@@ -17,10 +17,12 @@ from typing import Any, Protocol
 from fencehold.ports.backend import Backend
 from fencehold.ports.events import Events
 from fencehold.ports.fence import Transaction
+from fencehold.ports.items import ItemStore
 from fencehold.testing.proxy import FaultProxy
 
 LEASE_TABLE = "fencehold_leases"
 OUTBOX_TABLE = "fencehold_outbox"
+ITEM_KIND = "thing"
 CALL_LIMIT_S = 20.0
 
 # What the suite writes under a fence; a namespace with SQL has both tables.
@@ -130,6 +132,14 @@ class Harness(ABC):
         if init:
             await events.init(CALL_LIMIT_S)
         return events
+
+    async def items(self, kind: str = ITEM_KIND, init: bool = True) -> ItemStore:
+        """One more client of the items of this kind in the same namespace; closed with the harness."""
+        items = self.make().items(kind)
+        self.stack.push_async_callback(items.close)
+        if init:
+            await items.init(CALL_LIMIT_S)
+        return items
 
     async def opened(self, backend: Backend) -> Backend:
         """`backend` open, and closed with the harness."""

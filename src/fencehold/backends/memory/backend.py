@@ -13,6 +13,7 @@ from typing import Any
 
 from fencehold.backends.memory.event_shelf import EventShelf
 from fencehold.backends.memory.events import MemoryEvents
+from fencehold.backends.memory.items import ItemShelf, MemoryItems
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.model.leases import (
     Ask,
@@ -47,6 +48,10 @@ class Shelf:
     hints: list[Hint] = field(default_factory=list)
     fired: list[str] = field(default_factory=list)
     outboxes: dict[str, EventShelf] = field(default_factory=dict)
+    items: ItemShelf = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.items = ItemShelf(self.now)
 
     def now(self) -> dt.datetime:
         return EPOCH_START + dt.timedelta(seconds=self.now_s())
@@ -244,6 +249,9 @@ class MemoryBackend:
 
     def events(self, table: str) -> MemoryEvents:
         return MemoryEvents(self._shelf.outbox(table))
+
+    def items(self, kind: str) -> MemoryItems:
+        return MemoryItems(self._shelf.items, kind)
 
     async def open(self, limit_s: float) -> None:
         return None
