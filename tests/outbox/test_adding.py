@@ -169,6 +169,15 @@ async def test_six_thousand_are_added_in_order(url: str, opened: Opened) -> None
         assert [found["tracking_id"] for found in await rows(url)] == ids
 
 
+async def test_a_known_event_far_down_in_a_long_list_is_not_added_again(url: str, opened: Opened) -> None:
+    async with opened(url) as (outbox, _):
+        known = await outbox.add("a", "known", tracking_id=uuid.uuid4())
+        more = [("a", n) for n in range(300)]
+        ids = await outbox.add_many([*more, {"event_type": "a", "payload": "again", "tracking_id": known}])
+        assert (len(ids), ids[-1]) == (301, known)
+        assert sorted(found["tracking_id"] for found in await rows(url)) == sorted(ids)
+
+
 async def test_a_new_event_has_the_columns_of_the_rule_book(url: str, opened: Opened) -> None:
     async with opened(url) as (outbox, _):
         event = await outbox.add("a", {"schema_version": 2})

@@ -90,6 +90,17 @@ async def test_what_is_no_event_is_refused(url: str, opened: Opened) -> None:
         assert await rows(url) == []
 
 
+@pytest.mark.parametrize("count", [1000, 6000])
+async def test_a_bad_event_far_down_in_a_long_list_leaves_nothing_written(url: str, opened: Opened, count: int) -> None:
+    async with opened(url) as (outbox, _):
+        with pytest.raises(fencehold.ConfigurationError) as error:
+            await outbox.add_many([("a", n) for n in range(count - 1)] + [("a", {1, 2})])
+        assert code_of(error) == "bad_payload"
+        assert await rows(url) == []
+        await outbox.add("a", 1)
+        assert len(await rows(url)) == 1
+
+
 async def test_a_payload_of_exactly_the_limit_is_taken(url: str, opened: Opened) -> None:
     async with opened(url, payload_bytes_max=1000) as (outbox, _):
         await outbox.add("a", "x" * 998)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -175,8 +175,11 @@ class Filter:
 class EventPort(Protocol):
     """Refused keys are left out of the answer; no answer at all is Unavailable (not executed) or Uncertain, raised."""
 
-    async def add(self, events: Sequence[NewEvent], limit_s: float) -> list[str]:
-        """The tracking ids that were new; one already known is left alone and left out. One hint for all of them."""
+    async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
+        """The tracking ids that were new; one already known is left alone and left out. One hint for all of them.
+
+        All or none: when making one of them fails, that error is raised and nothing is stored.
+        """
         ...
 
     def add_in(self, target: object, events: Sequence[NewEvent]) -> Awaitable[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -92,16 +92,20 @@ class Outbox:
 
         Each is (event_type, payload) or a mapping with the names of `add`'s arguments.
         """
-        new = self._new_of_all(events)
-        batches = [new] if tx is not None else [new[i : i + ADD_BATCH] for i in range(0, len(new), ADD_BATCH)]
-        for batch in batches:
+        given, new = list(events), list[NewEvent]()
+        making = self._making(given, new)
+        if tx is None and 0 < len(given) <= ADD_BATCH:
+            await self._store(making, tx)  # one transaction: events may be made while it goes on
+            return [event.tracking_id for event in new]
+        made = list(making)  # a bad one among them is found before the first is written
+        for batch in [made[i : i + ADD_BATCH] for i in range(0, len(made), ADD_BATCH)] if tx is None else [made]:
             if batch:
                 await self._store(batch, tx)
         return [event.tracking_id for event in new]
 
     def add_now(self, events: Iterable[Any], tx: Any) -> list[str]:
         """`add_many` for callers without an event loop: in the transaction of a sync connection or session."""
-        new = self._new_of_all(events)
+        new = list(self._making(list(events), []))
         _done_now(self._parts.make_events(self.name).port.add_in(tx, new))
         return [event.tracking_id for event in new]
 
@@ -292,10 +296,13 @@ class Outbox:
             rest["metadata"] = {**(rest.get("metadata") or {}), **carried}
         return new_event(self._settings, event_type, payload, **rest)
 
-    def _new_of_all(self, events: Iterable[Any]) -> list[NewEvent]:
-        given, carried = list(events), self._carried()
-        ids = new_tracking_ids(len(given))
-        return [self._new_of(event, carried, fresh_id) for event, fresh_id in zip(given, ids, strict=True)]
+    def _making(self, given: list[Any], made: list[NewEvent]) -> Iterator[NewEvent]:
+        """Each is checked and serialised when it is asked for, and noted in `made`."""
+        carried = self._carried()
+        for event, fresh_id in zip(given, new_tracking_ids(len(given)), strict=True):
+            new = self._new_of(event, carried, fresh_id)
+            made.append(new)
+            yield new
 
     def _new_of(self, event: Any, carried: dict[str, Any], fresh_id: str) -> NewEvent:
         try:
@@ -309,12 +316,12 @@ class Outbox:
             raise ConfigurationError(f"Not an event: {event!r:.80}.", hint=hint, code="bad_event") from None
         return self._new(carried, event_type, payload, fresh_id=fresh_id)
 
-    async def _store(self, events: list[NewEvent], tx: Any) -> None:
+    async def _store(self, events: Iterable[NewEvent], tx: Any) -> None:
         port = self._here().port
         if tx is None:
             await self._bounded(port.add(events, LIMIT_S))
         else:
-            await port.add_in(tx, events)
+            await port.add_in(tx, list(events))
 
     async def _bounded(self, work: Coroutine[Any, Any, T]) -> T:
         """A verb's own statement is ended by its limit; a cancelled caller does not cut it short."""

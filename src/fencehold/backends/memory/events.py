@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import datetime as dt
 from collections import Counter
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from fencehold.backends.memory.event_shelf import CLAIMABLE, EventShelf, Kept, Relay
@@ -36,9 +36,10 @@ class MemoryEventPort:
     def __init__(self, shelf: EventShelf) -> None:
         self._shelf = shelf
 
-    async def add(self, events: Sequence[NewEvent], limit_s: float) -> list[str]:
+    async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
+        made = list(events)
         with self._shelf.lock:
-            added = [event.tracking_id for event in events if self._shelf.add(event)]
+            added = [event.tracking_id for event in made if self._shelf.add(event)]
         if added:
             self._shelf.tell()
         return added

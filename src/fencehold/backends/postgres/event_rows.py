@@ -57,8 +57,14 @@ def add_params(events: Sequence[NewEvent]) -> dict[str, Any]:
     }
 
 
+class NotPlain(Exception):
+    """An event that a bulk load cannot store: it may be known already, or waits for its time."""
+
+
 def copy_text(events: Sequence[NewEvent]) -> bytes:
     """Lines of COPY's text format. JSON and names hold no tab and no line end: only a backslash has to be escaped."""
+    if any(event.is_dedupable or event.delay_s or event.not_before for event in events):
+        raise NotPlain
     lines = [
         f"{e.tracking_id}\t{_escaped(e.event_type)}\t{_escaped(e.payload)}\t{e.max_retries}\t{_or_null(e.aggregate_id)}"
         f"\t{_or_null(e.aggregate_type)}\t{_or_null(e.metadata)}\t{e.priority}\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from fencehold.backends.postgres import wire
@@ -50,12 +50,13 @@ class EventSession(Session):
 
         return await self._alone(both, limit_s)
 
-    async def copy(self, name: str, data: bytes, limit_s: float) -> None:
-        """A bulk load: all rows or none."""
+    async def copy(self, name: str, chunks: Iterable[bytes], limit_s: float) -> None:
+        """A bulk load: all rows or none. A chunk is made while the server reads the one before."""
 
         async def load(connection: wire.Connection) -> None:
             async with connection.cursor() as cursor, cursor.copy(self._statements[name]) as rows:
-                await rows.write(data)
+                for chunk in chunks:
+                    await rows.write(chunk)
 
         await self._alone(load, limit_s)
 

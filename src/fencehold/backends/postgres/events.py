@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
+import itertools
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Any
 
 from fencehold.backends.postgres import event_rows, wire
@@ -20,6 +22,7 @@ from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, OnAdded, Recovered, Turn
 
 COPY_MIN = 50  # events: below, one statement is quicker than a bulk load and its hint
+COPY_CHUNK = 100  # events sent at a time
 RENEW_TRIES = 3
 RENEW_PAUSE_S = 0.02
 SLOW_SWEEP_S = 0.05
@@ -66,6 +69,15 @@ class Floors:
             self._by_priority[priority] = (due_at.isoformat(), event_id)
 
 
+def copy_chunks(made: list[NewEvent], making: Iterator[NewEvent]) -> Iterator[bytes]:
+    """What is made already, then the rest as it is made: the server reads one part while the next is prepared here."""
+    chunk = list(made)
+    while chunk:
+        yield event_rows.copy_text(chunk)
+        chunk = list(itertools.islice(making, COPY_CHUNK))
+        made += chunk
+
+
 class PostgresEventPort:
     def __init__(self, session: EventSession, statements: Statements) -> None:
         self._session = session
@@ -74,18 +86,22 @@ class PostgresEventPort:
         self._may_sweep_s = 0.0
         session.on_hint(lambda _, priorities: self._floors.know(priorities))
 
-    async def add(self, events: Sequence[NewEvent], limit_s: float) -> list[str]:
-        if len(events) >= COPY_MIN and not any(e.is_dedupable or e.delay_s or e.not_before for e in events):
-            return await self._copy(events, limit_s)
-        rows = await self._session.run("add", event_rows.add_params(events), limit_s)
+    async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
+        making = iter(events)
+        made = list(itertools.islice(making, COPY_CHUNK))
+        if len(made) >= COPY_MIN:
+            with contextlib.suppress(event_rows.NotPlain):
+                return await self._copy(made, making, limit_s)
+        made += making
+        rows = await self._session.run("add", event_rows.add_params(made), limit_s)
         return [row[0] for row in rows]
 
-    async def _copy(self, events: Sequence[NewEvent], limit_s: float) -> list[str]:
+    async def _copy(self, made: list[NewEvent], making: Iterator[NewEvent], limit_s: float) -> list[str]:
         """All or none; the hint follows by itself, and the poll covers for it if it does not."""
-        await self._session.copy("copy", event_rows.copy_text(events), limit_s)
-        priorities = ",".join(sorted({str(event.priority) for event in events}))
+        await self._session.copy("copy", copy_chunks(made, making), limit_s)
+        priorities = ",".join(sorted({str(event.priority) for event in made}))
         await self._session.run("tell", {"priorities": priorities}, limit_s)
-        return [event.tracking_id for event in events]
+        return [event.tracking_id for event in made]
 
     def add_in(self, target: object, events: Sequence[NewEvent]) -> Awaitable[list[str]]:
         return add_in(self._statements, target, event_rows.add_params(events))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 
 from fencehold.backends.sql_text import OUTBOX, Statements
@@ -32,11 +32,11 @@ class SqliteEventPort:
         self._neighbours = neighbours
         self._callers = CallerStatements(session.path, statements)
 
-    async def add(self, events: Sequence[NewEvent], limit_s: float) -> list[str]:
-        statement = self._statements["add"]
+    async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
+        statement, made = self._statements["add"], list(events)
 
         def work(connection: sqlite3.Connection) -> list[str]:
-            wrote = (connection.execute(statement, event_rows.add_params(event)).fetchall() for event in events)
+            wrote = (connection.execute(statement, event_rows.add_params(event)).fetchall() for event in made)
             return [rows[0][0] for rows in wrote if rows]
 
         added = await self._session.write(work, limit_s)
