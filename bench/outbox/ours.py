@@ -25,7 +25,9 @@ from fencehold.model.new_events import new_tracking_id
 TABLE = "outbox"
 EVENT_TYPE = "bench"
 POLL_EVERY_S = 1
-UNFINISHED = f"SELECT count(*) FROM {TABLE} WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')"
+# Each half has an index of its own: a look at a large table must not take part of the time that is measured.
+UNFINISHED = f"""SELECT (SELECT count(*) FROM {TABLE} WHERE status IN ('PENDING', 'FAILED'))
+                      + (SELECT count(*) FROM {TABLE} WHERE status = 'PROCESSING')"""
 HANDLER_S = float(os.environ.get("BENCH_HANDLER_MS", "0")) / 1000
 
 
