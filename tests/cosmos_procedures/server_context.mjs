@@ -1,0 +1,166 @@
+// One logical partition of a container, as a stored procedure sees it: the part of the documented server-side API that
+// our procedures use, documents in memory, a clock to set, a transaction that is undone when the procedure throws.
+// Not here: time limits, request charges, throttling; see docs/cosmos.md.
+
+import { readFileSync } from 'node:fs';
+import vm from 'node:vm';
+
+const SCRIPTS = new URL('../../src/fencehold/backends/cosmos/js/', import.meta.url);
+const COLLECTION = 'dbs/app/colls/fencehold';
+
+// Only the texts that the procedures use: another one is a mistake.
+const QUERIES = {
+    'SELECT * FROM c WHERE c.id = @id': (documents, { id }) => documents.filter((c) => c.id === id),
+    'SELECT * FROM c WHERE c.state = @state AND c.lease.expiresAt <= @now ORDER BY c.stateTimestamp': (documents, { state, now }) =>
+        documents
+            .filter((c) => c.state === state && typeof c.lease.expiresAt === 'number' && c.lease.expiresAt <= now)
+            .sort((a, b) => a.stateTimestamp - b.stateTimestamp),
+};
+
+const START = { stateTimestamp: -1, rid: -1 };
+
+export class Failure extends Error {
+    constructor(number, message) {
+        super(message);
+        this.number = number;
+    }
+}
+
+export class Partition {
+    constructor({ now = 1_000_000 } = {}) {
+        this.now = now; // ms; a function or a number
+        this.documents = new Map();
+        this.changes = 0;
+        this.operations = []; // the names of what the last procedure asked for
+        this.operationsMax = Infinity; // from then on, nothing is accepted
+        this.pageSizes = []; // of the next pages: one may be shorter than asked for, even empty
+        this.beforeOperation = () => {}; // somebody else's write in between
+    }
+
+    clock() {
+        return typeof this.now === 'function' ? this.now() : this.now;
+    }
+
+    // What a client does without a procedure.
+    write(document) {
+        this.changes += 1;
+        const stored = {
+            ...structuredClone(document), _rid: document._rid ?? `rid${this.changes}`,
+            _self: `${COLLECTION}/docs/${document._rid ?? `rid${this.changes}`}/`,
+            _etag: `"${this.changes}"`, _ts: Math.floor(this.clock() / 1000),
+        };
+        this.documents.set(stored._self, stored);
+        return structuredClone(stored);
+    }
+
+    all() {
+        return structuredClone([...this.documents.values()]);
+    }
+
+    item(id) {
+        return this.all().find((c) => c.id === id);
+    }
+
+    // Runs the file as it stands; what it throws is thrown here, and nothing of it remains.
+    run(name, ...parameters) {
+        const before = new Map(this.documents);
+        const call = new Call(this);
+        try {
+            call.run(readFileSync(new URL(`${name}.js`, SCRIPTS), 'utf8'), parameters);
+            return call.body;
+        } catch (fault) {
+            this.documents = before;
+            throw fault;
+        }
+    }
+}
+
+class Call {
+    constructor(partition) {
+        this.partition = partition;
+        this.body = null;
+        this.queue = [];
+        partition.operations = [];
+    }
+
+    run(script, parameters) {
+        const procedure = vm.runInNewContext(`(${script}\n)`, this.globals());
+        procedure(...structuredClone(parameters));
+        while (this.queue.length) this.queue.shift()();
+    }
+
+    globals() {
+        const partition = this.partition;
+        const collection = {
+            getSelfLink: () => COLLECTION,
+            queryDocuments: (link, query, options, callback) => this.query(link, query, options, callback),
+            createDocument: (link, body, options, callback) => this.create(link, body, callback),
+            replaceDocument: (link, body, options, callback) => this.replace(link, body, options, callback),
+        };
+        const response = { setBody: (body) => { this.body = JSON.parse(JSON.stringify(body)); } };
+        class ServerDate extends Date {
+            constructor() {
+                super(partition.clock());
+            }
+        }
+        return { getContext: () => ({ getCollection: () => collection, getResponse: () => response }), Date: ServerDate };
+    }
+
+    // A callback runs after the procedure has returned, its answer or its error given as the first argument.
+    ask(name, callback, operation) {
+        if (this.partition.operations.length >= this.partition.operationsMax) return false;
+        this.partition.operations.push(name);
+        this.queue.push(() => {
+            this.partition.beforeOperation(name);
+            let answer;
+            try {
+                answer = operation();
+            } catch (fault) {
+                if (!(fault instanceof Failure)) throw fault;
+                return callback(fault);
+            }
+            callback(undefined, ...answer);
+        });
+        return true;
+    }
+
+    query(link, { query, parameters }, options, callback) {
+        const search = QUERIES[query];
+        if (link !== COLLECTION || !search) throw new Failure(400, `not a query of ours: ${query}`);
+        const values = Object.fromEntries(parameters.map(({ name, value }) => [name.slice(1), value]));
+        return this.ask('query', callback, () => {
+            // A continuation stands for a place in the order, not for a count: what no longer matches is still behind us.
+            const place = options.continuation ? JSON.parse(options.continuation) : START;
+            const rest = search(this.partition.all(), values).filter((c) => isAfter(c, place));
+            const page = rest.slice(0, Math.min(options.pageSize || 100, this.partition.pageSizes.shift() ?? 100));
+            const next = JSON.stringify(page.length ? placeOf(page.at(-1)) : place);
+            return [page, { continuation: rest.length > page.length ? next : undefined }];
+        });
+    }
+
+    create(link, body, callback) {
+        if (link !== COLLECTION) throw new Failure(400, `not our collection: ${link}`);
+        return this.ask('create', callback, () => {
+            if (this.partition.item(body.id)) throw new Failure(409, 'Conflict');
+            return [this.partition.write(JSON.parse(JSON.stringify(body)))];
+        });
+    }
+
+    replace(link, body, options, callback) {
+        return this.ask('replace', callback, () => {
+            const stored = this.partition.documents.get(link);
+            if (!stored) throw new Failure(404, 'NotFound');
+            if (options.etag && options.etag !== stored._etag) throw new Failure(412, 'PreconditionFailed');
+            return [this.partition.write({ ...JSON.parse(JSON.stringify(body)), _rid: stored._rid })];
+        });
+    }
+}
+
+function placeOf(document) {
+    return { stateTimestamp: document.stateTimestamp ?? 0, rid: Number(document._rid.slice(3)) };
+}
+
+function isAfter(document, place) {
+    const own = placeOf(document);
+    return own.stateTimestamp > place.stateTimestamp || (own.stateTimestamp === place.stateTimestamp && own.rid > place.rid);
+}
