@@ -12,6 +12,7 @@ from fencehold.model.errors import FenceholdError, LeaseLost, Unavailable, Uncer
 from fencehold.model.leases import Ask, Lease, Refusal, TermKey
 from fencehold.ports.events import Events
 from fencehold.ports.fence import DONE, GuardText, Params, RemainingS, SyncTransaction
+from fencehold.ports.items import ItemStore
 from fencehold.ports.leases import Answer
 from fencehold.ports.wakeup import Hint
 from fencehold.testing.simulation_loop import Side, SimulationLoop
@@ -284,6 +285,9 @@ class BackendOverLine:
         self.schema = SchemaOverLine()
 
     def events(self, table: str) -> Events:
+        raise NotImplementedError("only leases are simulated")
+
+    def items(self, kind: str) -> ItemStore:
         raise NotImplementedError("only leases are simulated")
 
     async def open(self, limit_s: float) -> None:

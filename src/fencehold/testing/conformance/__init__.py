@@ -36,6 +36,14 @@ The same for outboxes:
 | walk   | EventWalk                        | every store                                             |
 | crowd  | EventCrowd, EventProcessCrowd    | every store; those that several processes can reach     |
 | names  | EventNames                       | every store                                             |
+
+And for items:
+
+| kind   | classes                          | for                                                     |
+| ------ | -------------------------------- | ------------------------------------------------------- |
+| rules  | ItemRules, ItemVerbs             | every store                                             |
+|        | ItemBatches                      | every store                                             |
+| crowd  | ItemCrowd, ItemProcessCrowd      | every store; those that several processes can reach     |
 """
 
 import pytest
@@ -43,7 +51,8 @@ import pytest
 _MODULES = (
     "caller_fences", "crowd", "events_callers", "events_crowd", "events_dedupe", "events_drain", "events_hints",
     "events_names", "events_oracle", "events_pair", "events_rules", "events_schemas", "events_verbs", "events_walk",
-    "faults", "fences", "names", "oracle", "rules", "schemas", "suite", "sync_fences",
+    "faults", "fences", "items_batches", "items_crowd", "items_drain", "items_oracle", "items_pair", "items_rules",
+    "items_verbs", "names", "oracle", "rules", "schemas", "suite", "sync_fences",
     "times", "verbs", "waiting_writer", "wakeups", "walk",
 )  # fmt: skip
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
@@ -61,6 +70,10 @@ from fencehold.testing.conformance.events_verbs import EventDesks, EventVerbs  #
 from fencehold.testing.conformance.events_walk import EventWalk  # noqa: E402
 from fencehold.testing.conformance.faults import NetworkFaults, Obstruction  # noqa: E402
 from fencehold.testing.conformance.fences import Fences, PassingRenewals  # noqa: E402
+from fencehold.testing.conformance.items_batches import ItemBatches  # noqa: E402
+from fencehold.testing.conformance.items_crowd import ItemCrowd, ItemProcessCrowd  # noqa: E402
+from fencehold.testing.conformance.items_rules import ItemRules  # noqa: E402
+from fencehold.testing.conformance.items_verbs import ItemVerbs  # noqa: E402
 from fencehold.testing.conformance.names import Names  # noqa: E402
 from fencehold.testing.conformance.rules import Rules  # noqa: E402
 from fencehold.testing.conformance.schemas import Schemas  # noqa: E402
@@ -102,4 +115,9 @@ __all__ = [
     "EventCrowd",
     "EventProcessCrowd",
     "EventNames",
+    "ItemRules",
+    "ItemVerbs",
+    "ItemBatches",
+    "ItemCrowd",
+    "ItemProcessCrowd",
 ]

@@ -1,0 +1,58 @@
+"""One processor of the crowd: takes, saves and breaks until no item is left in the state. Also a process of it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from fencehold.model.items import ItemKey
+from fencehold.ports.items import ItemRow, ItemStore
+from fencehold.testing.harness import CALL_LIMIT_S
+
+LEASE_S = 60.0
+BATCH = 7
+PAUSE_S = 0.005
+NEW, DONE = "NEW", "DONE"
+
+
+async def drain(items: ItemStore, who: str, note: Callable[[int], None]) -> None:
+    """Ends when no item is NEW; `note` hears the number of each item as it is saved."""
+    while True:
+        taken = await items.port.next_for_state(NEW, BATCH, who, LEASE_S, CALL_LIMIT_S)
+        for one in taken:
+            number = int(one.document_json)
+            saved = await items.port.save(one.key, DONE, str(1000 + number), CALL_LIMIT_S)
+            assert isinstance(saved, ItemRow), f"{who} lost an item it held: {saved}"
+            note(number)
+        keys: list[ItemKey] = [one.key for one in taken]
+        assert not keys or await items.port.break_leases(keys, CALL_LIMIT_S) == {}, f"{who} could not break its own"
+        if not taken:
+            if not await items.port.find(NEW, 1, CALL_LIMIT_S):
+                return
+            await asyncio.sleep(PAUSE_S)  # what others are taking may come back
+
+
+async def main() -> None:
+    told: dict[str, Any] = json.loads(await asyncio.to_thread(sys.stdin.readline))
+    module, _, maker = told["maker"].partition(":")
+    make = getattr(importlib.import_module(module), maker)(told["argument"])
+    stores: list[ItemStore] = [make().items(told["kind"]) for _ in range(told["holders"])]
+    for items in stores:
+        await items.port.find(NEW, 1, CALL_LIMIT_S)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.readline)
+    done: list[int] = []
+    names = [f"process {told['process']}, holder {n}" for n in range(len(stores))]
+    await asyncio.gather(*(drain(items, who, done.append) for items, who in zip(stores, names, strict=True)))
+    for items in stores:
+        await items.close()
+    sys.stdout.write(json.dumps(done))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,24 @@
+"""Items in memory and the conformance suite."""
+
+import pytest
+
+from fencehold.testing import conformance
+from fencehold.testing.harness import Harness
+from tests.conformance.memory_harness import MemoryHarness
+
+
+@pytest.fixture
+def harness() -> Harness:
+    return MemoryHarness()
+
+
+class TestItemRules(conformance.ItemRules): ...
+
+
+class TestItemVerbs(conformance.ItemVerbs): ...
+
+
+class TestItemBatches(conformance.ItemBatches): ...
+
+
+class TestItemCrowd(conformance.ItemCrowd): ...
