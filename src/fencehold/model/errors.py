@@ -24,14 +24,21 @@ class FenceholdError(Exception):
 
 
 class LeaseLost(FenceholdError):
-    """The lease is no longer ours (or can no longer be proven ours); nothing was written under it."""
+    """The lease is no longer ours (or can no longer be proven ours); nothing was written under it.
+
+    `name` and `epoch` are those of a leader's term; of an item's lease, `item_id` and `token`.
+    """
 
     code = "lease_lost"
 
-    def __init__(self, message: str, *, hint: str = "", name: str = "", epoch: int = 0) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", name: str = "", epoch: int = 0, item_id: str = "", token: int = 0
+    ) -> None:
         super().__init__(message, hint=hint or "Stop acting for this term and wait for the next one.")
         self.name = name
         self.epoch = epoch
+        self.item_id = item_id
+        self.token = token
 
 
 class AlreadyLeased(FenceholdError):
@@ -43,6 +50,12 @@ class AlreadyLeased(FenceholdError):
         super().__init__(message, hint=hint)
         self.holder_id = holder_id
         self.expires_at = expires_at
+
+
+class NoSuchItem(FenceholdError, LookupError):
+    """There is no item of this id and kind: nothing to lease."""
+
+    code = "no_such_item"
 
 
 class Unavailable(FenceholdError):

@@ -11,6 +11,8 @@ from fencehold.model.errors import ConfigurationError
 
 LEASE_NAME_CHARS_MAX = 64
 HOLDER_ID_CHARS_MAX = 128
+ITEM_KIND_CHARS_MAX = ITEM_STATE_CHARS_MAX = 128
+ITEM_ID_CHARS_MAX = 256
 QUALIFIED_NAME_BYTES_MAX = 63  # with its schema it is also the name of a PostgreSQL channel
 TABLE_NAME_BYTES_MAX = 48  # leaves room for the suffixes of index and trigger names below PostgreSQL's 63 bytes
 
@@ -25,6 +27,21 @@ def lease_name(name: object) -> str:
 def holder_id(holder: object) -> str:
     """`holder` itself if every backend stores it unchanged, else ConfigurationError."""
     return _text(holder, "holder_id", HOLDER_ID_CHARS_MAX)
+
+
+def item_kind(kind: object) -> str:
+    """`kind` itself if every backend stores it unchanged, else ConfigurationError."""
+    return _text(kind, "item kind", ITEM_KIND_CHARS_MAX)
+
+
+def item_id(value: object) -> str:
+    """`value` itself if every backend stores it unchanged, else ConfigurationError."""
+    return _text(value, "item id", ITEM_ID_CHARS_MAX)
+
+
+def item_state(state: object) -> str:
+    """`state` itself if every backend stores it unchanged, else ConfigurationError."""
+    return _text(state, "item state", ITEM_STATE_CHARS_MAX)
 
 
 def default_holder_id() -> str:

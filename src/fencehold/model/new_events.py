@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import time
 import uuid
@@ -13,6 +12,7 @@ from typing import Any
 
 from fencehold.model import durations
 from fencehold.model.errors import ConfigurationError
+from fencehold.model.json_text import json_text
 from fencehold.model.outbox_settings import OutboxSettings
 
 EVENT_TYPE_CHARS_MAX = 128
@@ -20,7 +20,6 @@ AGGREGATE_CHARS_MAX = 256
 PRIORITY_MAX = 32_767
 
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}  # RFC 9562: two bits are fixed
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 @dataclass(slots=True)
@@ -60,7 +59,7 @@ def new_event(
     _check_type(event_type, settings)
     event = NewEvent(
         (fresh_id or new_tracking_id()) if tracking_id is None else _given_id(tracking_id), event_type,
-        _serialised(payload, "payload", settings.payload_bytes_max), settings.max_retries,
+        json_text(payload, "payload", settings.payload_bytes_max), settings.max_retries,
         is_dedupable=tracking_id is not None,
     )  # fmt: skip
     if aggregate_id is not None:
@@ -70,7 +69,7 @@ def new_event(
     if metadata is not None and not isinstance(metadata, Mapping):
         raise _bad(f"metadata {metadata!r:.80} is no mapping", 'Use a dict, such as {"source": "checkout"}.')
     if metadata:
-        event.metadata = _serialised(metadata, "metadata", settings.payload_bytes_max)
+        event.metadata = json_text(metadata, "metadata", settings.payload_bytes_max)
     if not_before is not None:
         _schedule(event, not_before)
     if priority != 0:
@@ -100,41 +99,6 @@ def _check_type(event_type: object, settings: OutboxSettings) -> None:
             f"{name!r} is no event type of this outbox; nothing was written.",
             hint=f"Known are: {', '.join(sorted(settings.event_types))}.",
             code="unknown_event_type",
-        )
-
-
-def _serialised(value: object, what: str, bytes_max: int) -> str:
-    try:
-        text = _encode(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(
-            f"The {what} cannot be written as JSON: {error}; nothing was written.",
-            hint="Use dicts, lists, texts, numbers, booleans and None; no NaN, no objects of your own.",
-            code="bad_payload",
-        ) from None
-    if len(text) * 4 > bytes_max:  # four bytes are the most one character can take
-        _check_size(text, what, bytes_max)
-    if "\\u0000" in text or not text.isprintable():
-        _check_characters(text, what)
-    return text
-
-
-def _check_size(text: str, what: str, bytes_max: int) -> None:
-    size = len(text.encode("utf-8", "surrogatepass"))
-    if size > bytes_max:
-        raise ConfigurationError(
-            f"The {what} has {size:,} bytes; this outbox takes {bytes_max:,}. Nothing was written.",
-            hint="Store the large part elsewhere and add its address, or raise payload_bytes_max.",
-            code="payload_too_large",
-        )
-
-
-def _check_characters(text: str, what: str) -> None:
-    if "\\u0000" in text or any(0xD800 <= ord(c) <= 0xDFFF for c in text):
-        raise ConfigurationError(
-            f"The {what} holds a NUL character or half of a surrogate pair, which not every database can keep.",
-            hint="Encode binary data, for example as base64.",
-            code="bad_payload",
         )
 
 

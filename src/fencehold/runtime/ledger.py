@@ -10,8 +10,9 @@ from fencehold.model.errors import FenceholdError, redact
 from fencehold.model.outbox_settings import OutboxSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import EventPort, Failure, Key
-from fencehold.runtime.flights import TOO_LONG, Flight, Teller
+from fencehold.runtime.flights import Flight, Teller
 from fencehold.runtime.handlers import Reject
+from fencehold.runtime.heartbeat import TOO_LONG
 
 ERROR_CHARS_MAX = 2000
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.fence import FencePort, GuardText, SyncTransaction, Transaction
+from fencehold.runtime.body import Body
 from fencehold.runtime.held import Held
 
 
@@ -65,7 +66,7 @@ class Term:
         self._held = held
         self._fences = fences
         self._loop = asyncio.get_running_loop()
-        self._bodies: list[_Body] = []
+        self._bodies: list[_TermBody] = []
         self._empty = asyncio.Event()
         self._empty.set()
         self._over = asyncio.Event()
@@ -179,9 +180,7 @@ class Term:
     # --- the cancel scope ---
 
     async def __aenter__(self) -> Self:
-        task = asyncio.current_task()
-        assert task is not None, "async with runs in a task"
-        self._bodies.append(_Body(task))
+        self._bodies.append(_TermBody())
         self._empty.clear()
         if not self.is_valid:
             self._held.end("deadline_passed")
@@ -196,7 +195,7 @@ class Term:
         if not self._bodies:
             self._empty.set()
         swallowed = self._is_mine(error)
-        if body.cancelled_by_us and body.task.uncancel() <= body.cancelling_before:
+        if body.leave() and body.cancelled_by_us:
             swallowed = swallowed or isinstance(error, asyncio.CancelledError)
         if swallowed:  # whoever is outside sees no error, and would commit half of what the body began
             for target in body.fenced:
@@ -241,14 +240,7 @@ class Term:
             body.cancel()
 
 
-class _Body:
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        self.task = task
-        self.cancelling_before = task.cancelling()
-        self.cancelled_by_us = False
+class _TermBody(Body):
+    def __init__(self) -> None:
+        super().__init__("the term of office is over")
         self.fenced: list[object] = []
-
-    def cancel(self) -> None:
-        if not self.cancelled_by_us:
-            self.cancelled_by_us = True
-            self.task.cancel("the term of office is over")

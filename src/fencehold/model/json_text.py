@@ -1,0 +1,45 @@
+"""A value as JSON that every database keeps unchanged, or one error that says what is wrong; checked before sending."""
+
+from __future__ import annotations
+
+import json
+
+from fencehold.model.errors import ConfigurationError
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def json_text(value: object, what: str, bytes_max: int, *, code: str = "payload", taker: str = "outbox") -> str:
+    """`what` names the value in messages; the codes are bad_<code> and <code>_too_large."""
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"The {what} cannot be written as JSON: {error}; nothing was written.",
+            hint="Use dicts, lists, texts, numbers, booleans and None; no NaN, no objects of your own.",
+            code=f"bad_{code}",
+        ) from None
+    if len(text) * 4 > bytes_max:  # four bytes are the most one character can take
+        _check_size(text, what, bytes_max, code, taker)
+    if "\\u0000" in text or not text.isprintable():
+        _check_characters(text, what, code)
+    return text
+
+
+def _check_size(text: str, what: str, bytes_max: int, code: str, taker: str) -> None:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > bytes_max:
+        raise ConfigurationError(
+            f"The {what} has {size:,} bytes; this {taker} takes {bytes_max:,}. Nothing was written.",
+            hint=f"Store the large part elsewhere and keep its address here, or raise {code}_bytes_max.",
+            code=f"{code}_too_large",
+        )
+
+
+def _check_characters(text: str, what: str, code: str) -> None:
+    if "\\u0000" in text or any(0xD800 <= ord(c) <= 0xDFFF for c in text):
+        raise ConfigurationError(
+            f"The {what} holds a NUL character or half of a surrogate pair, which not every database can keep.",
+            hint="Encode binary data, for example as base64.",
+            code=f"bad_{code}",
+        )
