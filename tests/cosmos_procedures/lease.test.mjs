@@ -176,13 +176,14 @@ test('live.save.is_holder: state and document are written, and naming a state is
     assert.deepEqual([item.lease.leasedBy, item.lease.expiresAt], ['A', EXPIRY]);
 });
 
-test('live.save.is_holder: what is null stays as it is', () => {
+test('live.save.is_holder: what is not named stays as it is, and null is a document too', () => {
     const partition = held();
     partition.now = START + 10;
-    const kept = one(partition, 'save', { ...SAVE, state: null }).item;
+    const kept = one(partition, 'save', { ...KEY, document: { n: 2 } }).item;
     assert.deepEqual([kept.state, kept.stateTimestamp, kept.document], ['REQUESTED', START, { n: 2 }]);
-    const moved = one(partition, 'save', { ...SAVE, document: null }).item;
+    const moved = one(partition, 'save', { ...KEY, state: 'AGREED' }).item;
     assert.deepEqual([moved.state, moved.stateTimestamp, moved.document], ['AGREED', START + 10, { n: 2 }]);
+    assert.equal(one(partition, 'save', { ...KEY, document: null }).item.document, null);
 });
 
 test('live.delete.is_holder: the item is gone', () => {

@@ -6,7 +6,8 @@
 // rules: live.save.is_holder live.delete.is_holder
 // One verb on one or more items of one logical partition, as one transaction: whatever is thrown here undoes all of it.
 // A refusal is an answer, not an exception: it tells who holds the item and until when.
-// In:  requests [{id, holder, token, leaseDuration, state, document, item}]; times in ms, `item` a put's whole document.
+// In:  requests [{id, holder, token, leaseDuration, state, document, item}], times in ms; a save leaves what is not in
+//      the request as it is; `item` is what else a put's new document has, its partition key among it.
 // Out: {answers: [{now, refused, item}]}, one for each request in its order; fewer when the server gave no more time or
 //      the answer grew long: the rest was not tried. `refused` is null, "absent", "lapsed" or "held_by_another".
 function lease(verb, requests) {
@@ -102,11 +103,11 @@ function lease(verb, requests) {
     }
 
     function write(item, request, now) {
-        if (request.state !== null) {
+        if ('state' in request) {
             item.state = request.state;
             item.stateTimestamp = now;
         }
-        if (request.document !== null) item.document = request.document;
+        if ('document' in request) item.document = request.document; // null is a document too
         replace(item, item, now);
     }
 
