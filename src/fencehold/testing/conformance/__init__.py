@@ -43,7 +43,10 @@ And for items:
 | ------ | -------------------------------- | ------------------------------------------------------- |
 | rules  | ItemRules, ItemVerbs             | every store                                             |
 |        | ItemBatches                      | every store                                             |
+| walk   | ItemWalk                         | every store                                             |
 | crowd  | ItemCrowd, ItemProcessCrowd      | every store; those that several processes can reach     |
+| names  | ItemNames                        | every store                                             |
+| time   | ItemTimes                        | every store                                             |
 """
 
 import pytest
@@ -51,9 +54,9 @@ import pytest
 _MODULES = (
     "caller_fences", "crowd", "events_callers", "events_crowd", "events_dedupe", "events_drain", "events_hints",
     "events_names", "events_oracle", "events_pair", "events_rules", "events_schemas", "events_verbs", "events_walk",
-    "faults", "fences", "items_batches", "items_crowd", "items_drain", "items_oracle", "items_pair", "items_rules",
-    "items_verbs", "names", "oracle", "rules", "schemas", "suite", "sync_fences",
-    "times", "verbs", "waiting_writer", "wakeups", "walk",
+    "faults", "fences", "items_batches", "items_crowd", "items_drain", "items_names", "items_oracle", "items_pair",
+    "items_rules", "items_times", "items_verbs", "items_walk", "names", "oracle", "rules", "schemas", "suite",
+    "sync_fences", "times", "verbs", "waiting_writer", "wakeups", "walk",
 )  # fmt: skip
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
 
@@ -72,8 +75,11 @@ from fencehold.testing.conformance.faults import NetworkFaults, Obstruction  # n
 from fencehold.testing.conformance.fences import Fences, PassingRenewals  # noqa: E402
 from fencehold.testing.conformance.items_batches import ItemBatches  # noqa: E402
 from fencehold.testing.conformance.items_crowd import ItemCrowd, ItemProcessCrowd  # noqa: E402
+from fencehold.testing.conformance.items_names import ItemNames  # noqa: E402
 from fencehold.testing.conformance.items_rules import ItemRules  # noqa: E402
+from fencehold.testing.conformance.items_times import ItemTimes  # noqa: E402
 from fencehold.testing.conformance.items_verbs import ItemVerbs  # noqa: E402
+from fencehold.testing.conformance.items_walk import ItemWalk  # noqa: E402
 from fencehold.testing.conformance.names import Names  # noqa: E402
 from fencehold.testing.conformance.rules import Rules  # noqa: E402
 from fencehold.testing.conformance.schemas import Schemas  # noqa: E402
@@ -118,6 +124,9 @@ __all__ = [
     "ItemRules",
     "ItemVerbs",
     "ItemBatches",
+    "ItemWalk",
     "ItemCrowd",
     "ItemProcessCrowd",
+    "ItemNames",
+    "ItemTimes",
 ]

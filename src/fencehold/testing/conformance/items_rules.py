@@ -125,17 +125,17 @@ class ItemRules(ItemSuite):
     @pytest.mark.parametrize("verb", list(Verb), ids=lambda verb: verb.value)
     async def test_rules(self, harness: Harness, verb: Verb) -> None:
         pair = await ItemPair.of(harness)
-        for case in (case for case in CASES if case.verb is verb):
+        for number, case in enumerate(case for case in CASES if case.verb is verb):
             try:
-                await self._try(pair, case)
+                await self._try(pair, case, f"state {number}")
             except AssertionError as failure:
                 failure.add_note(f"{case.rule}: {case.title}")
                 raise
         assert set(pair.oracle.fired) >= {rule.id for rule in RULES if rule.on is verb}, "a rule never fired"
         await pair.find()
 
-    async def _try(self, pair: ItemPair, case: Case) -> None:
-        item_id, state = f"{case.rule}, {case.title}", f"in {case.rule}, {case.title}"
+    async def _try(self, pair: ItemPair, case: Case, state: str) -> None:
+        item_id = f"{case.rule}, {case.title}"
         key = await arranged(pair, case, item_id, state)
         await pair.set_clock(START + LEASE + case.ticks * pair.harness.traits.tick)
         pair.oracle.last_rule.clear()
