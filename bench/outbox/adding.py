@@ -78,6 +78,7 @@ def measure_latency(ground: Ground) -> list[Finding]:
 
 def probed_ms(ground: Ground, system: System, probes: int) -> list[float]:
     with ground.databases.empty(system) as bench, workers(system, bench.dsn, "lat") as (worker,):
+        ground.databases.settle()  # what earlier parts wrote must not be flushed under a single commit of this one
         spans: list[float] = told(run_verb(system, bench.dsn, "latency", str(probes), str(worker.path)))["total_ms"]
         worker.stop()
     return spans

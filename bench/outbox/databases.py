@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 import uuid
@@ -58,6 +59,11 @@ class Databases:
                 raise
             self._loaded[key] = made
         return self._loaded[key]
+
+    def settle(self) -> None:
+        """Everything written so far is on the disk when this returns."""
+        self._admin.execute("CHECKPOINT")
+        os.sync()
 
     @contextmanager
     def copy(self, source: Bench) -> Iterator[Bench]:
