@@ -1,0 +1,49 @@
+"""The parts of the Cosmos DB backend, put together."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fencehold.backends.cosmos import faults
+from fencehold.backends.cosmos.address import Address, parse
+from fencehold.backends.cosmos.charges import Charges
+from fencehold.backends.cosmos.fences import NoFences, NoWakeup, no_events
+from fencehold.backends.cosmos.leases import CosmosLeases
+from fencehold.backends.cosmos.schema import CosmosSchema
+from fencehold.backends.cosmos.server_clock import ServerClock
+from fencehold.backends.cosmos.wire import Wire
+from fencehold.ports.events import Events
+
+
+class CosmosBackend:
+    """`clock` replaces what is known of the server's: for tests. `charges` counts for all parts of this client."""
+
+    def __init__(self, address: Address, table: str, clock: ServerClock | None = None) -> None:
+        self._address = address
+        self._clock = clock
+        self.charges = Charges()
+        self._wire = Wire(address, clock, self.charges)
+        self.leases = CosmosLeases(self._wire, table)
+        self.schema = CosmosSchema(self._wire)
+        self.fences = NoFences()
+        self.wakeup = NoWakeup()
+
+    @staticmethod
+    def check(url: str) -> Address:
+        return parse(url)
+
+    def events(self, table: str) -> Events:
+        return no_events()
+
+    async def open(self, limit_s: float) -> None:
+        """The account answers and takes the key; the container may not be there before init()."""
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._wire.client()
+        except TimeoutError:
+            raise faults.of_timeout(is_write=False) from None
+        except faults.DRIVER_ERRORS as error:
+            raise faults.of_connect(error) from None
+
+    async def close(self) -> None:
+        await self._wire.close()

@@ -1,0 +1,111 @@
+"""The one place that sorts the errors of azure-cosmos and aiohttp: executed, not executed, or unknown."""
+
+from __future__ import annotations
+
+import aiohttp
+from azure.core.exceptions import AzureError, ServiceRequestTimeoutError
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
+
+INIT_HINT = "Create them with `await store.init()` or `fencehold init` (`fencehold sql init` prints the commands)."
+KEY_HINT = "Check the account key (a read-only key cannot hold a lease) and the account's firewall."
+RETRY_AFTER_HEADER = "x-ms-retry-after-ms"
+RETRY_AFTER_MS_DEFAULT = 100.0
+
+CONFLICT, PRECONDITION_FAILED, NOT_FOUND = 409, 412, 404
+THROTTLED, RETRY_WITH, TOO_LARGE = 429, 449, 413
+OWNER_NOT_FOUND, SESSION_NOT_AVAILABLE = 1003, 1002  # sub-statuses of 404
+# The server gave up or did not wait for its replicas: it may have executed the request before.
+_UNKNOWN_OUTCOME = (408, 410, 500, 502, 503, 504)
+_REFUSED: dict[tuple[int | None, int | None], tuple[str, str]] = {
+    (401, None): ("login_refused", KEY_HINT),
+    (403, None): ("login_refused", KEY_HINT),
+    (403, 3): ("read_only", "This region takes no writes: name the account's own host, not that of a region."),
+}
+
+
+def is_passing(error: Exception) -> bool:
+    """Not executed, and worth asking again: over the throughput, or a collision inside the server."""
+    return isinstance(error, CosmosHttpResponseError) and error.status_code in (THROTTLED, RETRY_WITH)
+
+
+def retry_after_s(error: CosmosHttpResponseError) -> float:
+    """What the server asks for."""
+    told = (error.headers or {}).get(RETRY_AFTER_HEADER)
+    try:
+        return max(0.0, float(told if told is not None else RETRY_AFTER_MS_DEFAULT)) / 1000
+    except ValueError:
+        return RETRY_AFTER_MS_DEFAULT / 1000
+
+
+def is_refusal(error: CosmosHttpResponseError) -> bool:
+    """The document is not as the caller thought (412), is there already (409) or is not there (404)."""
+    if error.status_code == NOT_FOUND:
+        return error.sub_status not in (OWNER_NOT_FOUND, SESSION_NOT_AVAILABLE)
+    return error.status_code in (CONFLICT, PRECONDITION_FAILED)
+
+
+def of_answer(error: CosmosHttpResponseError, is_write: bool) -> FenceholdError:
+    """The server's answer to a request that was sent."""
+    text, status = _text(error), error.status_code
+    if is_write and status in _UNKNOWN_OUTCOME:
+        return lost(text)
+    if status in (THROTTLED, RETRY_WITH):
+        return throttled(text)
+    if status == NOT_FOUND and error.sub_status != SESSION_NOT_AVAILABLE:
+        return schema_missing(text)
+    if status == TOO_LARGE:
+        return ConfigurationError(f"The document is too large: {text}.", hint="2 MB at most.", code="too_large")
+    code, hint = _REFUSED.get((status, error.sub_status), _REFUSED.get((status, None), ("store_error", "")))
+    return Unavailable(f"Cosmos DB refused the request ({status}): {text}.", hint=hint, code=code)
+
+
+def of_transport(error: Exception, is_write: bool) -> FenceholdError:
+    """No answer. Only a connection that never came about is sure to have carried nothing.
+
+    The driver's own distinction is not: it files a connection cut after sending under requests that were never sent.
+    """
+    inner = getattr(error, "inner_exception", None) or error.__cause__ or error
+    never_sent = isinstance(error, ServiceRequestTimeoutError) or isinstance(inner, aiohttp.ClientConnectorError)
+    return of_connect(error) if never_sent or not is_write else lost(_text(error))
+
+
+def of_connect(error: Exception) -> FenceholdError:
+    """Nothing was sent yet, or nothing that could change anything."""
+    if isinstance(error, CosmosHttpResponseError):
+        return of_answer(error, is_write=False)
+    return Unavailable(
+        f"Cosmos DB cannot be reached: {_text(error)}.",
+        hint="Check host, port and network, and that the certificate is trusted.",
+        code="unreachable",
+    )
+
+
+def of_timeout(is_write: bool) -> FenceholdError:
+    if is_write:
+        return lost("the time for it was over")
+    return Unavailable("Cosmos DB did not answer in time.", code="timeout")
+
+
+def lost(text: str) -> Uncertain:
+    hint = "It counts as lost until the store says otherwise."
+    return Uncertain(f"Cosmos DB gave no answer: {text}.", hint=hint, code="no_answer")
+
+
+def throttled(text: str) -> Unavailable:
+    hint = "Raise the container's throughput, or ask less often."
+    return Unavailable(f"Cosmos DB put the request off for longer than it may take: {text}.", hint=hint, code="busy")
+
+
+def schema_missing(text: str) -> ConfigurationError:
+    return ConfigurationError(f"The database or container is missing: {text}.", hint=INIT_HINT, code="schema_missing")
+
+
+def _text(error: BaseException) -> str:
+    """One line, without secrets: the driver's messages go on for a page."""
+    words = getattr(error, "message", "") or str(error)
+    return redact(" ".join(str(words).split())[:300]).rstrip(".") or type(error).__name__
+
+
+DRIVER_ERRORS = (AzureError, aiohttp.ClientError, OSError)

@@ -1,0 +1,155 @@
+"""Named leases on Cosmos DB: the table of model/leases.py, judged on a window of the server's clock, written by etag.
+
+A rule is applied only if it is the same one at every instant the server's clock may show. A takeover between judging
+and writing changes the etag: the write is refused, and everything is read and judged anew. A write that was judged live
+and then delayed past the expiry is executed only if nobody took the lease over, so that the row stays one holder's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from fencehold.backends.cosmos.documents import (
+    Document,
+    document_id,
+    lease_document,
+    lease_partition,
+    lease_row,
+    query,
+)
+from fencehold.backends.cosmos.server_clock import Window
+from fencehold.backends.cosmos.wire import Call, Wire
+from fencehold.model.errors import Unavailable, Uncertain
+from fencehold.model.leases import Ask, Busy, Lease, Refusal, Request, Rule, TermKey, Verb, decide, keep, refusal_reason
+from fencehold.ports.leases import Answer
+
+TRIES_MAX = 5  # writes refused by etag before we say Busy: each means that somebody else's write went through
+LISTED_MAX = 100_000
+KNOWN_MAX = 10_000
+
+
+class CosmosLeases:
+    def __init__(self, wire: Wire, table: str) -> None:
+        self._wire = wire
+        self._partition = lease_partition(table)
+        # What we wrote last: a renewal writes at once under its etag, and is one request.
+        self._known: dict[str, Document] = {}
+
+    async def acquire(self, ask: Ask, limit_s: float) -> Answer:
+        call = self._wire.call("acquire", limit_s)
+        return await self._attempt(call, Verb.ACQUIRE, TermKey(ask.name, ask.holder_id, 0, ask.lease_s), ask.nonce)
+
+    async def renew(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        call = self._wire.call("renew", limit_s)
+        return await batch(keys, lambda key: self._attempt(call, Verb.RENEW, key))
+
+    async def release(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        call = self._wire.call("release", limit_s)
+        return await batch(keys, lambda key: self._attempt(call, Verb.RELEASE, key))
+
+    async def read(self, names: Sequence[str], limit_s: float) -> dict[str, Lease]:
+        if not names:
+            return {}
+        call = self._wire.call("read", limit_s)
+        wanted = dict.fromkeys(names)
+        found = await asyncio.gather(*(call.read(self._partition, document_id(name)) for name in wanted))
+        window = await call.now(self._partition)
+        rows = (lease_row(document) for document in found if document is not None)
+        return {row.name: seen(row, window) for row in rows}
+
+    async def list(self, prefix: str, limit_s: float) -> list[Lease]:
+        call = self._wire.call("list", limit_s)
+        found = await call.query(self._partition, query("list_leases"), {"prefix": prefix}, LISTED_MAX)
+        window = await call.now(self._partition)
+        return sorted((seen(lease_row(document), window) for document in found), key=lambda lease: lease.name)
+
+    async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
+        call = self._wire.call("ask_step_down", limit_s)
+        return await self._attempt(call, Verb.ASK_STEP_DOWN, TermKey(name, "", epoch, 0.0))
+
+    async def _attempt(self, call: Call, verb: Verb, key: TermKey, nonce: str = "") -> Answer:
+        """Read (or remember), judge, write by etag; from the start when the etag had changed."""
+        document = self._remembered(verb, key)
+        for _ in range(TRIES_MAX):
+            is_fresh = document is None
+            if document is None:
+                document = await call.read(self._partition, document_id(key.name))
+            window = await call.now(self._partition)
+            row = lease_row(document) if document is not None else None
+            rule = judged(row, verb, key, nonce, window)
+            if rule is None and not is_fresh:
+                document = None  # only a row just read may be refused
+                continue
+            if rule is None:
+                return refused(row, verb, window)
+            after = rule.then(row, request_at(window, verb, key, nonce))
+            if rule.then is keep or await self._written(call, document, after):
+                return replace(after, remaining_s=(after.expires_at - window.latest).total_seconds())
+            document = None
+        return Busy()
+
+    async def _written(self, call: Call, before: Document | None, after: Lease) -> bool:
+        document = lease_document(self._partition, after)
+        self._known.pop(after.name, None)
+        if before is None:
+            stored = await call.create(self._partition, document)
+        else:
+            stored = await call.replace(self._partition, document, before["_etag"])
+        if stored is not None and len(self._known) < KNOWN_MAX:
+            self._known[after.name] = stored
+        return stored is not None
+
+    def _remembered(self, verb: Verb, key: TermKey) -> Document | None:
+        """An acquire always reads: what others did is the question."""
+        document = self._known.get(key.name) if verb in (Verb.RENEW, Verb.RELEASE) else None
+        is_same = document is not None and (document["holderId"], document["epoch"]) == (key.holder_id, key.epoch)
+        return document if is_same else None
+
+
+async def batch(keys: Sequence[TermKey], attempt: Callable[[TermKey], Awaitable[Answer]]) -> list[Answer]:
+    """All at once. One without an answer is Busy if others had one: they must not be lost with it."""
+    distinct = list(dict.fromkeys(keys))
+    outcomes = await asyncio.gather(*(attempt(key) for key in distinct), return_exceptions=True)
+    answers: dict[TermKey, Answer] = {}
+    unknown: list[Unavailable | Uncertain] = []
+    for key, outcome in zip(distinct, outcomes, strict=True):
+        if isinstance(outcome, Unavailable | Uncertain):
+            unknown.append(outcome)
+            answers[key] = Busy()
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            answers[key] = outcome
+    if unknown and len(unknown) == len(distinct):
+        raise next((error for error in unknown if isinstance(error, Uncertain)), unknown[0])
+    return [answers[key] for key in keys]
+
+
+def judged(row: Lease | None, verb: Verb, key: TermKey, nonce: str, window: Window) -> Rule | None:
+    """The rule that applies whatever the server's clock shows within the window, or None: refused."""
+    first, last = (
+        decide(row, verb, Request(key.name, now, key.holder_id, key.epoch, key.lease_s, nonce))
+        for now in (window.earliest, window.latest)
+    )
+    return first if first is last else None
+
+
+def request_at(window: Window, verb: Verb, key: TermKey, nonce: str) -> Request:
+    """A lease lasts from the latest the clock may show: its holder counts from before. One given back ended at the
+    earliest, less a window's width, so that a window that lies lower than ours does not hold up the next holder.
+    """
+    now = window.earliest - window.width if verb is Verb.RELEASE else window.latest
+    return Request(key.name, now, key.holder_id, key.epoch, key.lease_s, nonce)
+
+
+def refused(row: Lease | None, verb: Verb, window: Window) -> Refusal:
+    """With the row as others see it; in a word, what the later end of the window says: ours lapses there first."""
+    reason = "held" if verb is Verb.ACQUIRE else refusal_reason(row, window.latest)
+    return Refusal(reason, seen(row, window) if row is not None else None)
+
+
+def seen(row: Lease, window: Window) -> Lease:
+    """As anybody but its holder must take it: live until it is lapsed for certain."""
+    return replace(row, remaining_s=(row.expires_at - window.earliest).total_seconds())

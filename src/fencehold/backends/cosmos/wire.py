@@ -1,0 +1,258 @@
+"""Requests to one container: each within its verb's limit, its faults sorted, its charge counted, its `_ts` noted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from azure.core import MatchConditions
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from fencehold.backends.cosmos import faults
+from fencehold.backends.cosmos.address import Address
+from fencehold.backends.cosmos.charges import Charges
+from fencehold.backends.cosmos.server_clock import ServerClock, Window
+from fencehold.model.errors import ConfigurationError, FenceholdError
+
+Document = dict[str, Any]
+Ask = Callable[[ContainerProxy, Callable[..., None]], Awaitable[Any]]
+
+CLOCK_ID = "~clock"  # no name is encoded so
+PAUSE_S_MIN = 0.005
+
+
+class Wire:
+    """A client of its own, opened when the first request needs it; for one event loop."""
+
+    def __init__(self, address: Address, clock: ServerClock | None = None, charges: Charges | None = None) -> None:
+        self.address = address
+        self.clock = clock or ServerClock()
+        self.charges = charges or Charges()
+        self._client: CosmosClient | None = None
+        self._container: ContainerProxy | None = None
+        self._opening = asyncio.Lock()
+
+    def call(self, verb: str, limit_s: float) -> Call:
+        """All requests of one verb: they share its limit, and are counted under its name."""
+        return Call(self, verb, limit_s)
+
+    async def client(self) -> CosmosClient:
+        """Connected, the login not yet tried out; called within somebody's limit."""
+        async with self._opening:
+            if self._client is None:
+                client = CosmosClient(
+                    self.address.endpoint, self.address.key,
+                    connection_verify=self.address.verify, enable_endpoint_discovery=not self.address.is_emulator,
+                    # What may be asked again is decided here, within the limit; the driver's own retries know no limit.
+                    retry_total=0, retry_connect=0, retry_read=0, retry_status=0, retry_throttle_total=1,
+                    retry_throttle_backoff_max=0.001, retry_write=0,
+                )  # fmt: skip
+                try:
+                    await client.__aenter__()
+                    if not self.address.is_emulator:
+                        await refuse_many_writers(client)
+                except BaseException:
+                    with suppress(Exception):
+                        await client.close()
+                    raise
+                self._client = client
+            return self._client
+
+    async def container(self) -> ContainerProxy:
+        """Looked for once, so that from then on an absent document is just that."""
+        client = await self.client()
+        if self._container is None:
+            found = client.get_database_client(self.address.database).get_container_client(self.address.container)
+            await found.read()
+            self._container = found
+        return self._container
+
+    async def close(self) -> None:
+        client, self._client, self._container = self._client, None, None
+        if client is not None:
+            with suppress(Exception):
+                await client.close()
+
+
+class Call:
+    """One verb's requests. None (or False) is the server's no; Unavailable and Uncertain are raised.
+
+    A read that got no answer is Unavailable, for it changes nothing; a write only if it is sure not to have arrived.
+    """
+
+    def __init__(self, wire: Wire, verb: str, limit_s: float) -> None:
+        self.verb = verb
+        self._wire = wire
+        self._ends_s = asyncio.get_running_loop().time() + limit_s
+
+    @property
+    def left_s(self) -> float:
+        return self._ends_s - asyncio.get_running_loop().time()
+
+    async def now(self, partition: str) -> Window:
+        """Within what the server's clock lies; without a fresh reading a write to its clock document brings one."""
+        window = self._wire.clock.window(partition)
+        if window is None:
+            await self.upsert(partition, {"id": CLOCK_ID, "pk": partition})
+            window = self._wire.clock.window(partition)
+        if window is None:
+            raise faults.of_timeout(is_write=False)
+        return window
+
+    async def read(self, partition: str, document_id: str) -> Document | None:
+        found: Document | None = await self._send(
+            lambda c, hook: c.read_item(document_id, partition_key=partition, response_hook=hook)
+        )
+        return found
+
+    async def create(self, partition: str, document: Document) -> Document | None:
+        """None: there is one already."""
+        made: Document | None = await self._send(
+            lambda c, hook: c.create_item(document, response_hook=hook), written_in=partition
+        )
+        return made
+
+    async def replace(self, partition: str, document: Document, etag: str) -> Document | None:
+        """None: it is no longer as it was under this etag, or gone."""
+        kept: Document | None = await self._send(
+            lambda c, hook: c.replace_item(
+                document["id"], bare(document), etag=etag, match_condition=MatchConditions.IfNotModified,
+                response_hook=hook,
+            ),
+            written_in=partition,
+        )  # fmt: skip
+        return kept
+
+    async def patch(
+        self, partition: str, document_id: str, operations: Sequence[Mapping[str, Any]], etag: str
+    ) -> Document | None:
+        """The same, and the rest of the document is not sent."""
+        kept: Document | None = await self._send(
+            lambda c, hook: c.patch_item(
+                document_id, partition_key=partition, patch_operations=[dict(one) for one in operations], etag=etag,
+                match_condition=MatchConditions.IfNotModified, response_hook=hook,
+            ),
+            written_in=partition,
+        )  # fmt: skip
+        return kept
+
+    async def upsert(self, partition: str, document: Document) -> Document:
+        made: Document = await self._send(
+            lambda c, hook: c.upsert_item(document, response_hook=hook), written_in=partition
+        )
+        return made
+
+    async def delete(self, partition: str, document_id: str, etag: str) -> bool:
+        async def ask(container: ContainerProxy, hook: Callable[..., None]) -> Document:
+            await container.delete_item(
+                document_id, partition_key=partition, etag=etag, match_condition=MatchConditions.IfNotModified,
+                response_hook=hook,
+            )  # fmt: skip
+            return {}
+
+        return await self._send(ask, written_in=partition) is not None
+
+    async def query(self, partition: str, text: str, parameters: Mapping[str, Any], limit: int) -> list[Document]:
+        """Up to `limit` documents of one logical partition, which the text names as @partition."""
+        given = [{"name": f"@{name}", "value": value} for name, value in parameters.items()]
+        given.append({"name": "@partition", "value": partition})
+
+        async def ask(container: ContainerProxy, hook: Callable[..., None]) -> list[Document]:
+            found: list[Document] = []
+            pages = container.query_items(
+                text, parameters=given, partition_key=partition, max_item_count=min(limit, 1000), response_hook=hook
+            ).by_page()
+            async for page in pages:
+                found += [dict(one) async for one in page]
+                if len(found) >= limit:
+                    break
+            return found[:limit]
+
+        found: list[Document] = await self._send(ask)
+        return found
+
+    async def execute_procedure(self, partition: str, name: str, parameters: Sequence[Any]) -> Any:
+        """What the procedure set as its body; an exception thrown in it undid all of it. LookupError: no such one."""
+        answer = await self._send(
+            lambda c, hook: c.scripts.execute_stored_procedure(
+                name, partition_key=partition, params=list(parameters), response_hook=hook
+            ),
+            written_in=partition,
+        )
+        if answer is None:
+            raise LookupError(name)
+        return answer
+
+    async def create_procedure(self, name: str, body: str) -> bool:
+        """False: there is one of this name already."""
+        made = await self._send(
+            lambda c, hook: c.scripts.create_stored_procedure({"id": name, "body": body}, response_hook=hook),
+            written_in="",
+        )
+        return made is not None
+
+    async def _send(self, ask: Ask, written_in: str | None = None) -> Any:
+        """The answer, None for the server's no. Asked again only after it said that nothing was executed."""
+        is_write = written_in is not None
+        container = await self._opened()
+        while True:
+            sent_s = self._wire.clock.now_s()
+            try:
+                answer = await self._within(ask(container, self._charge), is_write)
+            except CosmosHttpResponseError as error:
+                self._charge(error.headers)
+                if faults.is_refusal(error):
+                    return None
+                if not faults.is_passing(error):
+                    raise faults.of_answer(error, is_write) from None
+                await self._pause(error)
+                continue
+            if written_in and isinstance(answer, dict) and "_ts" in answer:
+                self._wire.clock.note(written_in, answer["_ts"], sent_s)
+            return answer
+
+    async def _opened(self) -> ContainerProxy:
+        try:
+            container: ContainerProxy = await self._within(self._wire.container(), is_write=False)
+        except CosmosHttpResponseError as error:
+            raise faults.of_connect(error) from None
+        return container
+
+    async def _within(self, ask: Awaitable[Any], is_write: bool) -> Any:
+        try:
+            async with asyncio.timeout(max(0.0, self.left_s)):
+                return await ask
+        except TimeoutError:
+            raise faults.of_timeout(is_write) from None
+        except (CosmosHttpResponseError, FenceholdError):
+            raise
+        except faults.DRIVER_ERRORS as error:
+            raise faults.of_transport(error, is_write) from None
+
+    async def _pause(self, error: CosmosHttpResponseError) -> None:
+        wait_s = max(PAUSE_S_MIN, faults.retry_after_s(error))
+        if wait_s >= self.left_s:
+            raise faults.of_answer(error, is_write=False) from None
+        await asyncio.sleep(wait_s)
+
+    def _charge(self, headers: Mapping[str, str] | None = None, *_: Any) -> None:
+        self._wire.charges.add(self.verb, headers)
+
+
+async def refuse_many_writers(client: CosmosClient) -> None:
+    """With several write regions both of two takeovers succeed, and one is undone later: no lease can be kept so."""
+    account = await client.client_connection.GetDatabaseAccount()
+    if len(account.WritableLocations) > 1:
+        raise ConfigurationError(
+            "This Cosmos DB account has several write regions, where a write by etag excludes nobody.",
+            hint="Turn off multi-region writes, or keep leases in an account with one write region.",
+            code="many_write_regions",
+        )
+
+
+def bare(document: Document) -> Document:
+    """Without what the server adds by itself."""
+    return {name: value for name, value in document.items() if not name.startswith("_")}
