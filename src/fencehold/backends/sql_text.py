@@ -13,7 +13,7 @@ from fencehold.model.errors import ConfigurationError
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _SCHEMA_TABLE = "fencehold_schema"
 # What stands in a schema beside the table itself; indexes, constraints and triggers take the table's.
-_QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed")
+_QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed", "_token")
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,13 @@ class Topic:
 
 LEASES = Topic("", "fencehold_leases")
 OUTBOX = Topic("outbox", "fencehold_outbox")
+ITEMS = Topic("items", "fencehold_items")
+
+
+def items_table(lease_table: str) -> str:
+    """Items of all kinds have one table, which stands in the same schema as the leases."""
+    schema, dot, _ = lease_table.rpartition(".")
+    return f"{schema}{dot}{ITEMS.default_table}"
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class Statements:
 
     def __init__(self, package: str, table: str, style: Callable[[str], str] = named, topic: Topic = LEASES) -> None:
         self.table = table
-        self._topic = topic
+        self.topic = topic
         self._table = re.compile(
             rf"(['\"]){topic.default_table}\1|\b(?:{topic.default_table}\w*|{_SCHEMA_TABLE})\b", re.ASCII
         )
@@ -80,10 +87,10 @@ class Statements:
         return any(step.name in applied for step in self.steps)
 
     def due(self, applied: set[str], there: bool) -> list[Step]:
-        """The steps to apply. An outbox that was dropped by hand is made again; leases would restart their epochs."""
+        """The steps to apply. What was dropped by hand is made again; but leases would restart their epochs."""
         if there or not self.recorded(applied):
             return [step for step in self.steps if step.name not in applied]
-        if self._topic == LEASES:
+        if self.topic == LEASES:
             raise table_lost(self.table)
         return self.steps
 
@@ -106,15 +113,19 @@ class Statements:
             return f"{quote}{self.table}{quote}"
         if word == _SCHEMA_TABLE:
             return f'"{schema}"."{word}"' if schema else f'"{word}"'
-        suffix = word.removeprefix(self._topic.default_table)
+        suffix = word.removeprefix(self.topic.default_table)
         name = table + suffix
         return f'"{schema}"."{name}"' if schema and suffix in _QUALIFIED_SUFFIXES else f'"{name}"'
 
 
-def table_exists(table: str) -> ConfigurationError:
+def table_exists(statements: Statements) -> ConfigurationError:
+    table = statements.table
+    hint = f"Give the outbox another name, for example store.outbox({table + '_events'!r})."
+    if statements.topic == ITEMS:
+        hint = "Rename that table: fencehold keeps the items of all kinds in one of this name."
     return ConfigurationError(
         f"There is a table {table!r} already, and fencehold did not make it; nothing was changed.",
-        hint=f"Give the outbox another name, for example store.outbox({table + '_events'!r}).",
+        hint=hint,
         code="table_exists",
     )
 

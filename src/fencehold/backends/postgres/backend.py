@@ -5,16 +5,18 @@ from __future__ import annotations
 from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.events import PostgresEvents
 from fencehold.backends.postgres.fences import PostgresFences
+from fencehold.backends.postgres.items import PostgresItems
 from fencehold.backends.postgres.leases import PostgresLeases
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.postgres.session import Session
-from fencehold.backends.sql_text import Statements, pyformat
+from fencehold.backends.sql_text import Statements, items_table, pyformat
 
 
 class PostgresBackend:
     def __init__(self, url: str, table: str) -> None:
         info = self._info = wire.conninfo(url)
         statements = Statements(__package__, table, pyformat)
+        self._items_table = items_table(table)
         self._session = Session(info, statements)
         self.leases = PostgresLeases(self._session)
         self.schema = PostgresSchema(info, statements)
@@ -23,6 +25,9 @@ class PostgresBackend:
 
     def events(self, table: str) -> PostgresEvents:
         return PostgresEvents(self._info, __package__, table)
+
+    def items(self, kind: str) -> PostgresItems:
+        return PostgresItems(self._info, __package__, self._items_table, kind)
 
     @staticmethod
     def check(url: str) -> None:

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from fencehold.backends.postgres.arrays import array, text_array
 from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import Claim, EventRow, Failure, Filter, Key, Recovered, Stats
 
 Row = tuple[Any, ...]
-
-
-def array(values: Iterable[object]) -> str:
-    """An array of numbers, dates or plain words; a driver's own way is ten times slower for a thousand of them."""
-    return "{" + ",".join(map(str, values)) + "}"
-
-
-def text_array(values: Iterable[str]) -> str:
-    return "{" + ",".join(map(_quoted, values)) + "}"
-
-
-@functools.lru_cache(maxsize=64)  # the events of one claim share its token
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def keys_params(keys: Sequence[Key]) -> dict[str, Any]:

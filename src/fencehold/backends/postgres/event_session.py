@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencehold.backends.postgres import wire
-from fencehold.backends.postgres.session import Rows, Session
+from fencehold.backends.postgres.planned_session import PlannedSession
+from fencehold.backends.postgres.session import Rows
 from fencehold.backends.sql_text import Statements
 
-_AS_IT_IS = contextlib.nullcontext()
 WATCH_AFTER_S = 0.001  # between the turns of a busy worker the socket is not watched: that would cost two system calls
 
 
-class EventSession(Session):
-    """Plans do not depend on statistics: after a bulk load these are wrong, and a claim would read the whole table."""
-
+class EventSession(PlannedSession):
     def __init__(self, info: str, statements: Statements) -> None:
         super().__init__(info, statements)
         self._watch_timer: asyncio.TimerHandle | None = None
@@ -59,29 +56,6 @@ class EventSession(Session):
                     await rows.write(chunk)
 
         await self._alone(load, limit_s)
-
-    async def _settle(self, connection: wire.Connection) -> None:
-        if not self.is_pooled:
-            connection.prepare_threshold = 0
-            await connection.execute(self._statements["plans"], {"is_local": False})
-
-    async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> Rows:
-        async with self._planned(connection):
-            cursor = connection.cursor(binary=True)
-            await cursor.execute(self._statements[name], params or None)
-            return await cursor.fetchall()  # every statement of an outbox answers rows
-
-    def _planned(self, connection: wire.Connection) -> contextlib.AbstractAsyncContextManager[None]:
-        """Behind a pooler the settings hold for one transaction only, so each statement brings them along."""
-        if not self.is_pooled:
-            return _AS_IT_IS
-        return self._with_plans(connection)
-
-    @contextlib.asynccontextmanager
-    async def _with_plans(self, connection: wire.Connection) -> AsyncIterator[None]:
-        async with connection.transaction():
-            await connection.execute(self._statements["plans"], {"is_local": True})
-            yield
 
     def _watch_soon(self) -> None:
         if self._watch_timer is None and self._wants_listen:

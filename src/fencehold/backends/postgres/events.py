@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Any
 
 from fencehold.backends.postgres import event_rows, wire
+from fencehold.backends.postgres.arrays import array, text_array
 from fencehold.backends.postgres.event_callers import add_in
 from fencehold.backends.postgres.event_desk import PostgresEventDesk
 from fencehold.backends.postgres.event_session import EventSession
@@ -45,9 +46,9 @@ class Floors:
         levels = sorted(self._by_priority, reverse=True)
         floors = [self._by_priority[level] for level in levels]
         return {
-            "levels": event_rows.array(levels),
-            "floors": event_rows.text_array(floor[0] for floor in floors),
-            "floor_ids": event_rows.array(floor[1] for floor in floors),
+            "levels": array(levels),
+            "floors": text_array(floor[0] for floor in floors),
+            "floor_ids": array(floor[1] for floor in floors),
         }
 
     def know(self, priorities: str) -> None:
@@ -214,7 +215,7 @@ def _levels(priorities: str) -> list[int]:
 
 
 def _ask_params(ask: ClaimAsk) -> dict[str, Any]:
-    types = None if ask.event_types is None else event_rows.text_array(ask.event_types)
+    types = None if ask.event_types is None else text_array(ask.event_types)
     return {
         "limit": ask.limit, "token": ask.token, "lease": ask.lease_s, "types": types,
         "isolated": ask.recovered_max is not None, "recovered": ask.recovered_max or 0,

@@ -38,7 +38,7 @@ class PostgresSchema:
         due = self._statements.due(applied, await self._says(connection, "table_there"))
         fresh = not self._statements.recorded(applied)
         if fresh and "foreign" in self._statements and await self._says(connection, "foreign"):
-            raise table_exists(component)
+            raise table_exists(self._statements)
         for step in due:
             await self._step(connection, step, {"component": component, "step": step.name})
         await connection.commit()

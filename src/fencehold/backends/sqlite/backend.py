@@ -5,6 +5,7 @@ from __future__ import annotations
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlite.events import SqliteEvents
 from fencehold.backends.sqlite.fences import SqliteFences
+from fencehold.backends.sqlite.items import SqliteItems
 from fencehold.backends.sqlite.leases import SqliteLeases
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
@@ -23,6 +24,9 @@ class SqliteBackend:
 
     def events(self, table: str) -> SqliteEvents:
         return SqliteEvents(self._path, table)
+
+    def items(self, kind: str) -> SqliteItems:
+        return SqliteItems(self._path, kind)
 
     async def open(self, limit_s: float) -> None:
         return None  # the file may not exist before init(); every verb opens it when it is there

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from fencehold.backends.sqlite.leases import instant, modifier
 from fencehold.model.events import Status
@@ -14,7 +14,6 @@ from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Failure,
 
 Row = tuple[Any, ...]
 Params = dict[str, Any]
-T = TypeVar("T")
 
 _SUB_MILLISECOND = dt.timedelta(microseconds=999)
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -72,20 +71,6 @@ def filter_params(which: Filter) -> Params:
         "tracking_ids": _json(which.tracking_ids) if which.tracking_ids else None,
         "older_than": None if which.older_than_s is None else f"{-which.older_than_s:+.3f} seconds",
     }
-
-
-def rounds(items: Sequence[T], id_of: Callable[[T], int]) -> list[list[T]]:
-    """Each id at most once per round: a statement answers by id, and of two keys to one event it must say which."""
-    found: list[list[T]] = []
-    left: Sequence[T] = items
-    while left:
-        once: dict[int, T] = {}
-        again: list[T] = []
-        for item in left:
-            again.append(item) if id_of(item) in once else once.setdefault(id_of(item), item)
-        found.append(list(once.values()))
-        left = again
-    return found
 
 
 def claims(rows: list[Row], token: str) -> list[Claim]:

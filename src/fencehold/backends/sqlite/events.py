@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 
+from fencehold.backends.rounds import rounds
 from fencehold.backends.sql_text import OUTBOX, Statements
 from fencehold.backends.sqlite import event_rows
 from fencehold.backends.sqlite.event_callers import CallerStatements
@@ -71,7 +72,7 @@ class SqliteEventPort:
 
         def work(connection: sqlite3.Connection) -> list[tuple[ClaimKey, Status]]:
             failed: list[tuple[ClaimKey, Status]] = []
-            for some in event_rows.rounds(failures, lambda failure: failure.key.id):
+            for some in rounds(failures, lambda failure: failure.key.id):
                 statuses = dict(connection.execute(statement, {"failures": event_rows.failures_param(some)}).fetchall())
                 failed += [(f.key, Status(statuses[f.key.id])) for f in some if f.key.id in statuses]
             return failed
@@ -109,7 +110,7 @@ class SqliteEventPort:
     ) -> list[tuple[Any, Row]]:
         """The keys that were not refused, as they were given, each with its row."""
         changed: list[tuple[ClaimKey, Row]] = []
-        for some in event_rows.rounds(keys, lambda key: key.id):
+        for some in rounds(keys, lambda key: key.id):
             bound = {"keys": event_rows.keys_param(some), **params}
             rows = {row[0]: row for row in connection.execute(self._statements[statement], bound).fetchall()}
             changed += [(key, rows[key.id]) for key in some if key.id in rows]

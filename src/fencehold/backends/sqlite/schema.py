@@ -48,7 +48,7 @@ class SqliteSchema:
         due = self._statements.due(applied, self._says(connection, "table_there"))
         fresh = not self._statements.recorded(applied)
         if fresh and "foreign" in self._statements and self._says(connection, "foreign"):
-            raise table_exists(self._statements.table)
+            raise table_exists(self._statements)
         for step in due:
             for statement in _STATEMENT_END.split(step.sql):
                 connection.execute(statement)

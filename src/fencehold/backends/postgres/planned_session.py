@@ -1,0 +1,38 @@
+"""A connection whose plans do not depend on statistics: after a bulk load these are wrong, and a statement that takes a
+few rows would read the whole table."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from fencehold.backends.postgres import wire
+from fencehold.backends.postgres.session import Rows, Session
+
+_AS_IT_IS = contextlib.nullcontext()
+
+
+class PlannedSession(Session):
+    async def _settle(self, connection: wire.Connection) -> None:
+        if not self.is_pooled:
+            connection.prepare_threshold = 0
+            await connection.execute(self._statements["plans"], {"is_local": False})
+
+    async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> Rows:
+        async with self._planned(connection):
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(self._statements[name], params or None)
+            return await cursor.fetchall()  # every statement that is planned so answers rows
+
+    def _planned(self, connection: wire.Connection) -> contextlib.AbstractAsyncContextManager[None]:
+        """Behind a pooler the settings hold for one transaction only, so each statement brings them along."""
+        if not self.is_pooled:
+            return _AS_IT_IS
+        return self._with_plans(connection)
+
+    @contextlib.asynccontextmanager
+    async def _with_plans(self, connection: wire.Connection) -> AsyncIterator[None]:
+        async with connection.transaction():
+            await connection.execute(self._statements["plans"], {"is_local": True})
+            yield

@@ -1,0 +1,15 @@
+-- name: next_for_state
+-- rules: free.next.is_in_state
+-- Lock first, then read the clock. What another session has locked is being taken: it is left to it.
+WITH next AS MATERIALIZED (
+    SELECT id FROM fencehold_items
+     WHERE kind = :kind AND state = :state AND (holder_id IS NULL OR expires_at <= statement_timestamp())
+     ORDER BY state_timestamp, id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE fencehold_items AS i
+   SET token = nextval('fencehold_items_token'), holder_id = :holder, leased_at = c.now, lease_ms = :lease_ms,
+       expires_at = c.now + :lease_ms * interval '1 millisecond'
+  FROM (SELECT id, clock_timestamp() AS now FROM next) AS c
+ WHERE i.kind = :kind AND i.id = c.id AND (i.holder_id IS NULL OR i.expires_at <= c.now)
+RETURNING i.id, i.state, i.state_timestamp, i.document::text, i.token, i.holder_id, i.leased_at, i.lease_ms,
+          i.expires_at, c.now;

@@ -1,0 +1,143 @@
+"""Items on SQLite: binds, runs and maps; the rules are in sql/items/."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sqlite3
+from collections.abc import Sequence
+
+from fencehold.backends.rounds import rounds
+from fencehold.backends.sql_text import ITEMS, Statements
+from fencehold.backends.sqlite import item_rows
+from fencehold.backends.sqlite.item_rows import Params, Row
+from fencehold.backends.sqlite.leases import instant
+from fencehold.backends.sqlite.schema import SqliteSchema
+from fencehold.backends.sqlite.session import Session
+from fencehold.model.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
+from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
+
+
+class SqliteItemPort:
+    """Every verb is one write transaction, or one read: whole, or not at all."""
+
+    def __init__(self, session: Session, statements: Statements, kind: str) -> None:
+        self._session = session
+        self._statements = statements
+        self._kind = kind
+
+    async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
+        params = {"id": item.id, "state": item.state, "document": item.document_json, "holder": item.holder_id}
+        return await self._session.write(lambda connection: self._answer(connection, "put", params), limit_s)
+
+    async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]:
+        return await self._session.read(lambda connection: self._items(connection, ids), limit_s)
+
+    async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
+        params = {"id": item_id, "holder": holder_id, **item_rows.lease_params(lease_s)}
+
+        def work(connection: sqlite3.Connection) -> ItemAnswer:
+            answer = self._answer(connection, "acquire", params)
+            if isinstance(answer, ItemRow):
+                self._tokens_given(connection, 1)
+            return answer
+
+        return await self._session.write(work, limit_s)
+
+    async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
+        params = {"keys": item_rows.keys_param(keys), **item_rows.lease_params(lease_s)}
+
+        def work(connection: sqlite3.Connection) -> dict[ItemKey, dt.datetime]:
+            rows = self._run(connection, "renew", params)
+            return {ItemKey(row[0], row[1], row[2]): instant(row[3]) for row in rows}
+
+        return await self._session.write(work, limit_s)
+
+    async def break_leases(self, keys: Sequence[ItemKey], limit_s: float) -> dict[ItemKey, ItemRefusal]:
+        def work(connection: sqlite3.Connection) -> dict[ItemKey, ItemRefusal]:
+            refused: dict[ItemKey, ItemRefusal] = {}
+            for some in rounds(keys, lambda key: key.id):
+                self._run(connection, "break", {"keys": item_rows.keys_param(some)})
+                left = self._items(connection, [key.id for key in some])
+                held = {key: left[key.id] for key in some if key.id in left and left[key.id].holder_id is not None}
+                refused.update((key, ItemRefusal(HELD_BY_ANOTHER, row)) for key, row in held.items())
+            return refused
+
+        return await self._session.write(work, limit_s)
+
+    async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:
+        params = {**item_rows.key_params(key), "state": state, "document": document_json}
+        return await self._session.write(lambda connection: self._answer(connection, "save", params), limit_s)
+
+    async def delete(self, key: ItemKey, limit_s: float) -> ItemRefusal | None:
+        params = item_rows.key_params(key)
+
+        def work(connection: sqlite3.Connection) -> ItemRefusal | None:
+            if self._run(connection, "delete", params):
+                return None
+            return _refusal(self._items(connection, [key.id]).get(key.id))
+
+        return await self._session.write(work, limit_s)
+
+    async def next_for_state(
+        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float
+    ) -> list[ItemRow]:
+        params = {"state": state, "limit": limit, "holder": holder_id, **item_rows.lease_params(lease_s)}
+
+        def work(connection: sqlite3.Connection) -> list[ItemRow]:
+            rows = self._run(connection, "next_for_state", params)
+            self._tokens_given(connection, len(rows))
+            return sorted(map(item_rows.item, rows), key=lambda item: (item.state_timestamp, item.id))
+
+        return await self._session.write(work, limit_s)
+
+    async def find(self, state: str | None, limit: int, limit_s: float) -> list[ItemRow]:
+        params = {"state": state, "limit": limit}
+
+        def work(connection: sqlite3.Connection) -> list[ItemRow]:
+            return [item_rows.item(row) for row in self._run(connection, "find", params)]
+
+        return await self._session.read(work, limit_s)
+
+    def _answer(self, connection: sqlite3.Connection, name: str, params: Params) -> ItemAnswer:
+        """Of a verb on one item: the item as it is now, refused or not."""
+        is_done = bool(self._run(connection, name, params))
+        current = self._items(connection, [params["id"]]).get(params["id"])
+        return current if is_done and current is not None else _refusal(current)
+
+    def _items(self, connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, ItemRow]:
+        rows = self._run(connection, "get", {"ids": item_rows.ids_param(ids)})
+        return {row[0]: item_rows.item(row) for row in rows}
+
+    def _tokens_given(self, connection: sqlite3.Connection, count: int) -> None:
+        self._run(connection, "tokens_given", {"count": count})
+
+    def _run(self, connection: sqlite3.Connection, name: str, params: Params) -> list[Row]:
+        return connection.execute(self._statements[name], {**params, "kind": self._kind}).fetchall()
+
+
+class SqliteItems:
+    """The items of one kind in one event loop, on a connection and a thread of their own."""
+
+    def __init__(self, path: str, kind: str) -> None:
+        statements = Statements(__package__, ITEMS.default_table, topic=ITEMS)
+        self._is_closed = False
+        self._session = Session(path, "fencehold-sqlite-items")
+        self._schema = SqliteSchema(self._session, statements)
+        self.port = SqliteItemPort(self._session, statements, kind)
+
+    async def init(self, limit_s: float) -> list[str]:
+        return await self._schema.init(limit_s)
+
+    def script(self) -> str:
+        return self._schema.script()
+
+    async def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            await self._session.close()
+
+
+def _refusal(current: ItemRow | None) -> ItemRefusal:
+    if current is None:
+        return ItemRefusal(ABSENT)
+    return ItemRefusal(LAPSED if current.holder_id is None else HELD_BY_ANOTHER, current)
