@@ -12,8 +12,8 @@ from fencehold.testing.conformance.items_pair import NEVER_GRANTED, ItemPair, It
 from fencehold.testing.harness import Harness
 
 SEED = 20_310_517
-PART_OF_LEASE_WALK = 4  # an item's walk looks at the items after every step
-LENGTHS_S = (2.0, 5.0, 8.0)
+PART_OF_LEASE_WALK = 3  # an item's walk looks at the items after every step
+LENGTHS_S = (2.0, 7.0, 20.0)
 KINDS = ("negotiation", "Negotiation")
 IDS = ("1", "2", "3", "a", "A")
 STATES = ("NEW", "new", "SENT")
@@ -49,26 +49,34 @@ class ItemWalker:
 
     async def step(self) -> None:
         moves = {
-            self._move_clock: 18, self._put: 14, self._acquire: 14, self._next: 12, self._renew: 12, self._break: 10,
-            self._save: 14, self._delete: 5, self._find: 3,
+            self._move_clock: 16, self._put: 18, self._acquire: 16, self._next: 14, self._renew: 12, self._break: 9,
+            self._save: 14, self._delete: 7, self._find: 3,
         }  # fmt: skip
         self.pair = self._random.choice(self.pairs)
         await self._random.choices(list(moves), weights=list(moves.values()))[0]()
 
     # Draws
 
-    def _held(self) -> list[ItemKey]:
-        return [self.pair.key(i) for i, row in self.pair.oracle.rows.items() if row.holder_id is not None]
+    def _live(self) -> list[ItemKey]:
+        rows = self.pair.oracle.rows.items()
+        return [self.pair.key(item_id) for item_id, row in rows if row_state(row, self.pair.now) is Row.LIVE]
 
     def _a_key(self) -> ItemKey:
-        """Mostly a present one, whether live or lapsed; sometimes any old one, or that of one who never held it."""
-        held = self._held()
-        if not held or self._random.random() < 0.25:
-            key = self._random.choice([*self._keys[-20:], *held])
-            if self._random.random() < 0.5:
-                return key
-            return ItemKey(self._random.choice(IDS), self._random.choice(HOLDERS), key.token)
-        return self._random.choice(held)
+        """Mostly that of a lease that is live; sometimes any old one, or that of one who never held it."""
+        live = self._live()
+        if live and self._random.random() < 0.75:
+            return self._random.choice(live)
+        old = self._random.choice(self._keys[-12:])
+        aim = self._random.choice([*live, old, old])
+        return ItemKey(aim.id, self._random.choice((old.holder_id, *HOLDERS)), self._random.choice((old, aim)).token)
+
+    def _an_item_and_holder(self) -> tuple[str, str]:
+        """As often as not of one who holds it."""
+        live = self._live()
+        if live and self._random.random() < 0.3:
+            key = self._random.choice(live)
+            return key.id, key.holder_id
+        return self._random.choice(IDS), self._random.choice(HOLDERS)
 
     def _some_keys(self) -> list[ItemKey]:
         """One per item at most."""
@@ -76,14 +84,14 @@ class ItemWalker:
         return list({key.id: key for key in drawn}.values())
 
     def _instant(self) -> dt.datetime:
-        """Mostly around the instant at which a lease lapses."""
+        """Mostly around the instant at which the next lease lapses, so that some are live and some have just lapsed."""
         now, tick = self.pair.now, self.pair.harness.traits.tick
         rows = [row for pair in self.pairs for row in pair.oracle.rows.values()]
         edges = [row.expires_at for row in rows if row.expires_at is not None and row_state(row, now) is Row.LIVE]
         ahead = [edge + n * tick for edge in edges for n in (-1, 0, 1) if edge + n * tick > now]
         if ahead and self._random.random() < 0.7:
-            return self._random.choice(ahead)
-        return now + self._random.choice((tick, tick, dt.timedelta(seconds=1), dt.timedelta(seconds=4)))
+            return self._random.choice(sorted(ahead)[:3])
+        return now + self._random.choice((tick, tick, dt.timedelta(seconds=1)))
 
     # Moves
 
@@ -95,12 +103,12 @@ class ItemWalker:
             pair.now = at
 
     async def _put(self) -> None:
-        item_id, state, holder = (self._random.choice(some) for some in (IDS, STATES, HOLDERS))
+        (item_id, holder), state = self._an_item_and_holder(), self._random.choice(STATES)
         self._note(f"{holder} puts {item_id} in {state}")
         await self.pair.put(item_id, state, {"step": len(self.trail)}, holder)
 
     async def _acquire(self) -> None:
-        item_id, holder = self._random.choice(IDS), self._random.choice(HOLDERS)
+        item_id, holder = self._an_item_and_holder()
         lease_s = self._random.choice(LENGTHS_S)
         self._note(f"{holder} acquires {item_id} for {lease_s} s")
         answer = await self.pair.acquire(item_id, holder, lease_s)
