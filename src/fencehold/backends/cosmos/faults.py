@@ -26,8 +26,15 @@ _REFUSED: dict[tuple[int | None, int | None], tuple[str, str]] = {
 
 
 def is_passing(error: Exception) -> bool:
-    """Not executed, and worth asking again: over the throughput, or a collision inside the server."""
-    return isinstance(error, CosmosHttpResponseError) and error.status_code in (THROTTLED, RETRY_WITH)
+    """Not executed, and worth asking again: over the throughput, or a collision inside the server.
+
+    What a stored procedure threw is answered as 400, the number of its cause beside it; all of it was undone.
+    """
+    if not isinstance(error, CosmosHttpResponseError):
+        return False
+    if error.status_code == SCRIPT_FAILED:
+        return error.sub_status in (CONFLICT, PRECONDITION_FAILED, THROTTLED, RETRY_WITH)
+    return error.status_code in (THROTTLED, RETRY_WITH)
 
 
 def retry_after_s(error: CosmosHttpResponseError) -> float:
