@@ -14,6 +14,7 @@ RETRY_AFTER_HEADER = "x-ms-retry-after-ms"
 RETRY_AFTER_MS_DEFAULT = 100.0
 
 CONFLICT, PRECONDITION_FAILED, NOT_FOUND = 409, 412, 404
+SCRIPT_FAILED = 400
 THROTTLED, RETRY_WITH, TOO_LARGE = 429, 449, 413
 OWNER_NOT_FOUND, SESSION_NOT_AVAILABLE = 1003, 1002  # sub-statuses of 404
 # The server gave up or did not wait for its replicas: it may have executed the request before.

@@ -178,7 +178,7 @@ class Call:
         """What the procedure set as its body; an exception thrown in it undid all of it. LookupError: no such one."""
         answer = await self._send(
             lambda c, hook: c.scripts.execute_stored_procedure(
-                name, partition_key=partition, params=list(parameters), response_hook=hook
+                name, partition_key=partition, parameters=list(parameters), response_hook=hook
             ),
             written_in=partition,
         )
