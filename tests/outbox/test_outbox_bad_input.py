@@ -50,6 +50,8 @@ BAD_EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("bad_event", {"priority": True}),
     ("bad_event", {"priority": "high"}),
     ("bad_event", {"not_before": NAIVE}),
+    ("bad_event", {"not_before": dt.datetime.max.replace(tzinfo=dt.UTC)}),
+    ("bad_event", {"not_before": dt.datetime.min.replace(tzinfo=dt.UTC)}),
     ("bad_duration", {"not_before": -5}),
     ("bad_duration", {"not_before": "soon"}),
     ("bad_event", {"tracking_id": "not a uuid"}),
@@ -99,6 +101,14 @@ async def test_a_bad_event_far_down_in_a_long_list_leaves_nothing_written(url: s
         assert await rows(url) == []
         await outbox.add("a", 1)
         assert len(await rows(url)) == 1
+
+
+async def test_what_is_no_list_of_events_is_refused(url: str, opened: Opened) -> None:
+    async with opened(url) as (outbox, _):
+        for wrong in (None, 7, "order.created", {"event_type": "a", "payload": 1}):
+            with pytest.raises(fencehold.ConfigurationError) as error:
+                await outbox.add_many(wrong)
+            assert code_of(error) == "bad_event", wrong
 
 
 async def test_a_payload_of_exactly_the_limit_is_taken(url: str, opened: Opened) -> None:
@@ -227,6 +237,22 @@ async def test_outbox_settings_that_cannot_work_are_refused_before_anything_is_s
     async with fencehold.connect(file_url) as store:
         with pytest.raises(fencehold.ConfigurationError) as error:
             store.outbox(**settings)
+        assert code_of(error) == "bad_settings"
+
+
+async def test_a_batch_larger_than_what_a_worker_may_have_in_hand_is_refused(file_url: str, opened: Opened) -> None:
+    async with opened(file_url) as (outbox, _):
+        with pytest.raises(fencehold.ConfigurationError, match="batch_size") as error:
+            outbox.worker(print, batch_size=11)
+        assert code_of(error) == "bad_settings"
+        assert outbox.worker(print, batch_size=11, concurrency=11).settings.batch_size == 11
+
+
+@pytest.mark.parametrize("per_minute", [0, -1, float("inf"), float("nan")])
+async def test_a_redrive_at_no_rate_or_at_any_rate_is_refused(file_url: str, opened: Opened, per_minute: float) -> None:
+    async with opened(file_url) as (outbox, _):
+        with pytest.raises(fencehold.ConfigurationError) as error:
+            await outbox.redrive("a", "mended", per_minute=per_minute)
         assert code_of(error) == "bad_settings"
 
 

@@ -14,7 +14,7 @@ from fencehold.cli import exit_codes
 from fencehold.cli.outbox_options import dry_run_option, opened, outbox_option
 from fencehold.cli.screen import span
 from fencehold.cli.setup import Setup, finish, with_setup
-from fencehold.model.durations import seconds
+from fencehold.model.durations import AGE_YEARS_MAX, seconds
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.events import Status
 from fencehold.runtime.outbox import Outbox
@@ -58,7 +58,7 @@ def purge(
     setup: Setup, older_than: str, statuses: tuple[str, ...], force: bool, dry_run: bool, outbox_name: str
 ) -> int:
     """Delete finished events, in batches, while workers go on. Unfinished events are never deleted."""
-    age_s = seconds(older_than, "--older-than")
+    age_s = seconds(older_than, "--older-than", AGE_YEARS_MAX)
     wanted = tuple(Status(s) for s in statuses) or (Status.COMPLETED,)
     if Status.DEAD_LETTER in wanted and age_s < DEAD_LETTERS_KEPT_S and not force:
         raise ConfigurationError(

@@ -14,14 +14,17 @@ _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 _TEXT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h|d|)\s*", re.ASCII)
 
 DURATION_S_MAX = 365 * 86400.0
+NUMBER_MAX = 1e15
+AGE_YEARS_MAX = 100  # of what an operator may ask for by age
 
 
-def seconds(value: Duration, what: str = "duration") -> float:
+def seconds(value: Duration, what: str = "duration", years_max: int = 1) -> float:
     """A positive, finite number of seconds, or ConfigurationError that says which setting is wrong."""
     number = _number(value, what)
-    if not math.isfinite(number) or number <= 0 or number > DURATION_S_MAX:
+    if not math.isfinite(number) or number <= 0 or number > DURATION_S_MAX * years_max:
+        most = "a year" if years_max == 1 else f"{years_max} years"
         raise ConfigurationError(
-            f"{what} is {value!r}; it must be above zero and at most a year.",
+            f"{what} is {value!r}; it must be above zero and at most {most}.",
             hint='Give seconds (30, 0.5), a timedelta, or text such as "30s" or "5m".',
             code="bad_duration",
         )
@@ -32,7 +35,7 @@ def _number(value: Duration, what: str) -> float:
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return math.inf if value > DURATION_S_MAX else float(value)  # an int may be too long for a float
+        return math.inf if abs(value) > NUMBER_MAX else float(value)  # an int may be too long for a float
     if isinstance(value, str) and (match := _TEXT.fullmatch(value)):
         return float(match[1]) * _UNIT_S[match[2]]
     raise ConfigurationError(

@@ -113,6 +113,8 @@ def _schedule(event: NewEvent, not_before: object) -> None:
     if isinstance(not_before, dt.datetime):
         if not_before.tzinfo is None:
             raise _bad("not_before has no time zone", "Use datetime.now(timezone.utc) + timedelta(...).")
+        if not 1 < not_before.year < dt.MAXYEAR:  # at either end a time cannot be told in every time zone
+            raise _bad(f"not_before is in the year {not_before.year}", "Use a time that may come.")
         event.not_before = not_before.astimezone(dt.UTC)
     else:
         event.delay_s = durations.seconds(not_before, "not_before")  # type: ignore[arg-type]

@@ -113,6 +113,7 @@ def worker_settings(
     check.count(concurrency, "concurrency", 1, CONCURRENCY_MAX)
     if batch_size is not None:
         check.count(batch_size, "batch_size", 1, CONCURRENCY_MAX)
+        check.at_most(batch_size, "batch_size", concurrency, "concurrency, which counts its events too")
     check.that(
         shutdown_s <= lease_s, f"shutdown_timeout ({shutdown_s:g} s) must not be above the lease ({lease_s:g} s)"
     )
@@ -139,6 +140,10 @@ class Check:
     def count(self, value: object, what: str, least: int, most: int) -> None:
         right = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
         self.that(right, f"{what} is {value!r}; it must be a whole number from {least} to {most}")
+
+    def at_most(self, value: object, what: str, most: object, of_what: str) -> None:
+        if isinstance(value, int) and isinstance(most, int):
+            self.that(value <= most, f"{what} ({value}) must not be above {most}, the {of_what}")
 
     def that(self, holds: bool, problem: str) -> None:
         if not holds:

@@ -124,7 +124,7 @@ class Ledger:
 def described(error: BaseException) -> str:
     """The last error as the column keeps it: kind and words, no traceback, not endless."""
     if isinstance(error, asyncio.CancelledError):
-        return "cancelled: the worker stopped before the handler was done"
+        return "CancelledError: raised in the handler, or in what it waited for; not by its worker"
     try:
         words = str(error)
     except Exception:  # noqa: BLE001 - an error that cannot even say what it is

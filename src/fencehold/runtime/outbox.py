@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from fencehold.model import names
-from fencehold.model.durations import Duration, seconds
+from fencehold.model.durations import AGE_YEARS_MAX, Duration, seconds
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent, new_event, new_tracking_ids
@@ -92,7 +93,7 @@ class Outbox:
 
         Each is (event_type, payload) or a mapping with the names of `add`'s arguments.
         """
-        given, new = list(events), list[NewEvent]()
+        given, new = _listed(events), list[NewEvent]()
         making = self._making(given, new)
         if tx is None and 0 < len(given) <= ADD_BATCH:
             await self._store(making, tx)  # one transaction: events may be made while it goes on
@@ -105,7 +106,7 @@ class Outbox:
 
     def add_now(self, events: Iterable[Any], tx: Any) -> list[str]:
         """`add_many` for callers without an event loop: in the transaction of a sync connection or session."""
-        new = list(self._making(list(events), []))
+        new = list(self._making(_listed(events), []))
         _done_now(self._parts.make_events(self.name).port.add_in(tx, new))
         return [event.tracking_id for event in new]
 
@@ -236,7 +237,7 @@ class Outbox:
             hint = "Say what was wrong and has been mended: a redrive without that only fails again."
             raise ConfigurationError("A redrive needs its root cause.", hint=hint, code="no_root_cause")
         check = Check("Redrive")
-        check.that(per_minute > 0, f"per_minute is {per_minute!r}; it must be above zero")
+        check.that(0 < per_minute < math.inf, f"per_minute is {per_minute!r}; it must be above zero, and finite")
         check.count(limit, "limit", 1, 2**31 - 1)
         check.done("100 a minute is the default.")
         which = Filter((Status.DEAD_LETTER,), (event_type,))
@@ -259,7 +260,7 @@ class Outbox:
         if set(statuses) - {Status.COMPLETED, Status.DEAD_LETTER} or not statuses:
             hint = "Only COMPLETED and DEAD_LETTER events are finished."
             raise ConfigurationError("Unfinished events are never purged.", hint=hint, code="bad_status")
-        which = Filter(tuple(map(Status, statuses)), (), (), seconds(older_than, "older_than"))
+        which = Filter(tuple(map(Status, statuses)), (), (), seconds(older_than, "older_than", AGE_YEARS_MAX))
         if dry_run:
             return await self._here().desk.purge(which, 2**31 - 1, DESK_LIMIT_S, dry_run=True)
         total = 0
@@ -334,6 +335,13 @@ class Outbox:
         if loop not in self._events:
             self._events[loop] = self._parts.make_events(self.name)
         return self._events[loop]
+
+
+def _listed(events: Iterable[Any]) -> list[Any]:
+    if isinstance(events, (str, bytes, Mapping)) or not isinstance(events, Iterable):
+        hint = 'Give a list such as [("order.created", {"id": 7})].'
+        raise ConfigurationError(f"Not a list of events: {events!r:.80}.", hint=hint, code="bad_event")
+    return list(events)
 
 
 def _tracking_id(event: Any) -> str:
