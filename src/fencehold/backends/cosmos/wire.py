@@ -178,7 +178,8 @@ class Call:
         """What the procedure set as its body; an exception thrown in it undid all of it. LookupError: no such one."""
         answer = await self._send(
             lambda c, hook: c.scripts.execute_stored_procedure(
-                name, partition_key=partition, parameters=list(parameters), response_hook=hook
+                # The driver forgets `response_hook` here; this one it knows, and calls for refusals too.
+                name, partition_key=partition, parameters=list(parameters), raw_response_hook=of_success(hook)
             ),
             written_in=partition,
         )
@@ -251,6 +252,14 @@ async def refuse_many_writers(client: CosmosClient) -> None:
             hint="Turn off multi-region writes, or keep leases in an account with one write region.",
             code="many_write_regions",
         )
+
+
+def of_success(hook: Callable[..., None]) -> Callable[[Any], None]:
+    def heard(answer: Any) -> None:
+        if answer.http_response.status_code < faults.SCRIPT_FAILED:
+            hook(answer.http_response.headers)
+
+    return heard
 
 
 def bare(document: Document) -> Document:
