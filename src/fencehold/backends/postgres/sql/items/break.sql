@@ -14,8 +14,8 @@ WITH patience AS MATERIALIZED (
 ), freed AS (
     UPDATE fencehold_items AS i
        SET holder_id = NULL, leased_at = NULL, lease_ms = NULL, expires_at = NULL
-      FROM locked AS l
-     WHERE i.kind = :kind AND i.id = l.id
+      FROM (SELECT id, clock_timestamp() AS now FROM locked) AS c
+     WHERE i.kind = :kind AND i.id = c.id AND i.expires_at > c.now
 )
 SELECT i.id, i.state, i.state_timestamp, i.document::text, i.token, i.holder_id, i.leased_at, i.lease_ms, i.expires_at,
        c.now, a.place

@@ -7,4 +7,5 @@ UPDATE fencehold_items
                json_extract(value, '$[2]') AS key_token
           FROM json_each(:keys)) AS a
  WHERE kind = :kind AND id = a.key_id AND holder_id = a.key_holder_id AND a.key_token IN (0, token)
+   AND expires_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
 RETURNING id;
