@@ -7,6 +7,7 @@ from fencehold.model.errors import (
     ConfigurationError,
     FenceholdError,
     LeaseLost,
+    NoSuchItem,
     Unavailable,
     Uncertain,
 )
@@ -21,6 +22,9 @@ from fencehold.model.retry import (
 )
 from fencehold.ports.events import Claim, EventRow, Filter, Recovered, Stats
 from fencehold.runtime.handlers import Reject
+from fencehold.runtime.item import Item, ItemView
+from fencehold.runtime.item_processor import ItemProcessor
+from fencehold.runtime.items import Items
 from fencehold.runtime.leader import Leader
 from fencehold.runtime.outbox import Outbox
 from fencehold.runtime.reaper import Reaper
@@ -41,10 +45,15 @@ __all__ = [
     "Filter",
     "FixedInterval",
     "Guard",
+    "Item",
+    "ItemProcessor",
+    "ItemView",
+    "Items",
     "Leader",
     "Lease",
     "LeaseLost",
     "LockState",
+    "NoSuchItem",
     "Outbox",
     "Reaper",
     "Recovered",

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from fencehold.model import names
 from fencehold.model.durations import Duration
 from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.item_settings import DOCUMENT_BYTES_MAX, item_settings
 from fencehold.model.outbox_settings import PAYLOAD_BYTES_MAX, OutboxSettings, outbox_settings
 from fencehold.model.retry import RetryStrategy
 from fencehold.model.settings import leader_settings
@@ -21,6 +22,8 @@ from fencehold.ports.traces import TracePort
 from fencehold.runtime import host as hosts
 from fencehold.runtime.book import LeaseBook
 from fencehold.runtime.engine import Engine
+from fencehold.runtime.item_parts import ItemParts
+from fencehold.runtime.items import Items
 from fencehold.runtime.leader import Leader
 from fencehold.runtime.outbox import Outbox
 from fencehold.runtime.outbox_parts import OutboxParts
@@ -29,6 +32,7 @@ OPEN_LIMIT_S = 10.0
 CLOSE_SLACK_S = 5.0
 DEFAULT_OUTBOX = "outbox"
 INIT_LIMIT_S = 60.0
+ANY_KIND = "item"
 
 
 class Store:
@@ -50,6 +54,7 @@ class Store:
         self.leases = LeaseBook(make_backend, self._parts, self._holder_id)
         self._outbox_parts = OutboxParts(make_backend, self._parts, clock, facts, traces)
         self._outboxes: list[Outbox] = []
+        self._item_parts = ItemParts(make_backend, self._parts, clock, facts)
 
     def __repr__(self) -> str:
         return f"<Store {self._label}{'' if self._engine else ' (closed)'}>"
@@ -78,13 +83,14 @@ class Store:
         return engine
 
     async def close(self) -> None:
-        """Stop all leaders, give back every lease, disconnect. Idempotent."""
+        """Stop all that runs, give back every lease and item, disconnect. Idempotent."""
         if self._engine is None or self._thread is None:
             return
         for worker in list(self._outbox_parts.workers):
             worker.stop()
             with suppress(TimeoutError):
                 await asyncio.wait_for(worker.stopped.wait(), worker.settings.shutdown_timeout_s + CLOSE_SLACK_S)
+        await self._item_parts.close()
         for leader in list(self._candidates.values()):
             await leader.shutdown(leader.settings.call_limit_s * 2)
         engine, thread = self._engine, self._thread
@@ -107,7 +113,16 @@ class Store:
         """Create or upgrade the tables: safe to repeat, safe in parallel. Returns the steps applied just now."""
         engine, host = self._parts()
         steps = await host.begin(engine.backend.schema.init(INIT_LIMIT_S))
+        steps += await host.begin(self._init_items(engine))
         return steps + await self._init_outboxes()
+
+    async def _init_items(self, engine: Engine) -> list[str]:
+        """On the keeper's loop. All kinds share their tables, so any kind will do."""
+        items = engine.backend.items(ANY_KIND)
+        try:
+            return await items.init(INIT_LIMIT_S)
+        finally:
+            await items.close()
 
     async def _init_outboxes(self) -> list[str]:
         """Those made so far. The default one also when none was: but a table of that name that is not ours is left."""
@@ -154,6 +169,27 @@ class Store:
 
     def _outbox_named(self, name: str, settings: OutboxSettings) -> Outbox:
         return Outbox(names.table_name(name), settings, self._outbox_parts)
+
+    def items(
+        self,
+        kind: str,
+        *,
+        lease: Duration = 60,
+        holder_id: str | None = None,
+        heartbeat_every: Duration | None = None,
+        stall_limit: Duration | None = None,
+        document_bytes_max: int = DOCUMENT_BYTES_MAX,
+    ) -> Items:
+        """The items of this kind, each with at most one holder; every setting is checked here, before anything is sent.
+
+        Without `holder_id` nobody else, in this process or another, holds items under the same one.
+        """
+        settings = item_settings(
+            lease=lease, heartbeat_every=heartbeat_every, stall_limit=stall_limit,
+            document_bytes_max=document_bytes_max,
+        )  # fmt: skip
+        who = names.holder_id(holder_id) if holder_id is not None else names.default_holder_id()
+        return Items(names.item_kind(kind), who, settings, self._item_parts)
 
     def leader(
         self,
