@@ -23,7 +23,7 @@ test:            ## everything: environment, servers, lint, types, all tests
 env:             ## make or update .venv
 	@$(BOOT) tools/env.py dev
 
-programs: env    ## install PgBouncer, HAProxy, spin (as root, with apt)
+programs: env    ## install PgBouncer, HAProxy, spin, Node (as root, with apt) and the Cosmos DB test server (npm)
 	@$(BIN)/python tools/programs.py
 
 lint: env        ## ruff: rules and formatting

@@ -8,12 +8,14 @@
 | `every_postgres_url`   | an empty database on `every_postgres`                                                   |
 | `own_postgres`         | a server of this test's own, to kill, freeze and restart                                |
 | `own_pgbouncer`        | `make(server, mode)` starts a PgBouncer in front of a server; stopped afterwards        |
+| `cosmos_server`        | the session's stand-in for Cosmos DB, running, its clock and answers as they should be  |
 | `sqlite_url`           | an address of a SQLite file that does not exist yet                                     |
 
 Tests may be `async def`. `@pytest.mark.limit(seconds)` changes the limit of 60 s. `@pytest.mark.needs("spin")` names
 what a test cannot do without: absent, the test is not run and the last lines say so; with CI=true it fails.
 """
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,6 +24,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from tests.servers.cosmos import CosmosServer
 from tests.servers.limits import limited
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import AnyPostgres, GivenServer, PostgresServer, binaries_of, fresh_database, majors
@@ -167,6 +170,32 @@ def own_pgbouncer(request: pytest.FixtureRequest) -> Iterator[Callable[..., PgBo
             return bouncer
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def started_cosmos() -> Iterator[Callable[[], CosmosServer]]:
+    with ExitStack() as stack:
+
+        @functools.cache
+        def started() -> CosmosServer:
+            server = CosmosServer()
+            stack.callback(server.close)
+            server.start()
+            return server
+
+        yield started
+
+
+@pytest.fixture
+def cosmos_server(
+    started_cosmos: Callable[[], CosmosServer], request: pytest.FixtureRequest
+) -> Iterator[CosmosServer]:
+    try:
+        server = started_cosmos()
+    except Missing as missing:
+        not_run(request.config, missing)
+    yield server
+    server.behave()
 
 
 @pytest.fixture

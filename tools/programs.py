@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import npm_programs
+
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / ".venv" / "programs.json"
 SEARCH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
@@ -19,6 +21,8 @@ SEARCH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin",
 PACKAGES = {
     "gcc": ["gcc", "libc6-dev"],
     "haproxy": ["haproxy"],
+    "node": ["nodejs"],
+    "npm": ["npm"],
     "pgbouncer": ["pgbouncer"],
     "postgresql-15": ["postgresql-15"],
     "spin": ["spin"],
@@ -31,6 +35,7 @@ LIMIT_S = 600
 def main() -> None:
     missing = [name for name in PACKAGES if not present(name)]
     reasons = bring(missing) if missing else {}
+    reasons |= npm_programs.bring()
     REPORT.parent.mkdir(exist_ok=True)
     REPORT.write_text(json.dumps(reasons, indent=1))
     if reasons:

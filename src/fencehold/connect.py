@@ -16,7 +16,7 @@ from fencehold.runtime.store import Store
 from fencehold.telemetry.logs import LogSink
 from fencehold.telemetry.traces import traces
 
-KNOWN = "sqlite:///file.db, postgresql://user@host/db or memory://name"
+KNOWN = "sqlite:///file.db, postgresql://user@host/db, cosmos://:KEY@host/db or memory://name"
 DEFAULT_TABLE = "fencehold_leases"
 
 
@@ -39,6 +39,8 @@ def backend_for(url: str, table: str = DEFAULT_TABLE) -> Callable[[], Backend]:
             return _postgres(url, table)
         case "memory":
             return _memory(url)
+        case "cosmos":
+            return _cosmos(url, table)
         case other:
             raise ConfigurationError(
                 f"No backend for {other or 'a URL without a scheme'!r}.", hint=f"Use {KNOWN}.", code="bad_url"
@@ -93,12 +95,18 @@ def _memory(url: str) -> Callable[[], Backend]:
     return lambda: MemoryBackend(shelf(url.partition("://")[2]))
 
 
-def _with_extra(module: str, extra: str, driver: str) -> Any:
+def _cosmos(url: str, table: str) -> Callable[[], Backend]:
+    module = _with_extra("fencehold.backends.cosmos.backend", "cosmos", "azure", "aiohttp")
+    address = module.CosmosBackend.check(url)
+    return lambda: module.CosmosBackend(address, table)
+
+
+def _with_extra(module: str, extra: str, *drivers: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name and error.name.partition(".")[0] == driver:
+        if error.name and error.name.partition(".")[0] in drivers:
             raise ConfigurationError(
-                f"The driver {driver} is not installed.", hint=f"pip install 'fencehold[{extra}]'", code="no_driver"
+                f"The driver {error.name.partition('.')[0]} is not installed.", hint=f"pip install 'fencehold[{extra}]'", code="no_driver"
             ) from None
         raise

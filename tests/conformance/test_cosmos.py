@@ -1,0 +1,66 @@
+"""Cosmos DB and the conformance suite, as far as it goes without fenced transactions.
+
+What the suite's own tests do under a fence is left out here and said below; tests/cosmos has what takes its place.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from fencehold.testing import conformance
+from fencehold.testing.conformance.suite import Suite
+from fencehold.testing.harness import Harness
+from tests.conformance.cosmos_harness import CosmosHarness
+from tests.servers.cosmos import CosmosServer
+
+
+@pytest.fixture
+def harness(cosmos_server: CosmosServer) -> Harness:
+    return CosmosHarness(cosmos_server)
+
+
+def without(*names: str) -> Callable[[type[Suite]], type[Suite]]:
+    """The class without tests that need a fenced transaction; a name that it does not have is a mistake."""
+
+    def shorten(suite: type[Suite]) -> type[Suite]:
+        for name in names:
+            assert callable(getattr(suite, name, None)), f"{suite.__name__} has no {name}"
+            setattr(suite, name, None)
+        return suite
+
+    return shorten
+
+
+class TestRules(conformance.Rules): ...
+
+
+class TestVerbs(conformance.Verbs): ...
+
+
+class TestSilence(conformance.Silence): ...
+
+
+class TestWalk(conformance.Walk): ...
+
+
+@without("test_the_longest_name_and_holder_fit")
+class TestNames(conformance.Names): ...
+
+
+@without(
+    "test_a_clock_that_is_hours_off_changes_nothing",
+    "test_a_jump_forward_gives_the_lease_away_and_stops_the_first_holder",
+    "test_a_jump_back_keeps_the_holder_and_the_epoch_rising",
+    "test_a_stale_token_stays_stale_when_the_clock_goes_back",
+    "test_the_local_limit_is_honoured_whatever_the_store_says",
+)
+class TestTimes(conformance.Times): ...
+
+
+@without(
+    "test_a_frozen_fenced_transaction_ends_with_its_term_and_writes_nothing",
+    "test_a_connection_cut_inside_the_body_writes_nothing",
+    "test_a_lost_answer_to_the_commit_is_uncertain",
+    "test_a_commit_that_never_arrived_is_no_yes",
+)
+class TestNetworkFaults(conformance.NetworkFaults): ...

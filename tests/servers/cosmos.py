@@ -1,0 +1,80 @@
+"""A stand-in for Cosmos DB from npm, over plain HTTP, whose clock and answers a test can bend."""
+
+import atexit
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+from tests.servers.process import ServerProcess, readable_by_server
+from tests.servers.programs import ROOT, Missing, reason, require
+
+PACKAGE = "cosmosdb-server"
+FOLDER = ROOT / ".venv" / "npm" / "node_modules"
+STARTER = Path(__file__).with_name("cosmos_server.mjs")
+KEY = "dGVzdCBrZXkvK29ubHk9PQ=="  # any base64: the stand-in looks at no key
+
+
+class CosmosServer(ServerProcess):
+    name = "cosmos"
+
+    def __init__(self) -> None:
+        self._node = require("node")
+        if not (FOLDER / "@vercel" / PACKAGE).is_dir():
+            raise Missing(PACKAGE, reason(PACKAGE))
+        self._packages = within_reach(FOLDER)
+        super().__init__()
+        self._starter = self.folder / STARTER.name
+        shutil.copyfile(STARTER, self._starter)
+        self._starter.chmod(0o644)
+
+    def command(self) -> Sequence[str | Path]:
+        return [self._node, self._starter, self._packages / "@vercel" / PACKAGE, str(self.port)]
+
+    def answers(self) -> bool:
+        try:
+            self.request_count()
+        except (urllib.error.URLError, OSError):
+            return False
+        return True
+
+    def url(self, database: str | None = None, *, port: int | None = None, key: str = KEY, **options: str) -> str:
+        """Of a database nobody else uses, unless told."""
+        name = database or f"d{uuid.uuid4().hex[:12]}"
+        query = urlencode({"tls": "off", **options})
+        return f"cosmos://:{quote(key, safe='')}@127.0.0.1:{port or self.port}/{name}?{query}"
+
+    def shift_clock(self, ahead_s: float) -> None:
+        """Its clock runs so far ahead of (or behind) this machine's."""
+        self._told("clock", ahead_ms=round(ahead_s * 1000))
+
+    def fail_next(self, times: int, status: int, **more: str | int) -> None:
+        """So many requests to documents are answered with this status and not executed."""
+        self._told("fail", times=times, status=status, **more)
+
+    def behave(self) -> None:
+        """Its clock is the machine's again, and it answers by itself."""
+        self.shift_clock(0.0)
+        self.fail_next(0, 0)
+
+    def request_count(self) -> int:
+        return int(self._told("count"))
+
+    def _told(self, what: str, **values: str | int) -> str:
+        address = f"http://127.0.0.1:{self.port}/__test/{what}?{urlencode(values)}"
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            return str(answer.read().decode())
+
+
+def within_reach(packages: Path) -> Path:
+    """The packages, or a copy of them where the server's account may not look."""
+    if readable_by_server(packages):
+        return packages
+    home = Path(tempfile.mkdtemp(prefix="fencehold-npm-"))
+    home.chmod(0o755)
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    return Path(shutil.copytree(packages, home / "node_modules", symlinks=True))
