@@ -179,7 +179,10 @@ class Call:
         answer = await self._send(
             lambda c, hook: c.scripts.execute_stored_procedure(
                 # The driver forgets `response_hook` here; this one it knows, and calls for refusals too.
-                name, partition_key=partition, parameters=list(parameters), raw_response_hook=of_success(hook)
+                name,
+                partition_key=partition,
+                parameters=list(parameters),
+                raw_response_hook=of_success(hook),
             ),
             written_in=partition,
         )
