@@ -1,0 +1,1 @@
+"""SubmissionManager: intents accepted by every instance, attempts executed by exactly one, the leader."""

@@ -1,0 +1,1 @@
+"""Pure values and rules of the service: no I/O, no clock."""

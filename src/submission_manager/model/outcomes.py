@@ -1,0 +1,142 @@
+"""What becomes of an intent after an attempt, as a table: the answer, the policy, and nothing else decide."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from submission_manager.model.contracts import Contract, Policy
+from submission_manager.model.intents import Exhausted, Status
+
+OUTCOME_UNKNOWN = "outcome unknown"
+
+
+class Answer(enum.Enum):
+    """What a gateway call came to. ERROR is anything that is neither: no answer, no sense, no reason given."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One answered (or failed) gateway call; `reason` and `error` are cut to what the columns hold."""
+
+    answer: Answer
+    reason: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """PENDING: try again `retry_at`. The other statuses are final."""
+
+    status: Status
+    exhausted_reason: Exhausted | None = None
+    retry_at: dt.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that decides. `attempt_number` counts this attempt; times are the database's."""
+
+    contract: Contract
+    outcome: Outcome
+    attempt_number: int
+    created_at: dt.datetime
+    finished_at: dt.datetime
+    retry_delay_s: float
+
+    @property
+    def retry_at(self) -> dt.datetime:
+        return self.finished_at + dt.timedelta(seconds=self.retry_delay_s)
+
+
+def deadline(contract: Contract, created_at: dt.datetime) -> dt.datetime | None:
+    """Past it nothing is attempted and nothing counts as accepted; None: the policy knows no deadline."""
+    if contract.policy is not Policy.DEADLINE or contract.max_acceptance_seconds is None:
+        return None
+    return created_at + dt.timedelta(seconds=contract.max_acceptance_seconds)
+
+
+def is_past_deadline(case: Case) -> bool:
+    until = deadline(case.contract, case.created_at)
+    return until is not None and case.finished_at >= until
+
+
+def retry_is_past_deadline(case: Case) -> bool:
+    until = deadline(case.contract, case.created_at)
+    return until is not None and case.retry_at >= until
+
+
+def is_listed(case: Case) -> bool:
+    return case.outcome.reason in case.contract.terminal_outcomes
+
+
+def is_one_shot(case: Case) -> bool:
+    return case.contract.policy is Policy.ONE_SHOT
+
+
+def is_last(case: Case) -> bool:
+    limit = case.contract.max_attempts
+    return case.contract.policy is Policy.MAX_ATTEMPTS and limit is not None and case.attempt_number >= limit
+
+
+def always(case: Case) -> bool:
+    return True
+
+
+def accepted(case: Case) -> Verdict:
+    return Verdict(Status.ACCEPTED)
+
+
+def rejected(case: Case) -> Verdict:
+    return Verdict(Status.REJECTED)
+
+
+def one_shot(case: Case) -> Verdict:
+    return Verdict(Status.EXHAUSTED, Exhausted.ONE_SHOT)
+
+
+def max_attempts(case: Case) -> Verdict:
+    return Verdict(Status.EXHAUSTED, Exhausted.MAX_ATTEMPTS)
+
+
+def deadline_exceeded(case: Case) -> Verdict:
+    return Verdict(Status.EXHAUSTED, Exhausted.DEADLINE_EXCEEDED)
+
+
+def retry(case: Case) -> Verdict:
+    return Verdict(Status.PENDING, retry_at=case.retry_at)
+
+
+@dataclass(frozen=True)
+class Rule:
+    on: Answer | None  # None: whatever the answer
+    when: Callable[[Case], bool]
+    then: Callable[[Case], Verdict]
+
+    @property
+    def id(self) -> str:
+        return f"{self.on.value if self.on else 'any'}.{self.when.__name__}"
+
+
+#: The first that applies.
+RULES: tuple[Rule, ...] = (
+    #    on               when                    then
+    Rule(Answer.ACCEPTED, is_past_deadline,       deadline_exceeded),
+    Rule(Answer.ACCEPTED, always,                 accepted),
+    Rule(Answer.REJECTED, is_listed,              rejected),
+    Rule(None,            is_one_shot,            one_shot),
+    Rule(None,            is_last,                max_attempts),
+    Rule(None,            retry_is_past_deadline, deadline_exceeded),
+    Rule(None,            always,                 retry),
+)  # fmt: skip
+
+
+def judge(case: Case) -> Verdict:
+    rule = next(r for r in RULES if r.on in (None, case.outcome.answer) and r.when(case))
+    return rule.then(case)
