@@ -25,6 +25,7 @@ from fencehold.runtime import leader as _leader
 from fencehold.runtime import store as _store
 from fencehold.runtime import term as _term
 from fencehold.runtime.callbacks import Callbacks, Registers, check
+from fencehold.sync_items import Items
 from fencehold.sync_outbox import Outbox
 
 T = TypeVar("T")
@@ -252,6 +253,10 @@ class Store:
     def outbox(self, name: str = "outbox", **settings: Any) -> Outbox:
         """The outbox in the table `name`; takes the settings of the async `store.outbox`."""
         return Outbox(self._running(), self._store.outbox(name, **settings))
+
+    def items(self, kind: str, **settings: Any) -> Items:
+        """The items of this kind; takes the settings of the async `store.items`."""
+        return Items(self._running(), self._store.items(kind, **settings))
 
     def _running(self) -> _Loop:
         if self._loop is None:

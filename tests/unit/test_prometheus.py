@@ -25,6 +25,9 @@ LOOKED = {
     "oldest_pending_age_s": 3.5,
 }  # fmt: skip
 
+OF_ITEM = {"kind": "negotiation", "id": "n-7", "holder_id": "h", "token": 3}
+OF_PROCESSOR = {"kind": "negotiation", "state": "REQUESTED"}
+
 #: Every fact the runtime tells, with its fields.
 CONTRACT: dict[str, dict[str, Any]] = {
     "events_claimed": {**OF_WORKER, "claimed": 20},
@@ -54,6 +57,20 @@ CONTRACT: dict[str, dict[str, Any]] = {
     "leader_lost": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "reason": "expired"},
     "leader_released": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "reason": "released"},
     "leader_stalled": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "silent_s": 9.0},
+    "items_leased": {"kind": "negotiation", "holder_id": "h", "leased": 20},
+    "item_lost": {**OF_ITEM, "reason": "deadline_passed"},
+    "item_stalled": {**OF_ITEM, "silent_s": 9.0},
+    "item_break_failed": {**OF_ITEM, "sql_error": "gone"},
+    "item_heartbeat": {"kind": "negotiation", "sent": 10, "refused": 1},
+    "item_heartbeat_failed": {"kind": "negotiation", "held": 10, "sql_error": "gone"},
+    "item_processed": {**OF_PROCESSOR, "id": "n-7", "token": 3, "now": "AGREED", "moved": True},
+    "item_failed": {**OF_PROCESSOR, "id": "n-7", "token": 3, "error": "ValueError: no", "rest_s": 1.0},
+    "item_called_off": {**OF_PROCESSOR, "id": "n-7", "token": 3},
+    "processor_started": {**OF_PROCESSOR, "concurrency": 10},
+    "processor_stopping": {**OF_PROCESSOR, "in_hand": 3},
+    "processor_stopped": OF_PROCESSOR,
+    "processor_died": {**OF_PROCESSOR, "error": "ValueError: no"},
+    "processor_store_failed": {**OF_PROCESSOR, "sql_error": "gone"},
     "callback_failed": {"error": "ValueError: no"},
     "internal_error": {"error": "ValueError: no"},
 }
@@ -210,6 +227,17 @@ def test_facts_of_two_threads_that_cross_do_not_leave_a_leader_behind(registry, 
     assert value(registry, "fencehold_leader", lease_name="nightly") == 1
 
 
+def test_items_are_counted_by_their_kind_and_handlers_also_by_the_state_they_serve(registry, sink):
+    tell(sink, "items_leased")
+    tell(sink, "items_leased", kind="transfer", leased=1)
+    tell(sink, "item_processed")
+    tell(sink, "item_processed", state="AGREED")
+    assert value(registry, "fencehold_items_leased_total", kind="negotiation") == 20
+    assert value(registry, "fencehold_items_leased_total", kind="transfer") == 1
+    assert value(registry, "fencehold_items_processed_total", kind="negotiation", state="REQUESTED") == 1
+    assert value(registry, "fencehold_items_processed_total", kind="negotiation", state="AGREED") == 1
+
+
 def test_faults_of_our_own_have_no_labels(registry, sink):
     tell(sink, "internal_error")
     assert value(registry, "fencehold_internal_errors_total") == 1
@@ -221,7 +249,8 @@ def test_every_fact_of_the_contract_is_taken_without_a_complaint(registry, sink,
     tell(sink, event)
     assert caplog.records == []
     moved = {feed.metric.name for feed in FEEDS if feed.fact == event}
-    silent = {"worker_stopping", "worker_stopped", "leader_renewed"}
+    silent = {"worker_stopping", "worker_stopped", "leader_renewed", "item_called_off", "processor_started"}
+    silent |= {"processor_stopping", "processor_stopped"}
     assert bool(moved) is (event not in silent)
 
 

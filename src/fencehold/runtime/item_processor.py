@@ -234,10 +234,14 @@ class ItemProcessor:
 
 
 def item_handlers(handler: Handler, threads_max: int) -> Handlers:
+    check_handler(handler)
+    return Handlers(handler, threads_max)
+
+
+def check_handler(handler: object) -> None:
     if not callable(handler):
         raise ConfigurationError(
             f"{handler!r:.80} cannot handle items.",
             hint="Give `async def handle(item)`; a plain function runs on a thread and saves with item.save_now(...).",
             code="bad_handler",
         )
-    return Handlers(handler, threads_max)

@@ -41,12 +41,26 @@ LEVELS = {
     "worker_hook_failed": logging.WARNING,
     "reaper_run": logging.DEBUG,
     "outbox_stats": logging.DEBUG,
+    "items_leased": logging.DEBUG,
+    "item_lost": logging.WARNING,
+    "item_stalled": logging.WARNING,
+    "item_break_failed": logging.WARNING,
+    "item_heartbeat": logging.DEBUG,
+    "item_heartbeat_failed": logging.ERROR,
+    "item_processed": logging.DEBUG,
+    "item_failed": logging.WARNING,
+    "item_called_off": logging.INFO,
+    "processor_started": logging.INFO,
+    "processor_stopping": logging.INFO,
+    "processor_stopped": logging.INFO,
+    "processor_died": logging.ERROR,
+    "processor_store_failed": logging.WARNING,
     "events_redriven": logging.INFO,
     "events_purged": logging.INFO,
 }
 
 #: What an event holds is its owner's, not the log's; no fact has these fields, and one that had would not be shown.
-PRIVATE = frozenset({"payload", "payload_json", "metadata", "metadata_json"})
+PRIVATE = frozenset({"payload", "payload_json", "metadata", "metadata_json", "document", "document_json"})
 SHOWN_VALUES_MAX = 5
 
 

@@ -1,7 +1,7 @@
 """What is counted: every metric, and which fact moves it. No package is needed here; prometheus.py reads this table.
 
 A name is that of the rule book in Prometheus spelling: dots become underscores, a counter ends in _total, a duration in
-_seconds. Metrics labelled by worker live as long as the worker; those of an outbox or a lease as long as the process.
+_seconds. Metrics labelled by worker live as long as the worker; all others as long as the process.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Office(enum.Enum):
 NEWEST, ANY = "livemostrecent", "livemax"
 
 OUTBOX, WORKER, LEASE, NONE = ("outbox",), ("outbox", "worker_id"), ("lease_name",), ()
+ITEMS, ITEM_STATE = ("kind",), ("kind", "state")
 LATENCY_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 STALE_S = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
 TOOK_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -151,6 +152,26 @@ STALLS = Metric("fencehold_leader_stalls_total", _C, LEASE, "leases let go becau
 CALLBACK_FAILURES = Metric("fencehold_callback_failures_total", _C, NONE, "callbacks that raised")
 INTERNAL_ERRORS = Metric("fencehold_internal_errors_total", _C, NONE, "faults of fencehold itself, survived")
 
+ITEMS_LEASED = Metric("fencehold_items_leased_total", _C, ITEMS, "leases on items that this process was granted")
+ITEMS_LOST = Metric("fencehold_items_lost_total", _C, ITEMS, "leases on items lost while somebody worked under them")
+ITEM_STALLS = Metric("fencehold_item_stalls_total", _C, ITEMS, "items let go because the event loop stood still")
+ITEM_BREAKS_FAILED = Metric(
+    "fencehold_item_break_failures_total", _C, ITEMS, "leases on items not given back: they lapse by themselves"
+)
+ITEM_BEATS = Metric("fencehold_item_heartbeats_sent_total", _C, ITEMS, "renewals sent for leases on items")
+ITEM_BEATS_REFUSED = Metric(
+    "fencehold_item_heartbeats_refused_total", _C, ITEMS, "leases on items that were no longer this process's"
+)
+ITEM_BEATS_FAILED = Metric(
+    "fencehold_item_heartbeats_failed_total", _C, ITEMS, "heartbeats of items the database did not answer"
+)
+PROCESSED = Metric("fencehold_items_processed_total", _C, ITEM_STATE, "handlers that returned, by the state they serve")
+PROCESS_FAILED = Metric("fencehold_items_failed_total", _C, ITEM_STATE, "handlers that raised")
+PROCESSOR_STORE_FAILURES = Metric(
+    "fencehold_processor_store_failures_total", _C, ITEM_STATE, "batches the database did not answer"
+)
+PROCESSOR_DEATHS = Metric("fencehold_processor_deaths_total", _C, ITEM_STATE, "processors that ended by an error")
+
 FEEDS: tuple[Feed, ...] = (
     #    fact                      metric             takes                    when / given
     Feed("events_claimed",         CLAIMED,           "claimed"),
@@ -196,6 +217,17 @@ FEEDS: tuple[Feed, ...] = (
     Feed("leader_released",        TRANSITIONS,       1,                       given=(("change", "released"),)),
     Feed("leader_renew_failed",    RENEW_FAILURES,    1),
     Feed("leader_stalled",         STALLS,            1),
+    Feed("items_leased",           ITEMS_LEASED,      "leased"),
+    Feed("item_lost",              ITEMS_LOST,        1),
+    Feed("item_stalled",           ITEM_STALLS,       1),
+    Feed("item_break_failed",      ITEM_BREAKS_FAILED, 1),
+    Feed("item_heartbeat",         ITEM_BEATS,        "sent"),
+    Feed("item_heartbeat",         ITEM_BEATS_REFUSED, "refused"),
+    Feed("item_heartbeat_failed",  ITEM_BEATS_FAILED, 1),
+    Feed("item_processed",         PROCESSED,         1),
+    Feed("item_failed",            PROCESS_FAILED,    1),
+    Feed("processor_store_failed", PROCESSOR_STORE_FAILURES, 1),
+    Feed("processor_died",         PROCESSOR_DEATHS,  1),
     Feed("callback_failed",        CALLBACK_FAILURES, 1),
     Feed("internal_error",         INTERNAL_ERRORS,   1),
 )  # fmt: skip

@@ -22,7 +22,7 @@ LOGGER = logging.getLogger("fencehold")
 LABEL_SETS_MAX = 10_000
 
 Move = Callable[[Fields], None]
-Key = tuple[str, Any, Any, Any]
+Key = tuple[Any, ...]  # the fact, and the fields that may be labels
 
 _BY_FACT: dict[str, tuple[Feed, ...]] = {
     fact: tuple(feed for feed in FEEDS if feed.fact == fact) for fact in {feed.fact for feed in FEEDS}
@@ -74,7 +74,8 @@ class _Instruments:
         feeds = _BY_FACT.get(event)
         if feeds is None:
             return ()
-        key = (event, fields.get("outbox"), fields.get("worker_id"), fields.get("lease_name"))
+        said = fields.get
+        key = (event, said("outbox"), said("worker_id"), said("lease_name"), said("kind"), said("state"))
         known = self._moves.get(key)
         return known if known is not None else self._look_up(key, feeds, fields)
 
