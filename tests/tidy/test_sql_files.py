@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.model.events import RULES
+from fencehold.model import events, items
 from tests.tidy.tree import ROOT, docstrings, parsed
 
 BACKENDS = ROOT / "src" / "fencehold" / "backends"
-TOPICS = ["", "outbox"]
+TOPICS = ["", "outbox", "items"]
+RULES = {"outbox": events.RULES, "items": items.RULES}
 STATEMENT = re.compile(
     r"\bSELECT\b.*\bFROM\b|\bUPDATE\b\s+\S+\s+\bSET\b|\bINSERT\s+INTO\b|\bDELETE\s+FROM\b", re.IGNORECASE | re.DOTALL
 )
@@ -41,10 +42,10 @@ def keeps_to(dialect: str, path: Path) -> bool:
     return bool(second) and re.fullmatch(rf"-- only: {dialect}, because \S.*", second[0]) is not None
 
 
-def unknown_rules(backends: Path) -> list[str]:
-    """Rules of the outbox that a statement cites and the table does not have, and those that no statement cites."""
-    rules = {rule.id for rule in RULES}
-    cited = {one: cited_rules(statements(backends, one, "outbox")) for one in dialects(backends, "outbox")}
+def unknown_rules(backends: Path, topic: str = "outbox") -> list[str]:
+    """Rules of a topic that a statement cites and the table does not have, and those that no statement cites."""
+    rules = {rule.id for rule in RULES[topic]}
+    cited = {one: cited_rules(statements(backends, one, topic)) for one in dialects(backends, topic)}
     return [f"{one}: {rule}" for one, found in sorted(cited.items()) for rule in sorted(found ^ rules)]
 
 
@@ -102,8 +103,9 @@ def test_every_dialect_has_the_same_statements(topic):
     assert uneven_dialects(BACKENDS, topic) == []
 
 
-def test_each_rule_of_the_outbox_is_cited_by_the_statement_that_implements_it():
-    assert unknown_rules(BACKENDS) == []
+@pytest.mark.parametrize("topic", RULES)
+def test_each_rule_is_cited_by_the_statement_that_implements_it(topic):
+    assert unknown_rules(BACKENDS, topic) == []
 
 
 @pytest.mark.parametrize("room", ["backends", "runtime"])

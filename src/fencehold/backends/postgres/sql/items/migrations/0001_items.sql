@@ -1,5 +1,5 @@
--- Items of all kinds. What a lease changes stands first and together, no index knows of it, and a part of each page is
--- left free: a grant, a renewal and a break then stay on their page and touch no index.
+-- Items of all kinds. What a lease changes stands first and together, no index knows of it, and pages are half filled: a
+-- grant, a renewal and a break then stay on their page and touch no index.
 -- The document is json, not jsonb: it comes back as it was put, and \u0000, which jsonb refuses, is no error here; not
 -- text, so that people can look into it. Names are compared byte by byte.
 CREATE TABLE fencehold_items (
@@ -22,7 +22,7 @@ CREATE TABLE fencehold_items (
         CHECK (state_timestamp BETWEEN '0002-01-01 UTC' AND '9998-12-31 UTC'
                AND leased_at BETWEEN '0002-01-01 UTC' AND '9998-12-31 UTC'
                AND expires_at BETWEEN '0002-01-01 UTC' AND '9998-12-31 UTC')
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.5);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.5);
 
 CREATE INDEX fencehold_items_state_idx ON fencehold_items (kind, state, state_timestamp, id);
 
