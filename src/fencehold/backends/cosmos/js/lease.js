@@ -92,6 +92,7 @@ function lease(verb, requests) {
         created.stateTimestamp = now;
         created.document = request.document;
         created.lease = noLease(item ? item.lease.token : 0);
+        created.tokenBefore = created.lease.token; // it was not leased itself yet
         if (item) {
             replace(item, created, now);
         } else {
