@@ -46,6 +46,10 @@ async def test_a_role_with_the_printed_grants_finds_everything_up_to_date(postgr
             store.outbox(outbox)
             assert await store.init() == []
             assert await store.leases.acquire("x", "me")
+            items = store.items("deal")
+            await items.put("7", state="NEW", document={})
+            [item] = await items.next_for_state("NEW")
+            await items.delete(item)
 
 
 async def test_a_role_that_may_not_create_hears_who_must(postgres_url: str) -> None:
@@ -73,7 +77,7 @@ async def test_tables_further_down_the_search_path_are_not_taken_for_ours(postgr
     mark = "&" if "?" in postgres_url else "?"
     async with fencehold.connect(f"{postgres_url}{mark}options=-csearch_path%3Dtenant,public") as store:
         store.outbox("tenant_events")
-        assert len(await store.init()) == 2
+        assert len(await store.init()) == 3
     async with await psycopg.AsyncConnection.connect(postgres_url) as pg:
         cursor = await pg.execute("SELECT to_regclass('tenant.fencehold_leases'), to_regclass('tenant.tenant_events')")
         assert None not in (await cursor.fetchone() or (None,))

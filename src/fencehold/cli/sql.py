@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fencehold.backends.sql_text import items_table
 from fencehold.cli.outbox_options import outboxes_option
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.connect import backend_for, scheme
@@ -26,6 +27,12 @@ OUTBOX_GRANTS = """\
 {schema}-- GRANT SELECT, INSERT, UPDATE ON {table} TO app;
 -- GRANT SELECT, INSERT, UPDATE ON {reaper} TO app;
 -- GRANT SELECT, INSERT ON {consumed} TO app;
+-- GRANT SELECT ON {steps} TO app;
+"""
+ITEM_GRANTS = """\
+-- Of the items of all kinds. DELETE is safe here: the tokens of an item that is deleted and put again go on rising.
+{schema}-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO app;
+-- GRANT USAGE ON SEQUENCE {token} TO app;
 -- GRANT SELECT ON {steps} TO app;
 """
 FILE_RIGHTS = """\
@@ -61,13 +68,15 @@ def init(setup: Setup, dialect: str | None, outbox_names: tuple[str, ...]) -> No
 
 def _script(dialect: str, table: str, outboxes: list[str]) -> str:
     backend = backend_for(PLACEHOLDERS[dialect], table)()
-    parts = [backend.schema.script()]
+    # (script, GRANTs, table) of everything that init makes; the items of all kinds share one table
+    made = [
+        (backend.schema.script(), GRANTS, table),
+        (backend.items("any").script(), ITEM_GRANTS, items_table(table)),
+        *((backend.events(one).script(), OUTBOX_GRANTS, one) for one in outboxes),
+    ]
     if dialect == "sqlite":
-        return "\n".join([*parts, *(backend.events(one).script() for one in outboxes), FILE_RIGHTS])
-    parts.append(_rights(GRANTS, table))
-    for one in outboxes:
-        parts += [backend.events(one).script(), _rights(OUTBOX_GRANTS, one)]
-    return "\n".join(parts)
+        return "\n".join([*(script for script, _, _ in made), FILE_RIGHTS])
+    return "\n".join(f"{script}\n{_rights(grants, name)}" for script, grants, name in made)
 
 
 def _dialect(setup: Setup, given: str | None) -> str:
@@ -91,8 +100,8 @@ def _rights(grants: str, table: str) -> str:
     usage = f'-- GRANT USAGE ON SCHEMA "{schema}" TO app;\n' if schema else ""
     quoted = {
         suffix: f'"{schema}"."{name}{suffix}"' if schema else f'"{name}{suffix}"'
-        for suffix in ("", "_reaper", "_consumed")
+        for suffix in ("", "_reaper", "_consumed", "_token")
     }
     steps = f'"{schema}"."fencehold_schema"' if schema else '"fencehold_schema"'
-    tables = {"table": quoted[""], "reaper": quoted["_reaper"], "consumed": quoted["_consumed"], "steps": steps}
-    return grants.format(schema=usage, **tables)
+    named = {suffix.lstrip("_") or "table": name for suffix, name in quoted.items()}
+    return grants.format(schema=usage, steps=steps, **named)

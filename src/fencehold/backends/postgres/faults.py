@@ -45,7 +45,7 @@ def of_statement(error: psycopg.Error) -> FenceholdError:
     if isinstance(error, (pg.UndefinedTable, pg.UndefinedColumn, pg.InvalidSchemaName)):
         return ConfigurationError(f"A table is missing or old: {text}.", hint=INIT_HINT, code="schema_missing")
     if isinstance(error, pg.InsufficientPrivilege):
-        hint = "GRANT SELECT, INSERT, UPDATE on fencehold's tables to this user (purge needs DELETE on an outbox)."
+        hint = "GRANT this user what `fencehold sql init` prints (purge also needs DELETE on an outbox)."
         return ConfigurationError(f"PostgreSQL refused: {text}.", hint=hint, code="no_permission")
     if isinstance(error, pg.ReadOnlySqlTransaction):
         hint = "Name the primary, or list all hosts in the URL."
