@@ -8,11 +8,14 @@ from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.address import Address, parse
 from fencehold.backends.cosmos.charges import Charges
 from fencehold.backends.cosmos.fences import NoFences, NoWakeup, no_events
+from fencehold.backends.cosmos.items import CosmosItems
 from fencehold.backends.cosmos.leases import CosmosLeases
+from fencehold.backends.cosmos.procedures import ProcedureItems
 from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.server_clock import ServerClock
 from fencehold.backends.cosmos.wire import Wire
 from fencehold.ports.events import Events
+from fencehold.ports.items import ItemStore
 
 
 class CosmosBackend:
@@ -34,6 +37,10 @@ class CosmosBackend:
 
     def events(self, table: str) -> Events:
         return no_events()
+
+    def items(self, kind: str) -> ItemStore:
+        make = ProcedureItems if self._address.by_procedure else CosmosItems
+        return make(Wire(self._address, self._clock, self.charges), kind)
 
     async def open(self, limit_s: float) -> None:
         """The account answers and takes the key; the container may not be there before init()."""

@@ -22,6 +22,7 @@ Ask = Callable[[ContainerProxy, Callable[..., None]], Awaitable[Any]]
 
 CLOCK_ID = "~clock"  # no name is encoded so
 PAUSE_S_MIN = 0.005
+AT_ONCE_MAX = 32  # more would only wait for a connection, and the clock's window grows with every wait
 
 
 class Wire:
@@ -34,6 +35,7 @@ class Wire:
         self._client: CosmosClient | None = None
         self._container: ContainerProxy | None = None
         self._opening = asyncio.Lock()
+        self.slots = asyncio.Semaphore(AT_ONCE_MAX)
 
     def call(self, verb: str, limit_s: float) -> Call:
         """All requests of one verb: they share its limit, and are counted under its name."""
@@ -171,7 +173,9 @@ class Call:
                     break
             return found[:limit]
 
-        found: list[Document] = await self._send(ask)
+        found: list[Document] | None = await self._send(ask)
+        if found is None:
+            raise faults.schema_missing("the container is gone")
         return found
 
     async def execute_procedure(self, partition: str, name: str, parameters: Sequence[Any]) -> Any:
@@ -200,23 +204,33 @@ class Call:
 
     async def _send(self, ask: Ask, written_in: str | None = None) -> Any:
         """The answer, None for the server's no. Asked again only after it said that nothing was executed."""
-        is_write = written_in is not None
         container = await self._opened()
         while True:
-            sent_s = self._wire.clock.now_s()
             try:
-                answer = await self._within(ask(container, self._charge), is_write)
-            except CosmosHttpResponseError as error:
-                self._charge(error.headers)
-                if faults.is_refusal(error):
-                    return None
-                if not faults.is_passing(error):
-                    raise faults.of_answer(error, is_write) from None
-                await self._pause(error)
-                continue
-            if written_in and isinstance(answer, dict) and "_ts" in answer:
-                self._wire.clock.note(written_in, answer["_ts"], sent_s)
-            return answer
+                return await self._sent_once(container, ask, written_in)
+            except CosmosHttpResponseError as passing:
+                await self._pause(passing)
+
+    async def _sent_once(self, container: ContainerProxy, ask: Ask, written_in: str | None) -> Any:
+        is_write = written_in is not None
+        await self._within(self._wire.slots.acquire(), is_write=False)
+        try:
+            if self.left_s <= 0:
+                raise faults.of_timeout(is_write=False)
+            sent_s = self._wire.clock.now_s()
+            answer = await self._within(ask(container, self._charge), is_write)
+        except CosmosHttpResponseError as error:
+            self._charge(error.headers)
+            if faults.is_refusal(error):
+                return None
+            if faults.is_passing(error):
+                raise
+            raise faults.of_answer(error, is_write) from None
+        finally:
+            self._wire.slots.release()
+        if written_in and isinstance(answer, dict) and "_ts" in answer:
+            self._wire.clock.note(written_in, answer["_ts"], sent_s)
+        return answer
 
     async def _opened(self) -> ContainerProxy:
         try:

@@ -1,0 +1,46 @@
+"""Items on Cosmos DB, by etag."""
+
+import datetime as dt
+from dataclasses import replace
+
+import pytest
+
+from fencehold.testing import conformance
+from fencehold.testing.harness import Harness
+from tests.conformance.cosmos_harness import CosmosHarness
+from tests.servers.cosmos import CosmosServer
+
+
+class ItemHarness(CosmosHarness):
+    """An item's times are whole milliseconds, as in the specification."""
+
+    traits = replace(CosmosHarness.traits, tick=dt.timedelta(milliseconds=1), walk_steps=600)
+
+
+@pytest.fixture
+def harness(cosmos_server: CosmosServer) -> Harness:
+    return ItemHarness(cosmos_server)
+
+
+class TestItemRules(conformance.ItemRules): ...
+
+
+class TestItemVerbs(conformance.ItemVerbs): ...
+
+
+class TestItemBatches(conformance.ItemBatches): ...
+
+
+class TestItemNames(conformance.ItemNames): ...
+
+
+class TestItemTimes(conformance.ItemTimes): ...
+
+
+class TestItemWalk(conformance.ItemWalk): ...
+
+
+class TestItemCrowd(conformance.ItemCrowd): ...
+
+
+class TestItemProcessCrowd(conformance.ItemProcessCrowd): ...
