@@ -6,16 +6,25 @@ import { readFileSync } from 'node:fs';
 import vm from 'node:vm';
 
 const SCRIPTS = new URL('../../src/fencehold/backends/cosmos/js/', import.meta.url);
+const scriptOf = (name) => readFileSync(new URL(`${name}.js`, SCRIPTS), 'utf8');
 const COLLECTION = 'dbs/app/colls/fencehold';
 
-// Only the texts that the procedures use: another one is a mistake.
+// Only the texts that the procedures and the client use: another one is a mistake.
+const byTime = (a, b) => a.stateTimestamp - b.stateTimestamp;
 const QUERIES = {
+    'SELECT * FROM c WHERE c.pk = @partition AND IS_STRING(c.state) ORDER BY c.stateTimestamp': (documents) =>
+        documents.filter((c) => typeof c.state === 'string').sort(byTime),
+    'SELECT * FROM c WHERE c.pk = @partition AND c.state = @state ORDER BY c.stateTimestamp': (documents, { state }) =>
+        documents.filter((c) => c.state === state).sort(byTime),
     'SELECT * FROM c WHERE c.id = @id': (documents, { id }) => documents.filter((c) => c.id === id),
-    'SELECT * FROM c WHERE c.state = @state AND c.lease.expiresAt <= @now ORDER BY c.stateTimestamp': (documents, { state, now }) =>
-        documents
-            .filter((c) => c.state === state && typeof c.lease.expiresAt === 'number' && c.lease.expiresAt <= now)
-            .sort((a, b) => a.stateTimestamp - b.stateTimestamp),
+    'SELECT * FROM c WHERE c.state = @state AND c.lease.expiresAt <= @now ORDER BY c.stateTimestamp':
+        (documents, { state, now }) => documents.filter((c) => c.state === state && isAtMost(c.lease.expiresAt, now)).sort(byTime),
 };
+
+// A comparison with a value of another type is undefined there, and the document is left out.
+function isAtMost(value, most) {
+    return typeof value === 'number' && value <= most;
+}
 
 const START = { stateTimestamp: -1, rid: -1 };
 
@@ -58,15 +67,28 @@ export class Partition {
     }
 
     item(id) {
-        return this.all().find((c) => c.id === id);
+        return structuredClone([...this.documents.values()].find((c) => c.id === id));
     }
 
-    // Runs the file as it stands; what it throws is thrown here, and nothing of it remains.
+    // The texts of both the procedures and the client.
+    find(query, parameters) {
+        const search = QUERIES[query];
+        if (!search) throw new Failure(400, `not a query of ours: ${query}`);
+        const values = Object.fromEntries(parameters.map(({ name, value }) => [name.slice(1), value]));
+        return structuredClone(search([...this.documents.values()], values));
+    }
+
+    // Runs the file as it stands.
     run(name, ...parameters) {
+        return this.execute(scriptOf(name), parameters);
+    }
+
+    // What the script throws is thrown here, and nothing of it remains.
+    execute(script, parameters) {
         const before = new Map(this.documents);
         const call = new Call(this);
         try {
-            call.run(readFileSync(new URL(`${name}.js`, SCRIPTS), 'utf8'), parameters);
+            call.run(script, parameters);
             return call.body;
         } catch (fault) {
             this.documents = before;
@@ -125,13 +147,11 @@ class Call {
     }
 
     query(link, { query, parameters }, options, callback) {
-        const search = QUERIES[query];
-        if (link !== COLLECTION || !search) throw new Failure(400, `not a query of ours: ${query}`);
-        const values = Object.fromEntries(parameters.map(({ name, value }) => [name.slice(1), value]));
+        if (link !== COLLECTION) throw new Failure(400, `not our collection: ${link}`);
         return this.ask('query', callback, () => {
             // A continuation stands for a place in the order, not for a count: what no longer matches is still behind us.
             const place = options.continuation ? JSON.parse(options.continuation) : START;
-            const rest = search(this.partition.all(), values).filter((c) => isAfter(c, place));
+            const rest = this.partition.find(query, parameters).filter((c) => isAfter(c, place));
             const page = rest.slice(0, Math.min(options.pageSize || 100, this.partition.pageSizes.shift() ?? 100));
             const next = JSON.stringify(page.length ? placeOf(page.at(-1)) : place);
             return [page, { continuation: rest.length > page.length ? next : undefined }];

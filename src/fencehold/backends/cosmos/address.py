@@ -21,6 +21,7 @@ HTTPS_PORT = 443
 @dataclass(frozen=True)
 class Address:
     """Where the documents are. `buckets`: over how many logical partitions the items of one kind are spread.
+    `by_procedure`: the verbs of items run as stored procedures.
 
     `tls` and `verify` are off only for an emulator: its certificate is its own, and addresses it tells lead nowhere.
     """
@@ -30,6 +31,7 @@ class Address:
     container: str = DEFAULT_CONTAINER
     key: str = field(default="", repr=False)
     buckets: int = 1
+    by_procedure: bool = False
     verify: bool = True
     is_emulator: bool = False
 
@@ -43,14 +45,18 @@ def parse(url: str) -> Address:
         if value not in ("on", "off"):
             raise wrong(f"{name}={value!r} is neither on nor off.")
     container, buckets = options.pop("container", DEFAULT_CONTAINER), options.pop("buckets", "1")
+    items = options.pop("items", "etag")
+    if items not in ("etag", "procedures"):
+        raise wrong(f"items={items!r:.20} is neither etag nor procedures.")
     if options:
-        raise wrong(f"Unknown option {min(options)!r}; known are container, buckets, verify and tls.")
+        raise wrong(f"Unknown option {min(options)!r}; known are container, buckets, items, verify and tls.")
     return Address(
         endpoint=_endpoint(parts, tls == "on"),
         database=_name(unquote(parts.path.removeprefix("/")), "database"),
         container=_name(container, "container"),
         key=_key(parts),
         buckets=_buckets(buckets),
+        by_procedure=items == "procedures",
         verify=verify == "on",
         is_emulator="off" in (tls, verify),
     )

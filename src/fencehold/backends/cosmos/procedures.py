@@ -1,0 +1,203 @@
+"""Items on Cosmos DB by stored procedures (js/lease.js, js/nextForState.js): a verb is one request, decided on the
+server's own clock and undone as a whole when anything in it fails. Only reading is done without them.
+
+A procedure sees one logical partition. With several buckets a batch is one request for each bucket it touches, and
+next_for_state asks bucket after bucket, beginning at another one each time: the longest in its state comes first within
+a bucket and within an answer; one that is still longer in it, in a bucket not asked this time, comes at a later call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import functools
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from fencehold.backends.cosmos import faults
+from fencehold.backends.cosmos import item_documents as shape
+from fencehold.backends.cosmos.documents import Document, document_id
+from fencehold.backends.cosmos.items import CosmosItemPort, CosmosItems, raise_first
+from fencehold.backends.cosmos.wire import Call, Wire
+from fencehold.model.errors import Unavailable, Uncertain
+from fencehold.model.items import ItemKey
+from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
+
+SCRIPTS = ("lease", "nextForState")
+BATCH_MAX = 100  # about 1,300 request units: one call must fit into what a partition may spend in a second
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """The id holds the content's hash: clients of two versions run side by side, each on the procedures it knows."""
+
+    id: str
+    body: str
+
+
+@functools.cache
+def procedure(script: str) -> Procedure:
+    body = (resources.files(__package__) / "js" / f"{script}.js").read_text("utf-8")
+    return Procedure(f"fencehold-{script}-{hashlib.sha256(body.encode()).hexdigest()[:12]}", body)
+
+
+class ProcedureItemPort(CosmosItemPort):
+    """`get` and `find` are the plain reads of the etag path: both work on the same documents."""
+
+    async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
+        fixed = {"pk": self._partition(item.id), "itemId": item.id, "kind": self._kind, "id": document_id(item.id)}
+        named = {"holder": item.holder_id, "state": item.state, "document": item.document_json}
+        return there(await self._one("put", item.id, {**named, "item": fixed}, limit_s))
+
+    async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
+        named = {"holder": holder_id, "leaseDuration": shape.duration_ms(lease_s)}
+        return there(await self._one("acquire", item_id, named, limit_s))
+
+    async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
+        answers = await self._batch("renew", keys, {"leaseDuration": shape.duration_ms(lease_s)}, limit_s)
+        rows = ((key, answer) for key, answer in answers.items() if isinstance(answer, ItemRow))
+        return {key: row.expires_at for key, row in rows if row.expires_at is not None}
+
+    async def break_leases(self, keys: Sequence[ItemKey], limit_s: float) -> dict[ItemKey, ItemRefusal]:
+        answers = await self._batch("break", keys, {}, limit_s)
+        return {key: answer for key, answer in answers.items() if isinstance(answer, ItemRefusal)}
+
+    async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:
+        named = {"state": state, "document": document_json}
+        changed = {name: value for name, value in named.items() if value is not None}
+        return there(await self._one("save", key.id, {**holder_of(key), **changed}, limit_s))
+
+    async def delete(self, key: ItemKey, limit_s: float) -> ItemRefusal | None:
+        answer = await self._one("delete", key.id, holder_of(key), limit_s)
+        return answer if isinstance(answer, ItemRefusal) else None
+
+    async def next_for_state(
+        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float
+    ) -> list[ItemRow]:
+        call = self._wire.call("next_for_state", limit_s)
+        taken: list[ItemRow] = []
+        waiting = in_turn(self._partitions()) if limit > 0 else []
+        while waiting and len(taken) < limit:
+            asked = min(limit - len(taken), BATCH_MAX)
+            ask = [state, asked, holder_id, shape.duration_ms(lease_s)]
+            try:
+                reply = await execute(call, waiting[0], "nextForState", ask)
+            except (Unavailable, Uncertain):
+                if not taken:
+                    raise
+                break  # those that were leased must be handed out; what an unknown call leased lapses by itself
+            taken += [seen(one, reply["now"]) for one in reply["items"]]
+            if len(reply["items"]) < asked and not reply["isStopped"]:
+                waiting.pop(0)
+        return sorted(taken, key=lambda row: row.state_timestamp)
+
+    async def _one(self, verb: str, item_id: str, named: Document, limit_s: float) -> ItemAnswer | None:
+        """None: there is no item, and that is as it should be."""
+        request = {"id": document_id(item_id), **named}
+        call = self._wire.call(verb, limit_s)
+        [answer] = await answers(call, verb, self._partition(item_id), [request])
+        return answered(answer)
+
+    async def _batch(
+        self, verb: str, keys: Sequence[ItemKey], named: Document, limit_s: float
+    ) -> dict[ItemKey, ItemAnswer | None]:
+        """One request for each bucket. If one got no answer the whole batch has none, and may be asked again."""
+        call = self._wire.call(verb, limit_s)
+        parts: dict[str, list[ItemKey]] = {}
+        for key in dict.fromkeys(keys):
+            parts.setdefault(self._partition(key.id), []).append(key)
+
+        async def part(partition: str) -> list[Document]:
+            asked = [{"id": document_id(key.id), **holder_of(key), **named} for key in parts[partition]]
+            return await answers(call, verb, partition, asked)
+
+        told = await together([part(partition) for partition in parts])
+        pairs = (pair for keys, part in zip(parts.values(), told, strict=True) for pair in zip(keys, part, strict=True))
+        return {key: answered(answer) for key, answer in pairs}
+
+
+class ProcedureItems(CosmosItems):
+    def __init__(self, wire: Wire, kind: str) -> None:
+        super().__init__(wire, kind)
+        self.port = ProcedureItemPort(wire, kind)
+
+    async def init(self, limit_s: float) -> list[str]:
+        """Safe to repeat and in parallel: a procedure that is there has this very content."""
+        steps = await super().init(limit_s)
+        call = self._wire.call("init", limit_s)
+        wanted = [procedure(script) for script in SCRIPTS]
+        return steps + [f"procedure {one.id}" for one in wanted if await call.create_procedure(one.id, one.body)]
+
+    def script(self) -> str:
+        address = self._wire.address
+        lines = (
+            "az cosmosdb sql stored-procedure create --account-name $ACCOUNT --resource-group $GROUP --database-name "
+            f"{address.database} \\\n    --container-name {address.container} --name {procedure(script).id} "
+            f"--body @{script}.js  # of fencehold/backends/cosmos/js\n"
+            for script in SCRIPTS
+        )
+        return super().script() + "".join(lines)
+
+
+async def answers(call: Call, verb: str, partition: str, requests: Sequence[Document]) -> list[Document]:
+    """One for each request: a procedure that was stopped half-way has answered fewer, and is asked for the rest."""
+    told: list[Document] = []
+    while len(told) < len(requests):
+        rest = requests[len(told) :][:BATCH_MAX]
+        try:
+            told += (await execute(call, partition, "lease", [verb, rest]))["answers"]
+        except Unavailable as error:
+            raise (half_done(error) if told else error) from None
+    return told
+
+
+async def execute(call: Call, partition: str, script: str, parameters: Sequence[Any]) -> Mapping[str, Any]:
+    wanted = procedure(script).id
+    try:
+        reply: Mapping[str, Any] = await call.execute_procedure(partition, wanted, parameters)
+    except LookupError:
+        raise faults.schema_missing(f"there is no stored procedure {wanted}") from None
+    return reply
+
+
+async def together(parts: Sequence[Any]) -> list[list[Document]]:
+    outcomes = await asyncio.gather(*parts, return_exceptions=True)
+    errors = [one for one in outcomes if isinstance(one, BaseException)]
+    if len(errors) < len(outcomes) and all(isinstance(error, Unavailable) for error in errors) and errors:
+        raise half_done(errors[0])
+    raise_first(errors)
+    return [one for one in outcomes if not isinstance(one, BaseException)]
+
+
+def half_done(error: BaseException) -> Uncertain:
+    return Uncertain(f"A part of the batch was executed, the rest not: {error}", code="half_done")
+
+
+def in_turn(partitions: Sequence[str]) -> list[str]:
+    """From any on: if all began at the first, its items would always be taken before the others'."""
+    first = random.randrange(len(partitions))
+    return [*partitions[first:], *partitions[:first]]
+
+
+def holder_of(key: ItemKey) -> Document:
+    return {"holder": key.holder_id, "token": key.token}
+
+
+def answered(answer: Document) -> ItemAnswer | None:
+    item = seen(answer["item"], answer["now"]) if answer["item"] is not None else None
+    return item if answer["refused"] is None else ItemRefusal(answer["refused"], item)
+
+
+def seen(document: Document, now_ms: int) -> ItemRow:
+    row = shape.stored_item(document)
+    assert row is not None, "a procedure shows no deleted item"
+    return shape.item_row(document["itemId"], row, shape.instant(now_ms))
+
+
+def there(answer: ItemAnswer | None) -> ItemAnswer:
+    assert answer is not None, "this verb leaves an item, or is refused"
+    return answer

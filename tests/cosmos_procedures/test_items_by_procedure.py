@@ -1,0 +1,36 @@
+"""Items by stored procedure and the conformance suite."""
+
+import pytest
+
+from fencehold.testing import conformance
+from fencehold.testing.harness import Harness
+from tests.cosmos_procedures.bridge import Bridge
+from tests.cosmos_procedures.procedure_harness import ProcedureHarness
+
+pytestmark = pytest.mark.needs("node")
+
+
+@pytest.fixture
+def harness(bridge: Bridge) -> Harness:
+    return ProcedureHarness(bridge)
+
+
+class TestItemRules(conformance.ItemRules): ...
+
+
+class TestItemVerbs(conformance.ItemVerbs): ...
+
+
+class TestItemBatches(conformance.ItemBatches): ...
+
+
+class TestItemCrowd(conformance.ItemCrowd): ...
+
+
+class TestItemNames(conformance.ItemNames): ...
+
+
+class TestItemTimes(conformance.ItemTimes): ...
+
+
+class TestItemWalk(conformance.ItemWalk): ...
