@@ -25,13 +25,14 @@ asyncio.run(use())
 
 def test_every_python_block_of_the_readme_runs_in_order_in_an_empty_folder(tmp_path: Path) -> None:
     blocks = dict(BLOCK.findall(README))
-    assert list(blocks) == ["leader", "fence", "outbox", "sync"], "each block says what it is"
-    program = blocks["leader"] + blocks["fence"] + USE_FENCE + blocks["outbox"] + blocks["sync"]
+    assert list(blocks) == ["leader", "fence", "outbox", "items", "sync"], "each block says what it is"
+    program = blocks["leader"] + blocks["fence"] + USE_FENCE + blocks["outbox"] + blocks["items"] + blocks["sync"]
     command = [sys.executable, "-W", "error", "-c", program]
     done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "epoch 1 until" in done.stdout
     assert "handling report.created {'id': 8} try 1" in done.stdout
+    assert "AGREED" in done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
