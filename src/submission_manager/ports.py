@@ -76,11 +76,15 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """One row of the schedule. `due_at` None: nothing more to do for this intent."""
+    """One row of the schedule. `due_at` None: nothing more to do for this intent.
+
+    `gateway_url` is the lane it runs in: a gateway that hangs keeps its own lane busy and no other.
+    """
 
     intent_id: str
     due_at: dt.datetime | None
     last_modified_at: dt.datetime
+    gateway_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
