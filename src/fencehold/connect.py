@@ -25,12 +25,15 @@ def connect(url: str, *, table: str = DEFAULT_TABLE, facts: FactSink | None = No
 
     `table` is the name of the lease table (optionally schema.table on PostgreSQL); `facts` replaces the log.
     """
-    make = backend_for(url, table)
-    return Store(make, BootClock(), facts or LogSink(), traces(), label=label(url))
+    facts = facts or LogSink()
+    return Store(backend_for(url, table, facts), BootClock(), facts, traces(), label=label(url))
 
 
-def backend_for(url: str, table: str = DEFAULT_TABLE) -> Callable[[], Backend]:
-    """What makes the backend; the URL and the table's name are checked now, nothing is opened."""
+def backend_for(url: str, table: str = DEFAULT_TABLE, facts: FactSink | None = None) -> Callable[[], Backend]:
+    """What makes the backend; the URL and the table's name are checked now, nothing is opened.
+
+    `facts` hears what a backend alone can tell: what each request was charged, where requests are.
+    """
     table = names.table_name(table)
     match scheme(url):
         case "sqlite":
@@ -40,7 +43,7 @@ def backend_for(url: str, table: str = DEFAULT_TABLE) -> Callable[[], Backend]:
         case "memory":
             return _memory(url)
         case "cosmos":
-            return _cosmos(url, table)
+            return _cosmos(url, table, facts)
         case other:
             raise ConfigurationError(
                 f"No backend for {other or 'a URL without a scheme'!r}.", hint=f"Use {KNOWN}.", code="bad_url"
@@ -95,18 +98,19 @@ def _memory(url: str) -> Callable[[], Backend]:
     return lambda: MemoryBackend(shelf(url.partition("://")[2]))
 
 
-def _cosmos(url: str, table: str) -> Callable[[], Backend]:
+def _cosmos(url: str, table: str, facts: FactSink | None) -> Callable[[], Backend]:
     module = _with_extra("fencehold.backends.cosmos.backend", "cosmos", "azure", "aiohttp")
     address = module.CosmosBackend.check(url)
-    return lambda: module.CosmosBackend(address, table)
+    return lambda: module.CosmosBackend(address, table, facts=facts)
 
 
 def _with_extra(module: str, extra: str, *drivers: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name and error.name.partition(".")[0] in drivers:
+        missing = (error.name or "").partition(".")[0]
+        if missing in drivers:
             raise ConfigurationError(
-                f"The driver {error.name.partition('.')[0]} is not installed.", hint=f"pip install 'fencehold[{extra}]'", code="no_driver"
+                f"The driver {missing} is not installed.", hint=f"pip install 'fencehold[{extra}]'", code="no_driver"
             ) from None
         raise

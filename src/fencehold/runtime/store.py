@@ -131,7 +131,7 @@ class Store:
             try:
                 steps += await outbox.init()
             except ConfigurationError as error:
-                if self._outboxes or error.code != "table_exists":
+                if self._outboxes or error.code not in ("table_exists", "no_outbox"):
                     raise
                 self._facts.fact("outbox_not_created", outbox=outbox.name, error=error.message)
             finally:

@@ -23,6 +23,7 @@ LEVELS = {
     "callback_failed": logging.ERROR,
     "internal_error": logging.ERROR,
     "state_change": logging.DEBUG,
+    "request_charged": logging.DEBUG,
     "events_claimed": logging.DEBUG,
     "events_completed": logging.DEBUG,
     "event_failed": logging.WARNING,

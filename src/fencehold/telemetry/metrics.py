@@ -35,6 +35,7 @@ NEWEST, ANY = "livemostrecent", "livemax"
 
 OUTBOX, WORKER, LEASE, NONE = ("outbox",), ("outbox", "worker_id"), ("lease_name",), ()
 ITEMS, ITEM_STATE = ("kind",), ("kind", "state")
+VERB = ("verb",)
 LATENCY_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 STALE_S = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
 TOOK_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -172,6 +173,9 @@ PROCESSOR_STORE_FAILURES = Metric(
 )
 PROCESSOR_DEATHS = Metric("fencehold_processor_deaths_total", _C, ITEM_STATE, "processors that ended by an error")
 
+REQUESTS = Metric("fencehold_requests_total", _C, VERB, "requests to Cosmos DB, by the verb that needed them")
+REQUEST_UNITS = Metric("fencehold_request_units_total", _C, VERB, "what Cosmos DB charged for them (RU)")
+
 FEEDS: tuple[Feed, ...] = (
     #    fact                      metric             takes                    when / given
     Feed("events_claimed",         CLAIMED,           "claimed"),
@@ -228,6 +232,8 @@ FEEDS: tuple[Feed, ...] = (
     Feed("item_failed",            PROCESS_FAILED,    1),
     Feed("processor_store_failed", PROCESSOR_STORE_FAILURES, 1),
     Feed("processor_died",         PROCESSOR_DEATHS,  1),
+    Feed("request_charged",        REQUESTS,          1),
+    Feed("request_charged",        REQUEST_UNITS,     "request_units"),
     Feed("callback_failed",        CALLBACK_FAILURES, 1),
     Feed("internal_error",         INTERNAL_ERRORS,   1),
 )  # fmt: skip

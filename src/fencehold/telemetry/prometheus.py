@@ -75,7 +75,7 @@ class _Instruments:
         if feeds is None:
             return ()
         said = fields.get
-        key = (event, said("outbox"), said("worker_id"), said("lease_name"), said("kind"), said("state"))
+        key = (event, said("outbox"), said("worker_id"), said("lease_name"), said("kind"), said("state"), said("verb"))
         known = self._moves.get(key)
         return known if known is not None else self._look_up(key, feeds, fields)
 

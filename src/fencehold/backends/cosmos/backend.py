@@ -15,16 +15,19 @@ from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.server_clock import ServerClock
 from fencehold.backends.cosmos.wire import Wire
 from fencehold.ports.events import Events
+from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemStore
 
 
 class CosmosBackend:
     """`clock` replaces what is known of the server's: for tests. `charges` counts for all parts of this client."""
 
-    def __init__(self, address: Address, table: str, clock: ServerClock | None = None) -> None:
+    def __init__(
+        self, address: Address, table: str, clock: ServerClock | None = None, facts: FactSink | None = None
+    ) -> None:
         self._address = address
         self._clock = clock
-        self.charges = Charges()
+        self.charges = Charges(facts)
         self._wire = Wire(address, clock, self.charges)
         self.leases = CosmosLeases(self._wire, table)
         self.schema = CosmosSchema(self._wire)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from threading import Lock
 
-LOGGER = logging.getLogger("fencehold.cosmos")
-CHARGE_HEADER = "x-ms-request-charge"
+from fencehold.ports.facts import FactSink
 
-Heard = Callable[[str, float], None]
+CHARGE_HEADER = "x-ms-request-charge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +19,9 @@ class Charge:
 
 @dataclass
 class Charges:
-    """Counts from every thread; `on_charge(verb, units)` hears of each request, and whatever it raises is dropped."""
+    """Counts from every thread; each request is also told as a fact."""
 
-    on_charge: Heard | None = None
+    facts: FactSink | None = None
     _by_verb: dict[str, Charge] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -31,13 +29,9 @@ class Charges:
         units = units_of(headers)
         with self._lock:
             so_far = self._by_verb.get(verb, Charge())
-            self._by_verb[verb] = replace(so_far, requests=so_far.requests + 1, units=so_far.units + units)
-        LOGGER.debug("request_charge verb=%s request_units=%s", verb, units)
-        if self.on_charge is not None:
-            try:
-                self.on_charge(verb, units)
-            except Exception:  # a broken listener must not cost a lease
-                LOGGER.exception("a listener to request charges failed")
+            self._by_verb[verb] = Charge(so_far.requests + 1, so_far.units + units)
+        if self.facts is not None:
+            self.facts.fact("request_charged", verb=verb, request_units=units)
 
     def by_verb(self) -> dict[str, Charge]:
         with self._lock:

@@ -8,7 +8,7 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
 
-INIT_HINT = "Create them with `await store.init()` or `fencehold init` (`fencehold sql init` prints the commands)."
+INIT_HINT = "Create them with `await store.init()` or `fencehold init`; docs/cosmos.md says how to do it by hand."
 KEY_HINT = "Check the account key (a read-only key cannot hold a lease) and the account's firewall."
 RETRY_AFTER_HEADER = "x-ms-retry-after-ms"
 RETRY_AFTER_MS_DEFAULT = 100.0
