@@ -28,6 +28,19 @@ OUTBOX_QUICK = OutboxSizes(
 
 
 @dataclass(frozen=True)
+class ItemSizes:
+    """`states` of 480 items each are leased in a drain."""
+
+    rounds: int = 5
+    history_rounds: int = 7
+    states: int = 80
+    finished: int = 1_000_000
+
+
+ITEMS_QUICK = ItemSizes(rounds=3, history_rounds=3, states=30, finished=100_000)
+
+
+@dataclass(frozen=True)
 class Sizes:
     handovers: int = 200
     polls: int = 20
@@ -38,11 +51,12 @@ class Sizes:
     leases: int = 1000
     renewal_rounds: int = 3
     outbox: OutboxSizes = field(default_factory=OutboxSizes)
+    items: ItemSizes = field(default_factory=ItemSizes)
 
 
 QUICK = Sizes(
     handovers=40, polls=5, takeovers=4, idle_s=30.0, rate_rounds=5, rate_cycles=50, leases=1000, renewal_rounds=1,
-    outbox=OUTBOX_QUICK,
+    outbox=OUTBOX_QUICK, items=ITEMS_QUICK,
 )  # fmt: skip
 
 
@@ -52,4 +66,5 @@ def sizes(*, quick: bool, rounds: int | None) -> Sizes:
     if rounds is None:
         return chosen
     outbox = replace(chosen.outbox, rounds=rounds)
-    return replace(chosen, handovers=rounds, takeovers=rounds, rate_rounds=rounds, outbox=outbox)
+    items = replace(chosen.items, rounds=rounds, history_rounds=rounds)
+    return replace(chosen, handovers=rounds, takeovers=rounds, rate_rounds=rounds, outbox=outbox, items=items)
