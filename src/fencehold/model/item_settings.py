@@ -9,7 +9,8 @@ from fencehold.model.outbox_settings import CONCURRENCY_MAX, HEARTBEAT_PART, Che
 from fencehold.model.settings import LEASE_S_MIN, MARGIN_S_MAX, call_limit_s
 
 DOCUMENT_BYTES_MAX = 1024 * 1024
-BATCH_MAX = 1000
+BATCH_MAX = 1000  # items one statement leases at most
+PROCESSOR_BATCH_MAX = 500
 STALL_LEASES = 3
 
 
@@ -83,7 +84,7 @@ def processor_settings(
     processing_s = check.seconds(max_processing, "max_processing", 3 * lease_s)
     shutdown_s = check.seconds(shutdown_timeout, "shutdown_timeout", lease_s)
     check.count(concurrency, "concurrency", 1, CONCURRENCY_MAX)
-    check.count(batch, "batch", 1, BATCH_MAX)
+    check.count(batch, "batch", 1, PROCESSOR_BATCH_MAX)
     check.that(
         shutdown_s <= lease_s, f"shutdown_timeout ({shutdown_s:g} s) must not be above the lease ({lease_s:g} s)"
     )

@@ -56,7 +56,6 @@ class Item:
         self._lease = lease
         self._parts = parts
         self._body: Body | None = None
-        self._entered = False
         self._loop = asyncio.get_running_loop()
         self._renew_fields(row)
 
@@ -144,14 +143,13 @@ class Item:
     # --- the cancel scope ---
 
     async def __aenter__(self) -> Self:
-        if self._entered:
+        self.check()
+        if self._body is not None:
             raise ConfigurationError(
-                f"Item {self.id!r} is in an `async with` already, or was.",
-                hint="One block per lease: acquire the item again for another.",
+                f"Item {self.id!r} is in an `async with` already.",
+                hint="One block per lease: the body of the first would lose it at the end of the second.",
                 code="already_entered",
             )
-        self.check()
-        self._entered = True
         self._loop = asyncio.get_running_loop()
         self._body = Body("the lease on the item is over")
         self._lease.on_end = self._ended
@@ -168,25 +166,20 @@ class Item:
             lease.end(TOO_LATE)
         is_lost = bool(lease.lost) and lease.lost not in DONE
         self._parts.drop(lease)
-        cancelled = await self._give_back(body)
+        cancelled = await self._give_back()
         is_ours = body.leave()
         if cancelled is not None and not is_ours:
             raise cancelled
         if is_lost and (error is None or (is_ours and isinstance(error, asyncio.CancelledError))):
             raise lease.error() from None
 
-    async def _give_back(self, body: Body) -> asyncio.CancelledError | None:
+    async def _give_back(self) -> asyncio.CancelledError | None:
         """The lease is broken, within a limit, whoever cancels us meanwhile: that cancel is returned."""
         lease = self._lease
         is_gone = lease.lost in GONE
         lease.end(LEFT)
         waits = [] if is_gone else [asyncio.ensure_future(self._parts.break_quietly([lease]))]
         cancelled: asyncio.CancelledError | None = None
-        if is_gone and body.cancelled_by_us:
-            try:
-                await asyncio.sleep(0)  # our own cancel, if it was not delivered yet, is met here and not by the caller
-            except asyncio.CancelledError as error:
-                cancelled = error
         while waits and not waits[0].done():
             try:
                 await asyncio.wait(waits)

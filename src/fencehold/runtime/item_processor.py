@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
-from fencehold.model.item_settings import BATCH_MAX, ProcessorSettings
+from fencehold.model.item_settings import ProcessorSettings
 from fencehold.model.retry import DecorrelatedJitter, RetryContext
 from fencehold.runtime.handlers import Handler, Handlers
 from fencehold.runtime.item import Item
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fencehold.runtime.items import Items
 
 TROUBLE_S_MAX = 5.0
+LOOK_PAST_MAX = 200  # resting items that a batch may meet before it finds others
 CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
 
 
@@ -111,10 +112,11 @@ class ItemProcessor:
 
     async def _turn(self, room: int) -> None:
         """Asks for as many more as this processor lets rest: they may be the oldest, and must not hide the others."""
-        limit = min(BATCH_MAX, room + self._rests.count())
+        limit = room + min(LOOK_PAST_MAX, self._rests.count())
         taken = await self._items.next_for_state(self.state, limit)
-        resting = [item for item in taken if self._rests.has(item.id)]
-        fresh = [item for item in taken if item not in resting]
+        resting, fresh = list[Item](), list[Item]()
+        for item in taken:
+            (resting if self._rests.has(item.id) else fresh).append(item)
         begun = 0 if self._stopping else min(room, len(fresh))
         for item in fresh[:begun]:
             self._begin(item)

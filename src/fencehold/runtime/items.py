@@ -67,8 +67,8 @@ class Items:
         item_id = names.item_id(id)
         (item,) = await self._granted(self._acquire(item_id))
         if not item.is_valid:
-            await self._parts.break_quietly([item.lease])
             item.lease.end(GRANTED_TOO_LATE)
+            await self._parts.break_quietly([item.lease])
             raise item.lease.error()
         return item
 
@@ -100,7 +100,7 @@ class Items:
 
     async def break_lease(self, id: str | Item) -> None:
         """Free from now, if it was ours or nobody's; AlreadyLeased while another holds it."""
-        key = id.lease.key if isinstance(id, Item) else ItemKey(names.item_id(id), self.holder_id, 0)
+        key = self._checked(id)[0].lease.key if isinstance(id, Item) else self._own(id)
         ours = self._parts.held_by(self.kind, key.holder_id, key.id)
         if ours is not None and key.token in (0, ours.key.token):
             ours.end(BROKEN)
@@ -221,6 +221,10 @@ class Items:
                 late.append(lease)
         if late:
             await self._parts.break_quietly(late)
+
+    def _own(self, id: object) -> ItemKey:
+        """Whatever lease this holder has on it."""
+        return ItemKey(names.item_id(id), self.holder_id, 0)
 
     def _checked(self, items: Any) -> list[Item]:
         given: list[Any] = [items] if isinstance(items, Item) else list(items)
