@@ -52,7 +52,9 @@ class Scripts:
         self._container = container
 
     async def create_stored_procedure(self, body: Document, *, response_hook: Any) -> Document:
-        made: Document = await self._container.ask("create_procedure", response_hook, name=body["id"], body=body["body"])
+        made: Document = await self._container.ask(
+            "create_procedure", response_hook, name=body["id"], body=body["body"]
+        )
         return made
 
     async def execute_stored_procedure(

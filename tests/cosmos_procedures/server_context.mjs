@@ -17,13 +17,15 @@ const QUERIES = {
     'SELECT * FROM c WHERE c.pk = @partition AND c.state = @state ORDER BY c.stateTimestamp': (documents, { state }) =>
         documents.filter((c) => c.state === state).sort(byTime),
     'SELECT * FROM c WHERE c.id = @id': (documents, { id }) => documents.filter((c) => c.id === id),
-    'SELECT * FROM c WHERE c.state = @state AND c.lease.expiresAt <= @now ORDER BY c.stateTimestamp':
-        (documents, { state, now }) => documents.filter((c) => c.state === state && isAtMost(c.lease.expiresAt, now)).sort(byTime),
+    'SELECT * FROM c WHERE c.state = @state AND c.lease.expiresAt <= @now ORDER BY c.stateTimestamp': freeInState,
+    'SELECT * FROM c WHERE c.pk = @partition AND c.state = @state AND c.lease.expiresAt <= @now ORDER BY c.stateTimestamp':
+        freeInState,
 };
 
-// A comparison with a value of another type is undefined there, and the document is left out.
-function isAtMost(value, most) {
-    return typeof value === 'number' && value <= most;
+// A comparison with a value of another type is undefined on the server, and the document is left out.
+function freeInState(documents, { state, now }) {
+    const isFree = (c) => typeof c.lease.expiresAt === 'number' && c.lease.expiresAt <= now;
+    return documents.filter((c) => c.state === state && isFree(c)).sort(byTime);
 }
 
 const START = { stateTimestamp: -1, rid: -1 };
