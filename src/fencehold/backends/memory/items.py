@@ -20,7 +20,7 @@ class ItemShelf:
 
     now: Callable[[], dt.datetime]
     rows: dict[Place, StoredItem] = field(default_factory=dict)
-    in_state: dict[Place, dict[str, None]] = field(default_factory=dict)  # kind and state: ids, the last to come last
+    in_state: dict[Place, dict[str, None]] = field(default_factory=dict)  # kind and state: ids
     token_last: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -39,7 +39,7 @@ class ItemShelf:
 
     def _keep(self, place: Place, before: StoredItem | None, after: StoredItem | None) -> None:
         kind, item_id = place
-        if before is not None and (after is None or _since(before) != _since(after)):
+        if before is not None and (after is None or before.state != after.state):
             del self.in_state[kind, before.state][item_id]
         if after is None:
             self.rows.pop(place, None)
@@ -105,18 +105,21 @@ class MemoryItemPort:
     ) -> list[ItemRow]:
         with self._shelf.lock:
             now = self._shelf.now()
-            free = (i for i in self._shelf.ids(self._kind, state) if row_state(self._row(i), now) is Row.FREE)
-            taken = self._oldest(free, limit)
+            asked = Request(now, holder_id, lease_s=lease_s, state=state)
+            taken = self._oldest((i for i in self._ids(state) if decide(self._row(i), Verb.NEXT, asked)), limit)
             for item_id in taken:
                 self._apply(item_id, Verb.NEXT, self._grant(now, holder_id, lease_s, state))
             return self._views(taken, now)
 
     async def find(self, state: str | None, limit: int, limit_s: float) -> list[ItemRow]:
         with self._shelf.lock:
-            return self._views(self._oldest(self._shelf.ids(self._kind, state), limit), self._shelf.now())
+            return self._views(self._oldest(self._ids(state), limit), self._shelf.now())
 
     def _grant(self, now: dt.datetime, holder_id: str, lease_s: float, state: str | None = None) -> Request:
         return Request(now, holder_id, next_token=self._shelf.next_token(), lease_s=lease_s, state=state)
+
+    def _ids(self, state: str | None) -> Iterator[str]:
+        return self._shelf.ids(self._kind, state)
 
     def _row(self, item_id: str) -> StoredItem | None:
         return self._shelf.rows.get((self._kind, item_id))
@@ -135,7 +138,7 @@ class MemoryItemPort:
         return ItemRefusal(refusal_reason(self._row(item_id), request.now), self._view(item_id, request.now))
 
     def _oldest(self, ids: Iterator[str], limit: int) -> list[str]:
-        """Of those that came at one instant, whoever came first: the order of `ids` stands."""
+        """Of those that came at one instant in the order of `ids`."""
         return heapq.nsmallest(limit, ids, key=lambda item_id: self._shelf.rows[self._kind, item_id].state_timestamp)
 
     def _views(self, ids: Sequence[str], now: dt.datetime) -> list[ItemRow]:
@@ -166,7 +169,3 @@ class MemoryItems:
 
     async def close(self) -> None:
         return None
-
-
-def _since(row: StoredItem) -> tuple[str, dt.datetime]:
-    return row.state, row.state_timestamp

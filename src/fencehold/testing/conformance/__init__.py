@@ -43,6 +43,7 @@ And for items:
 | ------ | -------------------------------- | ------------------------------------------------------- |
 | rules  | ItemRules, ItemVerbs             | every store                                             |
 |        | ItemBatches                      | every store                                             |
+|        | ItemSchemas, ItemLocks           | with SQL; where a lock is on a row, not on the file     |
 | walk   | ItemWalk                         | every store                                             |
 | crowd  | ItemCrowd, ItemProcessCrowd      | every store; those that several processes can reach     |
 | names  | ItemNames                        | every store                                             |
@@ -54,8 +55,8 @@ import pytest
 _MODULES = (
     "caller_fences", "crowd", "events_callers", "events_crowd", "events_dedupe", "events_drain", "events_hints",
     "events_names", "events_oracle", "events_pair", "events_rules", "events_schemas", "events_verbs", "events_walk",
-    "faults", "fences", "items_batches", "items_crowd", "items_drain", "items_names", "items_oracle", "items_pair",
-    "items_rules", "items_times", "items_verbs", "items_walk", "names", "oracle", "rules", "schemas", "suite",
+    "faults", "fences", "items_batches", "items_crowd", "items_drain", "items_locks", "items_names", "items_oracle",
+    "items_pair", "items_rules", "items_schemas", "items_times", "items_verbs", "items_walk", "names", "oracle", "rules", "schemas", "suite",
     "sync_fences", "times", "verbs", "waiting_writer", "wakeups", "walk",
 )  # fmt: skip
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
@@ -75,8 +76,10 @@ from fencehold.testing.conformance.faults import NetworkFaults, Obstruction  # n
 from fencehold.testing.conformance.fences import Fences, PassingRenewals  # noqa: E402
 from fencehold.testing.conformance.items_batches import ItemBatches  # noqa: E402
 from fencehold.testing.conformance.items_crowd import ItemCrowd, ItemProcessCrowd  # noqa: E402
+from fencehold.testing.conformance.items_locks import ItemLocks  # noqa: E402
 from fencehold.testing.conformance.items_names import ItemNames  # noqa: E402
 from fencehold.testing.conformance.items_rules import ItemRules  # noqa: E402
+from fencehold.testing.conformance.items_schemas import ItemSchemas  # noqa: E402
 from fencehold.testing.conformance.items_times import ItemTimes  # noqa: E402
 from fencehold.testing.conformance.items_verbs import ItemVerbs  # noqa: E402
 from fencehold.testing.conformance.items_walk import ItemWalk  # noqa: E402
@@ -124,6 +127,8 @@ __all__ = [
     "ItemRules",
     "ItemVerbs",
     "ItemBatches",
+    "ItemSchemas",
+    "ItemLocks",
     "ItemWalk",
     "ItemCrowd",
     "ItemProcessCrowd",

@@ -9,18 +9,26 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from fencehold.model.items import ItemKey
 from fencehold.ports.items import ItemRow, ItemStore
 from fencehold.testing.harness import CALL_LIMIT_S
 
 LEASE_S = 60.0
 BATCH = 7
 PAUSE_S = 0.005
+DRAIN_LIMIT_S = 40.0
 NEW, DONE = "NEW", "DONE"
 
 
 async def drain(items: ItemStore, who: str, note: Callable[[int], None]) -> None:
-    """Ends when no item is NEW; `note` hears the number of each item as it is saved."""
+    """Ends when no item is NEW; `note` hears the number of each item as it is saved.
+
+    If another one fails, what it held stays NEW for ever: hence a limit, on this thread's own loop.
+    """
+    async with asyncio.timeout(DRAIN_LIMIT_S):
+        await _drain(items, who, note)
+
+
+async def _drain(items: ItemStore, who: str, note: Callable[[int], None]) -> None:
     while True:
         taken = await items.port.next_for_state(NEW, BATCH, who, LEASE_S, CALL_LIMIT_S)
         for one in taken:
@@ -28,7 +36,7 @@ async def drain(items: ItemStore, who: str, note: Callable[[int], None]) -> None
             saved = await items.port.save(one.key, DONE, str(1000 + number), CALL_LIMIT_S)
             assert isinstance(saved, ItemRow), f"{who} lost an item it held: {saved}"
             note(number)
-        keys: list[ItemKey] = [one.key for one in taken]
+        keys = [one.key for one in taken]
         assert not keys or await items.port.break_leases(keys, CALL_LIMIT_S) == {}, f"{who} could not break its own"
         if not taken:
             if not await items.port.find(NEW, 1, CALL_LIMIT_S):
