@@ -22,6 +22,7 @@ from fencehold.testing.proxy import FaultProxy
 
 LEASE_TABLE = "fencehold_leases"
 OUTBOX_TABLE = "fencehold_outbox"
+ITEM_TABLE = "fencehold_items"
 ITEM_KIND = "thing"
 CALL_LIMIT_S = 20.0
 

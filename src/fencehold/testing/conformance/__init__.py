@@ -56,8 +56,8 @@ _MODULES = (
     "caller_fences", "crowd", "events_callers", "events_crowd", "events_dedupe", "events_drain", "events_hints",
     "events_names", "events_oracle", "events_pair", "events_rules", "events_schemas", "events_verbs", "events_walk",
     "faults", "fences", "items_batches", "items_crowd", "items_drain", "items_locks", "items_names", "items_oracle",
-    "items_pair", "items_rules", "items_schemas", "items_times", "items_verbs", "items_walk", "names", "oracle", "rules", "schemas", "suite",
-    "sync_fences", "times", "verbs", "waiting_writer", "wakeups", "walk",
+    "items_pair", "items_rules", "items_schemas", "items_times", "items_verbs", "items_walk", "names", "oracle",
+    "rules", "schemas", "suite", "sync_fences", "times", "verbs", "waiting_writer", "wakeups", "walk",
 )  # fmt: skip
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
 
