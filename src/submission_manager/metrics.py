@@ -1,0 +1,183 @@
+"""What one instance counts and times, in a Prometheus registry of its own. The names are the service's contract."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from submission_manager.model.intents import Exhausted, Status
+
+TO_TERMINAL_S = (0.5, 1, 2, 5, 10, 30, 60, 120)
+ATTEMPT_S = (0.1, 0.25, 0.5, 1, 2.5, 5)
+QUEUE_DELAY_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5)
+REFRESH_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+REBUILD_S = (0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60)
+WEBHOOK_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+TERMINAL = tuple(status.value for status in Status if status is not Status.PENDING)
+OUTCOMES = ("accepted", "rejected", "error", "unknown")
+WRITES = ("start", "record", "webhook")
+DELIVERIES = ("delivered", "failed")
+
+M = TypeVar("M", Counter, Histogram)
+
+
+class Metrics:
+    """Counts for the intake and the executor, and, as a fact sink, what the lease goes through. Any thread."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self._registry = registry or CollectorRegistry()
+        self._name_intake()
+        self._name_attempts()
+        self._name_times()
+        self._name_lease()
+
+    def exposition(self) -> tuple[bytes, str]:
+        """What a GET of /metrics answers: the text and its content type."""
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+    # --- intake ---
+
+    def created(self) -> None:
+        self._created.inc()
+
+    def idempotent_hit(self) -> None:
+        self._hits.inc()
+
+    def conflict(self) -> None:
+        self._conflicts.inc()
+
+    # --- the leader's work ---
+
+    def role(self, is_leader: bool, epoch: int) -> None:
+        self._leader.set(int(is_leader))
+        self._epoch.set(epoch)
+        if not is_leader:  # what a follower knows of the queue is nothing
+            self._depth.set(0)
+
+    def queue_depth(self, intents: int) -> None:
+        self._depth.set(intents)
+
+    def inflight(self, attempts: int) -> None:
+        self._inflight.set(attempts)
+
+    def queue_delay(self, seconds: float) -> None:
+        self._queue_delay.observe(max(0.0, seconds))
+
+    def attempt(self, outcome_status: str, seconds: float) -> None:
+        self._attempts.labels(outcome_status).inc()
+        self._attempt_seconds.observe(max(0.0, seconds))
+
+    def retry_scheduled(self) -> None:
+        self._retries.inc()
+
+    def terminal(self, status: str, seconds_since_created: float) -> None:
+        self._terminal.labels(status).inc()
+        self._to_terminal.labels(status).observe(max(0.0, seconds_since_created))
+
+    def exhausted(self, reason: str) -> None:
+        self._exhausted.labels(reason).inc()
+
+    def fenced_out(self, write: str) -> None:
+        self._fenced_out.labels(write).inc()
+
+    def rebuilt(self, intents: int, seconds: float) -> None:
+        self._rebuild_seconds.observe(seconds)
+        self._depth.set(intents)
+
+    def refreshed(self, rows: int, seconds: float, lag_s: float) -> None:
+        self._refresh_rows.inc(rows)
+        self._refresh_seconds.observe(seconds)
+        self._refresh_lag.set(max(0.0, lag_s))
+
+    def webhook(self, status: str, seconds: float) -> None:
+        self._webhooks.labels(status).inc()
+        self._webhook_seconds.observe(max(0.0, seconds))
+
+    # --- the lease, told by fencehold ---
+
+    def fact(self, event: str, **fields: Any) -> None:
+        match event:
+            case "leader_renewed":
+                self._renewals.inc()
+            case "leader_renew_failed":
+                self._renewals_failed.inc()
+            case "leader_acquired":
+                self._terms.inc()
+
+    # --- names ---
+
+    def _name_intake(self) -> None:
+        self._created = self._counter("submission_intents_created_total", "Intents stored by this instance.")
+        self._hits = self._counter("submission_idempotent_hits_total", "Submissions of an intent already stored.")
+        self._conflicts = self._counter(
+            "submission_idempotency_conflicts_total", "Submissions under an id that stands for something else."
+        )
+
+    def _name_attempts(self) -> None:
+        self._terminal = self._counter("submission_intents_terminal_total", "Intents that ended.", status=TERMINAL)
+        self._exhausted = self._counter(
+            "submission_exhausted_total", "Intents given up, by why.", reason=tuple(one.value for one in Exhausted)
+        )
+        self._attempts = self._counter(
+            "submission_attempts_total", "Attempts recorded; unknown: left open by an earlier leader.",
+            outcome_status=OUTCOMES,
+        )  # fmt: skip
+        self._retries = self._counter("submission_retries_scheduled_total", "Attempts after which another is due.")
+        self._webhooks = self._counter("submission_webhooks_total", "Webhooks recorded.", status=DELIVERIES)
+        self._depth = self._gauge("submission_queue_depth", "Intents in the leader's schedule.")
+        self._inflight = self._gauge("submission_inflight_attempts", "Attempts begun and not yet recorded.")
+
+    def _name_times(self) -> None:
+        self._to_terminal = self._histogram(
+            "submission_intent_time_to_terminal_seconds", "From stored to ended.", TO_TERMINAL_S, status=TERMINAL
+        )
+        self._attempt_seconds = self._histogram(
+            "submission_attempt_duration_seconds", "From the start on record to the record of the outcome.", ATTEMPT_S
+        )
+        self._queue_delay = self._histogram(
+            "submission_queue_delay_seconds", "From due to the start on record.", QUEUE_DELAY_S
+        )
+        self._webhook_seconds = self._histogram(
+            "submission_webhook_duration_seconds", "How long a webhook's receiver took.", WEBHOOK_S
+        )
+        self._rebuild_seconds = self._histogram(
+            "submission_schedule_rebuild_seconds", "How long a new leader took to read its schedule.", REBUILD_S
+        )
+        self._refresh_seconds = self._histogram(
+            "submission_schedule_refresh_seconds", "How long one refresh of the schedule took.", REFRESH_S
+        )
+
+    def _name_lease(self) -> None:
+        self._refresh_rows = self._counter("submission_schedule_refresh_rows_total", "Rows the refreshes read.")
+        self._refresh_lag = self._gauge(
+            "submission_schedule_refresh_lag_seconds", "The longest a row of the last refresh can have waited."
+        )
+        self._leader = self._gauge("submission_leader", "1 while this instance leads, 0 while it follows.")
+        self._epoch = self._gauge("submission_lease_epoch", "The epoch of this instance's newest term; 0: none yet.")
+        self._terms = self._counter("submission_lease_terms_total", "Terms of office that began here.")
+        self._renewals = self._counter("submission_lease_renewals_total", "Renewals of the lease.")
+        self._renewals_failed = self._counter(
+            "submission_lease_renewals_failed_total", "Renewals the database did not grant or not answer."
+        )
+        self._fenced_out = self._counter(
+            "submission_fenced_out_writes_total", "Writes not made, because the lease was no longer ours.", write=WRITES
+        )
+
+    def _counter(self, name: str, meaning: str, **label: tuple[str, ...]) -> Counter:
+        return _opened(Counter(name, meaning, list(label), registry=self._registry), label)
+
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(name, meaning, registry=self._registry)
+
+    def _histogram(self, name: str, meaning: str, buckets: tuple[float, ...], **label: tuple[str, ...]) -> Histogram:
+        return _opened(Histogram(name, meaning, list(label), buckets=buckets, registry=self._registry), label)
+
+
+def _opened(metric: M, label: dict[str, tuple[str, ...]]) -> M:
+    """Every series starts at 0: one first seen at 1 hides its first step from rate()."""
+    for values in label.values():
+        for value in values:
+            metric.labels(value)
+    return metric

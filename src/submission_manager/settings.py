@@ -1,0 +1,160 @@
+"""Every setting of an instance: its option, its variable, its default; checked together, before any I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fencehold.connect import scheme
+from fencehold.model import durations, names
+from fencehold.model.errors import ConfigurationError
+from fencehold.model.settings import leader_settings
+
+DATABASES = ("sqlite", "postgresql")
+DURATION, WHOLE, TEXT = "DURATION", "NUMBER", "TEXT"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`option` and `variable` are its name with dashes, and in capitals after SM_."""
+
+    name: str
+    kind: str
+    default: str | None
+    meaning: str
+    whole_min: int = 1
+    whole_max: int = 2**31 - 1
+
+    @property
+    def option(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return f"SM_{self.name.upper()}"
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("database", TEXT, "sqlite:///submission-manager.db", "Where all state is: sqlite:/// or postgresql://."),
+    Setting("registry", TEXT, "registry.json", "The file of targets and their contracts."),
+    Setting("host", TEXT, "127.0.0.1", "Serve HTTP on this address."),
+    Setting("port", WHOLE, "8080", "Serve HTTP on this port; 0 takes a free one, which the log names.", 0, 65535),
+    Setting("lease_duration", DURATION, "60s", "How long leadership lasts without a renewal."),
+    Setting("renew_interval", DURATION, "20s", "How often the leader renews; below the lease duration."),
+    Setting("acquire_interval", DURATION, "30s", "How often a follower tries, besides at every known expiry."),
+    Setting("schedule_refresh_interval", DURATION, "1s", "How often the leader looks for intents of the others."),
+    Setting("lease_name", TEXT, "submission-manager-executor", "The lease that makes the leader."),
+    Setting("holder_id", TEXT, None, "Who this instance is, for others to see.  [host-pid-random]"),
+    Setting("on_sql_error", TEXT, "drop", "What the leader does when the database fails it: drop or retry."),
+    Setting("retry_delay", DURATION, "5s", "Between two attempts of one intent."),
+    Setting("concurrency", WHOLE, "16", "Attempts in flight at the same time, on the leader.", 1, 1000),
+    Setting("gateway_timeout", DURATION, "10s", "For one gateway call, from connecting to its last byte."),
+    Setting("webhook_timeout", DURATION, "10s", "For one webhook, likewise."),
+    Setting("database_timeout", DURATION, "5s", "For one statement on behalf of a client."),
+    Setting("request_timeout", DURATION, "10s", "For a client to send its request."),
+    Setting("body_limit", WHOLE, "1048576", "Bytes of the largest request body.", 1, 1 << 30),
+    Setting("drain_timeout", DURATION, "15s", "For requests and attempts in hand to end, when it is told to stop."),
+)  # fmt: skip
+
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True)
+class Settings:
+    database: str
+    registry: str
+    host: str
+    port: int
+    lease_duration_s: float
+    renew_interval_s: float
+    acquire_interval_s: float
+    schedule_refresh_interval_s: float
+    lease_name: str
+    holder_id: str
+    on_sql_error: str
+    retry_delay_s: float
+    concurrency: int
+    gateway_timeout_s: float
+    webhook_timeout_s: float
+    database_timeout_s: float
+    request_timeout_s: float
+    body_limit_bytes: int
+    drain_timeout_s: float
+
+
+_FIELD = {DURATION: "{}_s", WHOLE: "{}", TEXT: "{}"}
+_FIELD_OF = {one.name: _FIELD[one.kind].format(one.name) for one in SETTINGS} | {"body_limit": "body_limit_bytes"}
+
+
+def settings(given: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """What was given, else the variable, else the default; or one ConfigurationError that names every problem."""
+    said = {one: _said(one, given or {}, environment or {}) for one in SETTINGS}
+    problems: list[str] = []
+    got = {_FIELD_OF[one.name]: _value(one, value, problems) for one, value in said.items()}
+    got["holder_id"] = got["holder_id"] or names.default_holder_id()
+    if not problems:
+        _relations(got, problems)
+    if problems:
+        raise ConfigurationError(
+            "These settings cannot work: " + "; ".join(problems) + ".",
+            hint="Each is an option of `submission-manager serve` and an SM_* variable; see its --help.",
+            code="bad_settings",
+        )
+    return Settings(**got)
+
+
+def _said(one: Setting, given: Mapping[str, Any], environment: Mapping[str, str]) -> Any:
+    if given.get(one.name) is not None:
+        return given[one.name]
+    return environment.get(one.variable) or one.default
+
+
+def _value(one: Setting, value: Any, problems: list[str]) -> Any:
+    """None where there is a problem: then no relation is checked and nothing is built."""
+    what = f"{one.option} ({one.variable})"
+    try:
+        match one.kind:
+            case "DURATION":
+                return durations.seconds(value, what)
+            case "NUMBER":
+                return _whole(one, value, what)
+        return _text(one, value)
+    except ConfigurationError as error:
+        problems.append(error.message.rstrip("."))
+        return None
+
+
+def _whole(one: Setting, value: Any, what: str) -> int:
+    text = str(value).strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and one.whole_min <= int(text) <= one.whole_max):
+        raise ConfigurationError(f"{what} is {value!r:.60}; it must be from {one.whole_min} to {one.whole_max}")
+    return int(text)
+
+
+def _text(one: Setting, value: str | None) -> str | None:
+    what = f"{one.option} ({one.variable})"
+    match one.name:
+        case "holder_id":
+            return None if value is None else names.holder_id(value)
+        case "lease_name":
+            return names.lease_name(value)
+        case "on_sql_error" if value not in ("drop", "retry"):
+            raise ConfigurationError(f"{what} is {value!r:.60}; it must be drop or retry")
+        case "database" if scheme(value) not in DATABASES:
+            # The URL itself is not shown: it may hold a password.
+            raise ConfigurationError(f"{what} names neither an SQLite file nor a PostgreSQL database")
+    if not value or "\0" in value:
+        raise ConfigurationError(f"{what} is empty")
+    return value
+
+
+def _relations(got: Mapping[str, Any], problems: list[str]) -> None:
+    lease_s, renew_s = got["lease_duration_s"], got["renew_interval_s"]
+    if renew_s >= lease_s:
+        problems.append(f"--renew-interval ({renew_s:g} s) must be below --lease-duration ({lease_s:g} s)")
+        return
+    try:
+        leader_settings(lease=lease_s, renew_every=renew_s, acquire_every=got["acquire_interval_s"])
+    except ConfigurationError as error:
+        problems.append(error.message.rstrip("."))
