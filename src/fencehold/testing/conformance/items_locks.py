@@ -1,4 +1,4 @@
-"""A verb that waited for a row judges by what it then finds, not by what it saw before; and it waits within its limit."""
+"""A verb that waited for a row judges by what it then finds, not by what it saw before, and waits within its limit."""
 
 from __future__ import annotations
 
