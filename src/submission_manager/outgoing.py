@@ -1,0 +1,94 @@
+"""Calls to the world outside: one pool of connections, a hard limit on time and size, and errors without secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookiejar import DefaultCookiePolicy
+from typing import Self
+from urllib.parse import quote
+
+import httpx
+
+USER_AGENT = "submission-manager"
+KEPT_CONNECTIONS_MAX = 100
+
+#: Everything printable but the percent sign, so that two different texts never become the same header.
+_PLAIN = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) != "%")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    status_code: int
+    body: bytes  # cut behind `body_bytes_max` + 1
+    is_encoded: bool  # compressed, though we asked for it plain
+
+
+class NoAnswer(Exception):
+    """Why, in a few words of our own: what a library says may quote a URL, and with it a password."""
+
+
+def header_text(text: str) -> str:
+    """As it is when it is ASCII without a percent sign; else percent-encoded UTF-8."""
+    return quote(text, safe=_PLAIN)
+
+
+class Outgoing:
+    """For one event loop. Neither redirects nor cookies nor proxies of the environment are heeded."""
+
+    def __init__(self) -> None:
+        self._client = httpx.AsyncClient(
+            timeout=None,  # noqa: S113 - the limit is on the whole call, below
+            follow_redirects=False,
+            trust_env=False,
+            verify=ssl.create_default_context(),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS_MAX),
+        )
+        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        self._client.headers = httpx.Headers({"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
+
+    async def post(
+        self, url: str, body: bytes, headers: Mapping[str, str], *, limit_s: float, body_bytes_max: int
+    ) -> Answered:
+        """Within the limit, whatever the other side does; raises NoAnswer."""
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._post(url, body, headers, body_bytes_max)
+        except TimeoutError:
+            raise NoAnswer(f"no answer within {limit_s:g} s") from None
+        except httpx.HTTPError as error:
+            raise NoAnswer(_words(error)) from None
+        except Exception as error:  # noqa: BLE001 - a URL, a header, a resolver: whatever it was, nothing was answered
+            raise NoAnswer(f"the call could not be made ({type(error).__name__})") from None
+
+    async def _post(self, url: str, body: bytes, headers: Mapping[str, str], body_bytes_max: int) -> Answered:
+        async with self._client.stream("POST", url, content=body, headers=dict(headers)) as response:
+            got = bytearray()
+            async for chunk in response.aiter_raw(4096):
+                got += chunk
+                if len(got) > body_bytes_max:
+                    break
+            is_encoded = response.headers.get("content-encoding", "identity").lower() != "identity"
+            return Answered(response.status_code, bytes(got[: body_bytes_max + 1]), is_encoded)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+
+def _words(error: httpx.HTTPError) -> str:
+    match error:
+        case httpx.ConnectError():
+            return "cannot connect"
+        case httpx.RemoteProtocolError() | httpx.ReadError():
+            return "the connection broke before the answer was complete"
+        case httpx.WriteError():
+            return "the connection broke while sending"
+    return f"no answer ({type(error).__name__})"

@@ -1,0 +1,97 @@
+"""Tells a contract's receiver that an intent is over: signed, bounded, never raising."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from submission_manager.model.contracts import Webhook
+from submission_manager.model.intents import ERROR_CHARS_MAX, Intent, Status
+from submission_manager.outgoing import NoAnswer, Outgoing, header_text
+from submission_manager.ports import Over
+
+EVENT_TYPE = "intent.terminal"
+ANSWER_BYTES_MAX = 4096  # only its status counts; what is read lets the connection be used again
+
+
+class _Intent(msgspec.Struct, rename="camel", omit_defaults=True):
+    intent_id: str
+    submission_target: str
+    created_at: dt.datetime
+    completed_at: dt.datetime | None
+    status: str
+    rejected_reason: str | None = None
+    exhausted_reason: str | None = None
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    event_id: str
+    event_type: str
+    occurred_at: dt.datetime | None
+    intent: _Intent
+
+
+class WebhookClient:
+    """Implements WebhookPort. Secrets are read from the environment when they are used, and stand in no error."""
+
+    def __init__(self, outgoing: Outgoing, environment: Mapping[str, str] | None = None) -> None:
+        self._outgoing = outgoing
+        self._environment = os.environ if environment is None else environment
+
+    async def tell(self, over: Over, limit_s: float) -> str | None:
+        if over.webhook is None:
+            return "the contract has no webhook"
+        body = body_of(over.intent)
+        try:
+            headers = self._headers(over.webhook, over.intent, body)
+            answered = await self._outgoing.post(
+                over.webhook.url, body, headers, limit_s=limit_s, body_bytes_max=ANSWER_BYTES_MAX
+            )
+        except NoAnswer as error:
+            return f"webhook: {error}"[:ERROR_CHARS_MAX]
+        return None if 200 <= answered.status_code < 300 else f"webhook answered {answered.status_code}"
+
+    def _headers(self, webhook: Webhook, intent: Intent, body: bytes) -> dict[str, str]:
+        ours = {
+            "Content-Type": "application/json",
+            "X-Setu-Event-Type": EVENT_TYPE,
+            "X-Setu-Event-Id": header_text(intent.intent_id),
+        }
+        if webhook.secret_env is not None:
+            ours["X-Setu-Signature"] = signature(self._secret(webhook.secret_env), body)
+        taken = {name.lower() for name in ours} | {"x-setu-signature"}
+        theirs = dict(webhook.headers) | {name: self._secret(var) for name, var in webhook.headers_env.items()}
+        return {name: value for name, value in theirs.items() if name.lower() not in taken} | ours
+
+    def _secret(self, variable: str) -> str:
+        value = self._environment.get(variable, "")
+        if not value:
+            raise NoAnswer(f"the environment variable {variable} is not set, so nothing was sent")
+        return value
+
+
+def body_of(intent: Intent) -> bytes:
+    """The same bytes each time it is sent: what happened, happened when the intent ended."""
+    ended_at = _utc(intent.completed_at)
+    event = _Event(
+        intent.intent_id, EVENT_TYPE, ended_at,
+        _Intent(
+            intent.intent_id, intent.submission_target, intent.created_at.astimezone(dt.UTC), ended_at, intent.status,
+            rejected_reason=intent.rejected_reason if intent.status is Status.REJECTED else None,
+            exhausted_reason=intent.exhausted_reason if intent.status is Status.EXHAUSTED else None,
+        ),
+    )  # fmt: skip
+    return msgspec.json.encode(event)
+
+
+def signature(secret: str, body: bytes) -> str:
+    return hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+
+
+def _utc(when: dt.datetime | None) -> dt.datetime | None:
+    return None if when is None else when.astimezone(dt.UTC)
