@@ -48,9 +48,10 @@ class Wire:
                 client = CosmosClient(
                     self.address.endpoint, self.address.key,
                     connection_verify=self.address.verify, enable_endpoint_discovery=not self.address.is_emulator,
-                    # What may be asked again is decided here, within the limit; the driver's own retries know no limit.
-                    retry_total=0, retry_connect=0, retry_read=0, retry_status=0, retry_throttle_total=1,
-                    retry_throttle_backoff_max=0.001, retry_write=0,
+                    # What may be asked again is decided here, within the limit, which the driver's own retries do not
+                    # know; a count of 0 it takes for none given.
+                    retry_total=0, retry_connect=0, retry_read=0, retry_status=0, retry_throttle_total=-1,
+                    retry_write=0,
                 )  # fmt: skip
                 try:
                     await client.__aenter__()
@@ -98,7 +99,7 @@ class Call:
         """Within what the server's clock lies; without a fresh reading a write to its clock document brings one."""
         window = self._wire.clock.window(partition)
         if window is None:
-            await self.upsert(partition, {"id": CLOCK_ID, "pk": partition})
+            await self._read_clock(partition)
             window = self._wire.clock.window(partition)
         if window is None:
             raise faults.of_timeout(is_write=False)
@@ -140,6 +141,11 @@ class Call:
             written_in=partition,
         )  # fmt: skip
         return kept
+
+    async def _read_clock(self, partition: str) -> None:
+        """A write that changes nothing of anybody's: without an answer nothing is uncertain."""
+        document = {"id": CLOCK_ID, "pk": partition}
+        await self._send(lambda c, hook: c.upsert_item(document, response_hook=hook), partition, is_write=False)
 
     async def upsert(self, partition: str, document: Document) -> Document:
         made: Document = await self._send(
@@ -202,17 +208,17 @@ class Call:
         )
         return made is not None
 
-    async def _send(self, ask: Ask, written_in: str | None = None) -> Any:
+    async def _send(self, ask: Ask, written_in: str | None = None, is_write: bool | None = None) -> Any:
         """The answer, None for the server's no. Asked again only after it said that nothing was executed."""
+        is_write = written_in is not None if is_write is None else is_write
         container = await self._opened()
         while True:
             try:
-                return await self._sent_once(container, ask, written_in)
+                return await self._sent_once(container, ask, written_in, is_write)
             except CosmosHttpResponseError as passing:
                 await self._pause(passing)
 
-    async def _sent_once(self, container: ContainerProxy, ask: Ask, written_in: str | None) -> Any:
-        is_write = written_in is not None
+    async def _sent_once(self, container: ContainerProxy, ask: Ask, written_in: str | None, is_write: bool) -> Any:
         await self._within(self._wire.slots.acquire(), is_write=False)
         try:
             if self.left_s <= 0:
