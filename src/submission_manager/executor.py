@@ -1,0 +1,283 @@
+"""The leader's attempts: start on record, one gateway call, outcome on record; each write fenced by the term.
+
+Not promised: that calls in flight never overlap. A call that was under way when the lease was lost goes on to its end,
+so that the provider is not cut off, and nothing of it is written; the next leader finds its start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import Counter
+from dataclasses import dataclass
+
+from fencehold import FenceholdError, LeaseLost
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from submission_manager.executor_metrics import ExecutorMetrics
+from submission_manager.executor_tenure import SQL_ERRORS, Dropped, Tenure
+from submission_manager.executor_webhooks import WebhookDesk
+from submission_manager.model.intents import ERROR_CHARS_MAX, Status
+from submission_manager.model.outcomes import Answer, Outcome
+from submission_manager.ports import AttemptPort, GatewayPort, NotNow, Over, Recorded, Started
+from submission_manager.schedule import Job, micros
+
+GATEWAY_SLACK_S = 1.0  # what a gateway client gets beyond its own limit before it is cut
+NOT_NOW_PAUSE_US = 50_000  # our idea of the database's clock was early: ask again, but not in a storm
+TROUBLE_PAUSE_S = 1.0
+PARK_S = 30.0
+
+
+@dataclass(frozen=True)
+class ExecutorSettings:
+    """Of all attempts at once `concurrency` go to one gateway: one that hangs holds up its own and no other."""
+
+    concurrency: int = 16
+    concurrency_total: int = 128
+    retry_delay_s: float = 5.0
+    gateway_limit_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.concurrency <= self.concurrency_total:
+            raise ValueError("0 < concurrency <= concurrency_total")
+        if not (self.retry_delay_s > 0 and self.gateway_limit_s > 0):
+            raise ValueError("retry_delay_s and gateway_limit_s must be above 0")
+
+
+class Phase(enum.Enum):
+    START = "start"
+    CALL = "call"  # the provider may have it: never cut short because of the lease
+    RECORD = "record"
+
+
+class Running:
+    """One attempt under way."""
+
+    def __init__(self, job: Job, tenure: Tenure) -> None:
+        self.job = job
+        self.tenure = tenure
+        self.phase = Phase.START
+        self.task: asyncio.Task[None] | None = None
+
+
+class Executor:
+    """Begins attempts only while its term is valid; at most one per intent and term at a time."""
+
+    def __init__(
+        self,
+        attempts: AttemptPort,
+        gateway: GatewayPort,
+        webhooks: WebhookDesk,
+        settings: ExecutorSettings,
+        *,
+        writes: asyncio.Semaphore,
+        clock: Clock,
+        metrics: ExecutorMetrics,
+        facts: FactSink,
+    ) -> None:
+        self._attempts, self._gateway, self._webhooks = attempts, gateway, webhooks
+        self._settings = settings
+        self._writes = writes
+        self._clock, self._metrics, self._facts = clock, metrics, facts
+        self._running: set[Running] = set()
+        self._in_lane: Counter[str] = Counter()  # over all terms: an old call that hangs still counts
+        self._tenure: Tenure | None = None
+        self._resting = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    # --- what leadership asks ---
+
+    async def run(self, tenure: Tenure) -> None:
+        """Begin what is due, until the term ends."""
+        self._tenure = tenure
+        while True:
+            tenure.check()
+            tenure.work.clear()
+            now_us = tenure.store_clock.now_us()
+            job = None if self._resting else tenure.schedule.take(now_us, self._has_room)
+            self._metrics.queue_depth(len(tenure.schedule))
+            if job is not None:
+                self._begin(Running(job, tenure))
+            else:
+                await self._clock.wait(tenure.work, self._rest_s(tenure, now_us))
+
+    def abandon(self, tenure: Tenure) -> None:
+        """The term is over: what has not been issued is aborted, what has been may end, and writes nothing."""
+        for running in [one for one in self._running if one.tenure is tenure]:
+            if running.phase is not Phase.CALL and running.task is not None:
+                running.task.cancel()
+
+    def rest(self) -> None:
+        """Begin nothing any more."""
+        self._resting = True
+
+    async def drained(self, limit_s: float) -> bool:
+        """Wait, within the limit, until nothing is under way."""
+        return await self._clock.wait(self._idle, limit_s)
+
+    async def close(self) -> None:
+        """Cut whatever is still under way."""
+        tasks = [one.task for one in self._running if one.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    @property
+    def inflight(self) -> int:
+        return len(self._running)
+
+    # --- one attempt ---
+
+    def _begin(self, running: Running) -> None:
+        self._running.add(running)
+        self._in_lane[running.job.lane] += 1
+        self._idle.clear()
+        self._metrics.inflight(len(self._running))
+        running.task = asyncio.create_task(self._attempt(running), name=f"attempt-{running.job.intent_id}")
+        running.task.add_done_callback(lambda _: self._ended(running))
+
+    def _ended(self, running: Running) -> None:
+        lane = running.job.lane
+        self._running.discard(running)
+        self._in_lane[lane] -= 1
+        if not self._in_lane[lane]:
+            del self._in_lane[lane]
+        if not self._running:
+            self._idle.set()
+        self._metrics.inflight(len(self._running))
+        if self._tenure is not None:  # not the attempt's own: one of an earlier term has just made room too
+            self._tenure.work.set()
+
+    async def _attempt(self, running: Running) -> None:
+        try:
+            started = await self._start(running)
+            if started is None:
+                return
+            running.tenure.check()
+            running.phase = Phase.CALL
+            began_s = self._clock.now_s()
+            outcome = await self._call(started)
+            running.phase = Phase.RECORD
+            await self._record(running, started, outcome, self._clock.now_s() - began_s)
+        except Dropped:
+            return
+        except LeaseLost:
+            self._fenced_out(running)
+        except Exception as error:  # noqa: BLE001 - one poisonous intent must not cost the others their leader
+            self._park(running, error)
+
+    async def _start(self, running: Running) -> Started | None:
+        tenure, job = running.tenure, running.job
+        try:
+            async with self._writes:
+                tenure.check()
+                answer = await self._attempts.start(tenure.term, job.intent_id, self._settings.retry_delay_s)
+        except SQL_ERRORS as error:
+            tenure.troubled("start", error)
+            tenure.schedule.settle(job, tenure.store_clock.now_us() + int(TROUBLE_PAUSE_S * 1_000_000))
+            return None
+        if isinstance(answer, NotNow):
+            self._not_now(running, answer)
+            return None
+        self._metrics.queue_delay(max(0, micros(answer.started_at) - job.due_us) / 1_000_000)
+        return answer
+
+    async def _call(self, started: Started) -> Outcome:
+        limit_s = self._settings.gateway_limit_s
+        try:
+            async with asyncio.timeout(limit_s + GATEWAY_SLACK_S):
+                return await self._gateway.submit(started, limit_s)
+        except TimeoutError:
+            return Outcome(Answer.ERROR, error=f"the gateway did not answer within {limit_s:g} s")
+        except Exception as error:  # noqa: BLE001 - the attempt was made, so it is recorded, whatever broke here
+            return Outcome(Answer.ERROR, error=f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
+
+    async def _record(self, running: Running, started: Started, outcome: Outcome, seconds: float) -> None:
+        tenure = running.tenure
+        try:
+            recorded = await self._recorded(tenure, started, outcome)
+        except (FenceholdError, Dropped):
+            raise
+        except Exception as error:  # noqa: BLE001 - what a gateway said may be what cannot be stored
+            outcome = Outcome(Answer.ERROR, error=f"the outcome could not be recorded: {type(error).__name__}")
+            recorded = await self._recorded(tenure, started, outcome)
+        self._metrics.attempt(outcome.answer.value, seconds)
+        self._settle(running, recorded)
+
+    async def _recorded(self, tenure: Tenure, started: Started, outcome: Outcome) -> Recorded:
+        """Also while leadership is being given up: the fence is the judge, and an outcome known is worth recording."""
+        while True:
+            try:
+                async with self._writes:
+                    tenure.term.check()
+                    return await self._attempts.record(tenure.term, started, outcome, self._settings.retry_delay_s)
+            except SQL_ERRORS as error:
+                tenure.troubled("record", error)
+                await asyncio.sleep(TROUBLE_PAUSE_S)
+
+    # --- what became of it ---
+
+    def _not_now(self, running: Running, answer: NotNow) -> None:
+        tenure = running.tenure
+        if answer.unknown_outcome:
+            self._metrics.attempt("unknown", 0.0)
+            if answer.status is Status.PENDING:
+                self._metrics.retry_scheduled()
+        self._over(tenure, answer.over)
+        if answer.status is not Status.PENDING:
+            tenure.schedule.settle(running.job, None)
+            return
+        floor_us = tenure.store_clock.now_us() + NOT_NOW_PAUSE_US
+        due_us = micros(answer.due_at) if answer.due_at is not None else floor_us
+        tenure.schedule.settle(running.job, max(due_us, floor_us))
+
+    def _settle(self, running: Running, recorded: Recorded) -> None:
+        pending = recorded.status is Status.PENDING and recorded.due_at is not None
+        if pending:
+            self._metrics.retry_scheduled()
+        due_us = micros(recorded.due_at) if recorded.due_at is not None and pending else None
+        running.tenure.schedule.settle(running.job, due_us)
+        self._over(running.tenure, recorded.over)
+
+    def _over(self, tenure: Tenure, over: Over | None) -> None:
+        if over is None:
+            return
+        intent = over.intent
+        took = (intent.completed_at - intent.created_at).total_seconds() if intent.completed_at else 0.0
+        self._metrics.terminal(intent.status.value, took)
+        if intent.exhausted_reason is not None:
+            self._metrics.exhausted(intent.exhausted_reason)
+        self._webhooks.owe(tenure, over)
+
+    def _fenced_out(self, running: Running) -> None:
+        self._metrics.fenced_out(Phase.RECORD.value if running.phase is not Phase.START else Phase.START.value)
+        self._facts.fact(
+            "attempt_fenced_out", intent_id=running.job.intent_id, write=running.phase.value,
+            lease_name=running.tenure.term.name, lease_epoch=running.tenure.term.epoch,
+        )  # fmt: skip
+
+    def _park(self, running: Running, error: Exception) -> None:
+        """A start that failed is tried again, much later. An attempt that was made is left as it is for this term.
+
+        Its start is on record, so the next leader judges it by policy, and the provider sees no more than it may.
+        """
+        if running.phase is Phase.START:
+            tenure = running.tenure
+            tenure.schedule.settle(running.job, tenure.store_clock.now_us() + int(PARK_S * 1_000_000))
+        self._facts.fact(
+            "intent_parked", intent_id=running.job.intent_id, write=running.phase.value,
+            error=f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX],
+        )  # fmt: skip
+
+    # --- room ---
+
+    def _has_room(self, lane: str) -> bool:
+        return (
+            len(self._running) < self._settings.concurrency_total and self._in_lane[lane] < self._settings.concurrency
+        )
+
+    def _rest_s(self, tenure: Tenure, now_us: int) -> float | None:
+        due_us = None if self._resting else tenure.schedule.next_due_us(self._has_room)
+        return None if due_us is None else max(0, due_us - now_us) / 1_000_000 + 0.000_5

@@ -1,0 +1,62 @@
+"""One term of office as the executor sees it: its schedule, the database's clock, and what went wrong first."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+
+from fencehold import ConfigurationError, FenceholdError, Term, Unavailable, Uncertain
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from submission_manager.schedule import Schedule, micros
+
+#: The database did not do, or may not have done, what it was asked. LeaseLost is not among them: that is an answer.
+SQL_ERRORS = (Unavailable, Uncertain, ConfigurationError)
+
+
+class Dropped(Exception):
+    """Leadership is being given up; nothing new may begin."""
+
+
+class StoreClock:
+    """The database's clock as last seen, carried on by one that runs through suspend; late by a round trip at most."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ahead_us = 0
+
+    def saw(self, now: dt.datetime) -> None:
+        self._ahead_us = micros(now) - int(self._clock.now_s() * 1_000_000)
+
+    def now_us(self) -> int:
+        return int(self._clock.now_s() * 1_000_000) + self._ahead_us
+
+
+class Tenure:
+    """All of it is thrown away when the term ends."""
+
+    def __init__(self, term: Term, clock: Clock, facts: FactSink, *, drops_on_error: bool) -> None:
+        self.term = term
+        self.schedule = Schedule()
+        self.store_clock = StoreClock(clock)
+        self.work = asyncio.Event()  # something may have become due, or room may have become free
+        self.fault: asyncio.Future[FenceholdError] = asyncio.get_running_loop().create_future()
+        self._facts = facts
+        self._drops_on_error = drops_on_error
+
+    def check(self) -> None:
+        """Raise unless something new may begin at this instant."""
+        self.term.check()
+        if self.fault.done():
+            raise Dropped
+
+    def troubled(self, doing: str, error: FenceholdError) -> None:
+        """The database gave no answer. Raises Dropped if that ends the term; else the caller tries again, later."""
+        self._facts.fact(
+            "executor_sql_error", lease_name=self.term.name, holder_id=self.term.holder_id,
+            lease_epoch=self.term.epoch, doing=doing, sql_error=str(error),
+        )  # fmt: skip
+        if self._drops_on_error:
+            if not self.fault.done():
+                self.fault.set_result(error)
+            raise Dropped

@@ -1,0 +1,217 @@
+"""Follower, leader, follower: in each term the schedule is rebuilt, kept fresh and executed, and then forgotten.
+
+Followers build no schedule. Whatever ends the term ends all of it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fencehold import FenceholdError, Leader, Term
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from submission_manager.executor import Executor
+from submission_manager.executor_metrics import ExecutorMetrics
+from submission_manager.executor_tenure import SQL_ERRORS, Dropped, Tenure
+from submission_manager.executor_webhooks import WebhookDesk
+from submission_manager.ports import Cursor, Page, SchedulePort
+from submission_manager.schedule import micros
+
+TROUBLE_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True)
+class LeadershipSettings:
+    """`hint_gap_s`: at a flood of hints the schedule is read this often, not once for each."""
+
+    refresh_every_s: float = 1.0
+    page_rows: int = 5000
+    read_limit_s: float = 5.0
+    drops_on_error: bool = True
+    hint_gap_s: float = 0.01
+    stop_limit_s: float = 10.0
+    step_down_limit_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not (self.refresh_every_s > 0 and self.page_rows > 0 and self.read_limit_s > 0):
+            raise ValueError("refresh_every_s, page_rows and read_limit_s must be above 0")
+
+
+class Leadership:
+    """Executes only inside a valid term, and only after a full rebuild within it."""
+
+    def __init__(
+        self,
+        leader: Leader,
+        schedule: SchedulePort,
+        executor: Executor,
+        webhooks: WebhookDesk,
+        settings: LeadershipSettings,
+        *,
+        clock: Clock,
+        metrics: ExecutorMetrics,
+        facts: FactSink,
+    ) -> None:
+        self._leader, self._schedule = leader, schedule
+        self._executor, self._webhooks = executor, webhooks
+        self._settings = settings
+        self._clock, self._metrics, self._facts = clock, metrics, facts
+        self._hinted = asyncio.Event()
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Until `stop()`."""
+        self._schedule.on_submitted(self.hint)
+        try:
+            async with self._leader:
+                if self._stopping:
+                    return
+                async for term in self._leader.terms():
+                    await self._hold(term)
+        finally:
+            await self._executor.close()
+            await self._webhooks.close()
+
+    async def stop(self) -> None:
+        """Nothing new begins, what runs may finish within its limit, then the lease is given back."""
+        self._stopping = True
+        self._executor.rest()
+        began_s = self._clock.now_s()
+        await self._executor.drained(self._settings.stop_limit_s)
+        left_s = began_s + self._settings.stop_limit_s - self._clock.now_s()
+        await self._webhooks.drained(max(0.0, left_s))
+        await self._leader.shutdown(self._settings.step_down_limit_s)
+
+    def hint(self) -> None:
+        """Something was submitted, here or elsewhere: look now instead of at the next round."""
+        self._hinted.set()
+
+    # --- one term ---
+
+    async def _hold(self, term: Term) -> None:
+        tenure = Tenure(term, self._clock, self._facts, drops_on_error=self._settings.drops_on_error)
+        self._metrics.role(True, term.epoch)
+        try:
+            async with term:
+                await self._lead(tenure)
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends this term, not the service
+            self._facts.fact("internal_error", error=f"{type(error).__name__}: {error}")
+        finally:
+            self._executor.abandon(tenure)
+            self._webhooks.abandon(tenure)
+            self._metrics.role(False, term.epoch)
+            self._metrics.queue_depth(0)
+        if tenure.fault.done():
+            self._tell_lost(term, tenure.fault.result())
+        if term.is_valid:  # so that others need not wait for it to lapse
+            await self._leader.step_down(self._settings.step_down_limit_s)
+
+    async def _lead(self, tenure: Tenure) -> None:
+        """Returns when leadership is to be dropped; cancelled when it is lost."""
+        try:
+            cursor = await self._rebuild(tenure)
+            tenure.check()  # it may have been lost meanwhile; then this schedule is never used
+        except Dropped:
+            return
+        async with asyncio.TaskGroup() as group:
+            loops = [
+                group.create_task(_until_dropped(loop))
+                for loop in (
+                    self._refresh(tenure, cursor),
+                    self._executor.run(tenure),
+                    self._webhooks.sweep(tenure),
+                )
+            ]
+            await asyncio.shield(tenure.fault)
+            for one in loops:
+                one.cancel()
+
+    async def _rebuild(self, tenure: Tenure) -> Cursor:
+        began_s = self._clock.now_s()
+        while True:
+            try:
+                await self._schedule.listen(self._settings.read_limit_s)
+                cursor = await self._read_all(tenure)
+                break
+            except SQL_ERRORS as error:
+                tenure.troubled("rebuild", error)
+                await asyncio.sleep(TROUBLE_PAUSE_S)
+        took_s = self._clock.now_s() - began_s
+        self._metrics.rebuilt(len(tenure.schedule), took_s)
+        self._facts.fact(
+            "schedule_rebuilt", lease_name=tenure.term.name, lease_epoch=tenure.term.epoch,
+            intents=len(tenure.schedule), seconds=round(took_s, 3),
+        )  # fmt: skip
+        return cursor
+
+    async def _read_all(self, tenure: Tenure) -> Cursor:
+        cursor: Cursor | None = None
+        async with _closing(self._schedule.rebuild(self._settings.page_rows, self._settings.read_limit_s)) as pages:
+            async for page in pages:
+                tenure.check()
+                cursor = self._observe(tenure, page)
+        assert cursor is not None, "a rebuild has at least one page, if an empty one"
+        return cursor
+
+    async def _refresh(self, tenure: Tenure, cursor: Cursor) -> None:
+        """Every so often, and at once on a hint."""
+        complete_s = self._clock.now_s()  # when the last complete look began
+        while True:
+            hinted = await self._clock.wait(self._hinted, self._settings.refresh_every_s)
+            self._hinted.clear()
+            began_s = self._clock.now_s()
+            try:
+                cursor, rows = await self._catch_up(tenure, cursor)
+            except SQL_ERRORS as error:
+                tenure.troubled("refresh", error)
+                await asyncio.sleep(min(TROUBLE_PAUSE_S, self._settings.refresh_every_s))
+                continue
+            now_s = self._clock.now_s()
+            self._metrics.refreshed(rows, now_s - began_s, now_s - complete_s)
+            complete_s = began_s
+            if hinted:
+                await asyncio.sleep(self._settings.hint_gap_s)
+
+    async def _catch_up(self, tenure: Tenure, cursor: Cursor) -> tuple[Cursor, int]:
+        rows = 0
+        while True:
+            tenure.check()
+            page = await self._schedule.refresh(cursor, self._settings.page_rows, self._settings.read_limit_s)
+            cursor = self._observe(tenure, page)
+            rows += len(page.rows)
+            if len(page.rows) < self._settings.page_rows:
+                return cursor, rows
+
+    def _observe(self, tenure: Tenure, page: Page) -> Cursor:
+        tenure.store_clock.saw(page.now)
+        for row in page.rows:
+            tenure.schedule.observe(row.intent_id, None if row.due_at is None else micros(row.due_at), row.gateway_url)
+        tenure.work.set()  # also for an empty page: the database's clock may have been set
+        return page.cursor
+
+    def _tell_lost(self, term: Term, error: FenceholdError) -> None:
+        self._facts.fact(
+            "leader_lost", lease_name=term.name, holder_id=term.holder_id, lease_epoch=term.epoch,
+            expires_at=term.expires_at.isoformat(), reason="sql_error", sql_error=str(error),
+        )  # fmt: skip
+
+
+@asynccontextmanager
+async def _closing(pages: AsyncIterator[Page]) -> AsyncIterator[AsyncIterator[Page]]:
+    """A rebuild cut short gives its connection back now, not when its generator is collected."""
+    try:
+        yield pages
+    finally:
+        if isinstance(pages, AsyncGenerator):
+            await pages.aclose()
+
+
+async def _until_dropped(loop: Coroutine[Any, Any, None]) -> None:
+    try:
+        await loop
+    except Dropped:
+        return
