@@ -1,7 +1,7 @@
-"""python tools/run_tests.py: all tests, in two halves at once.
+"""python tools/run_tests.py: all tests, in three parts at once.
 
-Much of a run is waiting (for a lease to end, for a server to start), so two halves on two cores take little more than
-the longer one. Each half has servers of its own. The first is shown as it goes, the second when it is done. With
+Much of a run is waiting (for a lease to end, for a server to start), so three parts on two cores take little more than
+the longest. Each part has servers of its own. The first is shown as it goes, the others when they are done. With
 arguments it is plain pytest, which shows everything as it goes.
 """
 
@@ -16,22 +16,26 @@ from collections.abc import Sequence
 from typing import IO
 
 PYTEST = (sys.executable, "-m", "pytest", "-q")
-OTHER = ("tests/system", "tests/outbox/test_crash_run.py")  # about half the time of all
+#: Each about a third of the time of all, with the rest as the first part.
+OTHERS: tuple[tuple[str, ...], ...] = (
+    ("tests/system", "tests/outbox/test_crash_run.py", "tests/items"),
+    ("tests/conformance", "tests/submission_manager", "tests/cosmos", "tests/cosmos_procedures"),
+)
 
 
 def main(arguments: Sequence[str]) -> int:
     if arguments:
         return subprocess.run([*PYTEST, *arguments], check=False).returncode
-    with tempfile.TemporaryFile("w+b") as kept:
-        halves = [start(["tests", *(f"--ignore={path}" for path in OTHER)], None), start(list(OTHER), kept)]
-        try:
-            codes = [half.wait() for half in halves]
-        except KeyboardInterrupt:
-            codes = [end(half) for half in halves]
-        kept.seek(0)
-        print("\nthe other half:", flush=True)
-        sys.stdout.buffer.write(kept.read())
-        sys.stdout.flush()
+    others = [[path for path in part if os.path.exists(path)] for part in OTHERS]
+    rest = ["tests", *(f"--ignore={path}" for part in others for path in part)]
+    kept = [tempfile.TemporaryFile("w+b") for _ in others]  # noqa: SIM115 - closed with the process
+    parts = [start(rest, None), *(start(part, output) for part, output in zip(others, kept, strict=True))]
+    try:
+        codes = [part.wait() for part in parts]
+    except KeyboardInterrupt:
+        codes = [end(part) for part in parts]
+    for part, output in zip(others, kept, strict=True):
+        show(part, output)
     return max(codes)
 
 
@@ -39,11 +43,18 @@ def start(paths: list[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]
     return subprocess.Popen([*PYTEST, *paths], stdout=output, stderr=subprocess.STDOUT if output else None)
 
 
-def end(half: subprocess.Popen[bytes]) -> int:
-    """Ctrl-C has reached both of them by itself where there is a terminal; elsewhere they are told."""
-    if half.poll() is None:
-        os.kill(half.pid, signal.SIGINT)
-    half.wait()
+def show(paths: list[str], output: IO[bytes]) -> None:
+    output.seek(0)
+    print(f"\n{' '.join(paths)}:", flush=True)
+    sys.stdout.buffer.write(output.read())
+    sys.stdout.flush()
+
+
+def end(part: subprocess.Popen[bytes]) -> int:
+    """Ctrl-C has reached all of them by itself where there is a terminal; elsewhere they are told."""
+    if part.poll() is None:
+        os.kill(part.pid, signal.SIGINT)
+    part.wait()
     return 130
 
 
