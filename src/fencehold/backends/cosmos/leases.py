@@ -138,9 +138,9 @@ def judged(row: Lease | None, verb: Verb, key: TermKey, nonce: str, window: Wind
 
 def request_at(window: Window, verb: Verb, key: TermKey, nonce: str) -> Request:
     """A lease lasts from the latest the clock may show: its holder counts from before. One given back ended at the
-    earliest, less a window's width, so that a window that lies lower than ours does not hold up the next holder.
+    earliest, less twice a window's width, so that a window that lies lower than ours does not hold up the next holder.
     """
-    now = window.earliest - window.width if verb is Verb.RELEASE else window.latest
+    now = window.earliest - 2 * window.width if verb is Verb.RELEASE else window.latest
     return Request(key.name, now, key.holder_id, key.epoch, key.lease_s, nonce)
 
 
