@@ -128,7 +128,8 @@ test('live.renew.is_holder: the lease goes on from the server’s now; nothing b
     const until = EXPIRY - 1 + 2 * LEASE;
     assert.deepEqual(item.lease, { ...before.lease, leaseDuration: 2 * LEASE, expiresAt: until });
     const strip = ({ lease, _etag, _ts, ...rest }) => rest;
-    assert.deepEqual(strip(item), strip(before));
+    assert.deepEqual(strip(partition.item('n1')), strip(before));
+    assert.equal(item.document, null, 'the answer to a batch leaves the documents out');
 });
 
 // break
@@ -217,6 +218,16 @@ for (const verb of ['renew', 'save', 'delete']) {
         assert.equal(one(partition, verb, REQUESTS[verb]).refused, null);
     });
 }
+
+test('a get tells what is there at the server’s now, and writes nothing', () => {
+    const partition = held();
+    partition.now = EXPIRY - 1;
+    const { answers } = partition.run('lease', 'get', [{ id: 'n1' }, { id: 'n2' }]);
+    assert.deepEqual(answers, [
+        { now: EXPIRY - 1, refused: null, item: partition.item('n1') }, { now: EXPIRY - 1, refused: null, item: null },
+    ]);
+    assert.deepEqual(partition.operations, ['query', 'query']);
+});
 
 // one transaction
 
@@ -308,7 +319,8 @@ test('long documents: an answer stops growing before the server refuses it', () 
         put(partition, id, { document: 'x'.repeat(600_000) });
         acquire(partition, 'A', id);
     }
-    const { answers } = partition.run('lease', 'renew', ['a', 'b', 'c'].map((id) => ({ ...RENEW, id })));
+    assert.equal(partition.run('lease', 'renew', ['a', 'b', 'c'].map((id) => ({ ...RENEW, id }))).answers.length, 3);
+    const { answers } = partition.run('lease', 'get', ['a', 'b', 'c'].map((id) => ({ id })));
     assert.equal(answers.length, 2);
     assert.ok(JSON.stringify(answers).length < 2_000_000);
 });

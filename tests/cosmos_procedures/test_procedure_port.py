@@ -70,13 +70,14 @@ class TestRequests:
         port = await filled(harness, 21)
         first, *rest = await port.next_for_state("NEW", 20, "ada", LEASE_S, CALL_LIMIT_S)
         assert len(rest) == 19
+        assert len(await port.get([one.id for one in rest], CALL_LIMIT_S)) == 19
         keys = [one.key for one in rest]
         assert len(await port.renew(keys, LEASE_S, CALL_LIMIT_S)) == 19
         assert await port.break_leases(keys, CALL_LIMIT_S) == {}
         row(await port.save(first.key, "SENT", None, CALL_LIMIT_S))
         assert await port.delete(first.key, CALL_LIMIT_S) is None
         row(await port.acquire("item 20", "ada", LEASE_S, CALL_LIMIT_S))
-        assert harness.container.executed == ["execute"] * 6
+        assert harness.container.executed == ["execute"] * 7
 
     async def test_requests_and_units_are_counted_by_verb(self, harness: ProcedureHarness) -> None:
         await filled(harness, 3)
@@ -234,6 +235,12 @@ class TestTrouble:
         with pytest.raises(Uncertain):
             await port.acquire("item 0", "ada", LEASE_S, CALL_LIMIT_S)
         assert row(await port.acquire("item 0", "ada", LEASE_S, CALL_LIMIT_S)).token == 2
+
+    async def test_a_read_without_an_answer_changed_nothing(self, harness: ProcedureHarness) -> None:
+        port = await filled(harness, 1)
+        failing(harness, 1, status=503, after=True)
+        with pytest.raises(Unavailable):
+            await port.get(["item 0"], CALL_LIMIT_S)
 
     async def test_those_that_were_leased_are_handed_out_when_a_later_call_fails(
         self, harness: ProcedureHarness, bridge: Bridge

@@ -1,5 +1,6 @@
 """Items on Cosmos DB by stored procedures (js/lease.js, js/nextForState.js): a verb is one request, decided on the
-server's own clock and undone as a whole when anything in it fails. Only reading is done without them.
+server's own clock and undone as a whole when anything in it fails. Only `find` is a plain query: it is for people, and
+may be a moment behind. A `get` is not, for the driver keeps no session of what a procedure wrote.
 
 A procedure sees one logical partition. With several buckets a batch is one request for each bucket it touches, and
 next_for_state asks bucket after bucket, beginning at another one each time: the longest in its state comes first within
@@ -16,7 +17,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos import item_documents as shape
@@ -26,6 +27,8 @@ from fencehold.backends.cosmos.wire import Call, Wire
 from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.model.items import ItemKey
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
+
+Key = TypeVar("Key")  # of a lease, or an id
 
 SCRIPTS = ("lease", "nextForState")
 BATCH_MAX = 100  # about 1,300 request units: one call must fit into what a partition may spend in a second
@@ -46,24 +49,32 @@ def procedure(script: str) -> Procedure:
 
 
 class ProcedureItemPort(CosmosItemPort):
-    """`get` and `find` are the plain reads of the etag path: both work on the same documents."""
+    """The documents are those of the etag path: both may work on them at the same time."""
 
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
         fixed = {"pk": self._partition(item.id), "itemId": item.id, "kind": self._kind, "id": document_id(item.id)}
         named = {"holder": item.holder_id, "state": item.state, "document": item.document_json}
         return there(await self._one("put", item.id, {**named, "item": fixed}, limit_s))
 
+    async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]:
+        try:
+            answers = await self._batch("get", {item_id: (item_id, {}) for item_id in ids}, limit_s)
+        except Uncertain as error:  # whatever was executed, nothing was changed
+            raise Unavailable(error.message, hint=error.hint, code=error.code) from None
+        return {item_id: answer for item_id, answer in answers.items() if isinstance(answer, ItemRow)}
+
     async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
         named = {"holder": holder_id, "leaseDuration": shape.duration_ms(lease_s)}
         return there(await self._one("acquire", item_id, named, limit_s))
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
-        answers = await self._batch("renew", keys, {"leaseDuration": shape.duration_ms(lease_s)}, limit_s)
+        named = {"leaseDuration": shape.duration_ms(lease_s)}
+        answers = await self._batch("renew", {key: (key.id, {**holder_of(key), **named}) for key in keys}, limit_s)
         rows = ((key, answer) for key, answer in answers.items() if isinstance(answer, ItemRow))
         return {key: row.expires_at for key, row in rows if row.expires_at is not None}
 
     async def break_leases(self, keys: Sequence[ItemKey], limit_s: float) -> dict[ItemKey, ItemRefusal]:
-        answers = await self._batch("break", keys, {}, limit_s)
+        answers = await self._batch("break", {key: (key.id, holder_of(key)) for key in keys}, limit_s)
         return {key: answer for key, answer in answers.items() if isinstance(answer, ItemRefusal)}
 
     async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:
@@ -103,21 +114,17 @@ class ProcedureItemPort(CosmosItemPort):
         return answered(answer)
 
     async def _batch(
-        self, verb: str, keys: Sequence[ItemKey], named: Document, limit_s: float
-    ) -> dict[ItemKey, ItemAnswer | None]:
+        self, verb: str, asked: Mapping[Key, tuple[str, Document]], limit_s: float
+    ) -> dict[Key, ItemAnswer | None]:
         """One request for each bucket. If one got no answer the whole batch has none, and may be asked again."""
         call = self._wire.call(verb, limit_s)
-        parts: dict[str, list[ItemKey]] = {}
-        for key in dict.fromkeys(keys):
-            parts.setdefault(self._partition(key.id), []).append(key)
-
-        async def part(partition: str) -> list[Document]:
-            asked = [{"id": document_id(key.id), **holder_of(key), **named} for key in parts[partition]]
-            return await answers(call, verb, partition, asked)
-
-        told = await together([part(partition) for partition in parts])
-        pairs = (pair for keys, part in zip(parts.values(), told, strict=True) for pair in zip(keys, part, strict=True))
-        return {key: answered(answer) for key, answer in pairs}
+        parts: dict[str, dict[Key, Document]] = {}
+        for key, (item_id, request) in asked.items():
+            parts.setdefault(self._partition(item_id), {})[key] = {"id": document_id(item_id), **request}
+        told = await together([answers(call, verb, where, [*named.values()]) for where, named in parts.items()])
+        keys = (key for part in parts.values() for key in part)
+        flat = (answer for some in told for answer in some)
+        return {key: answered(answer) for key, answer in zip(keys, flat, strict=True)}
 
 
 class ProcedureItems(CosmosItems):

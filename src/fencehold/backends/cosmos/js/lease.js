@@ -7,7 +7,8 @@
 // One verb on one or more items of one logical partition, as one transaction: whatever is thrown here undoes all of it.
 // A refusal is an answer, not an exception: it tells who holds the item and until when.
 // In:  requests [{id, holder, token, leaseDuration, state, document, item}], times in ms; a save leaves what is not in
-//      the request as it is; `item` is what else a put's new document has, its partition key among it.
+//      the request as it is; `item` is what else a put's new document has, its partition key among it. The verb get
+//      reads here too: on the server's own clock, and what a procedure wrote just before.
 // Out: {answers: [{now, refused, item}]}, one for each request in its order; fewer when the server gave no more time or
 //      the answer grew long: the rest was not tried. `refused` is null, "absent", "lapsed" or "held_by_another".
 function lease(verb, requests) {
@@ -15,6 +16,7 @@ function lease(verb, requests) {
 
     // The table of model/items.py: on an absent, a free or a live item, when is this verb allowed, and what does it write?
     var rules = {
+        get:      { absent: [always, keep], free: [always, keep], live: [always, keep] },
         put:      { absent: [always, create], free: [always, write], live: [isOwn, write] },
         acquire:  { free: [always, grant], live: [isOwn, grant] },
         renew:    { live: [isHolder, extend] },
@@ -155,8 +157,10 @@ function lease(verb, requests) {
         }));
     }
 
+    // A batch of leases that are renewed or broken is answered without the documents.
     function reply(now, refused, item) {
         var answer = { now: now, refused: refused, item: item && !item.deleted ? item : null };
+        if (answer.item && !refused && (verb === 'renew' || verb === 'break')) answer.item.document = null;
         replyCharacters += JSON.stringify(answer).length;
         answers.push(answer);
         answerNext();
