@@ -1,0 +1,105 @@
+"""Connections for statements that may be said twice: reads, and submissions, which are the same the second time.
+
+Not psycopg's own pool: every call here ends within its limit even on a dead peer, where a wait for psycopg does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+
+from fencehold.backends.postgres import faults, wire
+from fencehold.model.errors import Unavailable
+from submission_manager.stores.statements import StoreStatements
+
+Rows = list[tuple[Any, ...]]
+
+
+class Pool:
+    """A connection that saw trouble is dropped; one that died while it was kept is replaced without a word."""
+
+    def __init__(self, info: str, statements: StoreStatements, size: int) -> None:
+        self._info = info
+        self._statements = statements
+        self._turns = asyncio.Semaphore(size)
+        self._idle: list[wire.Connection] = []
+        self._is_closed = False
+
+    async def run(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
+        """The rows of one autocommitted statement."""
+        left_s = wire.fixed(limit_s)
+        await self._turn(limit_s)
+        try:
+            while True:
+                connection, was_kept = await self._checkout(left_s())
+                try:
+                    found = await wire.bounded(connection, self._fetch(connection, name, params), left_s)
+                except psycopg.Error as error:
+                    is_stale = was_kept and faults.is_connection_lost(error) and left_s() > 0
+                    self._checkin(connection, is_fit=not faults.is_connection_lost(error))
+                    if not is_stale:
+                        raise faults.of_statement(error) from None
+                except BaseException:
+                    wire.discard(connection)
+                    raise
+                else:
+                    self._checkin(connection, is_fit=True)
+                    return found
+        finally:
+            self._turns.release()
+
+    async def _turn(self, limit_s: float) -> None:
+        if not self._turns.locked():
+            await self._turns.acquire()  # at once: a limit would cost more than the turn
+            return
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise Unavailable("Every connection was busy; nothing was sent.", code="busy") from None
+
+    async def _checkout(self, limit_s: float) -> tuple[wire.Connection, bool]:
+        if self._is_closed:
+            raise Unavailable("The store is closed.", code="store_closed")
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed:
+                return connection, True
+        left_s = wire.fixed(limit_s)
+        connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=True)
+        try:
+            pid = await wire.bounded(connection, self._pid(connection), left_s)
+        except psycopg.Error as error:
+            wire.discard(connection)
+            raise faults.of_connect(error) from None
+        except BaseException:
+            wire.discard(connection)
+            raise
+        # A pooler hands each statement to any server session: prepared ones would go astray.
+        connection.prepare_threshold = 0 if pid == connection.info.backend_pid else None
+        return connection, False
+
+    async def _pid(self, connection: wire.Connection) -> int:
+        cursor = await connection.execute(self._statements["probe"])
+        row = await cursor.fetchone()
+        assert row is not None, "probe always answers one row"
+        return int(row[0])
+
+    async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> Rows:
+        cursor = connection.cursor(binary=True)
+        await cursor.execute(self._statements[name], params or None)
+        return await cursor.fetchall()
+
+    def _checkin(self, connection: wire.Connection, *, is_fit: bool) -> None:
+        if is_fit and not connection.closed and not self._is_closed:
+            self._idle.append(connection)
+        else:
+            wire.discard(connection)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        while self._idle:
+            wire.discard(self._idle.pop())

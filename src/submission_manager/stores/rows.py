@@ -1,0 +1,108 @@
+"""Rows as values and values as parameters. Whatever a gateway or a receiver said is made to fit its column here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fencehold.model.errors import ConfigurationError
+from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
+from submission_manager.model.intents import INTENT_ID_CHARS_MAX, Attempt, Intent, NewIntent, Status, WebhookStatus
+from submission_manager.ports import Over, Submission, Submitted
+from submission_manager.stores.dialect import Dialect
+
+Row = tuple[Any, ...]
+INTENT_COLUMNS = 8
+
+
+def intent(row: Row, dialect: Dialect) -> Intent:
+    intent_id, target, created_at, status, count, completed_at, reason, exhausted = row[:INTENT_COLUMNS]
+    return Intent(
+        intent_id, target, dialect.instant(created_at), Status(status), count, dialect.instant_or_none(completed_at),
+        rejected_reason=reason if status == Status.REJECTED else None, exhausted_reason=exhausted,
+    )  # fmt: skip
+
+
+def history(rows: list[Row], dialect: Dialect) -> tuple[Intent, list[Attempt]] | None:
+    if not rows:
+        return None
+    tails = [row[INTENT_COLUMNS:] for row in rows]
+    return intent(rows[0], dialect), [attempt(tail, dialect) for tail in tails if tail[0] is not None]
+
+
+def attempt(row: Row, dialect: Dialect) -> Attempt:
+    number, started_at, finished_at, *rest = row
+    return Attempt(number, dialect.instant(started_at), dialect.instant(finished_at), *rest)
+
+
+def over(row: Row, dialect: Dialect) -> Over:
+    return Over(intent(row, dialect), webhook(*row[INTENT_COLUMNS:]))
+
+
+def webhook(url: str | None, headers: str | None, headers_env: str | None, secret_env: str | None) -> Webhook | None:
+    if url is None:
+        return None
+    return Webhook(url, json.loads(headers or "{}"), json.loads(headers_env or "{}"), secret_env)
+
+
+def contract(row: Row, target: str) -> Contract:
+    gateway_type, gateway_url, policy, seconds, attempts, outcomes, *hook = row
+    return Contract(
+        target, GatewayType(gateway_type), gateway_url, Policy(policy), tuple(json.loads(outcomes)),
+        max_acceptance_seconds=seconds, max_attempts=attempts, webhook=webhook(*hook),
+    )  # fmt: skip
+
+
+def contract_params(given: Contract) -> Mapping[str, Any]:
+    hook = given.webhook
+    return {
+        "target": given.submission_target, "gateway_type": given.gateway_type.value, "gateway_url": given.gateway_url,
+        "policy": given.policy.value, "max_acceptance_seconds": given.max_acceptance_seconds,
+        "max_attempts": given.max_attempts, "terminal_outcomes": json.dumps(list(given.terminal_outcomes)),
+        "webhook_url": hook and hook.url, "webhook_headers": hook and json.dumps(dict(hook.headers)),
+        "webhook_headers_env": hook and json.dumps(dict(hook.headers_env)),
+        "webhook_secret_env": hook and hook.secret_env, "webhook_status": hook and WebhookStatus.PENDING.value,
+    }  # fmt: skip
+
+
+def payload(new: NewIntent) -> bytes | None:
+    """No payload and one of zero bytes are the same; JSON null has four."""
+    return new.payload or None
+
+
+def payload_hash(new: NewIntent) -> bytes:
+    return hashlib.sha256(new.payload or b"").digest()
+
+
+def known(new: NewIntent, row: Row, dialect: Dialect) -> Submitted:
+    """What stands under the id of `new`: the same again, or something else."""
+    found = intent(row, dialect)
+    is_same = found.submission_target == new.contract.submission_target and bytes(row[-1]) == payload_hash(new)
+    return Submitted(Submission.KNOWN if is_same else Submission.CONFLICT, found)
+
+
+def created(new: NewIntent, created_at: Any, dialect: Dialect) -> Submitted:
+    at = dialect.instant(created_at)
+    fresh = Intent(new.intent_id, new.contract.submission_target, at, Status.PENDING, 0)
+    return Submitted(Submission.CREATED, fresh)
+
+
+def check_id(intent_id: str) -> None:
+    """Every database stores it unchanged, or it is refused before anything is sent."""
+    if not 0 < len(intent_id) <= INTENT_ID_CHARS_MAX or not is_storable(intent_id):
+        raise ConfigurationError(
+            f"An intent id has 1 to {INTENT_ID_CHARS_MAX} characters, none of them NUL.", code="bad_intent_id"
+        )
+
+
+def is_storable(text: str) -> bool:
+    return fitted(text, len(text)) == text
+
+
+def fitted(text: str | None, chars_max: int) -> str | None:
+    """Cut to the column, with what no database takes as text (NUL, half a surrogate pair) replaced."""
+    if text is None:
+        return None
+    return text[:chars_max].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,3 @@
+-- name: append
+INSERT INTO submission_attempts (intent_id, attempt_number, started_at, finished_at, outcome_status, outcome_reason, error)
+VALUES (:id, :number, :started_at, :now, :outcome_status, :outcome_reason, :error);

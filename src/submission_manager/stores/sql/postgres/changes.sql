@@ -1,0 +1,3 @@
+-- name: changes
+-- only: postgres, because it is the one that can tell.
+LISTEN "submission_intents";

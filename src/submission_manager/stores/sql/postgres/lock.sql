@@ -1,0 +1,9 @@
+-- name: lock
+-- The row first, then the clock: time may pass while another has the row.
+WITH locked AS MATERIALIZED (
+    SELECT payload, gateway_type, gateway_url, policy, max_acceptance_seconds, max_attempts,
+           CAST(terminal_outcomes AS text) AS terminal_outcomes, webhook_url, CAST(webhook_headers AS text) AS webhook_headers,
+           CAST(webhook_headers_env AS text) AS webhook_headers_env, webhook_secret_env, submission_target, created_at,
+           status, attempt_count, next_attempt_at, attempt_started_at, attempt_epoch, attempt_holder
+      FROM submission_intents WHERE intent_id = :id FOR NO KEY UPDATE)
+SELECT locked.*, clock_timestamp() FROM locked;

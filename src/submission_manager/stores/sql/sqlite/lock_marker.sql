@@ -1,0 +1,5 @@
+-- name: lock_marker
+-- Inside a fenced transaction, which has the whole file to itself.
+SELECT status, attempt_count, attempt_started_at, attempt_epoch, attempt_holder,
+       strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+  FROM submission_intents WHERE intent_id = :id;

@@ -1,0 +1,178 @@
+"""The service's store on SQLite: one thread that writes, one that reads, and the fenced transactions of the term."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from fencehold.backends.sqlite import faults
+from fencehold.backends.sqlite.schema import SqliteSchema
+from fencehold.backends.sqlite.session import Session
+from fencehold.model.errors import ConfigurationError
+from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
+from submission_manager.ports import Cursor, Due, Over, Page, Progress, Submitted
+from submission_manager.stores import rows
+from submission_manager.stores.attempts import Attempts
+from submission_manager.stores.dialect import Dialect
+from submission_manager.stores.gathering import Gathering
+from submission_manager.stores.statements import TABLE, StoreStatements
+
+INIT_LIMIT_S = 60.0
+START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+Rows = list[tuple[Any, ...]]
+
+
+class SqliteStore:
+    def __init__(self, path: str) -> None:
+        statements = StoreStatements("sqlite", "fencehold.backends.sqlite")
+        fault = partial(faults.of_statement, path=path)
+        dialect = Dialect(statements, dt.datetime.fromisoformat, stamp, sqlite3.Error, fault)
+        self._writer = Session(path, "submissions-write")
+        self._reader = Session(path, "submissions-read")
+        self._schema = SqliteSchema(self._writer, statements)
+        self.intake = SqliteIntake(self._writer, self._reader, dialect)
+        self.schedule = SqliteSchedule(self._reader, dialect)
+        self.attempts = SqliteAttempts(self._reader, dialect)
+
+    async def open(self) -> None:
+        """The file may not exist before init(); every verb opens it when it is there."""
+
+    async def init(self) -> list[str]:
+        return await self._schema.init(INIT_LIMIT_S)
+
+    async def close(self) -> None:
+        await self.intake.close()
+        await self._writer.close()
+        await self._reader.close()
+
+
+class SqliteIntake:
+    def __init__(self, writer: Session, reader: Session, dialect: Dialect) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._dialect = dialect
+        self._statements = dialect.statements
+        self._gathering = Gathering(self._store_batch, lanes=1)
+
+    async def submit(self, new: NewIntent, limit_s: float) -> Submitted:
+        rows.check_id(new.intent_id)
+        return await self._gathering.submit(new, limit_s)
+
+    async def _store_batch(self, batch: list[NewIntent], limit_s: float) -> list[Submitted]:
+        def work(connection: sqlite3.Connection) -> list[Submitted]:
+            return [self._store_one(connection, new) for new in batch]
+
+        return await self._writer.write(work, limit_s)
+
+    def _store_one(self, connection: sqlite3.Connection, new: NewIntent) -> Submitted:
+        own = {"id": new.intent_id, "payload": rows.payload(new), "hash": rows.payload_hash(new)}
+        stored = connection.execute(
+            self._statements["submit"], {**rows.contract_params(new.contract), **own}
+        ).fetchall()
+        if stored:
+            return rows.created(new, stored[0][1], self._dialect)
+        ids = json.dumps([new.intent_id])
+        return rows.known(
+            new, connection.execute(self._statements["submitted"], {"ids": ids}).fetchone(), self._dialect
+        )
+
+    async def read(self, intent_id: str, limit_s: float) -> Intent | None:
+        found = await self._fetch("read", {"id": intent_id}, limit_s)
+        return rows.intent(found[0], self._dialect) if found else None
+
+    async def history(self, intent_id: str, limit_s: float) -> tuple[Intent, list[Attempt]] | None:
+        return rows.history(await self._fetch("history", {"id": intent_id}, limit_s), self._dialect)
+
+    async def progress(self, intent_ids: Sequence[str], limit_s: float) -> list[Progress]:
+        found = await self._fetch("progress", {"ids": json.dumps(list(intent_ids))}, limit_s)
+        return [Progress(intent_id, Status(status), count) for intent_id, status, count in found]
+
+    async def is_ready(self, limit_s: float) -> bool:
+        try:
+            steps = await self._fetch("steps_applied", {"component": TABLE}, limit_s)
+        except ConfigurationError as error:
+            if error.code == "schema_missing":
+                return False
+            raise
+        return self._statements.are_applied({row[0] for row in steps})
+
+    async def close(self) -> None:
+        await self._gathering.close()
+
+    async def _fetch(self, name: str, params: dict[str, Any], limit_s: float) -> Rows:
+        return await self._reader.read(lambda c: c.execute(self._statements[name], params).fetchall(), limit_s)
+
+
+class SqliteSchedule:
+    """The guard of a cursor is the number of the last write it has seen."""
+
+    def __init__(self, reader: Session, dialect: Dialect) -> None:
+        self._reader = reader
+        self._dialect = dialect
+        self._statements = dialect.statements
+
+    async def rebuild(self, page_rows: int, limit_s: float) -> AsyncIterator[Page]:
+        """What changes while the pages are read is left to the refresh after them."""
+        cursor = await self._reader.read(self._horizon, limit_s)
+        after = ("", "")
+        while True:
+            found, now = await self._page("pending", {"after_at": after[0], "after_id": after[1]}, page_rows, limit_s)
+            yield Page(self._due(found), cursor, now)
+            if len(found) < page_rows:
+                return
+            after = (found[-1][1], found[-1][0])
+
+    def _horizon(self, connection: sqlite3.Connection) -> Cursor:
+        newest = connection.execute(self._statements["horizon"]).fetchone()
+        if newest is None:
+            return Cursor(START, "", 0)
+        return Cursor(self._dialect.instant(newest[1]), newest[2], newest[0])
+
+    async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
+        found, now = await self._page("refresh", {"seen": cursor.guard}, page_rows, limit_s)
+        if found:
+            intent_id, _, modified_at, seq = found[-1]
+            cursor = Cursor(self._dialect.instant(modified_at), intent_id, seq)
+        return Page(self._due(found), cursor, now)
+
+    async def _page(
+        self, name: str, params: dict[str, Any], page_rows: int, limit_s: float
+    ) -> tuple[Rows, dt.datetime]:
+        def work(connection: sqlite3.Connection) -> tuple[Rows, str]:
+            found = connection.execute(self._statements[name], {**params, "limit": page_rows}).fetchall()
+            return found, connection.execute(self._statements["clock"]).fetchone()[0]
+
+        found, now = await self._reader.read(work, limit_s)
+        return found, self._dialect.instant(now)
+
+    def _due(self, found: Rows) -> list[Due]:
+        time, time_or_none = self._dialect.instant, self._dialect.instant_or_none
+        return [Due(row[0], time_or_none(row[1]), time(row[2])) for row in found]
+
+    def on_submitted(self, hint: Callable[[], None]) -> None:
+        """SQLite cannot tell: nobody is ever called."""
+
+    async def listen(self, limit_s: float) -> bool:
+        return False
+
+
+class SqliteAttempts(Attempts):
+    def __init__(self, reader: Session, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self._reader = reader
+
+    async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
+        def work(connection: sqlite3.Connection) -> Rows:
+            return connection.execute(self._statements["owed"], {"limit": limit}).fetchall()
+
+        return [rows.over(row, self._dialect) for row in await self._reader.read(work, limit_s)]
+
+
+def stamp(at: dt.datetime) -> str:
+    """As strftime writes it in the statements: UTC, milliseconds."""
+    return at.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
