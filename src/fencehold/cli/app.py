@@ -17,6 +17,7 @@ from fencehold.cli import (
     doctor,
     exit_codes,
     init,
+    items,
     ls,
     outbox,
     reaper,
@@ -33,7 +34,7 @@ from fencehold.model.errors import ConfigurationError, FenceholdError
 EPILOG = """\b
 Exit codes, the same for every command (but `run` ends with that of its CMD once it has run):
   0    done
-  1    the answer is no (no such lease or event; events left alone; doctor or demo found
+  1    the answer is no (no such lease, event or item; events left alone; doctor or demo found
        something; worker or reaper did not end in time)
   69   the database cannot be reached, refused the login, or gave no answer
   70   a fault in fencehold itself; FENCEHOLD_DEBUG=1 shows where
@@ -59,7 +60,7 @@ Example:
 @options
 @click.pass_context
 def cli(context: click.Context, dsn: str | None, table: str | None, output: str | None) -> None:
-    """Leases on the database you already have: who leads, commands that run only while they lead, and an outbox.
+    """Leases on the database you already have: who leads, commands that run only while they lead, an outbox, and items.
 
     The database is named by the variable FENCEHOLD_DSN, for example sqlite:///app.db or
     postgresql://user@host/db. `fencehold demo` needs none.
@@ -69,7 +70,7 @@ def cli(context: click.Context, dsn: str | None, table: str | None, output: str 
 
 for _command in (
     init.init, sql.sql, ls.ls, show.show, step_down.step_down, run.run, demo.demo, worker.worker, reaper.reaper,
-    outbox.outbox, doctor.doctor,
+    outbox.outbox, items.items, doctor.doctor,
 ):  # fmt: skip
     cli.add_command(_command)
 

@@ -99,6 +99,11 @@ class ItemPort(Protocol):
         ...
 
 
+    async def kinds(self, limit_s: float) -> list[str]:
+        """For people: every kind there is an item of, in order; ConfigurationError where the store cannot tell."""
+        ...
+
+
 class ItemStore(Protocol):
     """The items of one kind of one database, on a connection of its own that opens when needed; for one event loop."""
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 Place = tuple[str, str, str]  # kind, holder_id, id
 
+ANY_KIND = "item"  # where the kind does not matter
 BREAK_LIMIT_S = 5.0
+KINDS_LIMIT_S = 10.0
 CLOSE_SLACK_S = 5.0
 PRUNE_AT = 1000
 
@@ -69,6 +71,9 @@ class ItemParts:
 
     def port(self, kind: str) -> ItemPort:
         return self.items(kind).port
+
+    async def kinds(self) -> list[str]:
+        return await self.port(ANY_KIND).kinds(KINDS_LIMIT_S)
 
     def make_items(self, kind: str) -> ItemStore:
         if self._backend is None:

@@ -110,6 +110,19 @@ class Items:
         if refusal := refused.get(key):
             self._refuse(key.id, refusal)
 
+    async def break_seen(self, seen: ItemView, *, by: str) -> None:
+        """For operators: exactly the lease that was seen is over, whoever holds it; AlreadyLeased if a later one began.
+
+        Told as a fact, with `by`, who did it.
+        """
+        key = ItemKey(seen.id, seen.holder_id or "", seen.token)
+        refused = await asyncio.shield(self._parts.port(self.kind).break_leases([key], LIMIT_S))
+        if refusal := refused.get(key):
+            self._refuse(key.id, refusal)
+        self._parts.facts.fact(
+            "item_lease_broken", kind=self.kind, id=seen.id, holder_id=seen.holder_id, token=seen.token, by=by
+        )
+
     # --- under a lease ---
 
     async def save(self, item: Item, *, state: str | None = None, document: Any = None) -> None:

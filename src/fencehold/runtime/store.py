@@ -22,7 +22,7 @@ from fencehold.ports.traces import TracePort
 from fencehold.runtime import host as hosts
 from fencehold.runtime.book import LeaseBook
 from fencehold.runtime.engine import Engine
-from fencehold.runtime.item_parts import ItemParts
+from fencehold.runtime.item_parts import ANY_KIND, ItemParts
 from fencehold.runtime.items import Items
 from fencehold.runtime.leader import Leader
 from fencehold.runtime.outbox import Outbox
@@ -32,7 +32,6 @@ OPEN_LIMIT_S = 10.0
 CLOSE_SLACK_S = 5.0
 DEFAULT_OUTBOX = "outbox"
 INIT_LIMIT_S = 60.0
-ANY_KIND = "item"
 
 
 class Store:
@@ -190,6 +189,10 @@ class Store:
         )  # fmt: skip
         who = names.holder_id(holder_id) if holder_id is not None else names.default_holder_id()
         return Items(names.item_kind(kind), who, settings, self._item_parts)
+
+    async def item_kinds(self) -> list[str]:
+        """Every kind there is an item of."""
+        return await self._item_parts.kinds()
 
     def leader(
         self,

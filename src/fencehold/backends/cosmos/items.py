@@ -16,7 +16,7 @@ from fencehold.backends.cosmos.documents import Document, document_id, query
 from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.server_clock import Window
 from fencehold.backends.cosmos.wire import Call, Wire
-from fencehold.model.errors import Unavailable, Uncertain
+from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
 from fencehold.model.items import (
     ItemKey,
     Request,
@@ -126,6 +126,13 @@ class CosmosItemPort:
         found = await asyncio.gather(*(call.query(part, text, given, limit) for part in self._partitions()))
         oldest = sorted((one for part in found for one in part), key=lambda one: int(one["stateTimestamp"]))[:limit]
         return [view(one, await now(call, one["pk"])) for one in oldest]
+
+    async def kinds(self, limit_s: float) -> list[str]:
+        raise ConfigurationError(
+            "Cosmos DB keeps each kind of items apart, and does not list them.",
+            hint="Name the kind.",
+            code="which_kind",
+        )
 
     # One item
 
@@ -286,7 +293,10 @@ async def all_answered(
     """All at once. If one got no answer the whole batch has none, and may be asked again: it is the same then."""
     distinct = list(dict.fromkeys(keys))
     outcomes = await asyncio.gather(*(one(key) for key in distinct), return_exceptions=True)
-    raise_first([outcome for outcome in outcomes if isinstance(outcome, BaseException)])
+    errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    if len(errors) < len(outcomes) and errors and all(isinstance(error, Unavailable) for error in errors):
+        raise Uncertain(f"A part of the batch was executed, the rest not: {errors[0]}", code="half_done")
+    raise_first(errors)
     pairs = zip(distinct, outcomes, strict=True)
     return {key: outcome for key, outcome in pairs if not isinstance(outcome, BaseException)}
 

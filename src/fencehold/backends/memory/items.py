@@ -115,6 +115,10 @@ class MemoryItemPort:
         with self._shelf.lock:
             return self._views(self._oldest(self._ids(state), limit), self._shelf.now())
 
+    async def kinds(self, limit_s: float) -> list[str]:
+        with self._shelf.lock:
+            return sorted({kind for kind, _ in self._shelf.rows})
+
     def _grant(self, now: dt.datetime, holder_id: str, lease_s: float, state: str | None = None) -> Request:
         return Request(now, holder_id, next_token=self._shelf.next_token(), lease_s=lease_s, state=state)
 

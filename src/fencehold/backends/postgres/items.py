@@ -106,6 +106,9 @@ class PostgresItemPort:
     async def find(self, state: str | None, limit: int, limit_s: float) -> list[ItemRow]:
         return [item_rows.item(row) for row in await self._run("find", {"state": state, "limit": limit}, limit_s)]
 
+    async def kinds(self, limit_s: float) -> list[str]:
+        return [row[0] for row in await self._run("kinds", {}, limit_s)]
+
     async def _wait(self, name: str, params: dict[str, Any], limit_s: float) -> Rows:
         """A statement that may have to wait for a row; giving up is the server's part, so that it is no mystery."""
         patience = f"{max(1, int(limit_s * 1000 * PATIENCE_PART))}ms"

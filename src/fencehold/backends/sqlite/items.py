@@ -98,6 +98,12 @@ class SqliteItemPort:
 
         return await self._session.read(work, limit_s)
 
+    async def kinds(self, limit_s: float) -> list[str]:
+        def work(connection: sqlite3.Connection) -> list[str]:
+            return [row[0] for row in self._run(connection, "kinds", {})]
+
+        return await self._session.read(work, limit_s)
+
     def _answer(self, connection: sqlite3.Connection, name: str, params: Params) -> ItemAnswer:
         """Of a verb on one item: the item as it is now, refused or not."""
         is_done = bool(self._run(connection, name, params))
