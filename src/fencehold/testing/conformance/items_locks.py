@@ -106,6 +106,26 @@ class ItemLocks(ItemSuite):
         current = (await port.get(["deal"], CALL_LIMIT_S))["deal"]
         assert (current.state, current.key) == ("NEW", key)
 
+    async def test_a_lease_that_was_waited_for_begins_with_its_grant(self, harness: Harness) -> None:
+        port, key = await held(harness)
+        assert await port.break_leases([key], CALL_LIMIT_S) == {}
+        async with locked(harness) as other:
+            waiting = await started(harness, port.acquire("deal", "bob", LEASE_S, CALL_LIMIT_S))
+            await harness.set_clock(START + LEASE)
+            await other.commit()
+            granted = row(await waiting)
+        assert (granted.leased_at, granted.expires_at) == (START + LEASE, START + 2 * LEASE)
+
+    async def test_an_item_that_another_session_has_locked_is_left_out_and_not_waited_for(
+        self, harness: Harness
+    ) -> None:
+        port, key = await held(harness)
+        assert await port.break_leases([key], CALL_LIMIT_S) == {}
+        row(await port.put(NewItem("other", "NEW", "{}", "ada"), CALL_LIMIT_S))
+        async with locked(harness):
+            taken = await port.next_for_state("NEW", 9, "bob", LEASE_S, CALL_LIMIT_S)
+        assert [one.id for one in taken] == ["other"]
+
     async def test_who_asks_for_what_another_holds_does_not_wait_for_its_row(self, harness: Harness) -> None:
         port, key = await held(harness)
         async with locked(harness):
