@@ -14,7 +14,7 @@ from tests.servers.cosmos import CosmosServer
 class ItemHarness(CosmosHarness):
     """An item's times are whole milliseconds, as in the specification."""
 
-    traits = replace(CosmosHarness.traits, tick=dt.timedelta(milliseconds=1), walk_steps=600)
+    traits = replace(CosmosHarness.traits, tick=dt.timedelta(milliseconds=1), walk_steps=450)
 
 
 @pytest.fixture

@@ -104,6 +104,20 @@ async def test_a_renewal_without_an_answer_is_uncertain_and_may_be_repeated(
         await items.close()
 
 
+async def test_a_batch_of_which_a_part_was_put_off_too_long_is_not_said_to_be_unexecuted(
+    opened: Opened, cosmos_server: CosmosServer
+) -> None:
+    async with opened() as backend:
+        items = backend.items("negotiation")
+        await filled(items, 3)
+        keys = [one.key for one in await items.port.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)]
+        cosmos_server.fail_next(1, 429, retry_ms=60_000, method="PATCH")
+        with pytest.raises(Uncertain) as caught:
+            await items.port.renew(keys, 60.0, LIMIT_S)
+        assert caught.value.code == "half_done"
+        await items.close()
+
+
 async def test_of_a_batch_in_which_one_got_no_answer_the_others_are_handed_out(
     opened: Opened, cosmos_server: CosmosServer
 ) -> None:
