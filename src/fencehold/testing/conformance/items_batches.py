@@ -124,15 +124,18 @@ class ItemBatches(ItemSuite):
         await one.put("7", "NEW", "of the one")
         refused(await two.acquire("7"))
         await two.put("7", "NEW", "of the other")
-        mine, other = await one.take("7"), await two.take("7", "bob")
-        assert await two.renew([mine]) == []
-        refused(await two.save(ItemKey("7", "ada", mine.token), "X"))
-        await two.delete(other)
-        for pair in (one, two):
-            await pair.check(["7"], "after the other was deleted")
+        assert await one.next("NEW") == ["7"]
+        mine = await one.take("7")
+        assert await two.next("NEW") == ["7"], "taken in the one kind, free in the other"
+        for wrong in (two.renew([mine]), two.save(mine, "X"), two.delete(mine), two.put("7", "SENT", "put")):
+            await wrong
+            await one.check(["7"], "asked of the other kind")
+        await two.break_leases(ItemKey("7", "ada", 0))
+        await one.check(["7"], "broken in the other kind")
+        await two.delete(await two.take("7"))
+        await one.check(["7"], "deleted in the other kind")
         assert (await one.find(), await two.find()) == (["7"], [])
-        await one.break_leases(mine)
-        assert (await two.next("NEW"), await one.next("NEW")) == ([], ["7"])
+        row(await one.save(mine, "SENT"))
 
     async def test_init_may_be_repeated_and_keeps_what_is_there(self, harness: Harness) -> None:
         pair = await ItemPair.of(harness)
