@@ -183,6 +183,8 @@ class Attempts:
         try:
             async with term.transaction() as tx:
                 yield tx
+        except self._dialect.data_errors:
+            raise
         except self._dialect.driver_error as error:
             raise self._dialect.fault(error) from None
 

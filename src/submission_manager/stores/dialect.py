@@ -17,6 +17,7 @@ class Dialect:
     instant: Callable[[Any], dt.datetime]  # a time out of its column
     stamp: Callable[[dt.datetime], Any]  # and into one
     driver_error: type[Exception]
+    data_errors: tuple[type[Exception], ...]  # of a value, not of the database: they leave as they are, and drop nobody
     fault: Callable[[Any], FenceholdError]  # a driver's error as one of ours
 
     def instant_or_none(self, value: Any) -> dt.datetime | None:

@@ -84,5 +84,10 @@ def _place(due: Due) -> Place:
 
 def _sorted(found: Rows) -> tuple[list[Due], dt.datetime, str]:
     """The rows, and what the clock's own row says: the time, and the snapshot they were read in."""
-    now, snapshot = next((row[2], row[3]) for row in reversed(found) if row[3] is not None)
-    return [Due(row[0], row[1], row[2]) for row in found if row[3] is None], now, snapshot
+    now, snapshot = next((row[2], row[4]) for row in reversed(found) if row[4] is not None)
+    urls: dict[str, str] = {}  # one text for all rows that name the same gateway: a million are kept
+    return (
+        [Due(row[0], row[1], row[2], urls.setdefault(row[3], row[3])) for row in found if row[4] is None],
+        now,
+        snapshot,
+    )

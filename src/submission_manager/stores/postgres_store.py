@@ -34,7 +34,8 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         info = wire.conninfo(url)
         statements = StoreStatements("postgres", "fencehold.backends.postgres", pyformat)
-        dialect = Dialect(statements, _utc, lambda at: at, psycopg.Error, faults.of_statement)
+        data_errors = (psycopg.DataError, psycopg.IntegrityError)
+        dialect = Dialect(statements, _utc, lambda at: at, psycopg.Error, data_errors, faults.of_statement)
         self._pool = Pool(info, statements, POOL_SIZE)
         self._schema = PostgresSchema(info, statements)
         self.intake = PostgresIntake(self._pool, dialect)

@@ -31,7 +31,8 @@ class SqliteStore:
     def __init__(self, path: str) -> None:
         statements = StoreStatements("sqlite", "fencehold.backends.sqlite")
         fault = partial(faults.of_statement, path=path)
-        dialect = Dialect(statements, dt.datetime.fromisoformat, stamp, sqlite3.Error, fault)
+        data_errors = (sqlite3.DataError, sqlite3.IntegrityError)
+        dialect = Dialect(statements, dt.datetime.fromisoformat, stamp, sqlite3.Error, data_errors, fault)
         self._writer = Session(path, "submissions-write")
         self._reader = Session(path, "submissions-read")
         self._schema = SqliteSchema(self._writer, statements)
@@ -136,7 +137,7 @@ class SqliteSchedule:
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
         found, now = await self._page("refresh", {"seen": cursor.guard}, page_rows, limit_s)
         if found:
-            intent_id, _, modified_at, seq = found[-1]
+            intent_id, _, modified_at, _, seq = found[-1]
             cursor = Cursor(self._dialect.instant(modified_at), intent_id, seq)
         return Page(self._due(found), cursor, now)
 
@@ -152,7 +153,8 @@ class SqliteSchedule:
 
     def _due(self, found: Rows) -> list[Due]:
         time, time_or_none = self._dialect.instant, self._dialect.instant_or_none
-        return [Due(row[0], time_or_none(row[1]), time(row[2])) for row in found]
+        urls: dict[str, str] = {}  # one text for all rows that name the same gateway: a million are kept
+        return [Due(row[0], time_or_none(row[1]), time(row[2]), urls.setdefault(row[3], row[3])) for row in found]
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
         """SQLite cannot tell: nobody is ever called."""
