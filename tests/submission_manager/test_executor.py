@@ -114,7 +114,7 @@ async def test_an_idea_of_the_databases_clock_that_is_early_makes_no_storm() -> 
     tries = 0
     start = scene.table.start
 
-    async def counted(term, intent_id, retry_delay_s):  # type: ignore[no-untyped-def]
+    async def counted(term, intent_id, retry_delay_s):
         nonlocal tries
         tries += 1
         return await start(term, intent_id, retry_delay_s)
@@ -155,7 +155,7 @@ async def test_a_lease_lost_between_start_and_call_keeps_the_call_from_being_mad
     scene.table.submit("x")
     start = scene.table.start
 
-    async def then_lost(term, intent_id, retry_delay_s):  # type: ignore[no-untyped-def]
+    async def then_lost(term, intent_id, retry_delay_s):
         started = await start(term, intent_id, retry_delay_s)
         term.lost("test")
         return started
@@ -236,7 +236,7 @@ async def test_an_outcome_that_cannot_be_stored_is_recorded_as_an_error_and_the_
     one = await scene.instance()
     record = scene.table.record
 
-    async def picky(term, started, outcome, retry_delay_s):  # type: ignore[no-untyped-def]
+    async def picky(term, started, outcome, retry_delay_s):
         if outcome.error is None:
             raise ValueError("cannot be stored")
         return await record(term, started, outcome, retry_delay_s)
@@ -255,7 +255,7 @@ async def test_an_intent_that_cannot_be_recorded_at_all_is_left_alone_and_the_ot
     one = await scene.instance()
     record = scene.table.record
 
-    async def picky(term, started, outcome, retry_delay_s):  # type: ignore[no-untyped-def]
+    async def picky(term, started, outcome, retry_delay_s):
         if started.intent_id == "poison":
             raise ValueError("cannot be stored")
         return await record(term, started, outcome, retry_delay_s)

@@ -103,7 +103,7 @@ async def test_a_lease_lost_with_the_last_page_of_the_rebuild_starts_nothing() -
     one = await scene.instance(page_rows=3)
     rebuild = scene.table.rebuild
 
-    async def then_lost(page_rows, limit_s):  # type: ignore[no-untyped-def]
+    async def then_lost(page_rows, limit_s):
         async for page in rebuild(page_rows, limit_s):
             yield page
         one.leader.term.lost("test")  # type: ignore[union-attr]
@@ -140,7 +140,7 @@ async def test_a_row_observed_many_times_is_attempted_once() -> None:
     one = await scene.instance(refresh_every_s=0.1)
     refresh = scene.table.refresh
 
-    async def forgetful(cursor, page_rows, limit_s):  # type: ignore[no-untyped-def]
+    async def forgetful(cursor, page_rows, limit_s):
         page = await refresh(cursor, page_rows, limit_s)
         return type(page)(page.rows * 3, cursor, page.now)  # and the cursor stays where it is
 

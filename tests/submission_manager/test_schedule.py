@@ -97,7 +97,8 @@ def test_stale_entries_do_not_pile_up():
 
 def test_a_random_walk_agrees_with_a_plain_map():
     draw = random.Random(7)
-    schedule, plain = Schedule(), {}
+    schedule = Schedule()
+    plain: dict[str, tuple[int, str]] = {}
     for _ in range(20_000):
         intent_id, lane = f"i{draw.randrange(300)}", draw.choice("ab")
         due_us = draw.choice([None, draw.randrange(1000)])
