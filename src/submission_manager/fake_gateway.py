@@ -1,0 +1,226 @@
+"""A gateway for tests and demonstrations: answers as a provider would, counts every call, and can misbehave.
+
+What a message says decides what becomes of it (see SCRIPT); options make all calls slow, hang or answer nonsense.
+Every call may be appended to a file as one JSON line, before it is answered, so that calls can be matched with starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+import os
+import random
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.exceptions import HTTPException
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+from submission_manager.http import refusals
+from submission_manager.http.refusals import Refused, send_answer, send_refusal
+from submission_manager.http.requests import ClientGone, read_body
+
+BODY_BYTES_MAX = 1 << 20
+BODY_LIMIT_S = 10.0
+HANG_S = 3600.0
+LONG_REASON = "because_" * 1000
+HTML = b"<html>It works!</html>"
+
+HANG, GARBAGE, ERROR, LONG, FAIL, SILENT = "HANG", "GARBAGE", "ERROR", "LONG", "FAIL", "SILENT"
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """Of all calls. Shares are of 1; the seed makes a run repeatable."""
+
+    delay_min_s: float = 0.0
+    delay_max_s: float = 0.0
+    hang_share: float = 0.0
+    garbage_share: float = 0.0
+    error_share: float = 0.0
+    seed: int | None = None
+
+
+class Calls:
+    """What came: by Idempotency-Key and by intent."""
+
+    def __init__(self, record: str | None = None) -> None:
+        self.by_key: Counter[str] = Counter()
+        self.by_intent: Counter[str] = Counter()
+        # One write per line to a file opened for appending: whole lines, also when the process is killed.
+        self._file = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if record else None
+
+    def count(self, key: str, path: str, said: dict[str, Any]) -> None:
+        intent_id, _, attempt = key.rpartition("/")
+        self.by_key[key] += 1
+        self.by_intent[intent_id] += 1
+        if self._file is not None:
+            line = {
+                "at": dt.datetime.now(dt.UTC).isoformat(), "key": key, "intentId": intent_id,
+                "attemptNumber": int(attempt) if attempt.isdigit() else None, "path": path,
+                "referenceId": said.get("referenceId"), "call": self.by_key[key],
+            }  # fmt: skip
+            os.write(self._file, json.dumps(line).encode() + b"\n")
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"calls": self.by_key.total(), "byKey": self.by_key, "byIntent": self.by_intent}
+
+
+class FakeGateway:
+    """ASGI: POST /sms/send, POST /push/send, GET /calls, GET /healthz."""
+
+    def __init__(self, behaviour: Behaviour | None = None, record: str | None = None) -> None:
+        self._behaviour = behaviour or Behaviour()
+        self._random = random.Random(self._behaviour.seed)
+        self.calls = Calls(record)
+        self._router = Router(
+            [
+                Route("/sms/send", self._taker(sms), methods=["POST"]),
+                Route("/push/send", self._taker(push), methods=["POST"]),
+                Route("/calls", _Asgi(self._told), methods=["GET"]),
+                Route("/healthz", _Asgi(_alive), methods=["GET"]),
+            ],
+            redirect_slashes=False,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self
+        try:
+            await self._router(scope, receive, send)
+        except Refused as refused:
+            await send_refusal(refused, send)
+        except HTTPException as error:
+            await send_refusal(refusals.of_routing(error), send)
+        except ClientGone:
+            return
+
+    def _taker(self, provider: Callable[[dict[str, Any]], str | None]) -> _Asgi:
+        async def take(scope: Scope, receive: Receive, send: Send) -> None:
+            key = next((value for name, value in scope["headers"] if name == b"idempotency-key"), b"").decode("latin-1")
+            said = _object(await read_body(scope, receive, BODY_BYTES_MAX, BODY_LIMIT_S))
+            self.calls.count(unquote(key), scope["path"], said)
+            await self._delay()
+            await self._answer(said, provider, receive, send)
+
+        return _Asgi(take)
+
+    async def _delay(self) -> None:
+        behaviour = self._behaviour
+        if behaviour.delay_max_s > 0:
+            await asyncio.sleep(self._random.uniform(behaviour.delay_min_s, behaviour.delay_max_s))
+
+    async def _answer(
+        self, said: dict[str, Any], provider: Callable[[dict[str, Any]], str | None], receive: Receive, send: Send
+    ) -> None:
+        match self._script(said):
+            case "HANG":
+                await _until_gone(receive)
+            case "GARBAGE":
+                await send_answer(send, 200, HTML, b"text/html")
+            case "ERROR":
+                raise Refused(500, "provider_down", "The provider is down.")
+            case "SILENT":
+                await send_answer(send, 200, _encoded({"referenceId": said.get("referenceId"), "status": "rejected"}))
+            case "LONG":
+                await send_answer(send, 200, _reply(said, LONG_REASON))
+            case _:
+                await send_answer(send, 200, _reply(said, provider(said)))
+
+    def _script(self, said: dict[str, Any]) -> str | None:
+        words = _words(said)
+        for word in (HANG, GARBAGE, ERROR, LONG, SILENT):
+            if word in words:
+                return word
+        behaviour, drawn = self._behaviour, self._random.random()
+        for word, share in (
+            (HANG, behaviour.hang_share),
+            (GARBAGE, behaviour.garbage_share),
+            (ERROR, behaviour.error_share),
+        ):
+            if drawn < share:
+                return word
+            drawn -= share
+        return None
+
+    async def _told(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send_answer(send, 200, _encoded(self.calls.as_json()))
+
+
+class _Asgi:
+    """An object, so that the router takes it for an application and not for a function of a request."""
+
+    def __init__(self, call: Callable[[Scope, Receive, Send], Any]) -> None:
+        self._call = call
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._call(scope, receive, send)
+
+
+async def _alive(scope: Scope, receive: Receive, send: Send) -> None:
+    await send_answer(send, 200, b"ok", b"text/plain")
+
+
+# --- the provider ---
+
+
+def sms(said: dict[str, Any]) -> str | None:
+    """Why it is rejected; None: accepted."""
+    to, message = said.get("to"), said.get("message")
+    if not _is_text(said.get("referenceId")) or not isinstance(to, str) or not isinstance(message, str):
+        return "invalid_request"
+    if not (to.removeprefix("+").isascii() and to.removeprefix("+").isdigit()):
+        return "invalid_recipient"
+    if not message.strip():
+        return "invalid_message"
+    return "provider_failure" if FAIL in message else None
+
+
+def push(said: dict[str, Any]) -> str | None:
+    token = said.get("token")
+    if not _is_text(said.get("referenceId")) or not _is_text(token):
+        return "invalid_request"
+    if "UNREGISTERED" in str(token):
+        return "unregistered_token"
+    return "provider_failure" if FAIL in _words(said) else None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _words(said: dict[str, Any]) -> str:
+    return " ".join(str(said.get(name, "")) for name in ("message", "title", "body"))
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _reply(said: dict[str, Any], reason: str | None) -> bytes:
+    answer: dict[str, Any] = {"referenceId": said.get("referenceId"), "status": "rejected" if reason else "accepted"}
+    return _encoded(answer | ({"reason": reason} if reason else {"gatewayMessageId": secrets.token_hex(8)}))
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+async def _until_gone(receive: Receive) -> None:
+    async with asyncio.timeout(HANG_S):
+        while (await receive())["type"] != "http.disconnect":
+            pass

@@ -1,0 +1,1 @@
+"""The service's HTTP face: routes, JSON, limits."""

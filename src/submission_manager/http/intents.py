@@ -1,0 +1,115 @@
+"""/v1/intents: store one, read one, read its history. The hot path, so without layers in between."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+
+from fencehold.model.errors import FenceholdError
+from submission_manager.http import refusals, requests, wire
+from submission_manager.http.refusals import send_answer
+from submission_manager.http.waiting import Waiters
+from submission_manager.model.contracts import Contract
+from submission_manager.model.intents import INTENT_ID_CHARS_MAX, Intent, NewIntent, Status
+from submission_manager.ports import IntakePort, Submission, Submitted
+from submission_manager.settings import Settings
+
+
+class Contracts(Protocol):
+    def contract(self, target: str) -> Contract | None: ...
+
+
+class IntakeMetrics(Protocol):
+    def created(self) -> None: ...
+
+    def idempotent_hit(self) -> None: ...
+
+    def conflict(self) -> None: ...
+
+
+class SubmitRoute:
+    """POST: answered once it is stored for sure."""
+
+    def __init__(
+        self, intake: IntakePort, contracts: Contracts, waiters: Waiters, settings: Settings, metrics: IntakeMetrics
+    ) -> None:
+        self._intake = intake
+        self._contracts = contracts
+        self._waiters = waiters
+        self._metrics = metrics
+        self._body_limit_bytes = settings.body_limit_bytes
+        self._request_timeout_s = settings.request_timeout_s
+        self._limit_s = settings.database_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began_s = time.monotonic()
+        wait_s = requests.wait_seconds(scope["query_string"])
+        body = await requests.read_body(scope, receive, self._body_limit_bytes, self._request_timeout_s)
+        new = self._new(body)
+        submitted = await self._intake.submit(new, self._limit_s)
+        intent = self._told(submitted, new)
+        if wait_s and intent.status is Status.PENDING and intent.attempt_count == 0:
+            intent = await self._waited(intent, wait_s - (time.monotonic() - began_s))
+        await send_answer(send, 200, wire.encode(wire.intent(intent)))
+
+    def _new(self, body: bytes) -> NewIntent:
+        intent_id, target, payload = requests.submission(body)
+        contract = self._contracts.contract(target)
+        if contract is None:
+            raise refusals.invalid("There is no such submissionTarget.", submissionTarget=target)
+        return NewIntent(intent_id, payload, contract)
+
+    def _told(self, submitted: Submitted, new: NewIntent) -> Intent:
+        match submitted.kind:
+            case Submission.CREATED:
+                self._metrics.created()
+            case Submission.KNOWN:
+                self._metrics.idempotent_hit()
+            case Submission.CONFLICT:
+                self._metrics.conflict()
+                existing = submitted.intent.submission_target
+                raise refusals.conflict(new.intent_id, existing, new.contract.submission_target)
+        return submitted.intent
+
+    async def _waited(self, intent: Intent, wait_s: float) -> Intent:
+        """As it stands afterwards; if that cannot be read, as it was stored: the client may always ask again."""
+        if wait_s <= 0:
+            return intent
+        await self._waiters.moved(intent.intent_id, wait_s)
+        try:
+            return await self._intake.read(intent.intent_id, self._limit_s) or intent
+        except FenceholdError:
+            return intent
+
+
+class IntentRoute:
+    """GET /v1/intents/{id} and /v1/intents/{id}/history. Database trouble is 503, never 404."""
+
+    def __init__(self, intake: IntakePort, limit_s: float) -> None:
+        self._intake = intake
+        self._limit_s = limit_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        intent_id, rest = requests.intent_path(scope)
+        if rest not in ([], ["history"]) or not intent_id:
+            raise HTTPException(404)
+        if not requests.may_exist(intent_id):
+            raise refusals.not_found(intent_id[:INTENT_ID_CHARS_MAX])
+        body = await (self._history(intent_id) if rest else self._intent(intent_id))
+        await send_answer(send, 200, body)
+
+    async def _intent(self, intent_id: str) -> bytes:
+        intent = await self._intake.read(intent_id, self._limit_s)
+        if intent is None:
+            raise refusals.not_found(intent_id)
+        return wire.encode(wire.intent(intent))
+
+    async def _history(self, intent_id: str) -> bytes:
+        found = await self._intake.history(intent_id, self._limit_s)
+        if found is None:
+            raise refusals.not_found(intent_id)
+        intent, attempts = found
+        return wire.encode(wire.History(wire.intent(intent), [wire.attempt(one) for one in attempts]))

@@ -1,0 +1,148 @@
+"""What a client sent, read within limits and taken at its word or refused with a code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+import msgspec
+from starlette.types import Receive, Scope
+
+from submission_manager.http import refusals, wire
+from submission_manager.model.intents import INTENT_ID_CHARS_MAX
+
+WAIT_SECONDS_MAX = 30
+# Of the longest wait: proxies commonly give up after 30 s, and the answer must be there before.
+WAIT_LONGEST_S = 28.0
+TARGET_CHARS_MAX = 200
+
+_decode = msgspec.json.Decoder(wire.Submission).decode
+_KEYS = (b'"intentId"', b'"submissionTarget"', b'"payload"')
+_WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+class ClientGone(Exception):
+    """Nobody is there to be answered."""
+
+
+async def read_body(scope: Scope, receive: Receive, limit_bytes: int, limit_s: float) -> bytes:
+    """At most `limit_bytes`, within the limit of time, however it is framed; nothing beyond is read."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and (len(value) > 18 or int(value) > limit_bytes):
+            raise refusals.too_large(limit_bytes)
+    try:
+        async with asyncio.timeout(limit_s):
+            return await _received(receive, limit_bytes)
+    except TimeoutError:
+        raise refusals.too_slow(limit_s) from None
+
+
+async def _received(receive: Receive, limit_bytes: int) -> bytes:
+    body = b""
+    rest: list[bytes] = []
+    length = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        chunk: bytes = message.get("body", b"")
+        length += len(chunk)
+        if length > limit_bytes:
+            raise refusals.too_large(limit_bytes)
+        if not body:
+            body = chunk
+        else:
+            rest.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join([body, *rest]) if rest else body
+
+
+def submission(body: bytes) -> tuple[str, str, bytes | None]:
+    """(intentId, submissionTarget, payload as sent; None: there was none)."""
+    try:
+        if not body.isascii():
+            body.decode()  # the decoder does not look inside a payload
+        asked = _decode(body)
+    except UnicodeDecodeError:
+        raise refusals.invalid("The body is not UTF-8.") from None
+    except msgspec.ValidationError as error:
+        raise refusals.invalid(f"The body is not a submission: {error}.") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise refusals.invalid(f"The body is not JSON: {error}.") from None
+    _refuse_duplicates(body)
+    payload = bytes(asked.payload)
+    return (
+        _name(asked.intent_id, "intentId", INTENT_ID_CHARS_MAX),
+        _name(asked.submission_target, "submissionTarget", TARGET_CHARS_MAX),
+        payload or None,
+    )
+
+
+def _refuse_duplicates(body: bytes) -> None:
+    """A field given twice: which one counts would be a matter of who reads it."""
+    if b"\\" not in body and all(body.count(key) < 2 for key in _KEYS):
+        return
+    last: list[tuple[str, Any]] = []
+
+    def pairs(found: list[tuple[str, Any]]) -> None:
+        nonlocal last
+        last = found  # the outermost object is the last to be complete
+
+    try:
+        json.loads(body, object_pairs_hook=pairs)
+    except (ValueError, RecursionError):  # a number of too many digits, say
+        raise refusals.invalid("The body cannot be read.") from None
+    names = [name for name, _ in last]
+    for name in names:
+        if names.count(name) > 1:
+            raise refusals.invalid(f"The field {name} is given more than once.")
+
+
+def _name(value: str, field: str, chars_max: int) -> str:
+    name = value.strip()
+    if not name:
+        raise refusals.invalid(f"{field} is empty.")
+    if len(name) > chars_max:
+        raise refusals.invalid(f"{field} has more than {chars_max} characters.")
+    if not name.isprintable():
+        raise refusals.invalid(f"{field} has characters that cannot be printed.")
+    return name
+
+
+def wait_seconds(query: bytes) -> float:
+    """How long the client would wait for the first attempt or the end; 0: not at all."""
+    if not query:
+        return 0.0
+    given = [value for name, value in _pairs(query) if name == "waitSeconds"]
+    if not given:
+        return 0.0
+    if len(given) > 1 or not _WHOLE.fullmatch(given[0]):
+        raise refusals.invalid("waitSeconds must be a whole number, 0 or above, given once.")
+    asked_s = min(int(given[0]), WAIT_SECONDS_MAX)
+    return min(float(asked_s), WAIT_LONGEST_S)
+
+
+def _pairs(query: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        raise refusals.invalid("The query cannot be read.") from None
+
+
+def intent_path(scope: Scope) -> tuple[str, list[str]]:
+    """The id behind /v1/intents/ and what follows it. From the raw path: an id may hold an encoded slash."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    parts = raw.partition(b"?")[0].split(b"/")[3:]
+    try:
+        intent_id, *rest = [unquote_to_bytes(part).decode() for part in parts]
+    except (UnicodeDecodeError, ValueError):
+        raise refusals.not_found("") from None
+    return intent_id.strip(), rest
+
+
+def may_exist(intent_id: str) -> bool:
+    """What can never have been stored need not be looked for, and some databases refuse to."""
+    return 0 < len(intent_id) <= INTENT_ID_CHARS_MAX and intent_id.isprintable()

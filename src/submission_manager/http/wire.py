@@ -1,0 +1,99 @@
+"""The JSON that goes in and out; the OpenAPI document is made from these same types."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from submission_manager.model import intents
+from submission_manager.model.intents import INTENT_ID_CHARS_MAX, Status
+
+IntentId = Annotated[
+    str,
+    Meta(
+        description="Chosen by the client: the idempotency key. Blanks at either end are cut off, then "
+        f"1 to {INTENT_ID_CHARS_MAX} printable characters; upper and lower case differ.",
+        examples=["order-7-sms"],
+    ),
+]
+Target = Annotated[
+    str, Meta(description="The name of a contract in the registry; blanks cut off.", examples=["sms.realtime"])
+]
+When = Annotated[dt.datetime, Meta(description="RFC 3339, UTC; the database's clock.")]
+StatusName = Literal["pending", "accepted", "rejected", "exhausted"]
+
+
+class Submission(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """What a client asks for."""
+
+    intent_id: IntentId
+    submission_target: Target
+    payload: Annotated[
+        msgspec.Raw, Meta(description="Any JSON; goes to the gateway byte for byte. Absent and null differ.")
+    ] = msgspec.Raw()
+
+
+class Intent(msgspec.Struct, rename="camel", omit_defaults=True):
+    """`pending`, then exactly one of the other statuses, for ever. `accepted`: handed to the provider."""
+
+    intent_id: IntentId
+    submission_target: Target
+    created_at: When
+    status: StatusName
+    completed_at: When | None = None
+    rejected_reason: str | None = None
+    exhausted_reason: str | None = None
+
+
+class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
+    """One gateway call, as recorded; what is empty is left out."""
+
+    attempt_number: int
+    started_at: When
+    finished_at: When
+    outcome_status: str | None = None
+    outcome_reason: str | None = None
+    error: str | None = None
+
+
+class History(msgspec.Struct):
+    intent: Intent
+    attempts: list[Attempt]
+
+
+class Fault(msgspec.Struct, omit_defaults=True):
+    """`code` is for programs, `message` for people."""
+
+    code: str
+    message: str
+    details: dict[str, Any] | None = None
+
+
+class Error(msgspec.Struct):
+    error: Fault
+
+
+encode = msgspec.json.Encoder().encode
+
+
+def intent(one: intents.Intent) -> Intent:
+    return Intent(
+        one.intent_id, one.submission_target, _utc(one.created_at), one.status.value,
+        completed_at=None if one.completed_at is None else _utc(one.completed_at),
+        rejected_reason=one.rejected_reason if one.status is Status.REJECTED else None,
+        exhausted_reason=one.exhausted_reason if one.status is Status.EXHAUSTED else None,
+    )  # fmt: skip
+
+
+def attempt(one: intents.Attempt) -> Attempt:
+    return Attempt(
+        one.attempt_number, _utc(one.started_at), _utc(one.finished_at),
+        one.outcome_status or None, one.outcome_reason or None, one.error or None,
+    )  # fmt: skip
+
+
+def _utc(when: dt.datetime) -> dt.datetime:
+    return when if when.tzinfo is dt.UTC else when.astimezone(dt.UTC)
