@@ -11,8 +11,8 @@ pytestmark = pytest.mark.needs("node")
 
 
 @pytest.fixture
-def harness(bridge: Bridge) -> Harness:
-    return ProcedureHarness(bridge)
+def harness(bridge: Bridge, request: pytest.FixtureRequest) -> Harness:
+    return ProcedureHarness(bridge, buckets=getattr(request, "param", 1))
 
 
 class TestItemRules(conformance.ItemRules): ...
@@ -34,3 +34,7 @@ class TestItemTimes(conformance.ItemTimes): ...
 
 
 class TestItemWalk(conformance.ItemWalk): ...
+
+
+@pytest.mark.parametrize("harness", [3], indirect=True)
+class TestItemCrowdInBuckets(conformance.ItemCrowd): ...

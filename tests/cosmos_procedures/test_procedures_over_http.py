@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+import fencehold
 from fencehold.connect import backend_for
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.model.items import HELD_BY_ANOTHER
@@ -39,6 +40,28 @@ async def test_a_store_uploads_the_procedures_and_works_by_them(bridge: Bridge) 
             assert (charges["next_for_state"].requests, charges["next_for_state"].units) == (1, 7.25)
         finally:
             await items.close()
+
+
+async def test_a_program_leases_saves_and_gives_back_by_them(bridge: Bridge) -> None:
+    async with (
+        http_front(bridge, uuid.uuid4().hex) as (address, asked),
+        fencehold.connect(url_of(address)) as store,
+    ):
+        assert [step.split("-")[1] for step in await store.init()] == ["lease", "nextForState"]
+        items = store.items("negotiation", lease="60s")
+        for number in range(3):
+            await items.put(str(number), state="REQUESTED", document={"n": number})
+        asked.clear()
+        taken = await items.next_for_state("REQUESTED", limit=20)
+        assert asked == ["execute"]
+        for item in taken:
+            async with item:
+                await item.save(state="AGREED")
+        with pytest.raises(fencehold.LeaseLost):
+            await taken[0].save(state="REQUESTED")
+        assert [(item.id, item.state) for item in await items.next_for_state("AGREED")] == [
+            (str(number), "AGREED") for number in range(3)
+        ]
 
 
 async def test_a_procedure_that_is_not_there_and_one_that_throws(bridge: Bridge) -> None:
