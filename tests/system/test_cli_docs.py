@@ -1,5 +1,6 @@
 """docs/commands.md shows the fields that the commands really print, and every command and option there is."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 import click
 import pytest
 
+import fencehold
 from fencehold.cli import exit_codes
 from fencehold.cli.app import cli as commands
 from tests.system.cli_process import error_of, hold, parsed, prepare
@@ -50,6 +52,19 @@ def test_the_examples_of_the_outbox_have_the_fields_that_are_printed(sqlite_url,
     doctor = cli(sqlite_url, "doctor").json
     assert example("healthy").keys() == doctor.keys()
     assert example("checks")["checks"][0].keys() == doctor["checks"][0].keys()
+
+
+def test_the_examples_of_items_have_the_fields_that_are_printed(sqlite_url, cli):
+    prepare(sqlite_url)
+
+    async def put():
+        async with fencehold.connect(sqlite_url) as store:
+            await store.items("k").put("i", state="s", document={})
+
+    asyncio.run(put())
+    assert example("items")["items"][0].keys() == cli(sqlite_url, "items", "ls").json["items"][0].keys()
+    assert example("item")["item"].keys() == cli(sqlite_url, "items", "show", "i").json["item"].keys()
+    assert example("broken").keys() == cli(sqlite_url, "items", "break", "i", "--yes").json.keys()
 
 
 def every_command(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:

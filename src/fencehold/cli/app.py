@@ -34,8 +34,8 @@ from fencehold.model.errors import ConfigurationError, FenceholdError
 EPILOG = """\b
 Exit codes, the same for every command (but `run` ends with that of its CMD once it has run):
   0    done
-  1    the answer is no (no such lease, event or item; events left alone; doctor or demo found
-       something; worker or reaper did not end in time)
+  1    the answer is no (no such lease, event or item; events left alone, a lease unbroken;
+       doctor or demo found something; worker or reaper did not end in time)
   69   the database cannot be reached, refused the login, or gave no answer
   70   a fault in fencehold itself; FENCEHOLD_DEBUG=1 shows where
   75   the lease was not acquired (run), or not let go (step-down), in time
