@@ -99,6 +99,21 @@ export class Partition {
     }
 }
 
+// One engine for all calls, as the server reuses its own: a script's text is read once.
+let running;
+const procedures = new Map();
+class ServerDate extends Date {
+    constructor() {
+        super(running.partition.clock());
+    }
+}
+const engine = vm.createContext({ getContext: () => running.context(), Date: ServerDate });
+
+function procedureOf(script) {
+    if (!procedures.has(script)) procedures.set(script, vm.runInContext(`(${script}\n)`, engine));
+    return procedures.get(script);
+}
+
 class Call {
     constructor(partition) {
         this.partition = partition;
@@ -108,13 +123,12 @@ class Call {
     }
 
     run(script, parameters) {
-        const procedure = vm.runInNewContext(`(${script}\n)`, this.globals());
-        procedure(...structuredClone(parameters));
+        running = this;
+        procedureOf(script)(...structuredClone(parameters));
         while (this.queue.length) this.queue.shift()();
     }
 
-    globals() {
-        const partition = this.partition;
+    context() {
         const collection = {
             getSelfLink: () => COLLECTION,
             queryDocuments: (link, query, options, callback) => this.query(link, query, options, callback),
@@ -122,12 +136,7 @@ class Call {
             replaceDocument: (link, body, options, callback) => this.replace(link, body, options, callback),
         };
         const response = { setBody: (body) => { this.body = JSON.parse(JSON.stringify(body)); } };
-        class ServerDate extends Date {
-            constructor() {
-                super(partition.clock());
-            }
-        }
-        return { getContext: () => ({ getCollection: () => collection, getResponse: () => response }), Date: ServerDate };
+        return { getCollection: () => collection, getResponse: () => response };
     }
 
     // A callback runs after the procedure has returned, its answer or its error given as the first argument.
