@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import UNSET
 from starlette.exceptions import HTTPException
 from starlette.types import Send
 
@@ -23,7 +24,7 @@ class Refused(Exception):
     ) -> None:  # fmt: skip
         super().__init__(message)
         self.status = status
-        self.fault = wire.Fault(code, message, details)
+        self.fault = wire.Fault(code, message, UNSET if details is None else details)
         self.headers = headers
 
 

@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from submission_manager.model import intents
 from submission_manager.model.intents import INTENT_ID_CHARS_MAX, Status
@@ -33,30 +33,30 @@ class Submission(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     submission_target: Target
     payload: Annotated[
         msgspec.Raw, Meta(description="Any JSON; goes to the gateway byte for byte. Absent and null differ.")
-    ] = msgspec.Raw()
+    ] = msgspec.field(default_factory=msgspec.Raw)
 
 
-class Intent(msgspec.Struct, rename="camel", omit_defaults=True):
+class Intent(msgspec.Struct, rename="camel"):
     """`pending`, then exactly one of the other statuses, for ever. `accepted`: handed to the provider."""
 
     intent_id: IntentId
     submission_target: Target
     created_at: When
     status: StatusName
-    completed_at: When | None = None
-    rejected_reason: str | None = None
-    exhausted_reason: str | None = None
+    completed_at: When | UnsetType = UNSET
+    rejected_reason: str | UnsetType = UNSET
+    exhausted_reason: str | UnsetType = UNSET
 
 
-class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
+class Attempt(msgspec.Struct, rename="camel"):
     """One gateway call, as recorded; what is empty is left out."""
 
     attempt_number: int
     started_at: When
     finished_at: When
-    outcome_status: str | None = None
-    outcome_reason: str | None = None
-    error: str | None = None
+    outcome_status: str | UnsetType = UNSET
+    outcome_reason: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
 
 
 class History(msgspec.Struct):
@@ -64,12 +64,12 @@ class History(msgspec.Struct):
     attempts: list[Attempt]
 
 
-class Fault(msgspec.Struct, omit_defaults=True):
+class Fault(msgspec.Struct):
     """`code` is for programs, `message` for people."""
 
     code: str
     message: str
-    details: dict[str, Any] | None = None
+    details: dict[str, Any] | UnsetType = UNSET
 
 
 class Error(msgspec.Struct):
@@ -82,16 +82,16 @@ encode = msgspec.json.Encoder().encode
 def intent(one: intents.Intent) -> Intent:
     return Intent(
         one.intent_id, one.submission_target, _utc(one.created_at), one.status.value,
-        completed_at=None if one.completed_at is None else _utc(one.completed_at),
-        rejected_reason=one.rejected_reason if one.status is Status.REJECTED else None,
-        exhausted_reason=one.exhausted_reason if one.status is Status.EXHAUSTED else None,
+        completed_at=UNSET if one.completed_at is None else _utc(one.completed_at),
+        rejected_reason=(one.rejected_reason or UNSET) if one.status is Status.REJECTED else UNSET,
+        exhausted_reason=(one.exhausted_reason or UNSET) if one.status is Status.EXHAUSTED else UNSET,
     )  # fmt: skip
 
 
 def attempt(one: intents.Attempt) -> Attempt:
     return Attempt(
         one.attempt_number, _utc(one.started_at), _utc(one.finished_at),
-        one.outcome_status or None, one.outcome_reason or None, one.error or None,
+        one.outcome_status or UNSET, one.outcome_reason or UNSET, one.error or UNSET,
     )  # fmt: skip
 
 

@@ -1,0 +1,141 @@
+"""A store in memory and the application on a real port in front of it."""
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import httpx
+
+from fencehold.model.errors import FenceholdError
+from submission_manager.http.app import App, Parts
+from submission_manager.http.server import Listening
+from submission_manager.metrics import Metrics
+from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
+from submission_manager.ports import Progress, Submission, Submitted
+from submission_manager.registry import parse
+from submission_manager.settings import Settings, settings
+
+REGISTRY = """
+# two targets
+{"targets": [
+  {"submissionTarget": "sms.realtime", "gatewayType": "sms", "gatewayUrl": "http://gateway.test", "policy": "deadline",
+   "maxAcceptanceSeconds": 30, "terminalOutcomes": ["invalid_request"]},
+  {"submissionTarget": "push.realtime", "gatewayType": "push", "gatewayUrl": "http://gateway.test",
+   "policy": "one_shot", "terminalOutcomes": ["unregistered_token"]}
+]}
+"""
+
+
+@dataclass
+class FakeIntake:
+    """Keeps what the port promises; `trouble` is raised instead of any answer."""
+
+    rows: dict[str, tuple[Intent, bytes | None]] = field(default_factory=dict)
+    attempts: dict[str, list[Attempt]] = field(default_factory=dict)
+    trouble: FenceholdError | Exception | None = None
+    has_tables: bool = True
+    looks: list[list[str]] = field(default_factory=list)
+
+    async def submit(self, new: NewIntent, limit_s: float) -> Submitted:
+        self._fail()
+        if new.intent_id in self.rows:
+            known, payload = self.rows[new.intent_id]
+            same = (known.submission_target, payload) == (new.contract.submission_target, new.payload)
+            return Submitted(Submission.KNOWN if same else Submission.CONFLICT, known)
+        now = dt.datetime.now(dt.UTC)
+        intent = Intent(new.intent_id, new.contract.submission_target, now, Status.PENDING, 0)
+        self.rows[new.intent_id] = (intent, new.payload)
+        return Submitted(Submission.CREATED, intent)
+
+    async def read(self, intent_id: str, limit_s: float) -> Intent | None:
+        self._fail()
+        return self.rows[intent_id][0] if intent_id in self.rows else None
+
+    async def history(self, intent_id: str, limit_s: float) -> tuple[Intent, list[Attempt]] | None:
+        intent = await self.read(intent_id, limit_s)
+        return None if intent is None else (intent, self.attempts.get(intent_id, []))
+
+    async def progress(self, intent_ids: Sequence[str], limit_s: float) -> list[Progress]:
+        self.looks.append(list(intent_ids))
+        self._fail()
+        found = [self.rows[one][0] for one in intent_ids if one in self.rows]
+        return [Progress(one.intent_id, one.status, one.attempt_count) for one in found]
+
+    async def is_ready(self, limit_s: float) -> bool:
+        self._fail()
+        return self.has_tables
+
+    def change(self, intent_id: str, **changes: Any) -> None:
+        intent, payload = self.rows[intent_id]
+        self.rows[intent_id] = (replace(intent, **changes), payload)
+
+    def _fail(self) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+
+
+@dataclass
+class FakeTerm:
+    epoch: int = 7
+    expires_at: dt.datetime = dt.datetime(2026, 2, 2, 12, 0, 10, tzinfo=dt.UTC)
+
+
+@dataclass
+class FakeRole:
+    holder_id: str = "sm-01"
+    term: FakeTerm | None = None
+
+
+@dataclass
+class Facts:
+    told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def fact(self, event: str, **fields: Any) -> None:
+        self.told.append((event, fields))
+
+
+@dataclass
+class Running:
+    intake: FakeIntake
+    role: FakeRole
+    metrics: Metrics
+    facts: Facts
+    app: App
+    listening: Listening
+    client: httpx.AsyncClient
+
+    async def submit(self, intent_id: str = "a", query: str = "", **fields: Any) -> httpx.Response:
+        body = {"intentId": intent_id, "submissionTarget": "sms.realtime", **fields}
+        return await self.client.post(f"/v1/intents{query}", json=body)
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    while True:
+        if happened():
+            return
+        await asyncio.sleep(0.005)
+
+
+def settings_for(**given: Any) -> Settings:
+    return settings({"database": "sqlite:///unused.db", "registry": "unused", **given})
+
+
+@asynccontextmanager
+async def running(**given: Any) -> AsyncIterator[Running]:
+    intake, role, metrics, facts = FakeIntake(), FakeRole(), Metrics(), Facts()
+    chosen = settings_for(**given)
+    app = App(Parts(intake, parse(REGISTRY), role, metrics, facts, chosen))
+    listening = Listening(
+        app, "127.0.0.1", 0, request_timeout_s=chosen.request_timeout_s, drain_timeout_s=chosen.drain_timeout_s
+    )
+    await listening.start()
+    url = f"http://127.0.0.1:{listening.port}"
+    try:
+        async with httpx.AsyncClient(base_url=url, trust_env=False, verify=False, timeout=40) as client:
+            yield Running(intake, role, metrics, facts, app, listening, client)
+    finally:
+        await app.drain()
+        await listening.stop()
