@@ -187,9 +187,7 @@ def started_cosmos() -> Iterator[Callable[[], CosmosServer]]:
 
 
 @pytest.fixture
-def cosmos_server(
-    started_cosmos: Callable[[], CosmosServer], request: pytest.FixtureRequest
-) -> Iterator[CosmosServer]:
+def cosmos_server(started_cosmos: Callable[[], CosmosServer], request: pytest.FixtureRequest) -> Iterator[CosmosServer]:
     try:
         server = started_cosmos()
     except Missing as missing:
