@@ -197,7 +197,8 @@ test('live.delete.is_holder: the item is gone', () => {
 test('an item that was deleted and put again is leased under a larger token than ever', () => {
     const partition = held();
     one(partition, 'delete', KEY);
-    assert.equal(put(partition, 'n1', { state: 'AGAIN' }).item.state, 'AGAIN');
+    const { item } = put(partition, 'n1', { state: 'AGAIN' });
+    assert.deepEqual([item.state, item.lease.token, item.tokenBefore], ['AGAIN', 1, 1]);
     assert.equal(one(partition, 'save', SAVE).refused, 'lapsed');
     assert.equal(acquire(partition).item.lease.token, 2);
     assert.equal(one(partition, 'save', SAVE).refused, 'held_by_another');
@@ -327,6 +328,8 @@ test('long documents: an answer stops growing before the server refuses it', () 
 
 test('an empty page with more behind it is not an absent item', () => {
     const partition = held();
+    partition.isFirstPageEmpty = true;
     partition.pageSizes = [0, 0];
+    partition.operationsMax = 20;
     assert.equal(one(partition, 'save', SAVE).refused, null);
 });

@@ -81,6 +81,13 @@ test('short and empty pages are followed to the end', () => {
     }
 });
 
+test('a page is asked for where the one before ended', () => {
+    const partition = partitionWith(3);
+    partition.isFirstPageEmpty = true;
+    partition.operationsMax = 20;
+    assert.deepEqual(ids(next(partition)), ['n0', 'n1', 'n2']);
+});
+
 test('a batch of 20 asks for one page and writes each item once', () => {
     const partition = partitionWith(30);
     assert.equal(next(partition).items.length, 20);

@@ -44,6 +44,7 @@ export class Partition {
         this.changes = 0;
         this.operations = []; // the names of what the last procedure asked for
         this.operationsMax = Infinity; // from then on, nothing is accepted
+        this.isFirstPageEmpty = false; // whoever asks without a continuation never gets on
         this.pageSizes = []; // of the next pages: one may be shorter than asked for, even empty
         this.beforeOperation = () => {}; // somebody else's write in between
     }
@@ -163,7 +164,9 @@ class Call {
             // A continuation stands for a place in the order, not for a count: what no longer matches is still behind us.
             const place = options.continuation ? JSON.parse(options.continuation) : START;
             const rest = this.partition.find(query, parameters).filter((c) => isAfter(c, place));
-            const page = rest.slice(0, Math.min(options.pageSize || 100, this.partition.pageSizes.shift() ?? 100));
+            const isFirst = !options.continuation && this.partition.isFirstPageEmpty;
+            const most = isFirst ? 0 : this.partition.pageSizes.shift() ?? 100;
+            const page = rest.slice(0, Math.min(options.pageSize || 100, most));
             const next = JSON.stringify(page.length ? placeOf(page.at(-1)) : place);
             return [page, { continuation: rest.length > page.length ? next : undefined }];
         });
