@@ -65,9 +65,9 @@ PRIVATE = frozenset({"payload", "payload_json", "metadata", "metadata_json", "do
 SHOWN_VALUES_MAX = 5
 
 
-def level_of(event: str, fields: Mapping[str, Any]) -> int:
+def level_of(event: str, fields: Mapping[str, Any], levels: Mapping[str, int] = LEVELS) -> int:
     """What went wrong weighs more than the name of the fact: a dead letter is an error however it came about."""
-    level = LEVELS.get(event, logging.INFO)
+    level = levels.get(event, logging.INFO)
     if fields.get("sql_error"):
         level = max(level, logging.WARNING)
     if event == "event_failed" and fields.get("status") == Status.DEAD_LETTER:
@@ -80,13 +80,14 @@ def level_of(event: str, fields: Mapping[str, Any]) -> int:
 
 
 class LogSink:
-    """Never raises; neither passwords nor payloads pass."""
+    """Never raises; neither passwords nor payloads pass. `levels` are those that differ here, by the fact."""
 
-    def __init__(self, logger: logging.Logger = LOGGER) -> None:
+    def __init__(self, logger: logging.Logger = LOGGER, levels: Mapping[str, int] | None = None) -> None:
         self._logger = logger
+        self._levels = LEVELS | dict(levels or {})
 
     def fact(self, event: str, **fields: Any) -> None:
-        level = level_of(event, fields)
+        level = level_of(event, fields, self._levels)
         if not self._logger.isEnabledFor(level):
             return
         clean = {
