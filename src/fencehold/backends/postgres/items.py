@@ -18,7 +18,9 @@ from fencehold.model.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
 
 RENEW_PAUSE_S = 0.02
-PATIENCE_PART = 0.8  # of the limit may go into waiting for a row: the server's refusal must arrive before the limit
+# Of the limit that may go into waiting for a lock. A row that several wait for has two (first the place in the queue,
+# then the row), and the server's refusal must arrive before the limit.
+PATIENCE_PART = 0.4
 
 
 class PostgresItemPort:
