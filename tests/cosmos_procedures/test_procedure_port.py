@@ -211,7 +211,7 @@ class TestTrouble:
         bridge.ask(harness.space, "accept", operations=None)
         assert await next_ids(port) == ["item 0"]
 
-    @pytest.mark.parametrize(("status", "sub_status"), [(400, 412), (400, 409), (400, 449), (449, 0), (429, 0)])
+    @pytest.mark.parametrize(("status", "sub_status"), [(400, 412), (400, 409), (412, 0), (409, 0), (449, 0), (429, 0)])
     async def test_a_collision_is_asked_again(self, harness: ProcedureHarness, status: int, sub_status: int) -> None:
         port = await filled(harness, 1)
         failing(harness, 1, status=status, sub_status=sub_status)

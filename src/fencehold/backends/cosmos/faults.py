@@ -38,6 +38,13 @@ def is_passing(error: Exception) -> bool:
     return error.status_code in (THROTTLED, RETRY_WITH)
 
 
+def of_script(error: CosmosHttpResponseError) -> CosmosHttpResponseError:
+    """A collision inside a procedure is no answer about a document: it is asked again, by whatever number it comes."""
+    if error.status_code in (CONFLICT, PRECONDITION_FAILED):
+        error.status_code = RETRY_WITH
+    return error
+
+
 def retry_after_s(error: CosmosHttpResponseError) -> float:
     """What the server asks for."""
     told = (error.headers or {}).get(RETRY_AFTER_HEADER)

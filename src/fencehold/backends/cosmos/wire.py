@@ -186,16 +186,16 @@ class Call:
 
     async def execute_procedure(self, partition: str, name: str, parameters: Sequence[Any]) -> Any:
         """What the procedure set as its body; an exception thrown in it undid all of it. LookupError: no such one."""
-        answer = await self._send(
-            lambda c, hook: c.scripts.execute_stored_procedure(
-                # The driver forgets `response_hook` here; this one it knows, and calls for refusals too.
-                name,
-                partition_key=partition,
-                parameters=list(parameters),
-                raw_response_hook=of_success(hook),
-            ),
-            written_in=partition,
-        )
+
+        async def ask(container: ContainerProxy, hook: Callable[..., None]) -> Any:
+            # The driver forgets `response_hook` here; this one it knows, and calls for refusals too.
+            told: dict[str, Any] = {"parameters": list(parameters), "raw_response_hook": of_success(hook)}
+            try:
+                return await container.scripts.execute_stored_procedure(name, partition_key=partition, **told)
+            except CosmosHttpResponseError as error:
+                raise faults.of_script(error) from None
+
+        answer = await self._send(ask, written_in=partition)
         if answer is None:
             raise LookupError(name)
         return answer
