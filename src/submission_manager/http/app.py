@@ -37,6 +37,7 @@ class Parts:
     metrics: AppMetrics
     facts: FactSink
     settings: Settings
+    on_created: Callable[[], None] = lambda: None  # stored here just now: a leader need not wait for its refresh
 
 
 class App:
@@ -47,7 +48,7 @@ class App:
         self._facts = parts.facts
         self.waiters = Waiters(parts.intake, settings.database_timeout_s)
         self.readiness = probes.Readiness(parts.intake)
-        submit = SubmitRoute(parts.intake, parts.contracts, self.waiters, settings, parts.metrics)
+        submit = SubmitRoute(parts.intake, parts.contracts, self.waiters, settings, parts.metrics, parts.on_created)
         document = openapi.document()
         self._router = Router(
             [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from starlette.exceptions import HTTPException
@@ -34,12 +35,19 @@ class SubmitRoute:
     """POST: answered once it is stored for sure."""
 
     def __init__(
-        self, intake: IntakePort, contracts: Contracts, waiters: Waiters, settings: Settings, metrics: IntakeMetrics
+        self,
+        intake: IntakePort,
+        contracts: Contracts,
+        waiters: Waiters,
+        settings: Settings,
+        metrics: IntakeMetrics,
+        on_created: Callable[[], None],
     ) -> None:
         self._intake = intake
         self._contracts = contracts
         self._waiters = waiters
         self._metrics = metrics
+        self._on_created = on_created
         self._body_limit_bytes = settings.body_limit_bytes
         self._request_timeout_s = settings.request_timeout_s
         self._limit_s = settings.database_timeout_s
@@ -66,6 +74,7 @@ class SubmitRoute:
         match submitted.kind:
             case Submission.CREATED:
                 self._metrics.created()
+                self._on_created()
             case Submission.KNOWN:
                 self._metrics.idempotent_hit()
             case Submission.CONFLICT:

@@ -1,0 +1,93 @@
+"""The command line as a whole: the commands, and how whatever goes wrong is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+import fencehold
+from fencehold.cli import exit_codes
+from fencehold.cli.screen import clean
+from fencehold.model.errors import ConfigurationError, FenceholdError
+from submission_manager.cli import check, gateway, serve
+
+PROGRAM = "submission-manager"
+
+EPILOG = """\b
+Exit codes, the same for every command:
+  0    done, or stopped in order
+  1    the answer is no (it did not end in time; the demo found something)
+  69   the database cannot be reached, refused the login, or gave no answer
+  70   a fault of the program itself; FENCEHOLD_DEBUG=1 shows where
+  78   bad configuration: settings, registry, URL, port, missing driver, missing tables
+  130  interrupted by Ctrl-C, or stopped at once by a second signal
+\b
+Example, in two shells:
+  submission-manager gateway --port 9090
+  submission-manager serve --registry registry.json --port 8080
+and then
+  curl -d '{"intentId":"a","submissionTarget":"sms.realtime","payload":
+           {"referenceId":"a","to":"4912345","message":"hello"}}' 'localhost:8080/v1/intents?waitSeconds=5'
+"""
+
+
+@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(fencehold.__version__, prog_name=PROGRAM)
+def cli() -> None:
+    """Submits SMS and push messages through one-shot gateways, by the policy of their target.
+
+    Any number of instances share a database and take intents over HTTP; exactly one of them, the holder of a lease,
+    executes them. Every write of an executor is fenced: one that lost its lease writes nothing.
+    """
+
+
+for _command in (serve.serve, check.check, gateway.gateway):
+    cli.add_command(_command)
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """The exit code. Every failure is one message with a code and a hint, on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        answer: Any = cli.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        return answer if isinstance(answer, int) else exit_codes.OK
+    except (KeyboardInterrupt, click.Abort):
+        return exit_codes.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last place that can turn it into words
+        return _told(_as_ours(error))
+
+
+def _told(error: FenceholdError) -> int:
+    click.echo(f"{PROGRAM}: [{error.code}] {clean(error.message)}", err=True)
+    if error.hint:
+        click.echo(f"  hint: {clean(error.hint)}", err=True)
+    return exit_codes.of_error(error)
+
+
+def _as_ours(error: Exception) -> FenceholdError:
+    match error:
+        case FenceholdError():
+            return error
+        case click.UsageError():
+            where = error.ctx.command_path if error.ctx else PROGRAM
+            no_command = type(error).__name__ == "NoArgsIsHelpError"
+            message = "No command was given." if no_command else error.format_message()
+            return ConfigurationError(message, hint=f"See `{where} --help`.", code="bad_usage")
+        case click.ClickException():
+            return ConfigurationError(error.format_message(), code="bad_usage")
+        case _:
+            if os.environ.get("FENCEHOLD_DEBUG"):
+                traceback.print_exception(error)
+            return exit_codes.Refused(
+                f"{type(error).__name__}: {error}",
+                hint="This is a fault of the program itself; FENCEHOLD_DEBUG=1 shows where.",
+                code="internal_error",
+                exit_code=exit_codes.INTERNAL,
+            )

@@ -1,0 +1,30 @@
+"""`submission-manager check`: is this registry fit to be served?"""
+
+from __future__ import annotations
+
+import click
+
+from fencehold.cli import exit_codes
+from fencehold.cli.screen import clean
+from submission_manager import registry as registries
+from submission_manager.settings import BY_NAME
+
+_REGISTRY = BY_NAME["registry"]
+
+
+@click.command()
+@click.option(
+    "--registry", envvar=_REGISTRY.variable, default=_REGISTRY.default, metavar="FILE", show_default=True,
+    help=f"{_REGISTRY.meaning} Also {_REGISTRY.variable}.",
+)  # fmt: skip
+def check(registry: str) -> int:
+    """Say `ok`, or every problem of the registry file, one per line, each with its place (exit code 78)."""
+    try:
+        found = registries.load(registry)
+    except registries.BadRegistry as error:
+        for problem in error.problems:
+            click.echo(clean(problem).replace("\n", " "))
+        return exit_codes.BAD_CONFIGURATION
+    count = len(found.contracts)
+    click.echo(f"ok: {count} target{'s' if count != 1 else ''}")
+    return exit_codes.OK

@@ -1,0 +1,82 @@
+"""`submission-manager serve`: one instance, until a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from fencehold.cli import exit_codes
+from fencehold.cli.screen import keep_secret
+from fencehold.cli.service import StopBy
+from fencehold.cli.service import serve as serving
+from fencehold.cli.watchdog import Stop
+from fencehold.ports.facts import FactSink
+from submission_manager import registry as registries
+from submission_manager.cli.service_log import FORMATS, WEIGHTS, service_log
+from submission_manager.instance import Instance
+from submission_manager.settings import SETTINGS, Setting, Settings, settings
+
+CLOSING_S = 15.0  # beyond draining: the lease given back, connections closed
+
+EPILOG = """\b
+Example:
+  export SM_DATABASE=postgresql://app@db/app      # rather than --database: that is visible in the process list
+  submission-manager check --registry registry.json && submission-manager serve --registry registry.json
+\b
+Durations: 30, 0.5, 30s, 500ms, 5m. The log goes to stderr.
+Exit codes: 0 stopped in order, 1 did not end in time, 69 database unreachable at the start, 78 bad configuration,
+130 stopped at once by a second signal
+"""
+
+
+def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    for setting in reversed(SETTINGS):
+        command = _option(setting)(command)
+    return command
+
+
+def _option(setting: Setting) -> Callable[..., Any]:
+    default = "" if setting.default is None else f"  [{setting.default}]"
+    return click.option(
+        setting.option, setting.name, envvar=setting.variable, default=None, metavar=setting.kind,
+        help=f"{setting.meaning} {setting.variable}{default}",
+    )  # fmt: skip
+
+
+@click.command(epilog=EPILOG)
+@with_settings
+@click.option(
+    "--init/--no-init", "creates_tables", default=True, envvar="SM_INIT", help="Create or upgrade the tables. SM_INIT"
+)
+@click.option(
+    "--log-format", type=click.Choice(FORMATS), default="text", envvar="SM_LOG_FORMAT", help="SM_LOG_FORMAT  [text]"
+)
+@click.option(
+    "--log-level", type=click.Choice(WEIGHTS), default="info", envvar="SM_LOG_LEVEL", help="SM_LOG_LEVEL  [info]"
+)
+def serve(creates_tables: bool, log_format: str, log_level: str, **given: Any) -> int:
+    """Serve one instance: intents over HTTP and, while it holds the lease, their execution.
+
+    Every option is also the SM_* variable named at its end. SIGTERM or Ctrl-C stops it in order: no longer ready,
+    requests in hand are answered, attempts in hand recorded, the lease given back. A second signal stops it at once.
+    """
+    chosen = settings(given, os.environ)
+    keep_secret(chosen.database)
+    registry = registries.load(chosen.registry)
+    facts = service_log(log_format, log_level)
+    return asyncio.run(serving(lambda stop_by: _serve(chosen, registry, facts, creates_tables, stop_by)))
+
+
+async def _serve(
+    chosen: Settings, registry: registries.Registry, facts: FactSink, creates_tables: bool, stop_by: StopBy
+) -> int:
+    instance = Instance(chosen, registry, facts, creates_tables=creates_tables)
+    async with instance:
+        # Requests have the drain timeout, and then attempts have it.
+        stop_by(Stop(instance.ask_to_stop, within_s=2 * chosen.drain_timeout_s, spare_s=CLOSING_S))
+        await instance.serve()
+    return exit_codes.OK

@@ -1,0 +1,35 @@
+"""The service's log on stderr: one line per fact, with the event names of the specification."""
+
+from __future__ import annotations
+
+import logging
+
+from fencehold.cli import log_lines
+from fencehold.telemetry.logs import LogSink
+
+LEVELS = {
+    "leader_renewed": logging.INFO,
+    "leader_acquire_failed": logging.INFO,
+    "tables_created": logging.INFO,
+    "serving": logging.INFO,
+    "draining": logging.INFO,
+    "stopped": logging.INFO,
+    "schedule_rebuilt": logging.INFO,
+    "request_failed": logging.WARNING,
+    "executor_sql_error": logging.WARNING,
+    "attempt_fenced_out": logging.WARNING,
+    "intent_parked": logging.ERROR,
+    "webhook_not_recorded": logging.ERROR,
+}
+
+FORMATS = ("text", "json")
+WEIGHTS = ("debug", "info", "warning", "error")
+
+
+def service_log(log_format: str, log_level: str) -> LogSink:
+    log_lines.log_to_stderr(as_json=log_format == "json")
+    logging.getLogger("fencehold").setLevel(log_level.upper())
+    # Its own lines tell of single connections; what matters of them is counted.
+    for noisy in ("uvicorn.error", "uvicorn.access", "httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    return LogSink(levels=LEVELS)

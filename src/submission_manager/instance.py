@@ -1,0 +1,185 @@
+"""One instance: its stores, its leadership, its HTTP face; put together, started and stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Self
+
+import fencehold
+from fencehold.connect import backend_for
+from fencehold.model.errors import ConfigurationError
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.clock import BootClock
+from fencehold.telemetry.fan_out import FanOut
+from submission_manager.executor import Executor, ExecutorSettings
+from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
+from submission_manager.gateway_client import GatewayClient
+from submission_manager.http.app import App, Parts
+from submission_manager.http.server import Listening
+from submission_manager.leadership import Leadership, LeadershipSettings
+from submission_manager.metrics import Metrics
+from submission_manager.outgoing import Outgoing
+from submission_manager.ports import IntentStore
+from submission_manager.registry import Registry
+from submission_manager.settings import Settings
+from submission_manager.stores.opening import LEASE_TABLE, open_store
+from submission_manager.webhook import WebhookClient
+
+INIT_LIMIT_S = 60.0
+READY_LIMIT_S = 10.0
+STEP_DOWN_LIMIT_S = 5.0
+CONCURRENT_WRITES = 4  # fenced transactions at a time: more would only queue in the database
+CONCURRENCY_TOTAL_MIN = 128
+
+
+class Instance:
+    """Use it with `async with`: inside, it serves. Leaving it: not ready, drain, stop executing, release, close."""
+
+    def __init__(
+        self, settings: Settings, registry: Registry, facts: FactSink, *, metrics: Metrics | None = None,
+        creates_tables: bool = True,
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self.metrics = metrics or Metrics()
+        self._registry = registry
+        self._facts = FanOut(facts, self.metrics)
+        self._creates_tables = creates_tables
+        self._stack = AsyncExitStack()
+        self._is_stopping = asyncio.Event()
+        self._leading: asyncio.Task[None] | None = None
+        self.app: App
+        self.listening: Listening
+        self.leader: fencehold.Leader
+
+    @property
+    def url(self) -> str:
+        host = self.settings.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.listening.port}"
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+
+    def ask_to_stop(self) -> None:
+        self._is_stopping.set()
+
+    async def serve(self) -> None:
+        """Until it is asked to stop. Raises what ended it otherwise."""
+        assert self._leading is not None, "entered first"
+        asked = asyncio.ensure_future(self._is_stopping.wait())
+        http = asyncio.ensure_future(self.listening.ended())
+        try:
+            await asyncio.wait([asked, http, self._leading], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            http.cancel()
+        if self._leading.done():
+            self._leading.result()
+
+    # --- start; each part pushes its own end, so that the last to start is the first to stop ---
+
+    async def _start(self) -> None:
+        settings = self.settings
+        store = open_store(settings.database)
+        self._stack.push_async_callback(store.close)
+        await self._prepare(store)
+        await store.open()
+        leases = await self._stack.enter_async_context(
+            fencehold.connect(settings.database, table=LEASE_TABLE, facts=self._facts)
+        )
+        outgoing = await self._stack.enter_async_context(Outgoing())
+        self.leader = leases.leader(
+            settings.lease_name, lease=settings.lease_duration_s, renew_every=settings.renew_interval_s,
+            acquire_every=settings.acquire_interval_s, holder_id=settings.holder_id, on_error=settings.on_sql_error,
+        )  # fmt: skip
+        leadership = self._leadership(store, outgoing)
+        self._bind(store, leadership.hint)  # a port that is taken is told before anything is led
+        self._stack.push_async_callback(self.listening.stop)
+        self._leading = asyncio.create_task(leadership.run(), name="submission-leadership")
+        self._stack.push_async_callback(self._stop_leading, leadership)
+        self._stack.push_async_callback(self.listening.stop)
+        await self.listening.start()
+        self._stack.push_async_callback(self._drain)
+        self._facts.fact("serving", url=self.url, holder_id=settings.holder_id, targets=len(self._registry.contracts))
+
+    async def _prepare(self, store: IntentStore) -> None:
+        if self._creates_tables:
+            steps = await self._create_leases() + await store.init()
+            if steps:
+                self._facts.fact("tables_created", steps=steps)
+        if not await store.intake.is_ready(READY_LIMIT_S):
+            raise ConfigurationError(
+                "The service's tables are missing, or older than this version.",
+                hint="Start once without --no-init, as a user who may create tables.",
+                code="schema_missing",
+            )
+
+    async def _create_leases(self) -> list[str]:
+        """The lease table alone: of fencehold's other tables the service needs none."""
+        backend = backend_for(self.settings.database, LEASE_TABLE)()
+        try:
+            return await backend.schema.init(INIT_LIMIT_S)
+        finally:
+            await backend.close()
+
+    def _leadership(self, store: IntentStore, outgoing: Outgoing) -> Leadership:
+        settings, clock = self.settings, BootClock()
+        writes = asyncio.Semaphore(CONCURRENT_WRITES)
+        webhooks = WebhookDesk(
+            store.attempts, WebhookClient(outgoing), WebhookSettings(limit_s=settings.webhook_timeout_s),
+            writes=writes, clock=clock, metrics=self.metrics, facts=self._facts,
+        )  # fmt: skip
+        executor = Executor(
+            store.attempts, GatewayClient(outgoing), webhooks,
+            ExecutorSettings(
+                concurrency=settings.concurrency,
+                concurrency_total=max(CONCURRENCY_TOTAL_MIN, settings.concurrency),
+                retry_delay_s=settings.retry_delay_s,
+                gateway_limit_s=settings.gateway_timeout_s,
+            ),
+            writes=writes, clock=clock, metrics=self.metrics, facts=self._facts,
+        )  # fmt: skip
+        return Leadership(
+            self.leader, store.schedule, executor, webhooks,
+            LeadershipSettings(
+                refresh_every_s=settings.schedule_refresh_interval_s,
+                drops_on_error=settings.on_sql_error == "drop",
+                stop_limit_s=settings.drain_timeout_s,
+                step_down_limit_s=STEP_DOWN_LIMIT_S,
+            ),
+            clock=clock, metrics=self.metrics, facts=self._facts,
+        )  # fmt: skip
+
+    def _bind(self, store: IntentStore, hint: Callable[[], None]) -> None:
+        settings = self.settings
+        self.app = App(
+            Parts(store.intake, self._registry, self.leader, self.metrics, self._facts, settings, on_created=hint)
+        )
+        self.listening = Listening(
+            self.app, settings.host, settings.port,
+            request_timeout_s=settings.request_timeout_s, drain_timeout_s=settings.drain_timeout_s,
+        )  # fmt: skip
+
+    # --- stop ---
+
+    async def _drain(self) -> None:
+        self._facts.fact("draining", holder_id=self.settings.holder_id)
+        await self.app.drain()
+
+    async def _stop_leading(self, leadership: Leadership) -> None:
+        assert self._leading is not None, "it was started before this was pushed"
+        await leadership.stop()
+        await asyncio.wait([self._leading], timeout=STEP_DOWN_LIMIT_S)
+        if not self._leading.done():
+            self._leading.cancel()
+            await asyncio.wait([self._leading])
+        self._facts.fact("stopped", holder_id=self.settings.holder_id)
