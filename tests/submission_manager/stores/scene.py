@@ -1,0 +1,134 @@
+"""One database with the service's tables in it, a look behind the store, and leaders as a test needs them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import psycopg
+
+import fencehold
+from fencehold import Term
+from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
+from submission_manager.model.intents import NewIntent
+from submission_manager.ports import Cursor, Due, IntentStore, Submitted
+from submission_manager.stores.opening import LEASE_TABLE, open_store
+
+LIMIT_S = 10.0
+LEASE = "submission-manager-executor"
+HOOK = Webhook("https://receiver.test/hook", {"X-Team": "red"}, {"X-Key": "HOOK_KEY"}, "HOOK_SECRET")
+
+
+def contract(policy: Policy = Policy.ONE_SHOT, **fields: Any) -> Contract:
+    values = {
+        "submission_target": "sms.realtime",
+        "gateway_url": "http://gateway.test",
+        "terminal_outcomes": ("invalid_request",),
+    }
+    return Contract(gateway_type=GatewayType.SMS, policy=policy, **{**values, **fields})
+
+
+ONE_SHOT = contract()
+TWICE = contract(Policy.MAX_ATTEMPTS, max_attempts=2, webhook=HOOK)
+SOON = contract(Policy.DEADLINE, max_acceptance_seconds=30, webhook=HOOK)
+
+
+class Scene:
+    def __init__(self, url: str, store: IntentStore, stack: AsyncExitStack) -> None:
+        self.url = url
+        self.store = store
+        self._stack = stack
+        self._leases: fencehold.Store | None = None
+
+    async def submit(self, intent_id: str, given: Contract = ONE_SHOT, payload: bytes | None = b"{}") -> Submitted:
+        return await self.store.intake.submit(NewIntent(intent_id, payload, given), LIMIT_S)
+
+    async def another(self) -> IntentStore:
+        """The same database, as another instance sees it."""
+        store = open_store(self.url)
+        await store.open()
+        self._stack.push_async_callback(store.close)
+        return store
+
+    async def term(self, holder_id: str = "first") -> Term:
+        """A term that nothing ends while the test runs, unless another takes over."""
+        if self._leases is None:
+            self._leases = await self._stack.enter_async_context(fencehold.connect(self.url, table=LEASE_TABLE))
+            await self._leases.init()
+        leader = self._leases.leader(
+            LEASE, lease="60s", acquire_every="50ms", holder_id=holder_id, release_on_stop=False
+        )
+        await leader.start()
+        assert await leader.wait_for_leadership(LIMIT_S)
+        assert leader.term is not None
+        return leader.term
+
+    async def take_over(self) -> Term:
+        """The lease of whoever leads has run out, and does not know it; another leads now."""
+        self.sql(
+            f"UPDATE {LEASE_TABLE} SET expires_at = :past", past=self.stamp(dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
+        )
+        return await self.term("second")
+
+    async def rebuilt(self, store: IntentStore | None = None, page_rows: int = 100) -> tuple[list[Due], Cursor]:
+        rows: list[Due] = []
+        async for page in (store or self.store).schedule.rebuild(page_rows, LIMIT_S):
+            rows += page.rows
+        return rows, page.cursor
+
+    async def refreshed(self, cursor: Cursor, page_rows: int = 100) -> tuple[list[Due], Cursor]:
+        """All pages there are just now."""
+        rows: list[Due] = []
+        while True:
+            page = await self.store.schedule.refresh(cursor, page_rows, LIMIT_S)
+            rows, cursor = rows + page.rows, page.cursor
+            if len(page.rows) < page_rows:
+                return rows, cursor
+
+    # --- behind the store's back ---
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.startswith("sqlite")
+
+    def sql(self, statement: str, **params: Any) -> Sequence[tuple[Any, ...]]:
+        with self.connection() as connection:
+            cursor = connection.execute(self.styled(statement), params)
+            return cursor.fetchall() if cursor.description else []
+
+    def connection(self) -> Any:
+        if self.is_sqlite:
+            return sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=LIMIT_S)
+        return psycopg.connect(self.url)
+
+    def styled(self, statement: str) -> str:
+        return statement if self.is_sqlite else statement.replace(":past", "%(past)s").replace(":id", "%(id)s")
+
+    def stamp(self, at: dt.datetime) -> Any:
+        return at.strftime("%Y-%m-%dT%H:%M:%S.000Z") if self.is_sqlite else at
+
+    def column(self, intent_id: str, name: str) -> Any:
+        return self.sql(f"SELECT {name} FROM submission_intents WHERE intent_id = :id", id=intent_id)[0][0]
+
+    def make_old(self, intent_id: str) -> None:
+        """Submitted long ago."""
+        past = self.stamp(dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
+        self.sql("UPDATE submission_intents SET created_at = :past WHERE intent_id = :id", past=past, id=intent_id)
+
+    def everything(self) -> list[Any]:
+        """All that the two tables hold."""
+        intents = self.sql("SELECT * FROM submission_intents ORDER BY intent_id")
+        return [list(intents), list(self.sql("SELECT * FROM submission_attempts ORDER BY intent_id, attempt_number"))]
+
+
+@asynccontextmanager
+async def scene(url: str) -> AsyncIterator[Scene]:
+    async with AsyncExitStack() as stack:
+        store = open_store(url)
+        stack.push_async_callback(store.close)
+        await store.open()
+        await store.init()
+        yield Scene(url, store, stack)

@@ -1,0 +1,108 @@
+"""What a client submitted is stored once, as it was, and told apart from what merely bears the same id."""
+
+import asyncio
+import datetime as dt
+import hashlib
+from collections import Counter
+
+import pytest
+
+from fencehold import ConfigurationError
+from submission_manager.model.intents import NewIntent, Status
+from submission_manager.ports import Progress, Submission
+from submission_manager.stores.opening import open_store
+from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT, TWICE, contract, scene
+
+
+async def test_a_new_intent_is_pending_and_due_at_once_by_the_clock_of_the_database(url):
+    async with scene(url) as at:
+        answer = await at.submit("a", payload=b'{"x": 1}')
+        assert answer.kind is Submission.CREATED
+        assert (answer.intent.status, answer.intent.attempt_count) == (Status.PENDING, 0)
+        assert answer.intent == await at.store.intake.read("a", LIMIT_S)
+        times = {at.column("a", name) for name in ("created_at", "updated_at", "last_modified_at", "next_attempt_at")}
+        assert len(times) == 1
+        assert bytes(at.column("a", "payload")) == b'{"x": 1}'
+        assert bytes(at.column("a", "payload_hash")) == hashlib.sha256(b'{"x": 1}').digest()
+        assert answer.intent.created_at.utcoffset() == dt.timedelta(0)
+
+
+async def test_the_same_again_is_known_and_anything_else_under_its_id_is_a_conflict(url):
+    async with scene(url) as at:
+        first = await at.submit("a", payload=b"{}")
+        before = at.everything()
+        assert await at.submit("a", payload=b"{}") == type(first)(Submission.KNOWN, first.intent)
+        for again in (at.submit("a", payload=b"{ }"), at.submit("a", contract(submission_target="sms.other"))):
+            answer = await again
+            assert answer == type(first)(Submission.CONFLICT, first.intent)
+        assert at.everything() == before
+
+
+async def test_no_payload_and_json_null_differ(url):
+    async with scene(url) as at:
+        await at.submit("absent", payload=None)
+        await at.submit("null", payload=b"null")
+        kinds = [
+            (await at.submit(one, payload=payload)).kind for one in ("absent", "null") for payload in (None, b"null")
+        ]
+        same, other = Submission.KNOWN, Submission.CONFLICT
+        assert kinds == [same, other, other, same]
+        assert (at.column("absent", "payload"), bytes(at.column("null", "payload"))) == (None, b"null")
+
+
+async def test_ids_are_compared_byte_by_byte(url):
+    async with scene(url) as at:
+        ids = ["abc", "ABC", "abc ", "äbc", "a\u0308bc", "x" * 200, "x" * 199 + "\N{GRINNING FACE}"]
+        for one in ids:
+            assert (await at.submit(one)).kind is Submission.CREATED
+        rows, _ = await at.rebuilt()
+        assert sorted(row.intent_id for row in rows) == sorted(ids)
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 201, "a\0b", "a\ud800"])
+async def test_an_id_that_no_database_keeps_is_refused_before_anything_is_sent(bad):
+    with pytest.raises(ConfigurationError):
+        await open_store("sqlite:////nowhere/at/all.db").intake.submit(NewIntent(bad, None, ONE_SHOT), LIMIT_S)
+
+
+async def test_a_webhook_is_owed_only_where_the_contract_has_one(url):
+    async with scene(url) as at:
+        await at.submit("with", TWICE)
+        await at.submit("without", ONE_SHOT)
+        assert (at.column("with", "webhook_status"), at.column("without", "webhook_status")) == ("pending", None)
+
+
+async def test_of_many_at_once_under_one_id_exactly_one_is_created(url):
+    async with scene(url) as at:
+        stores = [at.store, await at.another()]
+        news = [NewIntent(f"i{n % 20}", b"{}", contract()) for n in range(200)]
+        work = [stores[n % 2].intake.submit(new, LIMIT_S) for n, new in enumerate(news)]
+        answers = await asyncio.gather(*work)
+        assert Counter(answer.kind for answer in answers) == {Submission.CREATED: 20, Submission.KNOWN: 180}
+        assert [answer.intent.intent_id for answer in answers] == [new.intent_id for new in news]
+
+
+async def test_progress_of_many_is_told_at_once_and_what_is_not_there_is_left_out(url):
+    async with scene(url) as at:
+        await at.submit("a")
+        await at.submit("b")
+        found = await at.store.intake.progress(["b", "nobody", "a", "\0"], LIMIT_S)
+        assert sorted(found, key=lambda one: one.intent_id) == [
+            Progress("a", Status.PENDING, 0),
+            Progress("b", Status.PENDING, 0),
+        ]
+        assert await at.store.intake.read("nobody", LIMIT_S) is None
+        assert await at.store.intake.history("nobody", LIMIT_S) is None
+        assert await at.store.intake.history("a", LIMIT_S) == (await at.store.intake.read("a", LIMIT_S), [])
+
+
+async def test_tables_are_made_once_however_many_ask_at_the_same_time(url):
+    stores = [open_store(url) for _ in range(4)]
+    try:
+        assert not await stores[0].intake.is_ready(LIMIT_S)
+        steps = await asyncio.gather(*(store.init() for store in stores))
+        assert sorted(steps) == [[], [], [], ["0001_intents"]]
+        assert await stores[0].init() == []
+        assert await stores[3].intake.is_ready(LIMIT_S)
+    finally:
+        await asyncio.gather(*(store.close() for store in stores))
