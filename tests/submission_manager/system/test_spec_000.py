@@ -1,0 +1,170 @@
+"""The tests that spec 000 says must exist, and what it says can be observed, with real instances on real databases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fencehold
+from tests.submission_manager.system.fleet import HOLD, LEASE, Fleet, a_fleet, until
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+async def called(fleet: Fleet, key: str) -> None:
+    async def is_called() -> bool:
+        return key in fleet.gateway.calls
+
+    await until(is_called, f"the gateway was never called for {key}: {fleet.gateway.calls}")
+
+
+def errors(history: dict[str, Any]) -> list[str | None]:
+    return [attempt.get("error") for attempt in history["attempts"]]
+
+
+async def stolen(fleet: Fleet) -> None:
+    """Another has the lease from now on, and the leader has not heard of it."""
+    hour = "'+1 hour'" if fleet.url.startswith("sqlite") else "interval '1 hour'"
+    later = (
+        f"strftime('%Y-%m-%dT%H:%M:%fZ', expires_at, {hour})"
+        if fleet.url.startswith("sqlite")
+        else f"expires_at + {hour}"
+    )
+    await fleet.rows(
+        f"UPDATE submission_manager_leases SET holder_id = 'thief', lease_epoch = lease_epoch + 1,"
+        f" expires_at = {later} WHERE lease_name = '{LEASE}'"
+    )
+
+
+async def test_1_single_leader_on_concurrent_start_and_only_it_executes(url: str, tmp_path: Path) -> None:
+    async with a_fleet(url, tmp_path) as fleet:
+        crowd = await fleet.start("A", "B", "C", SM_LEASE_DURATION="60s", SM_RENEW_INTERVAL="20s")
+        leader, followers = await fleet.leader()
+        ids = [f"x{number}" for number in range(30)]
+        for number, intent_id in enumerate(ids):
+            await crowd[number % 3].submit(intent_id)
+        await followers[0].until_over(*ids)
+        assert await leader.counted("submission_attempts_total") == 30
+        assert [await one.counted("submission_attempts_total") for one in followers] == [0, 0]
+        assert sorted(fleet.gateway.calls) == sorted(f"{intent_id}/1" for intent_id in ids)
+        assert (await fleet.lease())[:2] == (leader.holder_id, 1)
+
+
+async def test_2_failover_after_expiry(url: str, tmp_path: Path) -> None:
+    """A leader killed with an attempt at the gateway: its outcome is unknown, and the next one goes on."""
+    async with a_fleet(url, tmp_path) as fleet:
+        (a,) = await fleet.start("A")
+        await a.until_leading()
+        (b,) = await fleet.start("B")
+        await b.submit("held", HOLD)
+        await called(fleet, "held/1")
+        a.kill()
+        left_behind = await fleet.lease()
+        await b.submit("fresh")
+        fleet.gateway.answers_held.set()
+        held, fresh = await b.until_over("held", "fresh")
+        taken = await fleet.lease()
+        assert (left_behind[:2], taken[:2]) == (("A", 1), ("B", 2))
+        assert taken[2] >= left_behind[3], "taken before it had expired, by the database's clock"
+        assert errors(held) == ["outcome unknown", None]
+        assert errors(fresh) == [None]
+        assert fleet.gateway.calls_of("held") == ["held/1", "held/2"]
+
+
+async def test_3_no_execution_without_leadership(url: str, tmp_path: Path) -> None:
+    async with a_fleet(url, tmp_path) as fleet:
+        async with fencehold.connect(url, table="submission_manager_leases") as store:
+            await store.init()
+            lease = await store.leases.acquire(LEASE, "outsider", "60s")
+            assert lease is not None
+            (a,) = await fleet.start("A")
+            answers = [await a.submit("x", wait_s=1), await a.submit("y")]
+            assert [answer["status"] for answer in answers] == ["pending", "pending"]
+            assert (await a.get("/leaderz")).status_code == 503
+            assert (await a.get("/readyz")).text.startswith("mode=follower holder_id=A")
+            assert fleet.gateway.calls == []
+            assert await a.counted("submission_schedule_rebuild_seconds_count") == 0
+            await store.leases.release(lease)
+        await a.until_over("x", "y")
+        assert (await a.get("/readyz")).text.startswith("mode=leader holder_id=A")
+
+
+async def test_4_leader_stops_executing_immediately_on_lease_loss(url: str, tmp_path: Path) -> None:
+    """It does not know yet: the fence tells it, before the gateway is called."""
+    async with a_fleet(url, tmp_path) as fleet:
+        (a,) = await fleet.start("A", SM_LEASE_DURATION="60s", SM_RENEW_INTERVAL="20s")
+        await a.submit("before", wait_s=5)
+        await a.until_over("before")
+        await stolen(fleet)
+        await a.submit("after")
+        await a.until_following()
+        after = await a.submit("after", wait_s=1)
+        assert after["status"] == "pending"
+        assert fleet.gateway.calls == ["before/1"]
+        marks = await fleet.rows("SELECT attempt_epoch FROM submission_intents WHERE intent_id = 'after'")
+        assert marks == [(None,)]
+
+
+async def test_a_stale_leaders_late_record_is_refused(url: str, tmp_path: Path) -> None:
+    """Its call was under way when the lease was stolen: it goes on to its end, and nothing of it is written."""
+    async with a_fleet(url, tmp_path) as fleet:
+        (a,) = await fleet.start("A", SM_LEASE_DURATION="60s", SM_RENEW_INTERVAL="20s")
+        await a.submit("held", HOLD)
+        await called(fleet, "held/1")
+        await stolen(fleet)
+        assert await a.leads()
+        fleet.gateway.answers_held.set()
+        await a.until_following()
+        history = await a.history("held")
+        assert (history["intent"]["status"], history["attempts"]) == ("pending", [])
+        assert await a.counted("submission_fenced_out_writes_total") == 1
+        assert fleet.gateway.calls == ["held/1"]
+
+
+async def test_a_leader_frozen_past_its_lease_writes_nothing_when_it_wakes(url: str, tmp_path: Path) -> None:
+    async with a_fleet(url, tmp_path) as fleet:
+        (a,) = await fleet.start("A")
+        await a.until_leading()
+        (b,) = await fleet.start("B")
+        await a.submit("held", HOLD)
+        await called(fleet, "held/1")
+        a.freeze()
+        await b.until_leading()
+        fleet.gateway.answers_held.set()
+        (held,) = await b.until_over("held")
+        a.thaw()
+        await a.until_following()
+        await a.submit("later")
+        (later,) = await b.until_over("later")
+        assert errors(held) == ["outcome unknown", None]
+        assert await b.history("held") == held
+        assert errors(later) == [None]
+        assert await a.counted("submission_attempts_total") == 0
+        assert fleet.gateway.calls == ["held/1", "held/2", "later/1"]
+
+
+async def test_5_leader_picks_up_follower_submitted_intents_and_hands_over_on_a_clean_stop(
+    url: str, tmp_path: Path
+) -> None:
+    async with a_fleet(url, tmp_path) as fleet:
+        await fleet.start("A", "B", SM_LEASE_DURATION="300s", SM_RENEW_INTERVAL="100s")
+        leader, (follower,) = await fleet.leader()
+        ids = [f"x{number}" for number in range(10)]
+        for intent_id in ids:
+            await follower.submit(intent_id)
+        await follower.until_over(*ids)
+        assert await leader.counted("submission_attempts_total") == 10
+        await follower.submit("held", HOLD)
+        await called(fleet, "held/1")
+        fleet.gateway.answers_held.set()
+        await leader.stop()
+        await follower.until_leading()
+        await follower.submit("next")
+        held, after = await follower.until_over("held", "next")
+        assert (errors(held), errors(after)) == ([None], [None])
+        assert (await fleet.lease())[1] == 2
