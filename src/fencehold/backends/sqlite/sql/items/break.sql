@@ -1,11 +1,13 @@
 -- name: break
 -- rules: absent.break.always free.break.always live.break.is_own_lease
 -- Whatever is held afterwards was refused; token 0 means whatever lease this holder has.
+-- CROSS JOIN keeps the planner from reading all items of the kind for each key instead of each item by its id.
 UPDATE fencehold_items
    SET holder_id = NULL, leased_at = NULL, lease_ms = NULL, expires_at = NULL
-  FROM (SELECT json_extract(value, '$[0]') AS key_id, json_extract(value, '$[1]') AS key_holder_id,
-               json_extract(value, '$[2]') AS key_token
-          FROM json_each(:keys)) AS a
- WHERE kind = :kind AND id = a.key_id AND holder_id = a.key_holder_id AND a.key_token IN (0, token)
+ WHERE rowid IN (SELECT i.rowid
+                   FROM json_each(:keys) AS a
+                  CROSS JOIN fencehold_items AS i
+                  WHERE i.kind = :kind AND i.id = json_extract(a.value, '$[0]')
+                    AND i.holder_id = json_extract(a.value, '$[1]') AND json_extract(a.value, '$[2]') IN (0, i.token))
    AND expires_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
 RETURNING id;
