@@ -20,6 +20,7 @@ from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Harness
 HOLDERS = 20
 ROUNDS = 3
 ITEMS = 120
+PRIZES = 60
 PROCESSES = 2
 HOLDERS_PER_PROCESS = 3
 
@@ -100,14 +101,18 @@ class ItemCrowd(ItemSuite):
 class ItemProcessCrowd(ItemSuite):
     """Real processes on the items of one kind."""
 
-    async def test_processes_share_the_items_and_each_is_worked_on_exactly_once(self, harness: Harness) -> None:
+    async def test_processes_win_each_item_once_and_work_on_each_exactly_once(self, harness: Harness) -> None:
         await harness.shift_clock(dt.timedelta())
         store = await harness.items()
         await fill(store)
-        order = {"kind": ITEM_KIND, "holders": HOLDERS_PER_PROCESS}
+        prizes = [str(n) for n in range(1, PRIZES + 1)]
+        for item_id in prizes:
+            row(await store.port.put(NewItem(item_id, "PRIZE", "{}", "whoever"), CALL_LIMIT_S))
+        order = {"kind": ITEM_KIND, "holders": HOLDERS_PER_PROCESS, "race": prizes}
         processes = await waiting(harness, "items_drain", PROCESSES, order)
         told = await asyncio.gather(*map(outcome, processes))
-        await assert_all_done(store, [n for line in told for n in line])
+        assert Counter(-n for line in told for n in line if n < 0) == Counter(range(1, PRIZES + 1))
+        await assert_all_done(store, [n for line in told for n in line if n >= 0])
 
 
 @contextlib.contextmanager
@@ -124,7 +129,10 @@ def eager_threads() -> Iterator[None]:
 async def crowd(harness: Harness, count: int = HOLDERS) -> list[ItemStore]:
     """The clock stands: no lease ends by itself, and all came into their state at one instant."""
     await harness.set_clock(START)
-    return [await harness.items(init=n == 0) for n in range(count)]
+    stores = [await harness.items(init=n == 0) for n in range(count)]
+    for store in stores:  # connected, so that they meet at the item and not one after the other
+        await store.port.get(["deal"], CALL_LIMIT_S)
+    return stores
 
 
 async def fill(store: ItemStore) -> None:
@@ -161,6 +169,7 @@ async def none_is_free(client: ItemStore) -> bool:
 
 async def assert_all_done(store: ItemStore, done: list[int]) -> None:
     assert Counter(done) == Counter(range(ITEMS))
-    rows = await store.port.find(None, EVERYTHING, CALL_LIMIT_S)
-    assert Counter((one.state, one.holder_id) for one in rows) == {(DONE, None): ITEMS}
+    rows = await store.port.find(DONE, EVERYTHING, CALL_LIMIT_S)
+    assert [one.holder_id for one in rows] == [None] * ITEMS
+    assert await store.port.find(NEW, EVERYTHING, CALL_LIMIT_S) == []
     assert sorted(int(one.document_json) for one in rows) == [1000 + n for n in range(ITEMS)]

@@ -44,6 +44,12 @@ async def _drain(items: ItemStore, who: str, note: Callable[[int], None]) -> Non
             await asyncio.sleep(PAUSE_S)  # what others are taking may come back
 
 
+async def race(items: ItemStore, ids: list[str], who: str) -> list[str]:
+    """Ask for all of them, in the order in which the others do; those that were granted."""
+    answers = [(item_id, await items.port.acquire(item_id, who, LEASE_S, CALL_LIMIT_S)) for item_id in ids]
+    return [item_id for item_id, answer in answers if isinstance(answer, ItemRow)]
+
+
 async def main() -> None:
     told: dict[str, Any] = json.loads(await asyncio.to_thread(sys.stdin.readline))
     module, _, maker = told["maker"].partition(":")
@@ -55,11 +61,15 @@ async def main() -> None:
     sys.stdout.flush()
     await asyncio.to_thread(sys.stdin.readline)
     done: list[int] = []
+    won: list[str] = []
     names = [f"process {told['process']}, holder {n}" for n in range(len(stores))]
+    for many in await asyncio.gather(*(race(i, told["race"], who) for i, who in zip(stores, names, strict=True))):
+        won += many
     await asyncio.gather(*(drain(items, who, done.append) for items, who in zip(stores, names, strict=True)))
     for items in stores:
         await items.close()
-    sys.stdout.write(json.dumps(done))
+    # One list of numbers is what a process of the crowd may tell: what it won stands below zero.
+    sys.stdout.write(json.dumps([*done, *(-int(item_id) for item_id in won)]))
 
 
 if __name__ == "__main__":
