@@ -1,0 +1,60 @@
+"""What deploy/ says is true of the service: files can be read, and name only settings and metrics that there are."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from submission_manager.metrics import Metrics
+from tests.servers.programs import require
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+YAML = sorted(DEPLOY.rglob("*.yaml"))
+METRIC = re.compile(r"\bsubmission_[a-z_]+")
+SETTING = re.compile(r"\bSM_[A-Z_]+\b")
+ADDRESSES = ("SM_BIND", "SM_LEADER_BIND", "SM_1", "SM_2", "SM_3")
+
+
+@pytest.mark.parametrize("path", YAML, ids=lambda path: path.name)
+def test_every_yaml_file_can_be_read(path: Path) -> None:
+    assert all(document for document in yaml.safe_load_all(path.read_text("utf-8")))
+
+
+def test_alerts_and_dashboard_name_only_metrics_that_an_instance_has() -> None:
+    text = Metrics().exposition()[0].decode()
+    known = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    known |= {f"{name}{suffix}" for name in known for suffix in ("_total", "_bucket", "_sum", "_count")}
+    dashboard = json.loads((DEPLOY / "grafana" / "submission-manager.json").read_text("utf-8"))
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "rules.yaml").read_text("utf-8"))
+    exprs = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    exprs += [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    named = {name for expr in exprs for name in METRIC.findall(expr)}
+    assert named
+    assert named - known == set()
+
+
+def test_only_settings_that_there_are_are_set() -> None:
+    from submission_manager.cli.app import cli
+
+    variables = {
+        variable
+        for parameter in cli.commands["serve"].params
+        for variable in [getattr(parameter, "envvar", None)]
+        if isinstance(variable, str)
+    }
+    for path in (DEPLOY / "compose.yaml", DEPLOY / "kubernetes" / "submission-manager.yaml"):
+        named = set(SETTING.findall(path.read_text("utf-8")))
+        assert named - variables - set(ADDRESSES) == set(), path.name
+
+
+@pytest.mark.needs("haproxy")
+def test_haproxy_takes_its_configuration_as_it_stands() -> None:
+    environment = {name: f"127.0.0.1:{18_000 + n}" for n, name in enumerate(ADDRESSES)}
+    haproxy = require("haproxy")
+    command = [haproxy, "-c", "-f", DEPLOY / "haproxy.cfg"]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
