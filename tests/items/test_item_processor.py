@@ -181,7 +181,8 @@ async def test_handlers_that_outstay_the_shutdown_timeout_are_cancelled_and_thei
         await task
         assert (gate.done, len(gate.cancelled)) == ([], 3)
         assert len(await items.next_for_state("A")) == 3
-        assert not heard.all("item_failed")
+        assert len(heard.all("item_called_off")) == 3
+        assert not heard.all("item_failed") + heard.all("item_lost")
 
 
 async def test_a_cancelled_run_frees_what_it_held(memory: str, opened: OpenedItems) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import fencehold
+from fencehold.model.item_settings import item_settings
 from fencehold.model.items import ItemKey
+from fencehold.runtime.item_lease import ItemLease
 from tests.items.conftest import KIND, OpenedItems
 from tests.items.scene import error_of, free
 from tests.outbox.scene import eventually
@@ -188,31 +190,60 @@ async def test_past_its_deadline_nothing_is_even_asked(
         assert heard.all("item_lost", reason="deadline_passed", id="n")
 
 
-@pytest.mark.parametrize("verb", ["acquire", "next_for_state", "renew"])
-async def test_a_yes_that_comes_after_the_deadline_is_a_no(
+@pytest.mark.parametrize("verb", ["acquire", "next_for_state"])
+async def test_a_grant_that_comes_after_the_deadline_is_a_no_and_is_given_back(
     memory: str, opened: OpenedItems, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    """As after a freeze between the answer and its reader: the lease counts from when it was asked for."""
+    """The lease counts from when it was asked for, however long the question was on its way."""
     from fencehold.backends.memory.items import MemoryItemPort
 
     inner = getattr(MemoryItemPort, verb)
 
     async def slow(*args: Any) -> Any:
-        answer = await inner(*args)
-        await asyncio.sleep(0.12)
-        return answer
+        await asyncio.sleep(0.25)
+        return await inner(*args)
 
-    async with opened(memory, lease="100ms") as (items, _):
+    monkeypatch.setattr(MemoryItemPort, verb, slow)
+    async with opened(memory, lease="200ms") as (items, _):
         await items.put("n", state="A", document=1)
-        held = [] if verb != "renew" else await items.next_for_state("A")
-        monkeypatch.setattr(MemoryItemPort, verb, slow)
         if verb == "acquire":
             assert isinstance(await error_of(items.acquire("n")), fencehold.LeaseLost)
-        elif verb == "next_for_state":
-            assert await items.next_for_state("A") == []
         else:
-            assert await items.renew(held) == []
-        assert await free(items)
+            assert await items.next_for_state("A") == []
+        found = await items.get("n")
+        assert found is not None
+        assert (found.token, found.holder_id) == (1, None)
+
+
+class Watch:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def now_s(self) -> float:
+        return self.now
+
+    async def wait(self, event: asyncio.Event, timeout_s: float | None) -> bool:
+        raise AssertionError("nobody waits here")
+
+
+def test_a_renewal_answered_after_the_deadline_does_not_bring_the_lease_back() -> None:
+    clock, until, told = Watch(), dt.datetime.now(dt.UTC), list[str]()
+    lease = ItemLease(
+        KIND, ItemKey("n", "me", 1), until, 0.0, item_settings(lease=10), clock=clock,
+        tell_lost=lambda lost: told.append(lost.lost),
+    )  # fmt: skip
+    clock.now = 8.99
+    assert lease.extend(until, 5.0, 9.0)  # asked for at 5: trusted until 14
+    clock.now = 13.99
+    assert lease.is_valid
+    clock.now = 14.0
+    assert not lease.extend(until, 13.0, 9.0)
+    assert not lease.is_valid
+    with pytest.raises(fencehold.LeaseLost):
+        lease.check()
+    clock.now = 13.5
+    assert (lease.is_valid, told) == (False, ["deadline_passed"])
 
 
 async def test_a_later_lease_of_the_same_holder_ends_the_one_before(url: str, opened: OpenedItems) -> None:
