@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fencehold.backends.cosmos.wire import refuse_many_writers
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
 from fencehold.model.leases import Ask, Lease
 from fencehold.testing.proxy import Fault, FaultProxy
@@ -126,3 +127,21 @@ async def test_the_key_is_in_no_error(opened: Opened, cosmos_server: CosmosServe
             with pytest.raises((Unavailable, Uncertain)) as caught:
                 await backend.leases.acquire(ASK, 0.5)
             assert backend._address.key not in repr(caught.value) + str(caught.value.__dict__)
+
+
+async def test_an_account_with_several_write_regions_is_refused(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened() as backend:
+        client = await backend._wire.client()
+        await refuse_many_writers(client)
+        account = await client.client_connection.GetDatabaseAccount()
+        account._WritableLocations = [{"name": "North"}, {"name": "South"}]
+
+        async def told(**_: object) -> object:
+            return account
+
+        monkeypatch.setattr(client.client_connection, "GetDatabaseAccount", told)
+        with pytest.raises(ConfigurationError) as caught:
+            await refuse_many_writers(client)
+        assert caught.value.code == "many_write_regions"

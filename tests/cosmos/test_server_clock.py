@@ -52,6 +52,18 @@ def test_the_servers_clock_is_never_outside_the_window(many: range):
         assert window.earliest <= bench.server() <= window.latest, f"seed {seed}"
 
 
+@pytest.mark.parametrize(("in_the_second_s", "rate"), [(0.9999, 1.0009), (0.0, 0.9991)], ids=["fast", "slow"])
+def test_the_drift_of_an_old_reading_is_within_it_too(in_the_second_s: float, rate: float):
+    now_s = 100.0
+    clock = ServerClock(lambda: now_s)
+    clock.note("p", 1_000_000_000, now_s)
+    now_s += AGE_S_MAX * 0.9
+    server = EPOCH_START + dt.timedelta(seconds=1_000_000_000 + in_the_second_s + AGE_S_MAX * 0.9 * rate)
+    window = clock.window("p")
+    assert window is not None
+    assert window.earliest <= server <= window.latest
+
+
 def test_the_window_is_a_second_and_a_round_trip_wide():
     now_s = 100.0
     clock = ServerClock(lambda: now_s)

@@ -147,22 +147,6 @@ class Call:
         document = {"id": CLOCK_ID, "pk": partition}
         await self._send(lambda c, hook: c.upsert_item(document, response_hook=hook), partition, is_write=False)
 
-    async def upsert(self, partition: str, document: Document) -> Document:
-        made: Document = await self._send(
-            lambda c, hook: c.upsert_item(document, response_hook=hook), written_in=partition
-        )
-        return made
-
-    async def delete(self, partition: str, document_id: str, etag: str) -> bool:
-        async def ask(container: ContainerProxy, hook: Callable[..., None]) -> Document:
-            await container.delete_item(
-                document_id, partition_key=partition, etag=etag, match_condition=MatchConditions.IfNotModified,
-                response_hook=hook,
-            )  # fmt: skip
-            return {}
-
-        return await self._send(ask, written_in=partition) is not None
-
     async def query(self, partition: str, text: str, parameters: Mapping[str, Any], limit: int) -> list[Document]:
         """Up to `limit` documents of one logical partition, which the text names as @partition."""
         given = [{"name": f"@{name}", "value": value} for name, value in parameters.items()]
