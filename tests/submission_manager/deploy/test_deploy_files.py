@@ -55,6 +55,6 @@ def test_only_settings_that_there_are_are_set() -> None:
 def test_haproxy_takes_its_configuration_as_it_stands() -> None:
     environment = {name: f"127.0.0.1:{18_000 + n}" for n, name in enumerate(ADDRESSES)}
     haproxy = require("haproxy")
-    command = [haproxy, "-c", "-f", DEPLOY / "haproxy.cfg"]
+    command = [str(haproxy), "-c", "-f", str(DEPLOY / "haproxy.cfg")]
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
