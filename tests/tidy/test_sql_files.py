@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from fencehold.model import events, items
+from submission_manager.model import outcomes
 from tests.tidy.tree import ROOT, docstrings, parsed
 
 BACKENDS = ROOT / "src" / "fencehold" / "backends"
+#: The service's dialects stand side by side in one folder.
+SERVICE = ROOT / "src" / "submission_manager" / "stores" / "sql"
 TOPICS = ["", "outbox", "items"]
 RULES = {"outbox": events.RULES, "items": items.RULES}
 STATEMENT = re.compile(
@@ -111,6 +114,24 @@ def test_each_rule_is_cited_by_the_statement_that_implements_it(topic):
 @pytest.mark.parametrize("room", ["backends", "runtime"])
 def test_python_files_hold_no_statements(room):
     assert statements_in_python(ROOT / "src" / "fencehold" / room) == []
+
+
+def test_the_services_python_files_hold_no_statements():
+    assert statements_in_python(ROOT / "src" / "submission_manager") == []
+
+
+def test_the_services_statements_are_named_after_their_files_and_the_same_in_every_dialect(tmp_path):
+    for dialect in SERVICE.iterdir():
+        (tmp_path / dialect.name).mkdir()
+        (tmp_path / dialect.name / "sql").symlink_to(dialect)
+    assert len(dialects(tmp_path)) >= 2
+    assert misnamed_statements(tmp_path) == []
+    assert uneven_dialects(tmp_path) == []
+
+
+def test_what_the_service_judges_is_written_by_one_statement_in_each_dialect():
+    for dialect in SERVICE.iterdir():
+        assert cited_rules(iter(dialect.glob("*.sql"))) == {rule.id for rule in outcomes.RULES}
 
 
 def test_a_misnamed_statement_and_a_missing_one_are_found(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import secrets
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,7 +19,6 @@ from submission_manager.ports import Cursor, Due, IntentStore, Submitted
 from submission_manager.stores.opening import LEASE_TABLE, open_store
 
 LIMIT_S = 10.0
-LEASE = "submission-manager-executor"
 HOOK = Webhook("https://receiver.test/hook", {"X-Team": "red"}, {"X-Key": "HOOK_KEY"}, "HOOK_SECRET")
 
 
@@ -36,12 +36,16 @@ TWICE = contract(Policy.MAX_ATTEMPTS, max_attempts=2, webhook=HOOK)
 SOON = contract(Policy.DEADLINE, max_acceptance_seconds=30, webhook=HOOK)
 
 
+_HAS_LEASES: set[str] = set()
+
+
 class Scene:
     def __init__(self, url: str, store: IntentStore, stack: AsyncExitStack) -> None:
         self.url = url
         self.store = store
         self._stack = stack
         self._leases: fencehold.Store | None = None
+        self._lease_name = f"executor-{secrets.token_hex(4)}"  # epochs of its own in a table that others use too
 
     async def submit(self, intent_id: str, given: Contract = ONE_SHOT, payload: bytes | None = b"{}") -> Submitted:
         return await self.store.intake.submit(NewIntent(intent_id, payload, given), LIMIT_S)
@@ -57,9 +61,11 @@ class Scene:
         """A term that nothing ends while the test runs, unless another takes over."""
         if self._leases is None:
             self._leases = await self._stack.enter_async_context(fencehold.connect(self.url, table=LEASE_TABLE))
-            await self._leases.init()
+            if self.url not in _HAS_LEASES:
+                await self._leases.init()
+                _HAS_LEASES.add(self.url)
         leader = self._leases.leader(
-            LEASE, lease="60s", acquire_every="50ms", holder_id=holder_id, release_on_stop=False
+            self._lease_name, lease="60s", acquire_every="50ms", holder_id=holder_id, release_on_stop=False
         )
         await leader.start()
         assert await leader.wait_for_leadership(LIMIT_S)

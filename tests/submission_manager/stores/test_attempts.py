@@ -6,9 +6,9 @@ import pytest
 
 from fencehold import LeaseLost
 from submission_manager.model.contracts import Policy
-from submission_manager.model.intents import ERROR_CHARS_MAX, REASON_CHARS_MAX, Attempt, Exhausted, Status
+from submission_manager.model.intents import ERROR_CHARS_MAX, REASON_CHARS_MAX, Attempt, Exhausted, Intent, Status
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Outcome
-from submission_manager.ports import NotNow, Started
+from submission_manager.ports import NotNow, Recorded, Started
 from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT, SOON, TWICE, Scene, contract, scene
 
 ACCEPTED = Outcome(Answer.ACCEPTED)
@@ -19,6 +19,11 @@ async def started(at: Scene, term, intent_id: str = "a") -> Started:
     answer = await at.store.attempts.start(term, intent_id, 0.0)
     assert isinstance(answer, Started)
     return answer
+
+
+def ended(answer: Recorded | NotNow) -> Intent:
+    assert answer.over is not None
+    return answer.over.intent
 
 
 async def attempts(at: Scene, intent_id: str = "a") -> list[Attempt]:
@@ -35,9 +40,8 @@ async def test_an_accepted_attempt_ends_its_intent_and_leaves_one_record(url):
         start = await started(at, term)
         assert (start.key, start.payload, start.contract) == ("a/1", b'{"to": "1"}', ONE_SHOT)
         recorded = await at.store.attempts.record(term, start, ACCEPTED, 5.0)
-        intent = await at.store.intake.read("a", LIMIT_S)
-        assert recorded.over is not None
-        assert recorded.over.intent == intent
+        intent = ended(recorded)
+        assert intent == await at.store.intake.read("a", LIMIT_S)
         assert (intent.status, intent.completed_at) == (Status.ACCEPTED, recorded.finished_at)
         assert await attempts(at) == [Attempt(1, start.started_at, recorded.finished_at, "accepted")]
         rows, _ = await at.refreshed(cursor)
@@ -75,12 +79,12 @@ async def test_a_rejection_keeps_its_reason_and_a_last_attempt_exhausts(url):
         await at.submit("b", TWICE)
         listed = Outcome(Answer.REJECTED, "invalid_request")
         recorded = await at.store.attempts.record(term, await started(at, term), listed, 0.0)
-        assert (recorded.status, recorded.over.intent.rejected_reason) == (Status.REJECTED, "invalid_request")
+        assert (recorded.status, ended(recorded).rejected_reason) == (Status.REJECTED, "invalid_request")
         for _ in range(2):
             unlisted = Outcome(Answer.REJECTED, "provider_failure")
             recorded = await at.store.attempts.record(term, await started(at, term, "b"), unlisted, 0.0)
-        found = await at.store.intake.read("b", LIMIT_S)
-        assert recorded.over.intent == found
+        found = ended(recorded)
+        assert found == await at.store.intake.read("b", LIMIT_S)
         assert (found.exhausted_reason, found.rejected_reason, found.attempt_count) == ("max_attempts", None, 2)
         assert at.column("b", "final_outcome_reason") == "provider_failure"
 
@@ -92,7 +96,7 @@ async def test_an_intent_past_its_deadline_is_over_without_an_attempt_and_its_we
         at.make_old("a")
         answer = await at.store.attempts.start(term, "a", 5.0)
         assert isinstance(answer, NotNow)
-        assert (answer.status, answer.over.intent.exhausted_reason) == (Status.EXHAUSTED, Exhausted.DEADLINE_EXCEEDED)
+        assert (answer.status, ended(answer).exhausted_reason) == (Status.EXHAUSTED, Exhausted.DEADLINE_EXCEEDED)
         assert await attempts(at) == []
         assert await at.store.attempts.owed_webhooks(10, LIMIT_S) == [answer.over]
 
@@ -108,7 +112,7 @@ async def test_a_start_that_an_earlier_leader_left_behind_counts_once(url):
         second = await started(at, term)
         assert (second.key, second.attempt_number) == ("a/2", 2)
         recorded = await at.store.attempts.record(term, second, TROUBLE, 0.0)
-        assert recorded.over.intent.exhausted_reason == Exhausted.MAX_ATTEMPTS
+        assert ended(recorded).exhausted_reason == Exhausted.MAX_ATTEMPTS
         found = await attempts(at)
         assert [(one.attempt_number, one.error) for one in found] == [(1, OUTCOME_UNKNOWN), (2, "500")]
         assert found[0].started_at == first.started_at
@@ -120,8 +124,8 @@ async def test_an_attempt_of_unknown_outcome_may_be_the_last(url):
         await started(at, await at.term())
         answer = await at.store.attempts.start(await at.take_over(), "a", 5.0)
         assert isinstance(answer, NotNow)
-        assert answer.over.intent == await at.store.intake.read("a", LIMIT_S)
-        assert (answer.status, answer.over.intent.exhausted_reason) == (Status.EXHAUSTED, Exhausted.ONE_SHOT)
+        assert ended(answer) == await at.store.intake.read("a", LIMIT_S)
+        assert (answer.status, ended(answer).exhausted_reason) == (Status.EXHAUSTED, Exhausted.ONE_SHOT)
 
 
 async def test_what_a_stale_leader_starts_or_records_is_refused_and_nothing_is_written(url):
@@ -193,6 +197,8 @@ async def test_whatever_a_gateway_says_can_be_recorded(url, text):
         outcome = Outcome(Answer.REJECTED, text, text)
         await at.store.attempts.record(term, await started(at, term), outcome, 0.0)
         (found,) = await attempts(at)
+        assert found.outcome_reason is not None
+        assert found.error is not None
         assert (len(found.outcome_reason), len(found.error)) == (
             min(len(text), REASON_CHARS_MAX),
             min(len(text), ERROR_CHARS_MAX),

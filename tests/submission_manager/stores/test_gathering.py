@@ -1,6 +1,7 @@
 """Submissions that arrive together share a statement, and nothing else."""
 
 import asyncio
+import datetime as dt
 
 import pytest
 
@@ -8,7 +9,7 @@ from fencehold import Unavailable, Uncertain
 from submission_manager.model.intents import Intent, NewIntent, Status
 from submission_manager.ports import Submission, Submitted
 from submission_manager.stores.gathering import Gathering
-from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT, dt
+from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT
 
 
 class Shelf:

@@ -96,8 +96,8 @@ async def test_progress_of_many_is_told_at_once_and_what_is_not_there_is_left_ou
         assert await at.store.intake.history("a", LIMIT_S) == (await at.store.intake.read("a", LIMIT_S), [])
 
 
-async def test_tables_are_made_once_however_many_ask_at_the_same_time(url):
-    stores = [open_store(url) for _ in range(4)]
+async def test_tables_are_made_once_however_many_ask_at_the_same_time(empty_url):
+    stores = [open_store(empty_url) for _ in range(4)]
     try:
         assert not await stores[0].intake.is_ready(LIMIT_S)
         steps = await asyncio.gather(*(store.init() for store in stores))
