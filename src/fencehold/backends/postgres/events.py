@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Any
 
+from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.postgres import event_rows, wire
 from fencehold.backends.postgres.arrays import array, text_array
 from fencehold.backends.postgres.event_callers import add_in
@@ -189,22 +190,16 @@ class PostgresEventHints:
         return await self._session.listen(limit_s)
 
 
-class PostgresEvents:
+class PostgresEvents(OwnTables):
     """One outbox in one event loop: one connection for everything, opened when first needed."""
 
     def __init__(self, info: str, package: str, table: str) -> None:
         statements = Statements(package, table, pyformat, OUTBOX)
         self._session = EventSession(info, statements)
-        self._schema = PostgresSchema(info, statements)
+        super().__init__(PostgresSchema(info, statements))
         self.port = PostgresEventPort(self._session, statements)
         self.desk = PostgresEventDesk(self._session, statements)
         self.hints = PostgresEventHints(self._session)
-
-    async def init(self, limit_s: float) -> list[str]:
-        return await self._schema.init(limit_s)
-
-    def script(self) -> str:
-        return self._schema.script()
 
     async def close(self) -> None:
         await self._session.close()

@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
+from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.postgres import item_rows, wire
 from fencehold.backends.postgres.planned_session import PlannedSession
 from fencehold.backends.postgres.schema import PostgresSchema
@@ -120,20 +121,14 @@ class PostgresItemPort:
         return await self._session.run(name, {**params, "kind": self._kind}, limit_s)
 
 
-class PostgresItems:
+class PostgresItems(OwnTables):
     """The items of one kind in one event loop: one connection for everything, opened when first needed."""
 
     def __init__(self, info: str, package: str, table: str, kind: str) -> None:
         statements = Statements(package, table, pyformat, ITEMS)
         self._session = PlannedSession(info, statements)
-        self._schema = PostgresSchema(info, statements)
+        super().__init__(PostgresSchema(info, statements))
         self.port = PostgresItemPort(self._session, kind)
-
-    async def init(self, limit_s: float) -> list[str]:
-        return await self._schema.init(limit_s)
-
-    def script(self) -> str:
-        return self._schema.script()
 
     async def close(self) -> None:
         await self._session.close()

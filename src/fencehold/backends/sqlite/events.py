@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 
+from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.rounds import rounds
 from fencehold.backends.sql_text import OUTBOX, Statements
 from fencehold.backends.sqlite import event_rows
@@ -117,7 +118,7 @@ class SqliteEventPort:
         return changed
 
 
-class SqliteEvents:
+class SqliteEvents(OwnTables):
     """One outbox in one event loop, on a connection and a thread of its own."""
 
     def __init__(self, path: str, table: str) -> None:
@@ -127,16 +128,10 @@ class SqliteEvents:
         neighbours = Neighbours(path, table)
         self._is_closed = False
         self._session = Session(path, "fencehold-sqlite-events")
-        self._schema = SqliteSchema(self._session, statements)
+        super().__init__(SqliteSchema(self._session, statements))
         self.port = SqliteEventPort(self._session, statements, neighbours)
         self.desk = SqliteEventDesk(self._session, statements, neighbours)
         self.hints = SqliteEventHints(self._session, statements, neighbours)
-
-    async def init(self, limit_s: float) -> list[str]:
-        return await self._schema.init(limit_s)
-
-    def script(self) -> str:
-        return self._schema.script()
 
     async def close(self) -> None:
         if not self._is_closed:

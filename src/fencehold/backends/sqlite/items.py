@@ -6,6 +6,7 @@ import datetime as dt
 import sqlite3
 from collections.abc import Sequence
 
+from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.rounds import rounds
 from fencehold.backends.sql_text import ITEMS, Statements
 from fencehold.backends.sqlite import item_rows
@@ -121,21 +122,15 @@ class SqliteItemPort:
         return connection.execute(self._statements[name], {**params, "kind": self._kind}).fetchall()
 
 
-class SqliteItems:
+class SqliteItems(OwnTables):
     """The items of one kind in one event loop, on a connection and a thread of their own."""
 
     def __init__(self, path: str, kind: str) -> None:
         statements = Statements(__package__, ITEMS.default_table, topic=ITEMS)
         self._is_closed = False
         self._session = Session(path, "fencehold-sqlite-items")
-        self._schema = SqliteSchema(self._session, statements)
+        super().__init__(SqliteSchema(self._session, statements))
         self.port = SqliteItemPort(self._session, statements, kind)
-
-    async def init(self, limit_s: float) -> list[str]:
-        return await self._schema.init(limit_s)
-
-    def script(self) -> str:
-        return self._schema.script()
 
     async def close(self) -> None:
         if not self._is_closed:
