@@ -145,3 +145,17 @@ async def test_an_account_with_several_write_regions_is_refused(
         with pytest.raises(ConfigurationError) as caught:
             await refuse_many_writers(client)
         assert caught.value.code == "many_write_regions"
+
+
+async def test_a_certificate_nobody_signed_is_refused_unless_it_was_asked_for(opened: Opened) -> None:
+    server = CosmosServer(tls=True)
+    try:
+        server.start()
+        with pytest.raises(Unavailable) as caught:
+            async with opened(url=server.url()):
+                pytest.fail("opened")
+        assert caught.value.code == "unreachable"
+        async with opened(url=server.url(verify="off")) as backend:
+            assert isinstance(await backend.leases.acquire(ASK, LIMIT_S), Lease)
+    finally:
+        server.close()

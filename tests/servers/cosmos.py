@@ -1,7 +1,8 @@
-"""A stand-in for Cosmos DB from npm, over plain HTTP, whose clock and answers a test can bend."""
+"""A stand-in for Cosmos DB from npm, over plain HTTP unless told, whose clock and answers a test can bend."""
 
 import atexit
 import shutil
+import ssl
 import tempfile
 import urllib.error
 import urllib.request
@@ -20,20 +21,32 @@ KEY = "dGVzdCBrZXkvK29ubHk9PQ=="  # any base64: the stand-in looks at no key
 
 
 class CosmosServer(ServerProcess):
+    """With `tls` its certificate is one that nobody signed."""
+
     name = "cosmos"
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: bool = False) -> None:
         self._node = require("node")
         if not (FOLDER / "@vercel" / PACKAGE).is_dir():
             raise Missing(PACKAGE, reason(PACKAGE))
         self._packages = within_reach(FOLDER)
         super().__init__()
+        self._tls = tls
+        # At localhost and 127.0.0.1 the driver looks at no certificate.
+        self.host = "127.0.0.2" if tls else "127.0.0.1"
         self._starter = self.folder / STARTER.name
         shutil.copyfile(STARTER, self._starter)
         self._starter.chmod(0o644)
 
     def command(self) -> Sequence[str | Path]:
-        return [self._node, self._starter, self._packages / "@vercel" / PACKAGE, str(self.port)]
+        return [
+            self._node,
+            self._starter,
+            self._packages / "@vercel" / PACKAGE,
+            self.host,
+            str(self.port),
+            *["tls"][: self._tls],
+        ]
 
     def answers(self) -> bool:
         try:
@@ -45,8 +58,8 @@ class CosmosServer(ServerProcess):
     def url(self, database: str | None = None, *, port: int | None = None, key: str = KEY, **options: str) -> str:
         """Of a database nobody else uses, unless told."""
         name = database or f"d{uuid.uuid4().hex[:12]}"
-        query = urlencode({"tls": "off", **options})
-        return f"cosmos://:{quote(key, safe='')}@127.0.0.1:{port or self.port}/{name}?{query}"
+        query = urlencode(options if self._tls else {"tls": "off", **options})
+        return f"cosmos://:{quote(key, safe='')}@{self.host}:{port or self.port}/{name}?{query}"
 
     def shift_clock(self, ahead_s: float) -> None:
         """Its clock runs so far ahead of (or behind) this machine's."""
@@ -65,8 +78,9 @@ class CosmosServer(ServerProcess):
         return int(self._told("count"))
 
     def _told(self, what: str, **values: str | int) -> str:
-        address = f"http://127.0.0.1:{self.port}/__test/{what}?{urlencode(values)}"
-        with urllib.request.urlopen(address, timeout=5) as answer:
+        address = f"{'https' if self._tls else 'http'}://{self.host}:{self.port}/__test/{what}?{urlencode(values)}"
+        unverified = ssl._create_unverified_context() if self._tls else None
+        with urllib.request.urlopen(address, timeout=5, context=unverified) as answer:
             return str(answer.read().decode())
 
 

@@ -1,18 +1,18 @@
-// Starts the stand-in for Cosmos DB and obeys the tests. usage: node cosmos_server.mjs PACKAGE_FOLDER PORT
+// Starts the stand-in for Cosmos DB and obeys the tests. usage: node cosmos_server.mjs PACKAGE_FOLDER HOST PORT [tls]
 //   GET /__test/clock?ahead_ms=N   its clock runs so far ahead of the machine's
 //   GET /__test/fail?status=S&times=N&retry_ms=M&method=VERB   the next N requests to documents are answered so
 //   GET /__test/count              how many requests came so far, those to /__test aside
 import { createRequire } from 'node:module';
 
-const [folder, port] = process.argv.slice(2);
-const { createHttpServer } = createRequire(import.meta.url)(folder);
+const [folder, host, port, tls] = process.argv.slice(2);
+const { createHttpServer, createHttpsServer } = createRequire(import.meta.url)(folder);
 const machine = Date.now;
 let aheadMs = 0;
 let fail = { times: 0 };
 let count = 0;
 Date.now = () => machine() + aheadMs;
 
-const server = createHttpServer({ keepAlive: true, keepAliveTimeout: 120000 });
+const server = (tls ? createHttpsServer : createHttpServer)({ keepAlive: true, keepAliveTimeout: 120000 });
 const [handle] = server.listeners('request');
 server.removeAllListeners('request');
 server.on('request', (request, response) => {
@@ -25,7 +25,7 @@ server.on('request', (request, response) => {
     if (isDocument && request.method === 'GET') request.headers['x-ms-documentdb-query-enablecrosspartition'] = 'True';
     handle.call(server, request, response);
 });
-server.listen(Number(port), '127.0.0.1');
+server.listen(Number(port), host);
 
 function obey(url, response) {
     const asked = Object.fromEntries(url.searchParams);
