@@ -20,7 +20,7 @@ from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Harness
 HOLDERS = 20
 ROUNDS = 3
 ITEMS = 120
-PRIZES = 60
+PRIZES = 20
 PROCESSES = 2
 HOLDERS_PER_PROCESS = 3
 
