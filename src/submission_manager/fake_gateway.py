@@ -99,9 +99,9 @@ class FakeGateway:
         try:
             await self._router(scope, receive, send)
         except Refused as refused:
-            await send_refusal(refused, send)
+            await send_refusal(refused, receive, send)
         except HTTPException as error:
-            await send_refusal(refusals.of_routing(error), send)
+            await send_refusal(refusals.of_routing(error), receive, send)
         except ClientGone:
             return
 

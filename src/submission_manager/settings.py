@@ -93,8 +93,7 @@ def settings(given: Mapping[str, Any] | None = None, environment: Mapping[str, s
     problems: list[str] = []
     got = {_FIELD_OF[one.name]: _value(one, value, problems) for one, value in said.items()}
     got["holder_id"] = got["holder_id"] or names.default_holder_id()
-    if not problems:
-        _relations(got, problems)
+    _relations(got, problems)
     if problems:
         raise ConfigurationError(
             "These settings cannot work: " + "; ".join(problems) + ".",
@@ -111,7 +110,7 @@ def _said(one: Setting, given: Mapping[str, Any], environment: Mapping[str, str]
 
 
 def _value(one: Setting, value: Any, problems: list[str]) -> Any:
-    """None where there is a problem: then no relation is checked and nothing is built."""
+    """None where there is a problem: then no relation to it is checked and nothing is built."""
     what = f"{one.option} ({one.variable})"
     try:
         match one.kind:
@@ -150,11 +149,15 @@ def _text(one: Setting, value: str | None) -> str | None:
 
 
 def _relations(got: Mapping[str, Any], problems: list[str]) -> None:
-    lease_s, renew_s = got["lease_duration_s"], got["renew_interval_s"]
+    lease_s, renew_s, acquire_s = (
+        got[f"{name}_s"] for name in ("lease_duration", "renew_interval", "acquire_interval")
+    )
+    if lease_s is None or renew_s is None or acquire_s is None:
+        return
     if renew_s >= lease_s:
         problems.append(f"--renew-interval ({renew_s:g} s) must be below --lease-duration ({lease_s:g} s)")
         return
     try:
-        leader_settings(lease=lease_s, renew_every=renew_s, acquire_every=got["acquire_interval_s"])
+        leader_settings(lease=lease_s, renew_every=renew_s, acquire_every=acquire_s)
     except ConfigurationError as error:
         problems.append(error.message.rstrip("."))

@@ -69,19 +69,19 @@ class App:
         try:
             await self._router(scope, receive, send)
         except Refused as refused:
-            await send_refusal(refused, send)
+            await send_refusal(refused, receive, send)
         except HTTPException as error:
-            await send_refusal(refusals.of_routing(error), send)
+            await send_refusal(refusals.of_routing(error), receive, send)
         except ClientGone:
             return
         except FenceholdError as error:
             self._facts.fact("request_failed", path=_shape(scope), sql_error=f"[{error.code}] {redact(error.message)}")
-            await send_refusal(refusals.of_store(error), send)
+            await send_refusal(refusals.of_store(error), receive, send)
         except Exception as error:  # noqa: BLE001 - whoever asked gets an answer, and the log the reason
             self._facts.fact(
                 "internal_error", path=_shape(scope), error=f"{type(error).__name__}: {redact(str(error))}"
             )
-            await send_refusal(refusals.INTERNAL, send)
+            await send_refusal(refusals.INTERNAL, receive, send)
 
     async def drain(self) -> None:
         self.readiness.is_draining = True

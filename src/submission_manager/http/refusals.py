@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from msgspec import UNSET
 from starlette.exceptions import HTTPException
-from starlette.types import Send
+from starlette.types import Receive, Send
 
 from fencehold.model.errors import ConfigurationError, FenceholdError, Uncertain
 from submission_manager.http import wire
 
 Headers = Mapping[str, str]
+TOO_LARGE = 413
+LINGER_S = 1.0
+LINGER_BYTES_MAX = 16 * 1024 * 1024
 NONE: Headers = {}
 CLOSE: Headers = {"connection": "close"}  # what the client still sends is not read
 RETRY: Headers = {"retry-after": "1"}
@@ -37,7 +42,7 @@ def not_found(intent_id: str) -> Refused:
 
 
 def too_large(limit_bytes: int) -> Refused:
-    return Refused(413, "body_too_large", f"The body has more than {limit_bytes} bytes.", headers=CLOSE)
+    return Refused(TOO_LARGE, "body_too_large", f"The body has more than {limit_bytes} bytes.", headers=CLOSE)
 
 
 def too_slow(limit_s: float) -> Refused:
@@ -76,16 +81,37 @@ def of_routing(error: HTTPException) -> Refused:
 INTERNAL = Refused(500, "internal_error", "A fault of the service itself; the log says more.")
 
 
-async def send_refusal(refused: Refused, send: Send) -> None:
-    await send_answer(
-        send, refused.status, wire.encode(wire.Error(refused.fault)), b"application/json", refused.headers
-    )
+async def send_refusal(refused: Refused, receive: Receive, send: Send) -> None:
+    body = wire.encode(wire.Error(refused.fault))
+    if refused.status != TOO_LARGE:
+        await send_answer(send, refused.status, body, headers=refused.headers)
+        return
+    await send(_head(refused.status, body, b"application/json", refused.headers))
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    await _discard(receive)
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _discard(receive: Receive) -> None:
+    """A little of what still comes: a close with bytes unread would reset the connection, and the answer be lost."""
+    left = LINGER_BYTES_MAX
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_S):
+            while left > 0:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return
+                left -= len(message.get("body", b""))
 
 
 async def send_answer(
     send: Send, status: int, body: bytes, content_type: bytes = b"application/json", headers: Headers = NONE
 ) -> None:  # fmt: skip
+    await send(_head(status, body, content_type, headers))
+    await send({"type": "http.response.body", "body": body})
+
+
+def _head(status: int, body: bytes, content_type: bytes, headers: Headers) -> dict[str, Any]:
     lines = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
     lines += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": lines})
-    await send({"type": "http.response.body", "body": body})
+    return {"type": "http.response.start", "status": status, "headers": lines}
