@@ -31,6 +31,7 @@ from fencehold.model.items import (
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
 
 KNOWN_MAX = 1000
+SPREAD_MAX = 8
 CONTENDED_PAUSE_S_MAX = 0.02
 
 Made = Callable[[dt.datetime, int], Request]  # from the instant and the next token
@@ -43,6 +44,7 @@ class CosmosItemPort:
         self._buckets = wire.address.buckets
         # What we hold, as we wrote it last: a save or a renewal writes at once under its etag, and is one request.
         self._known: dict[str, Document] = {}
+        self._spread = 1  # how many times as many as are wanted next_for_state looks at
 
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
         def made(now: dt.datetime, token: int) -> Request:
@@ -101,18 +103,24 @@ class CosmosItemPort:
     async def next_for_state(
         self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float
     ) -> list[ItemRow]:
-        """One query for each bucket, then one write for each item; who was quicker has changed the etag."""
+        """One query for each bucket, then one write for each item; who was quicker has changed the etag.
+
+        Whoever was beaten looks further the next time and leaves the oldest to the others: all would try for the same.
+        """
         if limit <= 0:
             return []
         call = self._wire.call("next_for_state", limit_s)
-        found = await asyncio.gather(*(self._free(call, b, state, limit) for b in self._partitions()))
-        oldest = sorted((one for part in found for one in part), key=lambda one: int(one["stateTimestamp"]))[:limit]
+        ahead = limit * self._spread
+        found = await asyncio.gather(*(self._free(call, part, state, ahead) for part in self._partitions()))
+        oldest = sorted((one for part in found for one in part), key=lambda one: int(one["stateTimestamp"]))[:ahead]
+        chosen = one_slice(oldest, limit)
 
         def made(now: dt.datetime, token: int) -> Request:
             return Request(now, holder_id, next_token=token, lease_s=lease_s, state=state)
 
-        outcomes = await asyncio.gather(*(self._taken(call, one, made) for one in oldest), return_exceptions=True)
+        outcomes = await asyncio.gather(*(self._taken(call, one, made) for one in chosen), return_exceptions=True)
         taken = [one for one in outcomes if isinstance(one, ItemRow)]
+        self._spread = min(self._spread * 2, SPREAD_MAX) if None in outcomes else max(self._spread // 2, 1)
         if not taken:  # what some request got no answer to lapses by itself; those that were granted must be handed out
             raise_first([one for one in outcomes if isinstance(one, BaseException)])
         return taken
@@ -272,6 +280,12 @@ def of_key(key: ItemKey, *, lease_s: float = 0.0, state: str | None = None, docu
         return Request(now, key.holder_id, key.token, lease_s=lease_s, state=state, document=document)
 
     return made
+
+
+def one_slice(oldest: Sequence[Document], limit: int) -> Sequence[Document]:
+    """As many as are wanted, from the front or as if others had the front already."""
+    first = random.randrange(0, max(len(oldest), 1), limit)
+    return oldest[first : first + limit]
 
 
 def lease_only(changed: Document) -> list[Document]:
