@@ -47,6 +47,7 @@ And for items:
 | walk   | ItemWalk                         | every store                                             |
 | crowd  | ItemCrowd, ItemProcessCrowd      | every store; those that several processes can reach     |
 | names  | ItemNames                        | every store                                             |
+|        | ItemKinds                        | stores that can list the kinds there are                |
 | time   | ItemTimes                        | every store                                             |
 """
 
@@ -55,9 +56,9 @@ import pytest
 _MODULES = (
     "caller_fences", "crowd", "events_callers", "events_crowd", "events_dedupe", "events_drain", "events_hints",
     "events_names", "events_oracle", "events_pair", "events_rules", "events_schemas", "events_verbs", "events_walk",
-    "faults", "fences", "items_batches", "items_crowd", "items_drain", "items_locks", "items_names", "items_oracle",
-    "items_pair", "items_rules", "items_schemas", "items_times", "items_verbs", "items_walk", "names", "oracle",
-    "rules", "schemas", "suite", "sync_fences", "times", "verbs", "waiting_writer", "wakeups", "walk",
+    "faults", "fences", "items_batches", "items_crowd", "items_drain", "items_kinds", "items_locks", "items_names",
+    "items_oracle", "items_pair", "items_rules", "items_schemas", "items_times", "items_verbs", "items_walk", "names",
+    "oracle", "rules", "schemas", "suite", "sync_fences", "times", "verbs", "waiting_writer", "wakeups", "walk",
 )  # fmt: skip
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
 
@@ -76,6 +77,7 @@ from fencehold.testing.conformance.faults import NetworkFaults, Obstruction  # n
 from fencehold.testing.conformance.fences import Fences, PassingRenewals  # noqa: E402
 from fencehold.testing.conformance.items_batches import ItemBatches  # noqa: E402
 from fencehold.testing.conformance.items_crowd import ItemCrowd, ItemProcessCrowd  # noqa: E402
+from fencehold.testing.conformance.items_kinds import ItemKinds  # noqa: E402
 from fencehold.testing.conformance.items_locks import ItemLocks  # noqa: E402
 from fencehold.testing.conformance.items_names import ItemNames  # noqa: E402
 from fencehold.testing.conformance.items_rules import ItemRules  # noqa: E402
@@ -132,6 +134,7 @@ __all__ = [
     "ItemWalk",
     "ItemCrowd",
     "ItemProcessCrowd",
+    "ItemKinds",
     "ItemNames",
     "ItemTimes",
 ]
