@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,11 +17,13 @@ from typing import Any
 
 import httpx
 
+from tests.servers.process import free_port
 from tests.system.processes import execute
 
 ROOT = Path(__file__).parents[3]
+COMMAND = [sys.executable, "-m", "submission_manager.cli", "serve"]
 LIMIT_S = 30.0
-LOOK_EVERY_S = 0.02
+LOOK_EVERY_S = 0.05
 LEASE = "submission-manager-executor"
 HOLD = "HOLD"
 
@@ -147,9 +148,6 @@ class Instance:
         assert code == 0, self._log.read_text()
 
 
-COMMAND = [sys.executable, "-m", "tests.submission_manager.system.node"]
-
-
 class Fleet:
     def __init__(self, url: str, folder: Path, gateway: Gateway, client: httpx.AsyncClient) -> None:
         self.url, self.gateway = url, gateway
@@ -174,9 +172,7 @@ class Fleet:
             "SM_DATABASE": self.url, "SM_REGISTRY": str(self._registry), "SM_PORT": str(free_port()),
             "SM_HOLDER_ID": holder_id,
         }  # fmt: skip
-        instance = Instance(
-            holder_id, {**SETTINGS, **own, **settings}, self._folder / f"{holder_id}.log", self._client
-        )
+        instance = Instance(holder_id, {**SETTINGS, **own, **settings}, self._folder / f"{holder_id}.log", self._client)
         self.instances.append(instance)
         return instance
 
@@ -207,16 +203,11 @@ async def until(holds: Callable[[], Any], complaint: str) -> Any:
     """What `holds` answers, as soon as that is something."""
     try:
         async with asyncio.timeout(LIMIT_S):
-            while not (answer := await holds()):
+            while not (answer := await holds()):  # noqa: ASYNC110 - another process's state has no event here
                 await asyncio.sleep(LOOK_EVERY_S)
             return answer
     except TimeoutError:
         raise AssertionError(complaint) from None
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
 
 
 @contextmanager
