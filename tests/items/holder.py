@@ -41,6 +41,7 @@ class Holder:
             loop.call_soon_threadsafe(self.lines.put_nowait, line.strip())
 
     async def _hold(self, items: fencehold.Items) -> None:
+        await items.get(self.options.id)  # connected: the lease counts from when it is asked for
         item = await items.acquire(self.options.id)
         tell("acquired", token=item.token)
         while (word := await self.lines.get()) != "stop":

@@ -38,7 +38,7 @@ async def test_a_holder_frozen_past_its_lease_can_neither_save_nor_delete_nor_re
 ) -> None:
     async with opened(url) as (items, _):
         await items.put("n", state="A", document=1)
-        with holder(url, "hold", "--lease", "500ms") as frozen:
+        with holder(url, "hold", "--lease", "700ms") as frozen:
             told = await asyncio.to_thread(frozen.wait_for, "acquired")
             frozen.freeze()
             taken = await eventually(lambda: _taken(items))
@@ -65,7 +65,7 @@ async def test_a_holder_frozen_past_its_lease_cannot_save_even_if_nobody_took_ov
 ) -> None:
     async with opened(url) as (items, _):
         await items.put("n", state="A", document=1)
-        with holder(url, "hold", "--lease", "400ms") as frozen:
+        with holder(url, "hold", "--lease", "700ms") as frozen:
             await asyncio.to_thread(frozen.wait_for, "acquired")
             frozen.freeze()
             await eventually(lambda: free(items))
@@ -81,7 +81,7 @@ async def test_the_store_itself_refuses_a_holder_that_does_not_know_its_time_is_
     url: str, opened: OpenedItems
 ) -> None:
     """As if its own clock had stood still: everything is sent, and nothing is written."""
-    async with opened(url, lease="200ms") as (items, _), opened(url) as (others, _):
+    async with opened(url, lease="600ms") as (items, _), opened(url) as (others, _):
         await items.put("n", state="A", document=1)
         stale = [await items.acquire("n")]
         stale[0].lease.deadline_s += 1000
@@ -104,10 +104,10 @@ async def test_the_store_itself_refuses_a_holder_that_does_not_know_its_time_is_
 
 
 async def test_a_processor_killed_half_way_leaves_its_item_to_another(url: str, opened: OpenedItems) -> None:
-    async with opened(url, lease="500ms") as (items, _):
+    async with opened(url) as (items, _):
         for n in "ab":
             await items.put(n, state="A", document=[])
-        with holder(url, "process", "--lease", "500ms") as doomed:
+        with holder(url, "process", "--lease", "1s") as doomed:
             assert (await asyncio.to_thread(doomed.wait_for, "began"))["id"] == "a"
             doomed.say("go")
             await asyncio.to_thread(doomed.wait_for, "began", id="b")

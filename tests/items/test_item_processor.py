@@ -210,10 +210,10 @@ async def test_closing_the_store_stops_its_processors(memory: str) -> None:
 
 
 async def test_a_handler_that_takes_too_long_loses_its_item(memory: str, opened: OpenedItems) -> None:
-    async with opened(memory, lease="200ms") as (items, heard):
+    async with opened(memory, lease="5s", heartbeat_every="50ms") as (items, heard):
         await fill(items, 1)
         gate = Gate()
-        async with running(items.process("A", gate, max_processing="300ms", poll_every="10s")):
+        async with running(items.process("A", gate, max_processing="100ms", poll_every="10s")):
             assert (await heard.once("item_lost"))["reason"] == "max_processing"
             await eventually(lambda: free(items, "000"))
         assert gate.cancelled == ["000"]
