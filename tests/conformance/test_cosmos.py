@@ -3,32 +3,17 @@
 What the suite's own tests do under a fence is left out here and said below; tests/cosmos has what takes its place.
 """
 
-from collections.abc import Callable
-
 import pytest
 
 from fencehold.testing import conformance
-from fencehold.testing.conformance.suite import Suite
 from fencehold.testing.harness import Harness
-from tests.conformance.cosmos_harness import CosmosHarness
+from tests.conformance.cosmos_harness import CosmosHarness, without
 from tests.servers.cosmos import CosmosServer
 
 
 @pytest.fixture
 def harness(cosmos_server: CosmosServer) -> Harness:
     return CosmosHarness(cosmos_server)
-
-
-def without(*names: str) -> Callable[[type[Suite]], type[Suite]]:
-    """The class without tests that need a fenced transaction; a name that it does not have is a mistake."""
-
-    def shorten(suite: type[Suite]) -> type[Suite]:
-        for name in names:
-            assert callable(getattr(suite, name, None)), f"{suite.__name__} has no {name}"
-            setattr(suite, name, None)
-        return suite
-
-    return shorten
 
 
 class TestRules(conformance.Rules): ...
