@@ -1,0 +1,163 @@
+"""`submission-manager` as a process: what it prints, how it ends, what a signal does."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from fencehold.model.errors import ConfigurationError
+from submission_manager.settings import SETTINGS, settings
+from tests.submission_manager.http_parts import REGISTRY
+
+COMMAND = [sys.executable, "-m", "submission_manager.cli"]
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SM_")}
+END_S = 30
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=END_S, env=ENVIRONMENT | variables, check=False
+    )
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> str:
+    path = tmp_path / "registry.json"
+    path.write_text(REGISTRY)
+    return str(path)
+
+
+@contextmanager
+def started(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT | variables
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def line_with(stream: Any, word: str) -> str:
+    for line in stream:
+        if word in line:
+            return str(line)
+    raise AssertionError(f"it ended without {word!r}")
+
+
+def test_check_says_ok_or_every_problem(registry, tmp_path):
+    good = run("check", "--registry", registry)
+    assert (good.returncode, good.stdout) == (0, "ok: 2 targets\n")
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"targets": [{"submissionTarget": "a"}], "more": 1}')
+    answer = run("check", SM_REGISTRY=str(bad))
+    assert answer.returncode == 78
+    assert [line.partition(":")[0] for line in answer.stdout.splitlines()] == [
+        "more", "targets[0].gatewayType", "targets[0].gatewayUrl", "targets[0].policy", "targets[0].terminalOutcomes",
+    ]  # fmt: skip
+
+
+def test_serve_refuses_bad_settings_all_at_once_before_anything_else(registry, tmp_path):
+    answer = run("serve", "--port", "x", "--lease-duration", "10s", "--registry", registry, SM_ON_SQL_ERROR="ignore")
+    assert answer.returncode == 78
+    assert all(word in answer.stderr for word in ("[bad_settings]", "--port", "--renew-interval", "SM_ON_SQL_ERROR"))
+    assert list(tmp_path.glob("*.db")) == []
+
+
+def test_a_database_that_is_not_there_ends_it_with_69_and_without_its_password(registry):
+    answer = run("serve", "--registry", registry, SM_DATABASE="postgresql://u:hunter2@127.0.0.1:1/x")
+    assert answer.returncode == 69, answer.stderr
+    assert "submission-manager: [" in answer.stderr
+    assert "hunter2" not in answer.stderr
+
+
+def test_help_names_every_option_and_every_variable():
+    answer = run("serve", "--help")
+    assert answer.returncode == 0
+    words = answer.stdout.split()
+    assert all(one.option in words and one.variable in words for one in SETTINGS)
+    assert run("frobnicate").returncode == 78
+
+
+def test_sigterm_stops_it_in_order_and_the_log_has_the_events(registry, sqlite_url):
+    arguments = ("serve", "--registry", registry, "--port", "0", "--log-format", "json")
+    with started(*arguments, SM_DATABASE=sqlite_url, SM_HOLDER_ID="sm-01") as process:
+        told = {}
+        while not {"serving", "leader_acquired"} <= set(told):  # in whichever order
+            line = json.loads(line_with(process.stderr, "event"))
+            told[line["event"]] = line
+        assert (told["leader_acquired"]["holder_id"], told["leader_acquired"]["lease_epoch"]) == ("sm-01", 1)
+        assert httpx.get(told["serving"]["url"] + "/healthz", trust_env=False).text == "ok"
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=END_S)
+        assert process.returncode == 0
+        events = [json.loads(line)["event"] for line in rest.splitlines()]
+        assert [one for one in events if one in ("draining", "leader_released", "stopped")] == [
+            "draining", "leader_released", "stopped",
+        ]  # fmt: skip
+
+
+def test_a_second_signal_ends_it_at_once(registry, sqlite_url):
+    arguments = ("serve", "--registry", registry, "--port", "0", "--drain-timeout", "60s")
+    with started(*arguments, SM_DATABASE=sqlite_url) as process:
+        url = re.findall(r"url=(\S+)", line_with(process.stderr, "serving"))[0]
+        # A request whose body does not come keeps the drain from ending.
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as slow:
+            slow.sendall(b"POST /v1/intents HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{")
+            assert httpx.get(url + "/healthz", trust_env=False).text == "ok"  # so the request before it has arrived
+            process.send_signal(signal.SIGTERM)
+            line_with(process.stderr, "draining")
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=END_S)
+        assert process.returncode == 130
+
+
+def test_the_fake_gateway_serves_until_it_is_told_to_stop(tmp_path):
+    with started("gateway", "--port", "0", "--record", str(tmp_path / "calls"), "--delay-max", "5ms") as process:
+        url = line_with(process.stdout, "serving on").split()[-1]
+        answer = httpx.post(
+            url + "/sms/send", json={"referenceId": "r", "to": "1", "message": "x"},
+            headers={"Idempotency-Key": "a/1"}, trust_env=False,
+        )  # fmt: skip
+        assert answer.json()["status"] == "accepted"
+        assert httpx.get(url + "/calls", trust_env=False).json() == {
+            "calls": 1, "byKey": {"a/1": 1}, "byIntent": {"a": 1},
+        }  # fmt: skip
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=END_S)
+        assert process.returncode == 0
+    assert json.loads((tmp_path / "calls").read_text())["key"] == "a/1"
+
+
+def test_what_is_given_stands_over_the_variable_and_that_over_the_default():
+    chosen = settings({"port": "1"}, {"SM_PORT": "2", "SM_CONCURRENCY": "3", "SM_RETRY_DELAY": "250ms"})
+    assert (chosen.port, chosen.concurrency, chosen.retry_delay_s) == (1, 3, 0.25)
+    assert (chosen.lease_duration_s, chosen.renew_interval_s, chosen.acquire_interval_s) == (60, 20, 30)
+    assert chosen.lease_name == "submission-manager-executor"
+    assert (chosen.on_sql_error, chosen.schedule_refresh_interval_s) == ("drop", 1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"database": "memory://x"}, {"database": "cosmos://x"}, {"database": "nothing"}, {"lease_duration": "0s"},
+        {"renew_interval": "60s"}, {"concurrency": "0"}, {"port": "70000"}, {"body_limit": "-1"}, {"holder_id": " x"},
+        {"lease_name": "x" * 65}, {"on_sql_error": "panic"}, {"gateway_timeout": "soon"},
+    ],
+)  # fmt: skip
+def test_a_setting_that_cannot_work_is_refused_by_its_name(wrong):
+    with pytest.raises(ConfigurationError) as caught:
+        settings(wrong)
+    assert caught.value.code == "bad_settings"
