@@ -11,7 +11,7 @@ import enum
 from collections import Counter
 from dataclasses import dataclass
 
-from fencehold import FenceholdError, LeaseLost
+from fencehold import FenceholdError, LeaseLost, Uncertain
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from submission_manager.executor_metrics import ExecutorMetrics
@@ -36,12 +36,13 @@ class ExecutorSettings:
     concurrency_total: int = 128
     retry_delay_s: float = 5.0
     gateway_limit_s: float = 10.0
+    write_limit_s: float = 10.0
 
     def __post_init__(self) -> None:
         if not 0 < self.concurrency <= self.concurrency_total:
             raise ValueError("0 < concurrency <= concurrency_total")
-        if not (self.retry_delay_s > 0 and self.gateway_limit_s > 0):
-            raise ValueError("retry_delay_s and gateway_limit_s must be above 0")
+        if not (self.retry_delay_s > 0 and self.gateway_limit_s > 0 and self.write_limit_s > 0):
+            raise ValueError("retry_delay_s, gateway_limit_s and write_limit_s must be above 0")
 
 
 class Phase(enum.Enum):
@@ -173,7 +174,12 @@ class Executor:
         try:
             async with self._writes:
                 tenure.check()
-                answer = await self._attempts.start(tenure.term, job.intent_id, self._settings.retry_delay_s)
+                async with asyncio.timeout(self._settings.write_limit_s):
+                    answer = await self._attempts.start(tenure.term, job.intent_id, self._settings.retry_delay_s)
+        except TimeoutError as error:
+            # Somebody else's lock on this row, most likely: it must cost neither the others their leader nor a slot.
+            self._park(running, error)
+            return None
         except SQL_ERRORS as error:
             tenure.troubled("start", error)
             tenure.schedule.settle(job, tenure.store_clock.now_us() + int(TROUBLE_PAUSE_S * 1_000_000))
@@ -212,10 +218,13 @@ class Executor:
             try:
                 async with self._writes:
                     tenure.term.check()
-                    return await self._attempts.record(tenure.term, started, outcome, self._settings.retry_delay_s)
+                    async with asyncio.timeout(self._settings.write_limit_s):
+                        return await self._attempts.record(tenure.term, started, outcome, self._settings.retry_delay_s)
+            except TimeoutError:
+                tenure.troubled("record", Uncertain("The record of an attempt was not answered in time."))
             except SQL_ERRORS as error:
                 tenure.troubled("record", error)
-                await asyncio.sleep(TROUBLE_PAUSE_S)
+            await asyncio.sleep(TROUBLE_PAUSE_S)
 
     # --- what became of it ---
 

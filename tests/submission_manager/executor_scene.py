@@ -184,6 +184,7 @@ class Table:
 
     async def start(self, term: Term, intent_id: str, retry_delay_s: float) -> Started | NotNow:
         await self._pass("start")
+        await self._pass(f"start {intent_id}")
         async with term.transaction():
             return self._started(term, self.rows[intent_id], retry_delay_s)
 

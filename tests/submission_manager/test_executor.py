@@ -142,6 +142,7 @@ async def test_an_attempt_not_yet_issued_when_the_lease_is_lost_is_aborted() -> 
     term = await one.leads()
     term.lost("test")
     await asyncio.sleep(0.1)
+    assert one.executor.inflight == 0
     scene.table.gates["start"].set()
     await asyncio.sleep(1)
     assert one.gateway.calls == []
@@ -268,6 +269,21 @@ async def test_an_intent_that_cannot_be_recorded_at_all_is_left_alone_and_the_ot
     await asyncio.sleep(60)
     assert one.gateway.calls.count("poison/1") == 1
     assert "intent_parked" in one.facts.names()
+    assert (await one.leads()).epoch == 1
+
+
+@virtual
+async def test_an_intent_whose_row_somebody_has_locked_holds_up_nobody_and_is_tried_again() -> None:
+    scene = Scene()
+    one = await scene.instance()
+    scene.table.gates["start locked"] = asyncio.Event()
+    await one.start()
+    scene.table.submit("locked")
+    scene.table.submit("x")
+    await scene.until(lambda: scene.are_over("x"), limit_s=2)
+    await scene.until(lambda: "intent_parked" in one.facts.names(), limit_s=12)
+    scene.table.gates["start locked"].set()
+    await scene.until(lambda: scene.are_over("locked"), limit_s=31)
     assert (await one.leads()).epoch == 1
 
 
