@@ -93,7 +93,7 @@ def test_help_names_every_option_and_every_variable():
 def test_sigterm_stops_it_in_order_and_the_log_has_the_events(registry, sqlite_url):
     arguments = ("serve", "--registry", registry, "--port", "0", "--log-format", "json")
     with started(*arguments, SM_DATABASE=sqlite_url, SM_HOLDER_ID="sm-01") as process:
-        told = {}
+        told: dict[str, Any] = {}
         while not {"serving", "leader_acquired"} <= set(told):  # in whichever order
             line = json.loads(line_with(process.stderr, "event"))
             told[line["event"]] = line
