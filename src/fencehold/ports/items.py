@@ -98,7 +98,6 @@ class ItemPort(Protocol):
         """For people: items of this kind (in this state), the longest in their state first, held or not."""
         ...
 
-
     async def kinds(self, limit_s: float) -> list[str]:
         """For people: every kind there is an item of, in order; ConfigurationError where the store cannot tell."""
         ...
