@@ -92,7 +92,7 @@ class Doctor:
         try:
             await outbox.find(Filter(tracking_ids=(NO_EVENT,)), 1)
         except ConfigurationError as error:
-            if error.code == "schema_missing" and not must_exist:
+            if error.code in ("schema_missing", "no_outbox") and not must_exist:
                 return [Finding("tables", State.SKIPPED, "there is no outbox of this name", outbox=name)]
             return [_failed("tables", error, name)]
         except FenceholdError as error:

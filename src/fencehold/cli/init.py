@@ -21,14 +21,14 @@ Exit codes: 0 done or up to date, 69 database unreachable, 78 bad configuration
 
 
 class NotCreated:
-    """Hears of the default outbox that was left out, because a table of that name is somebody else's."""
+    """Hears of the default outbox that was left out, and why: say, a table of that name is somebody else's."""
 
     def __init__(self) -> None:
-        self.outboxes: set[str] = set()
+        self.outboxes: dict[str, str] = {}
 
     def fact(self, event: str, **fields: Any) -> None:
         if event == "outbox_not_created":
-            self.outboxes.add(fields["outbox"])
+            self.outboxes[fields["outbox"]] = fields["error"]
 
 
 @click.command(epilog=EPILOG)
@@ -45,8 +45,8 @@ def init(setup: Setup, outbox_names: tuple[str, ...]) -> None:
     payload = {"table": setup.table, "outboxes": outboxes, "applied": applied, "up_to_date": not applied}
     tables = ", ".join([setup.table, *outboxes])
     setup.screen.result(payload, f"{tables}: {'applied ' + ', '.join(applied) if applied else 'already up to date'}")
-    for name in not_created.outboxes:
-        setup.screen.say(f"no outbox: a table {name!r} is there already and is not ours; --outbox gives another name")
+    for why in not_created.outboxes.values():
+        setup.screen.say(f"no outbox: {why} --outbox gives another name, where there can be one.")
 
 
 async def _init(setup: Setup, outbox_names: tuple[str, ...], not_created: NotCreated) -> list[str]:
