@@ -49,7 +49,7 @@ class PostgresSchedule:
             yield Page(due, cursor, now)
             if len(due) < page_rows:
                 return
-            after = max((one.due_at or START[0], one.intent_id) for one in due)
+            after = (due[-1].due_at or START[0], due[-1].intent_id)
 
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
         guard: Guard = cursor.guard

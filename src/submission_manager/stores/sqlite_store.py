@@ -152,9 +152,15 @@ class SqliteSchedule:
         return found, self._dialect.instant(now)
 
     def _due(self, found: Rows) -> list[Due]:
-        time, time_or_none = self._dialect.instant, self._dialect.instant_or_none
+        time = self._dialect.instant
         urls: dict[str, str] = {}  # one text for all rows that name the same gateway: a million are kept
-        return [Due(row[0], time_or_none(row[1]), time(row[2]), urls.setdefault(row[3], row[3])) for row in found]
+        due = []
+        for intent_id, due_text, modified_text, url, *_ in found:
+            modified_at = time(modified_text)
+            # A new intent has one instant for both: read once.
+            due_at = modified_at if due_text == modified_text else due_text and time(due_text)
+            due.append(Due(intent_id, due_at, modified_at, urls.setdefault(url, url)))
+        return due
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
         """SQLite cannot tell: nobody is ever called."""
