@@ -2,8 +2,11 @@
 
 import asyncio
 import datetime as dt
+import json
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +21,8 @@ from tests.servers.cosmos import CosmosServer
 Opened = Callable[..., Any]
 LEASE_S = 60.0
 HOURS = dt.timedelta(hours=7)
-CONTENDERS, ROUNDS = 32, 4
+CONTENDERS, ROUNDS, TURNS = 32, 4, 4
+ROOT = Path(__file__).parents[2]
 
 
 def ask(holder: str, nonce: str = "", lease_s: float = LEASE_S) -> Ask:
@@ -35,6 +39,19 @@ async def test_of_32_at_once_exactly_one_is_granted_in_every_round(opened: Opene
             assert [lease.epoch for _, lease in winners] == [epoch]
             client, lease = winners[0]
             granted(await release(client, lease.key(LEASE_S)))
+
+
+async def test_processes_take_turns_and_no_epoch_is_granted_twice_or_skipped(opened: Opened, cosmos_url: str) -> None:
+    async with opened():
+        commands = [
+            [sys.executable, "-m", "tests.cosmos.lease_process", cosmos_url, f"p{n}", str(TURNS)] for n in range(3)
+        ]
+        pipe = asyncio.subprocess.PIPE
+        crowd = [await asyncio.create_subprocess_exec(*one, stdout=pipe, stderr=pipe, cwd=ROOT) for one in commands]
+        told = await asyncio.gather(*(process.communicate() for process in crowd))
+        assert [process.returncode for process in crowd] == [0] * len(crowd), told
+        epochs = sorted(epoch for out, _ in told for epoch in json.loads(out))
+        assert epochs == list(range(1, TURNS * len(crowd) + 1))
 
 
 @pytest.mark.parametrize("ahead", [HOURS, -HOURS, dt.timedelta(days=4000)], ids=["ahead", "behind", "years ahead"])
