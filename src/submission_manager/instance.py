@@ -174,6 +174,7 @@ class Instance:
     async def _drain(self) -> None:
         self._facts.fact("draining", holder_id=self.settings.holder_id)
         await self.app.drain()
+        await asyncio.sleep(self.settings.drain_delay_s)
 
     async def _stop_leading(self, leadership: Leadership) -> None:
         assert self._leading is not None, "it was started before this was pushed"

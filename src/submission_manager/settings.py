@@ -54,6 +54,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("database_timeout", DURATION, "5s", "For one statement on behalf of a client."),
     Setting("request_timeout", DURATION, "10s", "For a client to send its request."),
     Setting("body_limit", WHOLE, "1048576", "Bytes of the largest request body.", 1, 1 << 30),
+    Setting("drain_delay", DURATION, None, "Told to stop: serve on for so long, not ready, so that proxies notice.  [0]"),
     Setting("drain_timeout", DURATION, "15s", "For requests and attempts in hand to end, when it is told to stop."),
 )  # fmt: skip
 
@@ -80,6 +81,7 @@ class Settings:
     database_timeout_s: float
     request_timeout_s: float
     body_limit_bytes: int
+    drain_delay_s: float
     drain_timeout_s: float
 
 
@@ -115,7 +117,7 @@ def _value(one: Setting, value: Any, problems: list[str]) -> Any:
     try:
         match one.kind:
             case "DURATION":
-                return durations.seconds(value, what)
+                return 0.0 if value is None else durations.seconds(value, what)
             case "NUMBER":
                 return _whole(one, value, what)
         return _text(one, value)

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import socket
 
 import pytest
 
 from submission_manager.http import refusals
+from submission_manager.http.server import bound
 from tests.submission_manager.http_parts import Running, running, until
 
 HEAD = b"POST /v1/intents HTTP/1.1\r\nHost: x\r\n"
@@ -158,3 +160,8 @@ async def test_a_drain_answers_whoever_waits_and_ends_in_time():
         assert (await waiting).json()["status"] == "pending"
         assert (await service.client.get("/readyz")).status_code == 503
         await service.listening.stop()
+
+
+def test_answers_are_not_held_up_by_nagles_delay():
+    with bound("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP  # what asyncio looks at before it sets TCP_NODELAY

@@ -79,6 +79,7 @@ async def _serve(
     instance = Instance(chosen, registry, facts, creates_tables=creates_tables)
     async with instance:
         # Requests have the drain timeout, and then attempts have it.
-        stop_by(Stop(instance.ask_to_stop, within_s=2 * chosen.drain_timeout_s, spare_s=CLOSING_S))
+        within_s = chosen.drain_delay_s + 2 * chosen.drain_timeout_s
+        stop_by(Stop(instance.ask_to_stop, within_s=within_s, spare_s=CLOSING_S))
         await instance.serve()
     return exit_codes.OK

@@ -78,10 +78,16 @@ class _Server(uvicorn.Server):
 
 
 def bound(host: str, port: int) -> socket.socket:
+    """The protocol is named: only then does asyncio turn off Nagle's delay, which else holds up every answer's body."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+        return listener
     except OSError as error:
+        listener.close()
         raise ConfigurationError(
             f"HTTP cannot be served on {host} port {port}: {error.strerror or error}.",
             hint="Give another --port (0 takes a free one) or --host.",
