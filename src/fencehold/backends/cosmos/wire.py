@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from azure.core import MatchConditions
+from azure.core.pipeline.transport import AioHttpTransport
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
@@ -52,6 +53,8 @@ class Wire:
                     # know; a count of 0 it takes for none given.
                     retry_total=0, retry_connect=0, retry_read=0, retry_status=0, retry_throttle_total=-1,
                     retry_write=0,
+                    # Proxies of the environment lead out of the house, where no emulator is.
+                    transport=AioHttpTransport(use_env_settings=not self.address.is_emulator),
                 )  # fmt: skip
                 try:
                     await client.__aenter__()
