@@ -174,11 +174,12 @@ class Executor:
         try:
             async with self._writes:
                 tenure.check()
-                async with asyncio.timeout(self._settings.write_limit_s):
+                # Before the database itself gives up, at the end of the lease: that would pass for its failure.
+                async with asyncio.timeout(min(self._settings.write_limit_s, tenure.term.remaining_s / 2)):
                     answer = await self._attempts.start(tenure.term, job.intent_id, self._settings.retry_delay_s)
         except TimeoutError as error:
             # Somebody else's lock on this row, most likely: it must cost neither the others their leader nor a slot.
-            self._park(running, error)
+            self._park(running, error, self._settings.retry_delay_s)
             return None
         except SQL_ERRORS as error:
             tenure.troubled("start", error)
@@ -267,14 +268,14 @@ class Executor:
             lease_name=running.tenure.term.name, lease_epoch=running.tenure.term.epoch,
         )  # fmt: skip
 
-    def _park(self, running: Running, error: Exception) -> None:
-        """A start that failed is tried again, much later. An attempt that was made is left as it is for this term.
+    def _park(self, running: Running, error: Exception, again_s: float = PARK_S) -> None:
+        """A start that failed is tried again, later. An attempt that was made is left as it is for this term.
 
         Its start is on record, so the next leader judges it by policy, and the provider sees no more than it may.
         """
         if running.phase is Phase.START:
             tenure = running.tenure
-            tenure.schedule.settle(running.job, tenure.store_clock.now_us() + int(PARK_S * 1_000_000))
+            tenure.schedule.settle(running.job, tenure.store_clock.now_us() + int(again_s * 1_000_000))
         self._facts.fact(
             "intent_parked", intent_id=running.job.intent_id, write=running.phase.value,
             error=f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX],

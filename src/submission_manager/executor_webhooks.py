@@ -19,6 +19,7 @@ from submission_manager.ports import AttemptPort, Over, WebhookPort
 
 WEBHOOK_SLACK_S = 1.0
 TROUBLE_PAUSE_S = 1.0
+WRITE_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,9 @@ class WebhookDesk:
             try:
                 async with self._writes:
                     term.check()
-                    await self._attempts.record_webhook(term, intent_id, status, error)
+                    # Somebody else's lock on this row must not cost the others their leader: the sweep comes again.
+                    async with asyncio.timeout(min(WRITE_LIMIT_S, term.remaining_s / 2)):
+                        await self._attempts.record_webhook(term, intent_id, status, error)
                 break
             except SQL_ERRORS as fault:
                 telling.tenure.troubled("record_webhook", fault)

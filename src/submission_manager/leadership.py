@@ -173,8 +173,8 @@ class Leadership:
             now_s = self._clock.now_s()
             self._metrics.refreshed(rows, now_s - began_s, now_s - complete_s)
             complete_s = began_s
-            if hinted:
-                await asyncio.sleep(self._settings.hint_gap_s)
+            if hinted:  # at most a third of the time goes into looking, however many hints there are
+                await asyncio.sleep(max(self._settings.hint_gap_s, 2 * (now_s - began_s)))
 
     async def _catch_up(self, tenure: Tenure, cursor: Cursor) -> tuple[Cursor, int]:
         rows = 0

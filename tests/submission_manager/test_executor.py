@@ -349,6 +349,20 @@ async def test_a_webhook_under_way_when_the_lease_is_lost_is_not_recorded() -> N
 
 
 @virtual
+async def test_a_webhook_that_cannot_be_recorded_for_now_is_told_again_by_a_later_sweep() -> None:
+    scene = Scene()
+    one = await scene.instance()
+    scene.table.gates["record_webhook"] = asyncio.Event()
+    await one.start()
+    scene.table.submit("x", with_webhook())
+    await scene.until(lambda: "webhook_not_recorded" in one.facts.names(), limit_s=12)
+    scene.table.gates["record_webhook"].set()
+    await scene.until(lambda: scene.table.rows["x"].webhook_status is WebhookStatus.DELIVERED, limit_s=31)
+    assert one.receiver.told == ["x", "x"]
+    assert (await one.leads()).epoch == 1
+
+
+@virtual
 async def test_more_owed_webhooks_than_one_sweep_reads_are_all_told_once() -> None:
     scene = Scene()
     for number in range(500):
