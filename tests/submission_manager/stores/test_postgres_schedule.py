@@ -13,7 +13,7 @@ from submission_manager.ports import NotNow
 from submission_manager.stores import rows as mapping
 from submission_manager.stores.postgres_schedule import PostgresSchedule
 from submission_manager.stores.postgres_store import PostgresStore
-from tests.submission_manager.stores.scene import LIMIT_S, Scene, contract, scene
+from tests.submission_manager.stores.scene import LIMIT_S, TWICE, Scene, contract, scene
 
 HELD_OPEN_S_MAX = 2.0
 SUBMITTERS = 32
@@ -100,6 +100,27 @@ async def test_what_commits_between_two_pages_of_one_round_is_in_the_next_round(
         found, _ = await at.refreshed(page.cursor, page_rows=2)
         rest, _ = await at.refreshed(_, page_rows=2)
         assert [row.intent_id for row in found + rest] == ["i2", "i3", "late"]
+
+
+@pytest.mark.parametrize("name", ["mark", "settle", "told"])
+async def test_every_kind_of_write_is_found_when_it_commits_late(tables_url, name):
+    async with scene(tables_url) as at:
+        await at.submit("a", TWICE)
+        if name == "told":
+            at.sql(
+                "UPDATE submission_intents SET status = 'accepted', completed_at = created_at, next_attempt_at = NULL"
+            )
+        _, cursor = await at.rebuilt()
+        params = dict.fromkeys(("error", "next_attempt_at", "outcome_status", "outcome_reason", "exhausted_reason"))
+        values = {"id": "a", "epoch": 1, "holder": "x", "status": "failed" if name == "told" else "accepted"}
+        async with await psycopg.AsyncConnection.connect(at.url) as connection:
+            now = (await (await connection.execute("SELECT clock_timestamp()")).fetchone() or (None,))[0]
+            times = {"now": now, "completed_at": now, "attempt_count": 1}
+            await connection.execute(statement(at, name), {**params, **values, **times})
+            await at.submit("b")
+            found, cursor = await at.refreshed(cursor)
+            assert [row.intent_id for row in found] == ["b"]
+        assert [row.intent_id for row in (await at.refreshed(cursor))[0]] == ["a"]
 
 
 async def test_a_rolled_back_submission_is_never_seen(tables_url):
