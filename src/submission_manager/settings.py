@@ -54,7 +54,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("database_timeout", DURATION, "5s", "For one statement on behalf of a client."),
     Setting("request_timeout", DURATION, "10s", "For a client to send its request."),
     Setting("body_limit", WHOLE, "1048576", "Bytes of the largest request body.", 1, 1 << 30),
-    Setting("drain_delay", DURATION, None, "Told to stop: serve on for so long, not ready, so that proxies notice.  [0]"),
+    Setting("drain_delay", DURATION, None, "Told to stop: serve on, not ready, until proxies notice.  [0]"),
     Setting("drain_timeout", DURATION, "15s", "For requests and attempts in hand to end, when it is told to stop."),
 )  # fmt: skip
 

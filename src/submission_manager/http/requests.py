@@ -21,6 +21,7 @@ TARGET_CHARS_MAX = 200
 
 _decode = msgspec.json.Decoder(wire.Submission).decode
 _KEYS = (b'"intentId"', b'"submissionTarget"', b'"payload"')
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -107,8 +108,8 @@ def _name(value: str, field: str, chars_max: int) -> str:
         raise refusals.invalid(f"{field} is empty.")
     if len(name) > chars_max:
         raise refusals.invalid(f"{field} has more than {chars_max} characters.")
-    if not name.isprintable():
-        raise refusals.invalid(f"{field} has characters that cannot be printed.")
+    if _CONTROL.search(name):
+        raise refusals.invalid(f"{field} has control characters.")
     return name
 
 
@@ -145,4 +146,4 @@ def intent_path(scope: Scope) -> tuple[str, list[str]]:
 
 def may_exist(intent_id: str) -> bool:
     """What can never have been stored need not be looked for, and some databases refuse to."""
-    return 0 < len(intent_id) <= INTENT_ID_CHARS_MAX and intent_id.isprintable()
+    return 0 < len(intent_id) <= INTENT_ID_CHARS_MAX and _CONTROL.search(intent_id) is None

@@ -15,7 +15,7 @@ IntentId = Annotated[
     str,
     Meta(
         description="Chosen by the client: the idempotency key. Blanks at either end are cut off, then "
-        f"1 to {INTENT_ID_CHARS_MAX} printable characters; upper and lower case differ.",
+        f"1 to {INTENT_ID_CHARS_MAX} characters, none of them a control character; upper and lower case differ.",
         examples=["order-7-sms"],
     ),
 ]
