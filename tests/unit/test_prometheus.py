@@ -73,6 +73,7 @@ CONTRACT: dict[str, dict[str, Any]] = {
     "processor_store_failed": {**OF_PROCESSOR, "sql_error": "gone"},
     "callback_failed": {"error": "ValueError: no"},
     "internal_error": {"error": "ValueError: no"},
+    "request_charged": {"verb": "acquire", "request_units": 1.0},
 }
 
 
