@@ -84,6 +84,8 @@ class Instance:
             http.cancel()
         if self._leading.done():
             self._leading.result()
+        if not self._is_stopping.is_set():
+            raise RuntimeError("the instance ended, and nobody had asked it to")
 
     # --- start; each part pushes its own end, so that the last to start is the first to stop ---
 

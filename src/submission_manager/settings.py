@@ -48,7 +48,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("holder_id", TEXT, None, "Who this instance is, for others to see.  [host-pid-random]"),
     Setting("on_sql_error", TEXT, "drop", "What the leader does when the database fails it: drop or retry."),
     Setting("retry_delay", DURATION, "5s", "Between two attempts of one intent."),
-    Setting("concurrency", WHOLE, "16", "Attempts in flight at the same time, on the leader.", 1, 1000),
+    Setting("concurrency", WHOLE, "16", "Attempts in flight at the same time to one gateway.", 1, 1000),
     Setting("gateway_timeout", DURATION, "10s", "For one gateway call, from connecting to its last byte."),
     Setting("webhook_timeout", DURATION, "10s", "For one webhook, likewise."),
     Setting("database_timeout", DURATION, "5s", "For one statement on behalf of a client."),

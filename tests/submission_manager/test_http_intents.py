@@ -186,6 +186,8 @@ async def test_an_unknown_intent_is_404_and_database_trouble_is_503():
                 assert (answer.status_code, answer.json()["error"]["code"]) == (503, code)
                 assert "hunter2" not in answer.text
         assert "hunter2" not in json.dumps(service.facts.told)
+        told = [fields for event, fields in service.facts.told if event == "request_failed"]
+        assert 0 < len(told) < 6  # of six failed requests: not a line for each
 
 
 async def test_a_fault_of_ours_is_500_and_told_to_the_log_only():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from submission_manager.http.waiting import Waiters
 from submission_manager.ports import IntakePort
 from submission_manager.settings import Settings
 
+TELL_EVERY_S = 1.0
 PAGE_HEADERS: Headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 
@@ -46,6 +48,7 @@ class App:
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
         self._facts = parts.facts
+        self._told_s, self._untold = -TELL_EVERY_S, 0
         self.waiters = Waiters(parts.intake, settings.database_timeout_s)
         self.readiness = probes.Readiness(parts.intake)
         submit = SubmitRoute(parts.intake, parts.contracts, self.waiters, settings, parts.metrics, parts.on_created)
@@ -75,13 +78,22 @@ class App:
         except ClientGone:
             return
         except FenceholdError as error:
-            self._facts.fact("request_failed", path=_shape(scope), sql_error=f"[{error.code}] {redact(error.message)}")
+            self._tell_trouble(scope, error)
             await send_refusal(refusals.of_store(error), receive, send)
         except Exception as error:  # noqa: BLE001 - whoever asked gets an answer, and the log the reason
             self._facts.fact(
                 "internal_error", path=_shape(scope), error=f"{type(error).__name__}: {redact(str(error))}"
             )
             await send_refusal(refusals.INTERNAL, receive, send)
+
+    def _tell_trouble(self, scope: Scope, error: FenceholdError) -> None:
+        """Once a second: a database that is down fails every request, and one line says what a thousand would."""
+        self._untold += 1
+        if time.monotonic() - self._told_s < TELL_EVERY_S:
+            return
+        sql_error = f"[{error.code}] {redact(error.message)}"
+        self._facts.fact("request_failed", path=_shape(scope), requests=self._untold, sql_error=sql_error)
+        self._told_s, self._untold = time.monotonic(), 0
 
     async def drain(self) -> None:
         self.readiness.is_draining = True
