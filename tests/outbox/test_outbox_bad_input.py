@@ -105,7 +105,8 @@ async def test_a_bad_event_far_down_in_a_long_list_leaves_nothing_written(url: s
 
 async def test_what_is_no_list_of_events_is_refused(url: str, opened: Opened) -> None:
     async with opened(url) as (outbox, _):
-        for wrong in (None, 7, "order.created", {"event_type": "a", "payload": 1}):
+        wrongs: list[Any] = [None, 7, "order.created", {"event_type": "a", "payload": 1}]
+        for wrong in wrongs:
             with pytest.raises(fencehold.ConfigurationError) as error:
                 await outbox.add_many(wrong)
             assert code_of(error) == "bad_event", wrong

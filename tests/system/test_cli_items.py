@@ -43,6 +43,12 @@ def with_items(url: str, work: Callable[[fencehold.Items], Awaitable[Any]], **se
     return asyncio.run(run())
 
 
+async def seen(items: fencehold.Items) -> fencehold.ItemView:
+    view = await items.get("n-1")
+    assert view is not None
+    return view
+
+
 async def put_all(items: fencehold.Items) -> None:
     for item_id, state in PUT:
         await items.put(item_id, state=state, document={"of": item_id})
@@ -96,7 +102,7 @@ def test_a_broken_lease_is_over_for_its_holder_and_who_broke_it_is_told(url: str
         assert "by=" in err
         with pytest.raises(fencehold.LeaseLost):
             await item.save(state="AGREED")
-        assert (await items.get("n-1")).state == "REQUESTED"
+        assert (await seen(items)).state == "REQUESTED"
 
     with_items(url, hold, holder_id="me")
 
@@ -108,8 +114,7 @@ def test_breaking_asks_first_and_no_means_no(file_url: str) -> None:
         item = await items.acquire("n-1")
         for word, code in (("n", 1), ("y", 0)):
             assert await asyncio.to_thread(asked, url, word) == code
-            held = (await items.get("n-1")).holder_id
-            assert held == ("me" if word == "n" else None)
+            assert (await seen(items)).holder_id == ("me" if word == "n" else None)
         with pytest.raises(fencehold.LeaseLost):
             await item.save(state="AGREED")
 
@@ -152,10 +157,10 @@ def test_breaking_what_nobody_holds_is_done_already(url: str, cli: Cli) -> None:
 def test_only_the_lease_that_was_seen_is_broken(url: str) -> None:
     async def hold(items: fencehold.Items) -> None:
         await items.acquire("n-1")
-        seen = await items.get("n-1")
+        before = await seen(items)
         again = await items.acquire("n-1")
         with pytest.raises(fencehold.AlreadyLeased):
-            await items.break_seen(seen, by="me")
+            await items.break_seen(before, by="me")
         await again.save(state="AGREED")
 
     with_items(url, hold, holder_id="me")

@@ -3,6 +3,7 @@
 import datetime as dt
 import itertools
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,12 +18,12 @@ TICK = dt.timedelta(microseconds=1)
 LEASE = dt.timedelta(seconds=60)
 
 
-def row(expires_at: dt.datetime | None = NOW + LEASE, **changes: object) -> StoredItem:
+def row(expires_at: dt.datetime | None = NOW + LEASE, **changes: Any) -> StoredItem:
     stored = StoredItem("NEW", NOW - LEASE, "{}", 3, "ada", NOW - TICK, 60.0, expires_at)
     return replace(stored, **changes)
 
 
-def request(**changes: object) -> Request:
+def request(**changes: Any) -> Request:
     return replace(Request(NOW, "ada", 3, 4, 60.0, "NEW", '{"n":1}'), **changes)
 
 
