@@ -1,0 +1,103 @@
+"""The verdict on a run: computed from what the database holds, what its witness saw, and what the gateway counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from submission_manager.model.outcomes import OUTCOME_UNKNOWN
+from submission_manager.stores.audit import Evidence, Seen
+
+GRANTED, STARTED, RECORDED = "granted", "started", "recorded"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    intents_accepted: int
+    intents_lost: int  # acknowledged to a client, and not there or not over
+    starts_under_an_old_epoch: int
+    records_under_an_old_epoch: int
+    attempts_without_start: int  # on record, with no start on record before, or with more than one
+    calls_without_start: int
+    calls_repeated: int  # of the same attempt
+    intents_called_too_often: int  # beyond their max_attempts, as the gateway counted
+    attempts_per_intent: dict[int, int]
+    unknown_outcomes: int
+    calls: int
+
+    @property
+    def faults(self) -> dict[str, int]:
+        return {
+            "intents_lost": self.intents_lost,
+            "starts_under_an_old_epoch": self.starts_under_an_old_epoch,
+            "records_under_an_old_epoch": self.records_under_an_old_epoch,
+            "attempts_without_start": self.attempts_without_start,
+            "calls_without_start": self.calls_without_start,
+            "calls_repeated": self.calls_repeated,
+            "intents_called_too_often": self.intents_called_too_often,
+        }
+
+    @property
+    def is_good(self) -> bool:
+        """A run in which nothing was accepted proves nothing."""
+        return self.intents_accepted > 0 and not any(self.faults.values())
+
+
+def verdict(acknowledged: Iterable[str], evidence: Evidence, calls: Sequence[str]) -> Verdict:
+    """`calls`: the Idempotency-Key of every call, as the gateway wrote them down."""
+    accepted = set(acknowledged)
+    over = {one.intent_id for one in evidence.intents if one.status != "pending" and one.marker_epoch is None}
+    starts = Counter(_key(seen) for seen in evidence.seen if seen.kind == STARTED)
+    by_key = Counter(calls)
+    return Verdict(
+        intents_accepted=len(accepted),
+        intents_lost=len(accepted - over),
+        starts_under_an_old_epoch=len(stale(evidence.seen, STARTED)),
+        records_under_an_old_epoch=len(stale(evidence.seen, RECORDED)),
+        attempts_without_start=_unstarted(evidence, starts),
+        calls_without_start=sum(count for key, count in by_key.items() if key not in starts),
+        calls_repeated=sum(count - 1 for count in by_key.values()),
+        intents_called_too_often=_too_often(evidence, by_key),
+        attempts_per_intent=dict(sorted(Counter(one.attempt_count for one in evidence.intents).items())),
+        unknown_outcomes=sum(seen.error == OUTCOME_UNKNOWN for seen in evidence.seen if seen.kind == RECORDED),
+        calls=len(calls),
+    )
+
+
+def stale(seen: Sequence[Seen], kind: str) -> list[Seen]:
+    """Writes of this kind by somebody who was no longer, or not yet, the holder of the lease."""
+    granted = {one.epoch: one for one in seen if one.kind == GRANTED}
+    return [one for one in seen if one.kind == kind and not _in_office(one, granted)]
+
+
+def _in_office(one: Seen, granted: dict[int, Seen]) -> bool:
+    if one.kind == RECORDED and one.error == OUTCOME_UNKNOWN:
+        # The mark is a predecessor's; the lease that the record met is that of whoever counted the attempt.
+        return one.lease_epoch is not None and one.epoch < one.lease_epoch and _in_order(one, one.lease_epoch, granted)
+    is_own = (one.epoch, one.holder_id) == (one.lease_epoch, one.lease_holder)
+    return is_own and _in_order(one, one.epoch, granted)
+
+
+def _in_order(one: Seen, epoch: int, granted: dict[int, Seen]) -> bool:
+    """Seen after its own grant and before the next."""
+    following = [grant.id for other, grant in granted.items() if other > epoch]
+    return epoch in granted and granted[epoch].id < one.id < min(following, default=one.id + 1)
+
+
+def _unstarted(evidence: Evidence, starts: Counter[str]) -> int:
+    records = Counter(_key(seen) for seen in evidence.seen if seen.kind == RECORDED)
+    keys = [f"{one.intent_id}/{one.attempt_number}" for one in evidence.attempts]
+    wrong = sum(starts[key] != 1 or records[key] != 1 for key in keys)
+    return wrong + len(starts.keys() - set(keys)) + len(records.keys() - set(keys))
+
+
+def _too_often(evidence: Evidence, by_key: Counter[str]) -> int:
+    made: Counter[str] = Counter()
+    for key, count in by_key.items():
+        made[key.rpartition("/")[0]] += count
+    return sum(one.max_attempts is not None and made[one.intent_id] > one.max_attempts for one in evidence.intents)
+
+
+def _key(seen: Seen) -> str:
+    return f"{seen.intent_id}/{seen.attempt_number}"

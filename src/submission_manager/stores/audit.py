@@ -1,0 +1,117 @@
+"""A witness inside the database, for demonstrations and tests: it sees every grant, start and record, and judges none.
+
+Its triggers cost every write something, so no instance installs them: the demo and the tests do, on their own tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from submission_manager.stores.statements import StoreStatements
+
+CONNECT_LIMIT_S = 5
+BUSY_LIMIT_S = 10.0
+
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A grant, or a write of an executor with the lease it met; ids grow in the order things were seen."""
+
+    id: int
+    kind: str
+    intent_id: str | None
+    attempt_number: int | None
+    epoch: int
+    holder_id: str
+    lease_epoch: int | None
+    lease_holder: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class IntentLeft:
+    intent_id: str
+    status: str
+    attempt_count: int
+    max_attempts: int | None
+    marker_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLeft:
+    intent_id: str
+    attempt_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    seen: list[Seen]
+    intents: list[IntentLeft]
+    attempts: list[AttemptLeft]
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """How far things have come; `started` and `recorded` are of the newest epoch alone."""
+
+    holder_id: str | None
+    epoch: int | None
+    intents: int
+    pending: int
+    marked: int
+    started: int
+    recorded: int
+
+
+class Audit:
+    """Blocking: call it from a thread. Each call has a connection of its own: the database may restart in between."""
+
+    def __init__(self, url: str) -> None:
+        self._is_sqlite = url.startswith("sqlite")
+        self._where = unquote(url.partition("://")[2].removeprefix("/")) if self._is_sqlite else url
+        dialect = "sqlite" if self._is_sqlite else "postgres"
+        self._statements = StoreStatements(dialect, f"fencehold.backends.{dialect}")
+
+    def install(self) -> None:
+        """Once the service's own tables are there."""
+        with self._connected() as connection:
+            text = self._statements["audit_install"]
+            if self._is_sqlite:
+                connection.executescript(text + ";")
+            else:
+                connection.execute(text)
+
+    def glance(self) -> Glance:
+        with self._connected() as connection:
+            return Glance(*self._rows(connection, "audit_glance")[0])
+
+    def evidence(self) -> Evidence:
+        with self._connected() as connection:
+            return Evidence(
+                [Seen(*row) for row in self._rows(connection, "audit_log")],
+                [IntentLeft(*row) for row in self._rows(connection, "audit_intents")],
+                [AttemptLeft(*row) for row in self._rows(connection, "audit_attempts")],
+            )
+
+    def _rows(self, connection: Any, name: str) -> Rows:
+        rows: Rows = connection.execute(self._statements[name]).fetchall()
+        return rows
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Any]:
+        if self._is_sqlite:
+            with contextlib.closing(sqlite3.connect(self._where, timeout=BUSY_LIMIT_S)) as connection:
+                yield connection
+                connection.commit()
+            return
+        import psycopg
+
+        with psycopg.connect(self._where, connect_timeout=CONNECT_LIMIT_S, autocommit=True) as pg:
+            yield pg

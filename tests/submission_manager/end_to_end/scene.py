@@ -1,0 +1,221 @@
+"""Three instances behind the real HAProxy, the fake gateway with its record, clients that do not give up, and blows."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+
+from submission_manager.demo_database import prepare
+from submission_manager.demo_evidence import Verdict, verdict
+from submission_manager.stores.audit import Audit, Glance
+from tests.servers.haproxy import HaProxy
+from tests.servers.process import free_port
+from tests.submission_manager.system.fleet import ROOT, Instance, until
+
+GATEWAY = [sys.executable, "-m", "submission_manager.cli", "gateway"]
+CLIENTS = 20
+ANSWER_LIMIT_S = 3.0
+PAUSE_S = 0.1
+MAX_ATTEMPTS = 4
+
+SETTINGS = {
+    "SM_LEASE_DURATION": "3s", "SM_RENEW_INTERVAL": "1s", "SM_ACQUIRE_INTERVAL": "1s",
+    "SM_SCHEDULE_REFRESH_INTERVAL": "200ms", "SM_RETRY_DELAY": "300ms", "SM_GATEWAY_TIMEOUT": "2s",
+    "SM_WEBHOOK_TIMEOUT": "1s",
+}  # fmt: skip
+
+
+class GatewayProcess:
+    """`submission-manager gateway`, its calls on record in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"http://127.0.0.1:{(port := free_port())}"
+        self._record = folder / "calls.jsonl"
+        options = ["--port", str(port), "--record", str(self._record), "--delay-min", "5ms", "--delay-max", "60ms"]
+        self._child = subprocess.Popen(
+            [*GATEWAY, *options], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=(folder / "gateway.log").open("wb")
+        )
+
+    def calls(self) -> list[str]:
+        return [json.loads(line)["key"] for line in self._record.read_text().splitlines()]
+
+    def close(self) -> None:
+        self._child.send_signal(signal.SIGKILL)
+        self._child.wait()
+
+
+class Scene:
+    def __init__(
+        self, url: str, folder: Path, audit: Audit, gateway: GatewayProcess, client: httpx.AsyncClient
+    ) -> None:
+        self.url, self.audit, self.gateway, self.client = url, audit, gateway, client
+        self._folder = folder
+        self._registry = folder / "registry.json"
+        self._ports = [free_port() for _ in range(3)]
+        self._names = (f"sm-{number:02}" for number in itertools.count(1))
+        self.haproxy = HaProxy(self._ports)
+        self.instances: list[Instance] = []
+        self.acknowledged: list[str] = []
+        self._wanted: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        self._clients: list[asyncio.Task[None]] = []
+
+    # --- the stage ---
+
+    async def start(self, targets: list[dict[str, Any]] | None = None, **settings: str) -> None:
+        self._registry.write_text(
+            json.dumps({"allowUnsignedWebhooks": True, "targets": targets or [target(self.gateway)]})
+        )
+        await asyncio.to_thread(self.haproxy.start)
+        self._settings = settings
+        self.instances = [self._begin(port) for port in self._ports]
+        for one in self.instances:
+            await until(one.is_up, f"{one.holder_id} is not up")
+        self._clients = [asyncio.create_task(self._work()) for _ in range(CLIENTS)]
+
+    def _begin(self, port: int) -> Instance:
+        holder_id = next(self._names)
+        own = {
+            "SM_DATABASE": self.url, "SM_REGISTRY": str(self._registry), "SM_PORT": str(port),
+            "SM_HOLDER_ID": holder_id,
+        }  # fmt: skip
+        return Instance(
+            holder_id, {**SETTINGS, **own, **self._settings}, self._folder / f"{holder_id}.log", self.client
+        )
+
+    async def close(self) -> None:
+        for task in self._clients:
+            task.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        for one in self.instances:
+            one.kill()
+        await asyncio.to_thread(self.haproxy.close)
+
+    # --- clients ---
+
+    def want(self, *intents: tuple[str, dict[str, Any]]) -> None:
+        for one in intents:
+            self._wanted.put_nowait(one)
+
+    async def _work(self) -> None:
+        while True:
+            intent_id, body = await self._wanted.get()
+            await self._submit(body)
+            self.acknowledged.append(intent_id)
+
+    async def _submit(self, body: dict[str, Any]) -> None:
+        """The same intentId again, until it is acknowledged: also when nobody knows whether it was stored."""
+        while True:
+            try:
+                answer = await self.client.post(f"{self.haproxy.url}/v1/intents", json=body, timeout=ANSWER_LIMIT_S)
+            except httpx.TransportError:
+                await asyncio.sleep(PAUSE_S)
+                continue
+            if answer.status_code == 200:
+                return
+            assert answer.status_code >= 500, answer.text
+            await asyncio.sleep(PAUSE_S)
+
+    # --- what the database says ---
+
+    async def glance(self) -> Glance | None:
+        """None while the database is away."""
+        try:
+            return await asyncio.to_thread(self.audit.glance)
+        except psycopg.OperationalError:
+            return None
+
+    async def until(self, holds: Callable[[Glance], bool], complaint: str) -> Glance:
+        for task in self._clients:
+            if task.done():
+                task.result()
+
+        async def look() -> Glance | None:
+            glance = await self.glance()
+            return glance if glance is not None and holds(glance) else None
+
+        found: Glance = await until(look, complaint)
+        return found
+
+    async def leader(self) -> tuple[Instance, int]:
+        """With attempts under way."""
+        glance = await self.until(lambda seen: seen.marked > 0 and seen.started > 0, "nothing is under way")
+        assert glance.epoch is not None
+        return next(one for one in self.instances if one.holder_id == glance.holder_id), glance.epoch
+
+    async def until_another_works(self, epoch: int) -> None:
+        await self.until(lambda seen: (seen.epoch or 0) > epoch and seen.recorded > 0, f"nobody works after {epoch}")
+
+    async def until_over(self, count: int) -> None:
+        await self.until(lambda seen: seen.intents == count and seen.pending == 0, f"not all {count} are over")
+
+    # --- blows ---
+
+    async def kill_leader(self) -> None:
+        """kill -9; a new one takes its place at the same address."""
+        leader, epoch = await self.leader()
+        leader.kill()
+        place = self.instances.index(leader)
+        self.instances[place] = self._begin(self._ports[place])
+        await self.until_another_works(epoch)
+
+    async def freeze_leader(self) -> None:
+        """SIGSTOP until another works, SIGCONT."""
+        leader, epoch = await self.leader()
+        leader.freeze()
+        await self.until_another_works(epoch)
+        leader.thaw()
+        await leader.until_following()
+
+    async def crash(self, strike: Callable[[], None]) -> None:
+        _, epoch = await self.leader()
+        await asyncio.to_thread(strike)
+        await self.until_another_works(epoch)
+
+    # --- the end ---
+
+    async def verdict(self) -> Verdict:
+        evidence = await asyncio.to_thread(self.audit.evidence)
+        return verdict(self.acknowledged, evidence, self.gateway.calls())
+
+
+def target(gateway: GatewayProcess, name: str = "sms", **others: Any) -> dict[str, Any]:
+    return {
+        "submissionTarget": name, "gatewayType": "sms", "gatewayUrl": gateway.url, "policy": "max_attempts",
+        "maxAttempts": MAX_ATTEMPTS, "terminalOutcomes": ["invalid_recipient"], **others,
+    }  # fmt: skip
+
+
+def intent(number: int) -> tuple[str, dict[str, Any]]:
+    """Most are accepted; every tenth fails until it may no more, every twentieth is rejected."""
+    intent_id = f"intent-{number:05}"
+    message = "FAIL" if number % 10 == 3 else "hello"
+    payload = {"referenceId": intent_id, "to": "nobody" if number % 20 == 7 else "+49301234", "message": message}
+    return intent_id, {"intentId": intent_id, "submissionTarget": "sms", "payload": payload}
+
+
+@asynccontextmanager
+async def a_scene(url: str, folder: Path) -> AsyncIterator[Scene]:
+    """None of its processes outlives the block, frozen or not."""
+    audit = await prepare(url)
+    gateway = GatewayProcess(folder)
+    limits = httpx.Limits(max_connections=CLIENTS * 2)
+    try:
+        async with httpx.AsyncClient(timeout=ANSWER_LIMIT_S, limits=limits, trust_env=False) as client:
+            scene = Scene(url, folder, audit, gateway, client)
+            try:
+                yield scene
+            finally:
+                await scene.close()
+    finally:
+        gateway.close()
