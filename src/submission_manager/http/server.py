@@ -7,7 +7,7 @@ import contextlib
 import math
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -95,6 +95,33 @@ def bound(host: str, port: int) -> socket.socket:
         ) from None
 
 
+class _OneWrite:
+    """A transport that sends what is written in one turn of the loop at once: an answer is one packet, not two."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts.clear()
+            self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class _Bounded(H11Protocol):
     """A connection that must bring a whole request head within the limit; the server itself would wait for ever."""
 
@@ -102,7 +129,7 @@ class _Bounded(H11Protocol):
     _expected: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", _OneWrite(transport, self.loop)))
         self._expect()
 
     def data_received(self, data: bytes) -> None:
