@@ -1,4 +1,4 @@
-"""python -m bench [leases|locks|outbox|items] [--only PART] [--rounds N] [--quick] [-o json]
+"""python -m bench [leases|locks|outbox|items|submission] [--only PART] [--rounds N] [--quick] [-o json]
 
 Starts its own PostgreSQL with default durability, or uses the server of BENCH_DSN (a new database on it; statements
 are then not counted, since that needs the server's log). Ends with 1 if a promise was missed.
@@ -11,12 +11,14 @@ import os
 import sys
 from typing import Any
 
-from bench import items, leases, locks, outbox
+from bench import items, leases, locks, outbox, submission
 from bench.report import Finding, Progress, as_json, table
 from bench.server import bench_server
 from bench.sizes import sizes
 
-TOPICS: dict[str, Any] = {"leases": leases, "locks": locks, "outbox": outbox, "items": items}
+TOPICS: dict[str, Any] = {
+    "leases": leases, "locks": locks, "outbox": outbox, "items": items, "submission": submission,
+}  # fmt: skip
 
 
 def main() -> int:
@@ -51,7 +53,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=parts, help="this part; may be repeated")
     parser.add_argument("--rounds", type=positive, help="hand-overs, takeovers, rate rounds and drains")
     parser.add_argument(
-        "--quick", action="store_true", help="fewer rounds: two minutes, four for the outbox, one for items"
+        "--quick",
+        action="store_true",
+        help="fewer rounds: two minutes, four for the outbox, one for items, two for submission",
     )
     parser.add_argument("-o", "--output", default="table", choices=["table", "json"])
     return parser.parse_args()

@@ -41,6 +41,25 @@ ITEMS_QUICK = ItemSizes(rounds=3, history_rounds=3, states=30, finished=100_000)
 
 
 @dataclass(frozen=True)
+class SubmissionSizes:
+    """`load_s` is how long clients submit in each round of the intake; probes come `probe_every_s` apart on average."""
+
+    rounds: int = 7
+    load_s: float = 5.0
+    pending: int = 1_000_000
+    refresh_s: float = 15.0
+    probes: int = 500
+    probe_every_s: float = 0.1
+    kills: int = 8
+    stops: int = 10
+
+
+SUBMISSION_QUICK = SubmissionSizes(
+    rounds=3, load_s=3.0, pending=100_000, refresh_s=5.0, probes=150, kills=3, stops=4
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Sizes:
     handovers: int = 200
     polls: int = 20
@@ -52,11 +71,12 @@ class Sizes:
     renewal_rounds: int = 3
     outbox: OutboxSizes = field(default_factory=OutboxSizes)
     items: ItemSizes = field(default_factory=ItemSizes)
+    submission: SubmissionSizes = field(default_factory=SubmissionSizes)
 
 
 QUICK = Sizes(
     handovers=40, polls=5, takeovers=4, idle_s=30.0, rate_rounds=5, rate_cycles=50, leases=1000, renewal_rounds=1,
-    outbox=OUTBOX_QUICK, items=ITEMS_QUICK,
+    outbox=OUTBOX_QUICK, items=ITEMS_QUICK, submission=SUBMISSION_QUICK,
 )  # fmt: skip
 
 
@@ -67,4 +87,8 @@ def sizes(*, quick: bool, rounds: int | None) -> Sizes:
         return chosen
     outbox = replace(chosen.outbox, rounds=rounds)
     items = replace(chosen.items, rounds=rounds, history_rounds=rounds)
-    return replace(chosen, handovers=rounds, takeovers=rounds, rate_rounds=rounds, outbox=outbox, items=items)
+    submission = replace(chosen.submission, rounds=rounds, kills=rounds, stops=rounds)
+    return replace(
+        chosen, handovers=rounds, takeovers=rounds, rate_rounds=rounds, outbox=outbox, items=items,
+        submission=submission,
+    )  # fmt: skip
