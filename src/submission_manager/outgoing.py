@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class Outgoing:
             timeout=None,  # noqa: S113 - the limit is on the whole call, below
             follow_redirects=False,
             trust_env=False,
-            verify=ssl.create_default_context(),
+            verify=_trusted(),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS_MAX),
         )
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
@@ -81,6 +82,12 @@ class Outgoing:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """Whom the machine trusts; read once, for it takes a while."""
+    return ssl.create_default_context()
 
 
 def _words(error: httpx.HTTPError) -> str:

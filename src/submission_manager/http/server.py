@@ -18,6 +18,8 @@ BACKLOG = 2048
 HEAD_BYTES_MAX = 16 * 1024
 # Above what proxies keep idle connections for, so that they are the ones to close: else a request may cross our close.
 KEEP_ALIVE_S = 75
+TICK_S = 0.1  # uvicorn's own: ten of them, and the Date header is written anew
+TICKS_A_DAY = 864_000
 
 
 class Listening:
@@ -55,7 +57,7 @@ class Listening:
         if self._task is None:
             self._socket.close()
             return
-        self._server.should_exit = True
+        self._server.end()
         await asyncio.wait([self._task], timeout=self._drain_timeout_s + 2.0)
         if not self._task.done():
             self._task.cancel()
@@ -66,6 +68,20 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.is_up = asyncio.Event()
+        self._asked = asyncio.Event()
+
+    def end(self) -> None:
+        self.should_exit = True
+        self._asked.set()
+
+    async def main_loop(self) -> None:
+        """As the original, but an end that is asked for is not noticed at the next tick only."""
+        ticks = 0
+        while not await self.on_tick(ticks):
+            ticks = (ticks + 1) % TICKS_A_DAY
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK_S):
+                    await self._asked.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
