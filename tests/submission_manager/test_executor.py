@@ -11,6 +11,7 @@ from submission_manager.executor import ExecutorSettings
 from submission_manager.executor_webhooks import WebhookSettings
 from submission_manager.model.intents import Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
+from submission_manager.ports import Over
 from tests.submission_manager.executor_scene import LEASE_S, TROUBLE, Instance, Scene, at_gateway, virtual, with_webhook
 
 
@@ -360,6 +361,33 @@ async def test_a_webhook_that_cannot_be_recorded_for_now_is_told_again_by_a_late
     await scene.until(lambda: scene.table.rows["x"].webhook_status is WebhookStatus.DELIVERED, limit_s=31)
     assert one.receiver.told == ["x", "x"]
     assert (await one.leads()).epoch == 1
+
+
+@virtual
+async def test_a_sweep_whose_answer_is_old_does_not_repeat_what_was_told_meanwhile() -> None:
+    scene = Scene()
+    one = await scene.instance(webhooks=WebhookSettings(sweep_every_s=1.0))
+    owed = scene.table.owed_webhooks
+    gate = asyncio.Event()
+    answers: list[list[Over]] = []
+
+    async def slow(limit: int, limit_s: float) -> list[Over]:
+        answer = await owed(limit, limit_s)
+        if answer:
+            answers.append(answer)
+            await gate.wait()
+        return answer
+
+    scene.table.owed_webhooks = slow  # type: ignore[method-assign]
+    one.receiver.gate = asyncio.Event()
+    await one.start()
+    scene.table.submit("x", with_webhook())
+    await scene.until(lambda: bool(answers))
+    one.receiver.gate.set()
+    await scene.until(lambda: scene.table.rows["x"].webhook_status is WebhookStatus.DELIVERED)
+    gate.set()
+    await asyncio.sleep(5)
+    assert one.receiver.told == ["x"]
 
 
 @virtual

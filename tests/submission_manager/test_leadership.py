@@ -9,6 +9,7 @@ import pytest
 from fencehold import Unavailable, Uncertain
 from fencehold.testing import virtual_loop
 from submission_manager.model.intents import Status
+from submission_manager.model.outcomes import OUTCOME_UNKNOWN
 from tests.submission_manager.executor_scene import LEASE_S, Scene, virtual
 
 # Spec 000's five
@@ -213,6 +214,20 @@ async def test_an_sql_error_in_the_rebuild_drops_leadership_and_another_leads_at
     two = await (await scene.instance("b")).start()
     await scene.until(lambda: scene.are_over("x"), limit_s=0.5)
     assert (len(one.gateway.calls), len(two.gateway.calls)) == (0, 1)
+
+
+@virtual
+async def test_a_record_that_is_never_answered_drops_leadership_too() -> None:
+    scene = Scene()
+    scene.table.gates["record"] = asyncio.Event()
+    one = await (await scene.instance("a")).start()
+    await one.leads()
+    two = await (await scene.instance("b")).start()
+    scene.table.submit("x")
+    await scene.until(lambda: two.leader.is_leader, limit_s=12)
+    scene.table.gates["record"].set()
+    await scene.until(lambda: scene.are_over("x"))
+    assert [attempt.error for attempt in scene.table.rows["x"].attempts] == [OUTCOME_UNKNOWN, None]
 
 
 @virtual

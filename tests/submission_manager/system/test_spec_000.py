@@ -71,6 +71,7 @@ async def test_2_failover_after_expiry_of_a_leader_frozen_or_killed(url: str, tm
         assert taken[2] >= left_behind[3], "taken before it had expired, by the database's clock"
         a.thaw()
         await a.until_following()
+        assert all(event in a.log() for event in ("leader_acquired", "leader_renewed", "leader_lost"))
         b.kill()
         fleet.gateway.answers_held.set()
         await a.submit("fresh")
