@@ -210,3 +210,16 @@ async def test_whatever_a_gateway_says_can_be_recorded(url, text):
 async def test_there_is_nothing_to_start_for_an_intent_that_does_not_exist(url):
     async with scene(url) as at:
         assert await at.store.attempts.start(await at.term(), "nobody", 5.0) == NotNow(None)
+
+
+async def test_the_schedule_sees_every_write_of_an_attempt(url):
+    async with scene(url) as at:
+        await at.submit("a", TWICE)
+        term = await at.term()
+        _, cursor = await at.rebuilt()
+        start = await started(at, term)
+        rows, cursor = await at.refreshed(cursor)
+        assert [row.intent_id for row in rows] == ["a"]
+        recorded = await at.store.attempts.record(term, start, TROUBLE, 600.0)
+        rows, cursor = await at.refreshed(cursor)
+        assert [row.due_at for row in rows] == [recorded.due_at]

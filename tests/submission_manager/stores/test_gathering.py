@@ -77,3 +77,11 @@ async def test_who_waits_when_the_store_closes_is_told():
         await work[0]
     with pytest.raises(Unavailable):
         await work[1]
+
+
+async def test_who_submits_the_moment_an_answer_comes_finds_a_free_lane():
+    shelf = Shelf()
+    shelf.open.set()
+    gathering = Gathering(shelf.store, lanes=1)
+    for one in ("a", "b", "c"):
+        assert (await gathering.submit(new(one), LIMIT_S)).kind is Submission.CREATED
