@@ -71,18 +71,19 @@ class Glance:
 
 
 class Audit:
-    """Blocking: call it from a thread. Each call has a connection of its own: the database may restart in between."""
+    """Blocking: call it from one thread at a time. After an error the next call has a connection of its own."""
 
     def __init__(self, url: str) -> None:
         self._is_sqlite = url.startswith("sqlite")
         self._where = unquote(url.partition("://")[2].removeprefix("/")) if self._is_sqlite else url
         dialect = "sqlite" if self._is_sqlite else "postgres"
         self._statements = StoreStatements(dialect, f"fencehold.backends.{dialect}")
+        self._kept: Any = None
 
     def install(self) -> None:
         """Once the service's own tables are there."""
+        text = self._statements["audit_install"]
         with self._connected() as connection:
-            text = self._statements["audit_install"]
             if self._is_sqlite:
                 connection.executescript(text + ";")
             else:
@@ -100,18 +101,29 @@ class Audit:
                 [AttemptLeft(*row) for row in self._rows(connection, "audit_attempts")],
             )
 
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
     def _rows(self, connection: Any, name: str) -> Rows:
         rows: Rows = connection.execute(self._statements[name]).fetchall()
         return rows
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
+        if self._kept is None:
+            self._kept = self._connect()
+        try:
+            yield self._kept
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> Any:
         if self._is_sqlite:
-            with contextlib.closing(sqlite3.connect(self._where, timeout=BUSY_LIMIT_S)) as connection:
-                yield connection
-                connection.commit()
-            return
+            # Committed by itself, statement by statement; used by one thread at a time, though not always by the same.
+            return sqlite3.connect(self._where, timeout=BUSY_LIMIT_S, isolation_level=None, check_same_thread=False)
         import psycopg
 
-        with psycopg.connect(self._where, connect_timeout=CONNECT_LIMIT_S, autocommit=True) as pg:
-            yield pg
+        return psycopg.connect(self._where, connect_timeout=CONNECT_LIMIT_S, autocommit=True)

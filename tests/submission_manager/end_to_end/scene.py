@@ -18,6 +18,7 @@ import psycopg
 
 from submission_manager.demo_database import prepare
 from submission_manager.demo_evidence import Verdict, verdict
+from submission_manager.demo_load import Load
 from submission_manager.stores.audit import Audit, Glance
 from tests.servers.haproxy import HaProxy
 from tests.servers.process import free_port
@@ -26,7 +27,8 @@ from tests.submission_manager.system.fleet import ROOT, Instance, until
 GATEWAY = [sys.executable, "-m", "submission_manager.cli", "gateway"]
 CLIENTS = 20
 ANSWER_LIMIT_S = 3.0
-PAUSE_S = 0.1
+LOOK_EVERY_S = 0.2
+LIMIT_S = 100.0
 MAX_ATTEMPTS = 4
 
 SETTINGS = {
@@ -66,9 +68,7 @@ class Scene:
         self._names = (f"sm-{number:02}" for number in itertools.count(1))
         self.haproxy = HaProxy(self._ports)
         self.instances: list[Instance] = []
-        self.acknowledged: list[str] = []
-        self._wanted: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
-        self._clients: list[asyncio.Task[None]] = []
+        self.load = Load(self.haproxy.url, CLIENTS, answer_limit_s=ANSWER_LIMIT_S)
 
     # --- the stage ---
 
@@ -81,7 +81,7 @@ class Scene:
         self.instances = [self._begin(port) for port in self._ports]
         for one in self.instances:
             await until(one.is_up, f"{one.holder_id} is not up")
-        self._clients = [asyncio.create_task(self._work()) for _ in range(CLIENTS)]
+        self.load.start()
 
     def _begin(self, port: int) -> Instance:
         holder_id = next(self._names)
@@ -94,37 +94,14 @@ class Scene:
         )
 
     async def close(self) -> None:
-        for task in self._clients:
-            task.cancel()
-        await asyncio.gather(*self._clients, return_exceptions=True)
+        await self.load.stop()
         for one in self.instances:
             one.kill()
         await asyncio.to_thread(self.haproxy.close)
 
-    # --- clients ---
-
     def want(self, *intents: tuple[str, dict[str, Any]]) -> None:
-        for one in intents:
-            self._wanted.put_nowait(one)
-
-    async def _work(self) -> None:
-        while True:
-            intent_id, body = await self._wanted.get()
-            await self._submit(body)
-            self.acknowledged.append(intent_id)
-
-    async def _submit(self, body: dict[str, Any]) -> None:
-        """The same intentId again, until it is acknowledged: also when nobody knows whether it was stored."""
-        while True:
-            try:
-                answer = await self.client.post(f"{self.haproxy.url}/v1/intents", json=body, timeout=ANSWER_LIMIT_S)
-            except httpx.TransportError:
-                await asyncio.sleep(PAUSE_S)
-                continue
-            if answer.status_code == 200:
-                return
-            assert answer.status_code >= 500, answer.text
-            await asyncio.sleep(PAUSE_S)
+        for intent_id, body in intents:
+            self.load.want(intent_id, body)
 
     # --- what the database says ---
 
@@ -136,15 +113,12 @@ class Scene:
             return None
 
     async def until(self, holds: Callable[[Glance], bool], complaint: str) -> Glance:
-        for task in self._clients:
-            if task.done():
-                task.result()
-
         async def look() -> Glance | None:
+            self.load.check()
             glance = await self.glance()
             return glance if glance is not None and holds(glance) else None
 
-        found: Glance = await until(look, complaint)
+        found: Glance = await until(look, complaint, look_every_s=LOOK_EVERY_S, limit_s=LIMIT_S)
         return found
 
     async def leader(self) -> tuple[Instance, int]:
@@ -186,7 +160,7 @@ class Scene:
 
     async def verdict(self) -> Verdict:
         evidence = await asyncio.to_thread(self.audit.evidence)
-        return verdict(self.acknowledged, evidence, self.gateway.calls())
+        return verdict(self.load.acknowledged, evidence, self.gateway.calls())
 
 
 def target(gateway: GatewayProcess, name: str = "sms", **others: Any) -> dict[str, Any]:
@@ -197,9 +171,9 @@ def target(gateway: GatewayProcess, name: str = "sms", **others: Any) -> dict[st
 
 
 def intent(number: int) -> tuple[str, dict[str, Any]]:
-    """Most are accepted; every tenth fails until it may no more, every twentieth is rejected."""
+    """Most are accepted; one in fifty fails until it may no more, one in twenty is rejected."""
     intent_id = f"intent-{number:05}"
-    message = "FAIL" if number % 10 == 3 else "hello"
+    message = "FAIL" if number % 50 == 3 else "hello"
     payload = {"referenceId": intent_id, "to": "nobody" if number % 20 == 7 else "+49301234", "message": message}
     return intent_id, {"intentId": intent_id, "submissionTarget": "sms", "payload": payload}
 

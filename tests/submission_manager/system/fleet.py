@@ -199,12 +199,14 @@ class Fleet:
         return rows[0]
 
 
-async def until(holds: Callable[[], Any], complaint: str) -> Any:
+async def until(
+    holds: Callable[[], Any], complaint: str, *, limit_s: float = LIMIT_S, look_every_s: float = LOOK_EVERY_S
+) -> Any:
     """What `holds` answers, as soon as that is something."""
     try:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(limit_s):
             while not (answer := await holds()):  # noqa: ASYNC110 - another process's state has no event here
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(look_every_s)
             return answer
     except TimeoutError:
         raise AssertionError(complaint) from None
