@@ -1,6 +1,7 @@
 """One gateway call against real servers, good and bad, and what it is taken for."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import json
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ from submission_manager.http.server import Listening
 from submission_manager.model.contracts import Contract, GatewayType, Policy
 from submission_manager.model.intents import REASON_CHARS_MAX
 from submission_manager.model.outcomes import Answer, Outcome
-from submission_manager.outgoing import Outgoing
+from submission_manager.outgoing import Outgoing, header_text
 from submission_manager.ports import Started
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -167,6 +168,28 @@ async def test_a_gateway_that_hangs_is_given_up_in_time(answer):
     async with raw_gateway(answer, then_hang=True) as url:
         outcome = await called(started(url), limit_s=0.2)
     assert outcome == Outcome(Answer.ERROR, error="gateway: no answer within 0.2 s")
+
+
+async def test_an_answer_without_an_end_is_read_up_to_its_limit_only():
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n{")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b" " * 65536)
+                await writer.drain()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        outcome = await called(started(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), limit_s=20)
+    assert outcome.error == "gateway answered with more than 65536 bytes"
+
+
+def test_two_keys_never_become_the_same_header():
+    texts = ["ä", "%C3%A4", "%25C3%25A4", "a b", "a%20b", "a+b", "a/1", "a\\1"]
+    headers = [header_text(text) for text in texts]
+    assert len(set(headers)) == len(texts)
+    assert all(header.isascii() for header in headers)
+    assert header_text("order-7/1") == "order-7/1"
 
 
 async def test_nobody_there_is_an_error_without_the_address():
