@@ -12,7 +12,6 @@ import asyncio
 import datetime as dt
 import json
 import sys
-import uuid
 from typing import Any
 
 import psycopg
@@ -80,7 +79,7 @@ async def main() -> None:
     )  # fmt: skip
     listening = bound("127.0.0.1", 0)
     server = asyncio.create_task(uvicorn.Server(config).serve(sockets=[listening]))
-    tell("serving", port=listening.getsockname()[1], run=uuid.uuid4().hex)
+    tell("serving", port=listening.getsockname()[1])
     async for _ in words():
         pass
     server.cancel()

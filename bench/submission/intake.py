@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -12,7 +13,9 @@ from bench.submission.ground import TARGET, Ground
 from submission_manager.stores.postgres_store import POOL_SIZE
 
 RATIO_MIN = 0.6
-CONNECTIONS = 32
+CLIENTS = 32
+# As many as the service has, and as many as there are clients: the more wait for one flush, the more it stores.
+BARE = {"bare": POOL_SIZE, "wide": CLIENTS}
 WARM_S = 0.5
 
 
@@ -27,19 +30,22 @@ class Ran:
 def measure(ground: Ground) -> list[Finding]:
     rounds: list[dict[str, Ran]] = []
     with children() as start:
-        bare = start("bench.submission.bare_service", ground.bench.dsn_of("bare"), str(POOL_SIZE))
-        ports = {"bare": int(bare.wait_for("serving")["port"])}
+        ports = {who: bare_port(ground, start, count) for who, count in BARE.items()}
         with ground.lease_held():  # intake alone: the bare service executes nothing either
             ports["ours"] = port_of(ground.instance("intake").url)
-            loads = {who: start("bench.submission.load", str(ports[who]), str(CONNECTIONS), TARGET) for who in ports}
+            loads = {who: start("bench.submission.load", str(ports[who]), str(CLIENTS), TARGET) for who in ports}
             for index in range(ground.sizes.rounds):
                 ground.tell(f"intake: round {index + 1} of {ground.sizes.rounds}")
-                order = ("ours", "bare") if index % 2 else ("bare", "ours")
+                order = list(loads)[index % 3 :] + list(loads)[: index % 3]
                 rounds.append({who: ran(ground, loads[who]) for who in order})
         ground.tell("intake: while it executes them too")
         leading = ran(ground, loads["ours"])
-        bare.stop()
     return findings(rounds, leading)
+
+
+def bare_port(ground: Ground, start: Callable[..., Child], connections: int) -> int:
+    service = start("bench.submission.bare_service", ground.bench.dsn_of("bare"), str(connections))
+    return int(service.wait_for("serving")["port"])
 
 
 def ran(ground: Ground, load: Child) -> Ran:
@@ -53,16 +59,19 @@ def ran(ground: Ground, load: Child) -> Ran:
 
 
 def findings(rounds: list[dict[str, Ran]], leading: Ran) -> list[Finding]:
-    ratios = [one["ours"].per_s / one["bare"].per_s for one in rounds]
-    detail = {"ratios": ratios, "clients": CONNECTIONS, "database_connections": POOL_SIZE}
-    name = f"intake of one instance against bare Starlette + psycopg, {CONNECTIONS} clients"
-    found = [Finding(name, statistics.median(ratios), "x", RATIO_MIN, at_least=True, detail=detail)]
-    for who, label in (("ours", "submission-manager"), ("bare", "bare, one INSERT each")):
+    found: list[Finding] = []
+    for who, count in BARE.items():
+        ratios = [one["ours"].per_s / one[who].per_s for one in rounds]
+        name = f"intake against bare Starlette + psycopg on {count} connections, {CLIENTS} clients"
+        detail = {"ratios": ratios}
+        found.append(Finding(name, statistics.median(ratios), "x", RATIO_MIN, at_least=True, detail=detail))
+    for who in ("ours", *BARE):
+        label = "submission-manager" if who == "ours" else f"bare, {BARE[who]} connections"
         found += [
             Finding(f"  {label}", middle(rounds, who, "per_s"), "/s"),
             Finding("    p50", middle(rounds, who, "p50_ms"), "ms"),
             Finding("    p99", middle(rounds, who, "p99_ms"), "ms"),
-            Finding("    cores that the client took", middle(rounds, who, "client_cores"), ""),
+            Finding("    cores that the clients took", middle(rounds, who, "client_cores"), ""),
         ]
     return [
         *found,
