@@ -30,6 +30,7 @@ class Load:
         self._answer_limit_s = answer_limit_s
         self._clients = clients
         self._wanted: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
+        self._asked = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.acknowledged: list[str] = []
         self.repeats = 0  # requests that were sent again
@@ -39,7 +40,13 @@ class Load:
         self._tasks = [asyncio.create_task(self._work(), name="load") for _ in range(self._clients)]
 
     def want(self, intent_id: str, body: dict[str, Any]) -> None:
+        self._asked += 1
         self._wanted.put_nowait((intent_id, json.dumps(body).encode()))
+
+    @property
+    def is_done(self) -> bool:
+        """Everything wanted was acknowledged."""
+        return len(self.acknowledged) == self._asked
 
     def check(self) -> None:
         """Raises what ended a client: none should end."""

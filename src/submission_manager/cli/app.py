@@ -14,7 +14,7 @@ import fencehold
 from fencehold.cli import exit_codes
 from fencehold.cli.screen import clean
 from fencehold.model.errors import ConfigurationError, FenceholdError
-from submission_manager.cli import check, gateway, serve
+from submission_manager.cli import check, demo, gateway, serve
 
 PROGRAM = "submission-manager"
 
@@ -46,7 +46,7 @@ def cli() -> None:
     """
 
 
-for _command in (serve.serve, check.check, gateway.gateway):
+for _command in (serve.serve, check.check, gateway.gateway, demo.demo):
     cli.add_command(_command)
 
 

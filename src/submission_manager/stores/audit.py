@@ -16,6 +16,7 @@ from submission_manager.stores.statements import StoreStatements
 
 CONNECT_LIMIT_S = 5
 BUSY_LIMIT_S = 10.0
+LOCK_LIMIT_S = 0.5
 
 Rows = list[tuple[Any, ...]]
 
@@ -88,6 +89,27 @@ class Audit:
                 connection.executescript(text + ";")
             else:
                 connection.execute(text)
+
+    def make_schema(self, name: str) -> None:
+        """PostgreSQL: a place of one's own in somebody's database; the name is ours, and an identifier."""
+        with self._connected() as connection:
+            connection.execute(f'CREATE SCHEMA "{name}"')
+
+    def drop_schema(self, name: str) -> None:
+        with self._connected() as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+
+    def is_locked(self) -> bool:
+        """SQLite: somebody keeps the write lock for longer than a write takes. PostgreSQL has no such lock."""
+        if not self._is_sqlite:
+            return False
+        with contextlib.closing(sqlite3.connect(self._where, timeout=LOCK_LIMIT_S, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+            except sqlite3.OperationalError:
+                return True
+        return False
 
     def glance(self) -> Glance:
         with self._connected() as connection:

@@ -145,11 +145,20 @@ class Scene:
 
     async def freeze_leader(self) -> None:
         """SIGSTOP until another works, SIGCONT."""
-        leader, epoch = await self.leader()
-        leader.freeze()
+        leader, epoch = await self._frozen_leader()
         await self.until_another_works(epoch)
         leader.thaw()
         await leader.until_following()
+
+    async def _frozen_leader(self) -> tuple[Instance, int]:
+        """At a moment without a write: who is frozen inside one keeps SQLite's only write lock, and nobody goes on."""
+        while True:
+            leader, epoch = await self.leader()
+            leader.freeze()
+            if not await asyncio.to_thread(self.audit.is_locked):
+                return leader, epoch
+            leader.thaw()
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def crash(self, strike: Callable[[], None]) -> None:
         _, epoch = await self.leader()
