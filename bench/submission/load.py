@@ -87,17 +87,17 @@ class Client(asyncio.Protocol):
 
 
 async def main() -> None:
-    port, connections, target = sys.argv[1:]
+    port, count, target = sys.argv[1:]
     loop = asyncio.get_running_loop()
-    clients = [
-        (await loop.create_connection(lambda: Client(target), "127.0.0.1", int(port)))[1]
-        for _ in range(int(connections))
-    ]
     tell("ready")
     async for word in words():
+        # New ones for each run: a service may close those that have said nothing for a while.
+        opened = [
+            await loop.create_connection(lambda: Client(target), "127.0.0.1", int(port)) for _ in range(int(count))
+        ]
         began_s, cpu_s = time.perf_counter(), time.process_time()
-        run = Run(began_s + float(word.split()[1]), loop.create_future(), len(clients))
-        for client in clients:
+        run = Run(began_s + float(word.split()[1]), loop.create_future(), len(opened))
+        for _, client in opened:
             client.begin(run)
         await run.over
         took_s = time.perf_counter() - began_s
@@ -105,6 +105,8 @@ async def main() -> None:
             "ran", answers=len(run.took_ms), took_s=took_s, p50_ms=quantile(run.took_ms, 0.5),
             p99_ms=quantile(run.took_ms, 0.99), cpu_s=time.process_time() - cpu_s,
         )  # fmt: skip
+        for transport, _ in opened:
+            transport.close()
 
 
 if __name__ == "__main__":
