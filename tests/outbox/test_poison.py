@@ -87,7 +87,7 @@ async def test_whatever_a_handler_raises_is_a_failed_try_and_the_worker_goes_on(
         async def good(event: Any) -> None:
             handled.set()
 
-        worker = outbox.worker({"bad": handler, "good": good}, concurrency=2, batch_size=batch_size)
+        worker = outbox.worker({"bad": handler, "good": good}, concurrency=batch_size or 2, batch_size=batch_size)
         async with running(worker):
             for event in bad:
                 assert words in (await becomes(url, event, "DEAD_LETTER"))["last_error"]
