@@ -28,6 +28,7 @@ GATEWAY = [sys.executable, "-m", "submission_manager.cli", "gateway"]
 CLIENTS = 20
 ANSWER_LIMIT_S = 3.0
 LOOK_EVERY_S = 0.2
+AT_ONCE_S = 0.01
 LIMIT_S = 100.0
 MAX_ATTEMPTS = 4
 
@@ -112,13 +113,15 @@ class Scene:
         except psycopg.OperationalError:
             return None
 
-    async def until(self, holds: Callable[[Glance], bool], complaint: str) -> Glance:
+    async def until(
+        self, holds: Callable[[Glance], bool], complaint: str, look_every_s: float = LOOK_EVERY_S
+    ) -> Glance:
         async def look() -> Glance | None:
             self.load.check()
             glance = await self.glance()
             return glance if glance is not None and holds(glance) else None
 
-        found: Glance = await until(look, complaint, look_every_s=LOOK_EVERY_S, limit_s=LIMIT_S)
+        found: Glance = await until(look, complaint, look_every_s=look_every_s, limit_s=LIMIT_S)
         return found
 
     async def leader(self) -> tuple[Instance, int]:
@@ -144,10 +147,11 @@ class Scene:
         await self.until_another_works(epoch)
 
     async def freeze_leader(self) -> None:
-        """SIGSTOP until another works, SIGCONT."""
+        """SIGSTOP, and SIGCONT at the worst moment: another leads, and has not yet counted what the first left open."""
         leader, epoch = await self._frozen_leader()
-        await self.until_another_works(epoch)
+        await self.until(lambda seen: (seen.epoch or 0) > epoch, "nobody else leads", look_every_s=AT_ONCE_S)
         leader.thaw()
+        await self.until_another_works(epoch)
         await leader.until_following()
 
     async def _frozen_leader(self) -> tuple[Instance, int]:
