@@ -23,6 +23,7 @@ from submission_manager.stores.audit import Audit, Glance
 from tests.servers.haproxy import HaProxy
 from tests.servers.process import free_port
 from tests.submission_manager.system.fleet import ROOT, Instance, until
+from tests.system.processes import execute
 
 GATEWAY = [sys.executable, "-m", "submission_manager.cli", "gateway"]
 CLIENTS = 20
@@ -123,6 +124,9 @@ class Scene:
 
         found: Glance = await until(look, complaint, look_every_s=look_every_s, limit_s=LIMIT_S)
         return found
+
+    async def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return await execute(self.url, sql)
 
     async def leader(self) -> tuple[Instance, int]:
         """With attempts under way."""
