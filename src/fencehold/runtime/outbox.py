@@ -95,7 +95,7 @@ class Outbox:
         """
         given, new = _listed(events), list[NewEvent]()
         making = self._making(given, new)
-        if tx is None and 0 < len(given) <= ADD_BATCH:
+        if tx is None and 0 < len(given) <= ADD_BATCH and not any(isinstance(one, Mapping) for one in given):
             await self._store(making, tx)  # one transaction: events may be made while it goes on
             return [event.tracking_id for event in new]
         made = list(making)  # a bad one among them is found before the first is written

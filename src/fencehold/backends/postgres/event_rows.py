@@ -47,9 +47,13 @@ class NotPlain(Exception):
     """An event that a bulk load cannot store: it may be known already, or waits for its time."""
 
 
+def is_special(event: NewEvent) -> bool:
+    return bool(event.is_dedupable or event.delay_s or event.not_before)
+
+
 def copy_text(events: Sequence[NewEvent]) -> bytes:
     """Lines of COPY's text format. JSON and names hold no tab and no line end: only a backslash has to be escaped."""
-    if any(event.is_dedupable or event.delay_s or event.not_before for event in events):
+    if any(map(is_special, events)):
         raise NotPlain
     lines = [
         f"{e.tracking_id}\t{_escaped(e.event_type)}\t{_escaped(e.payload)}\t{e.max_retries}\t{_or_null(e.aggregate_id)}"

@@ -89,9 +89,9 @@ class PostgresEventPort:
         session.on_hint(lambda _, priorities: self._floors.know(priorities))
 
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
-        making = iter(events)
-        made = list(itertools.islice(making, COPY_CHUNK))
-        if len(made) >= COPY_MIN:
+        making = iter(() if isinstance(events, Sequence) else events)  # what is all there is looked through at once
+        made = list(events) if isinstance(events, Sequence) else list(itertools.islice(making, COPY_CHUNK))
+        if len(made) >= COPY_MIN and not any(map(event_rows.is_special, made)):
             with contextlib.suppress(event_rows.NotPlain):
                 return await self._copy(made, making, limit_s)
         made += making

@@ -32,6 +32,15 @@ class EventDedupe(EventSuite):
         rows = await pair.events.desk.find(Filter(), EVERYTHING, CALL_LIMIT_S)
         assert [row.payload for row in rows] == [one.payload]
 
+    async def test_a_known_event_far_down_in_what_is_made_as_it_is_taken_is_left_out(self, harness: Harness) -> None:
+        pair = await Pair.of(harness)
+        known = event(tracking_id=uuid.uuid4())
+        await pair.events.port.add([known], CALL_LIMIT_S)
+        more = [event(payload=n) for n in range(250)]
+        added = await pair.events.port.add(iter([*more, known]), CALL_LIMIT_S)
+        assert sorted(added) == sorted(one.tracking_id for one in more)
+        assert len(await pair.events.desk.find(Filter(), EVERYTHING, CALL_LIMIT_S)) == len(more) + 1
+
     async def test_a_finished_event_stays_known(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
         one = event(tracking_id=uuid.uuid4())
