@@ -5,7 +5,7 @@ BIN := .venv/bin
 ARGS ?=
 export PYTHON
 
-.PHONY: help demo test env programs lint format types pytest bench crash pins clean
+.PHONY: help demo test env programs lint format types pytest bench crash submissions pins clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -46,6 +46,9 @@ bench: env       ## the speed promises, as ratios
 
 crash: env       ## the outbox's crash run: 60 s of kill -9, freezes and database restarts under 20,000 events
 	@$(BIN)/python -m tests.outbox.crash_run $(ARGS)
+
+submissions: env ## SubmissionManager behind HAProxy: dead and frozen leaders, a crashed database, poison, the demo (about 90 s)
+	@$(BIN)/python -m pytest -q tests/submission_manager/end_to_end $(ARGS)
 
 pins: env        ## write constraints.txt anew
 	@$(BIN)/python tools/pins.py
