@@ -1,0 +1,30 @@
+"""docs/submission-manager.md names every setting with its default, every metric and every route, and no other."""
+
+import re
+from pathlib import Path
+
+from submission_manager.metrics import Metrics
+from submission_manager.settings import SETTINGS
+
+PAGE = (Path(__file__).parents[3] / "docs" / "submission-manager.md").read_text("utf-8")
+
+
+def test_every_setting_is_there_with_its_variable_and_its_default() -> None:
+    rows = {
+        row[0]: row[1:] for row in re.findall(r"^\| `(--[a-z-]+)` \| `(\w+)` \| `?([^|`]+?)`? \|", PAGE, re.MULTILINE)
+    }
+    assert rows == {one.option: (one.variable, one.default or "host-pid-random") for one in SETTINGS}
+
+
+def test_every_metric_is_there_and_no_other() -> None:
+    helped = re.findall(r"^# HELP (\w+)", Metrics().exposition()[0].decode(), re.MULTILINE)
+    named = re.findall(r"^\| `(submission_\w+)` \|", PAGE, re.MULTILINE)
+    assert sorted(named) == sorted(name for name in helped if not name.endswith("_created"))
+
+
+def test_every_route_is_there() -> None:
+    from submission_manager.http.openapi import document
+
+    routes = {f"{method.upper()} {path}" for path, methods in document()["paths"].items() for method in methods}
+    told = {route.partition("[")[0] for route in re.findall(r"^\| `((?:GET|POST) [^`]+)` \|", PAGE, re.MULTILINE)}
+    assert told == {route.replace("{intentId}", "{id}") for route in routes}
