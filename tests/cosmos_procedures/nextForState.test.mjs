@@ -17,8 +17,8 @@ function partitionWith(count, state = 'REQUESTED') {
     return partition;
 }
 
-function next(partition, { state = 'REQUESTED', limit = 20, holder = 'A' } = {}) {
-    return partition.run('nextForState', state, limit, holder, LEASE);
+function next(partition, { state = 'REQUESTED', limit = 20, holder = 'A', skip = [] } = {}) {
+    return partition.run('nextForState', state, limit, holder, LEASE, skip);
 }
 
 function ids({ items }) {
@@ -71,6 +71,23 @@ test('a deleted item is never next, whatever state is asked for', () => {
     const { items: [item] } = next(partition);
     partition.run('lease', 'delete', [{ id: 'n0', holder: 'A', token: item.lease.token }]);
     assert.deepEqual(ids(next(partition)), []);
+});
+
+test('what is to be skipped is left out while paging, and not written', () => {
+    for (const pageSizes of [[], [1, 0, 2, 1, 1, 1], [3]]) {
+        const partition = partitionWith(6);
+        partition.pageSizes = [...pageSizes];
+        const answer = next(partition, { limit: 2, skip: ['n0', 'n1', 'n2', 'n4', 'elsewhere'] });
+        assert.deepEqual([ids(answer), answer.isStopped], [['n3', 'n5'], false]);
+        assert.equal(partition.operations.filter((name) => name === 'replace').length, 2);
+    }
+});
+
+test('however many are skipped, they are one page, up to a thousand', () => {
+    const partition = partitionWith(99);
+    const skip = partition.all().slice(0, 98).map((item) => item.id);
+    assert.deepEqual(ids(next(partition, { limit: 1, skip })), ['n98']);
+    assert.deepEqual(partition.operations, ['query', 'replace']);
 });
 
 test('short and empty pages are followed to the end', () => {

@@ -127,6 +127,23 @@ async def test_a_handler_that_raises_frees_its_item_at_once_and_is_not_called_in
         assert all(view.holder_id in (None, others.holder_id) for view in await items.find("A"))
 
 
+async def test_items_that_fail_hide_nobody_and_are_not_leased_while_they_rest(url: str, opened: OpenedItems) -> None:
+    async with opened(url) as (items, heard):
+        await fill(items, 220)
+        await items.put("good", state="A", document=None)
+
+        async def handle(item: fencehold.Item) -> None:
+            if item.id != "good":
+                raise ValueError(item.id)
+            await item.save(state="B")
+
+        async with running(items.process("A", handle, concurrency=20, poll_every="1h")):
+            await in_state(items, "B", 1)
+        leased = sum(fact["leased"] for fact in heard.all("items_leased"))
+        begun = len(heard.all("item_failed")) + len(heard.all("item_processed")) + len(heard.all("item_called_off"))
+        assert (leased, begun) == (221, 221), "each once, and none only to be given back"
+
+
 async def other_gets(url: str, item_id: str) -> Any:
     """Whether somebody else may have it, between two tries of the processor."""
     async with fencehold.connect(url) as store:

@@ -19,11 +19,12 @@ SELECT 'deal', 'old ' || n, 'DONE', '{}' FROM generate_series(1, 100000) AS n"""
 WAITING = """
 INSERT INTO fencehold_items (kind, id, state, document)
 SELECT 'deal', 'new ' || n, 'NEW', '{}' FROM generate_series(1, 100) AS n"""
+RESTING = "{" + ",".join(f"resting {n}" for n in range(1000)) + "}"
 WHOLE_TABLE = ("Seq Scan", "Bitmap", "Hash", "Merge Join", "Sort")
 KEY = {"kind": "deal", "id": "new 1", "holder": "ada", "token": 1, "patience": "1s"}
 KEYS = {"kind": "deal", "ids": "{new 1,new 2}", "holders": "{ada,ada}", "tokens": "{1,2}", "patience": "1s"}
 PARAMS: dict[str, dict[str, Any]] = {
-    "next_for_state": {"kind": "deal", "state": "NEW", "limit": 20, "holder": "ada", "lease_ms": 60000},
+    "next_for_state": {"kind": "deal", "state": "NEW", "limit": 20, "holder": "ada", "lease_ms": 60000, "skip": "{}"},
     "renew": {**KEYS, "lease_ms": 60000},
     "break": KEYS,
     "get": KEYS,
@@ -49,7 +50,11 @@ def test_no_statement_reads_what_is_finished(items_url: str) -> None:
                 plan = explained(conn, name, params)
                 assert [word for word in WHOLE_TABLE if f"{word} " in plan] == [], f"{name}, {statement}:\n{plan}"
                 assert "using fencehold_items_pkey" in plan
-            assert "using fencehold_items_state_idx" in explained(conn, "next_for_state", PARAMS["next_for_state"])
+            for skip in ("{}", RESTING):
+                plan = explained(conn, "next_for_state", {**PARAMS["next_for_state"], "skip": skip})
+                assert "using fencehold_items_state_idx" in plan
+                assert "hashed SubPlan" in plan, "each is looked up, not compared with all"
+                assert [word for word in WHOLE_TABLE if f"{word} " in plan] == [], plan
 
 
 def test_a_lease_is_granted_renewed_and_broken_without_touching_an_index(items_url: str) -> None:

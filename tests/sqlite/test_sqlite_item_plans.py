@@ -1,6 +1,7 @@
 """The plans of items' statements on SQLite: an item is found by its id or by its state, however many are finished."""
 
 import contextlib
+import json
 import sqlite3
 from pathlib import Path
 
@@ -14,7 +15,7 @@ INSERT INTO fencehold_items (kind, id, state, document) SELECT 'deal', 'old ' ||
 NAMES = ("next_for_state", "renew", "break", "get", "acquire", "save", "delete", "put")
 PARAMS = {
     "kind": "deal", "id": "7", "state": "NEW", "document": "{}", "holder": "ada", "token": 1, "limit": 20,
-    "lease": "+60.000 seconds", "lease_ms": 60000, "keys": '[["7","ada",1]]', "ids": '["7"]',
+    "lease": "+60.000 seconds", "lease_ms": 60000, "keys": '[["7","ada",1]]', "ids": '["7"]', "skip": json.dumps([f"resting {n}" for n in range(1000)]),
 }  # fmt: skip
 BY_KEY = ("(kind=? AND id=?)", "(kind=? AND state=?)", "(rowid=?)")
 

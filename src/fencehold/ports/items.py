@@ -86,11 +86,11 @@ class ItemPort(Protocol):
         ...
 
     async def next_for_state(
-        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float
+        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
     ) -> list[ItemRow]:
         """Up to `limit` free items in this state, the longest in it first, each now leased to this holder.
 
-        What another session is just taking is left out, never waited for.
+        What another session is just taking is left out, never waited for; the ids in `skip` are left out, untouched.
         """
         ...
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from fencehold.runtime.items import Items
 
 TROUBLE_S_MAX = 5.0
-LOOK_PAST_MAX = 200  # resting items that a batch may meet before it finds others
 CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
 
 
@@ -111,18 +110,15 @@ class ItemProcessor:
                 await self._endure(error)
 
     async def _turn(self, room: int) -> None:
-        """Asks for as many more as this processor lets rest: they may be the oldest, and must not hide the others."""
-        limit = room + min(LOOK_PAST_MAX, self._rests.count())
-        taken = await self._items.next_for_state(self.state, limit)
-        resting, fresh = list[Item](), list[Item]()
+        """What rests is not even looked at: it may be the oldest, and must neither hide the others nor be leased."""
+        in_hand = [item.id for item in self._running.values()]  # free in the store after an operator's break
+        taken = await self._items.next_but(self.state, room, [*self._rests.ids(), *in_hand])
+        if self._stopping:
+            await self._give_back(taken)
+            return
         for item in taken:
-            (resting if self._rests.has(item.id) else fresh).append(item)
-        begun = 0 if self._stopping else min(room, len(fresh))
-        for item in fresh[:begun]:
             self._begin(item)
-        self._more = begun > 0 and len(taken) == limit
-        if unused := fresh[begun:] + resting:
-            await self._give_back(unused)
+        self._more = len(taken) == room
 
     async def _give_back(self, items: list[Item]) -> None:
         leases = [item.lease for item in items]

@@ -22,13 +22,11 @@ class Rests:
         self._until_s: dict[str, float] = {}
         self._failures: dict[str, int] = {}
 
-    def has(self, item_id: str) -> bool:
-        return self._until_s.get(item_id, 0.0) > self._clock.now_s()
-
-    def count(self) -> int:
+    def ids(self) -> list[str]:
+        """Of those that rest now."""
         now_s = self._clock.now_s()
         self._until_s = {item_id: until_s for item_id, until_s in self._until_s.items() if until_s > now_s}
-        return len(self._until_s)
+        return list(self._until_s)
 
     def failed(self, item_id: str) -> float:
         """How long it rests now."""
@@ -48,6 +46,7 @@ class Rests:
             self._rest(item_id, self._base_s)
 
     def _rest(self, item_id: str, rest_s: float) -> None:
+        self._until_s.pop(item_id, None)
         self._until_s[item_id] = self._clock.now_s() + rest_s
         if len(self._until_s) > RESTS_MAX:
-            self._until_s.pop(next(iter(self._until_s)))
+            self._until_s.pop(next(iter(self._until_s)))  # the one that began to rest first

@@ -78,7 +78,11 @@ class Items:
         None is returned that anybody holds, this holder included. Enter each with `async with` soon: until then nobody
         renews it.
         """
-        items = await self._granted(self._next(names.item_state(state), checked_limit(limit)))
+        return await self.next_but(names.item_state(state), checked_limit(limit), ())
+
+    async def next_but(self, state: str, limit: int, skip: Sequence[str]) -> list[Item]:
+        """For the processor: `next_for_state`, checked already, without these ids; they are not touched either."""
+        items = await self._granted(self._next(state, limit, skip))
         if late := [item.lease for item in items if not item.is_valid]:
             for lease in late:
                 lease.end(GRANTED_TOO_LATE)
@@ -183,11 +187,11 @@ class Items:
         self._parts.facts.fact("items_leased", kind=self.kind, holder_id=self.holder_id, leased=1)
         return [self._item(answer, sent_s)]
 
-    async def _next(self, state: str, limit: int) -> list[Item]:
+    async def _next(self, state: str, limit: int, skip: Sequence[str]) -> list[Item]:
         sent_s = self._parts.clock.now_s()
         port, settings = self._parts.port(self.kind), self.settings
         limit_s = min(LIMIT_S, settings.trusted_s)
-        rows = await port.next_for_state(state, limit, self.holder_id, settings.lease_s, limit_s)
+        rows = await port.next_for_state(state, limit, self.holder_id, settings.lease_s, limit_s, skip)
         return [self._item(row, sent_s) for row in rows]
 
     def _item(self, row: ItemRow, sent_s: float) -> Item:

@@ -87,14 +87,15 @@ class ProcedureItemPort(CosmosItemPort):
         return answer if isinstance(answer, ItemRefusal) else None
 
     async def next_for_state(
-        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float
+        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
     ) -> list[ItemRow]:
         call = self._wire.call("next_for_state", limit_s)
         taken: list[ItemRow] = []
         waiting = in_turn(self._partitions()) if limit > 0 else []
         while waiting and len(taken) < limit:
             asked = min(limit - len(taken), BATCH_MAX)
-            ask = [state, asked, holder_id, shape.duration_ms(lease_s)]
+            skipped = [document_id(item_id) for item_id in skip if self._partition(item_id) == waiting[0]]
+            ask = [state, asked, holder_id, shape.duration_ms(lease_s), skipped]
             try:
                 reply = await execute(call, waiting[0], "nextForState", ask)
             except (Unavailable, Uncertain):

@@ -101,12 +101,14 @@ class MemoryItemPort:
             return answer if isinstance(answer, ItemRefusal) else None
 
     async def next_for_state(
-        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float
+        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
     ) -> list[ItemRow]:
         with self._shelf.lock:
             now = self._shelf.now()
             asked = Request(now, holder_id, lease_s=lease_s, state=state)
-            taken = self._oldest((i for i in self._ids(state) if decide(self._row(i), Verb.NEXT, asked)), limit)
+            skipped = frozenset(skip)
+            ids = (i for i in self._ids(state) if i not in skipped and decide(self._row(i), Verb.NEXT, asked))
+            taken = self._oldest(ids, limit)
             for item_id in taken:
                 self._apply(item_id, Verb.NEXT, self._grant(now, holder_id, lease_s, state))
             return self._views(taken, now)

@@ -100,9 +100,12 @@ class PostgresItemPort:
         return _refusal(await self._wait("delete", item_rows.key_params(key), limit_s))
 
     async def next_for_state(
-        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float
+        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
     ) -> list[ItemRow]:
-        params = {"state": state, "limit": limit, "holder": holder_id, "lease_ms": item_rows.lease_ms(lease_s)}
+        params = {
+            "state": state, "limit": limit, "holder": holder_id, "lease_ms": item_rows.lease_ms(lease_s),
+            "skip": item_rows.ids_param(skip),
+        }  # fmt: skip
         items = [item_rows.item(row) for row in await self._run("next_for_state", params, limit_s)]
         return sorted(items, key=lambda item: (item.state_timestamp, item.id))
 

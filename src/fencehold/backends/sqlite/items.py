@@ -80,9 +80,12 @@ class SqliteItemPort:
         return await self._session.write(work, limit_s)
 
     async def next_for_state(
-        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float
+        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
     ) -> list[ItemRow]:
-        params = {"state": state, "limit": limit, "holder": holder_id, **item_rows.lease_params(lease_s)}
+        params = {
+            "state": state, "limit": limit, "holder": holder_id, "skip": item_rows.ids_param(skip),
+            **item_rows.lease_params(lease_s),
+        }  # fmt: skip
 
         def work(connection: sqlite3.Connection) -> list[ItemRow]:
             rows = self._run(connection, "next_for_state", params)

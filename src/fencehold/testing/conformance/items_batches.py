@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 
 from fencehold.model.items import ItemKey
+from fencehold.ports.items import NewItem
 from fencehold.testing.conformance.items_pair import EVERYTHING, NEVER_GRANTED, ItemPair, ItemSuite, refused, row
-from fencehold.testing.conformance.suite import LEASE, START
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 SECOND = dt.timedelta(seconds=1)
 BATCH = 50
+SKIPPED = 250
 
 
 class ItemBatches(ItemSuite):
@@ -26,6 +28,29 @@ class ItemBatches(ItemSuite):
         assert await pair.next("NEW", EVERYTHING, "cy") == ["d"], "as many as there are"
         assert await pair.next("NEW") == []
         assert await pair.next("never") == []
+
+    async def test_what_is_to_be_skipped_hides_nobody_and_is_not_touched(self, harness: Harness) -> None:
+        pair = await ItemPair.of(harness, clients=2)
+        names = ["a", "a'b", 'with "quotes", {and} commas', "back\\slash", "é/?#", "e", "f"]
+        for number, item_id in enumerate(names):
+            await pair.set_clock(START + number * SECOND)
+            await pair.put(item_id)
+        await pair.take("e", "bob")
+        assert await pair.next("NEW", 1, skip=[*names[:5], "never was"]) == ["f"], "behind all that is skipped or held"
+        assert await pair.next("NEW", 2, skip=[names[0], names[2], names[0]]) == [names[1], names[3]]
+        assert await pair.next("NEW", 5, skip=names) == []
+        assert await pair.next("NEW", EVERYTHING, skip=["A"]) == ["a", names[2], names[4]], "by its exact id"
+
+    async def test_more_than_a_page_may_be_skipped(self, harness: Harness) -> None:
+        pair = await ItemPair.of(harness)
+        resting = [f"item {number}" for number in range(SKIPPED)]
+        for item_id in resting:
+            await pair.port.put(NewItem(item_id, "NEW", "1", "ada"), CALL_LIMIT_S)
+        await pair.set_clock(START + SECOND)
+        await pair.put("last")
+        left = await pair.port.next_for_state("NEW", 20, "ada", LEASE_S, CALL_LIMIT_S, resting)
+        assert [one.id for one in left] == ["last"]
+        assert {one.token for one in (await pair.port.get(resting, CALL_LIMIT_S)).values()} == {0}
 
     async def test_the_limit_is_kept(self, harness: Harness) -> None:
         pair = await ItemPair.of(harness)

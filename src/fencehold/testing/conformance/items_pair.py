@@ -125,12 +125,17 @@ class ItemPair:
         return got
 
     async def next(
-        self, state: str, limit: int = EVERYTHING, holder: str = "ada", lease_s: float = LEASE_S
+        self,
+        state: str,
+        limit: int = EVERYTHING,
+        holder: str = "ada",
+        lease_s: float = LEASE_S,
+        skip: Sequence[str] = (),
     ) -> list[str]:
         """The ids of those taken; of items that came into the state at one instant, any may be first."""
-        free = self.oracle.free_in(state, self.now)[:limit]
+        free = [item_id for item_id in self.oracle.free_in(state, self.now) if item_id not in skip][:limit]
         since = [self.oracle.rows[item_id].state_timestamp for item_id in free]
-        got = await self.port.next_for_state(state, limit, holder, lease_s, CALL_LIMIT_S)
+        got = await self.port.next_for_state(state, limit, holder, lease_s, CALL_LIMIT_S, skip)
         what = f"{holder} takes {limit} in {state}"
         assert [one.state_timestamp for one in got] == since, f"{what}: {got}, the table says {free}"
         for one in got:
@@ -138,7 +143,8 @@ class ItemPair:
             agree(one, self.oracle.change(one.id, Verb.NEXT, request), what)
         ids = [one.id for one in got]
         assert len(set(ids)) == len(ids), f"{what}: one of them twice"
-        await self.check(ids, what)
+        assert not set(ids) & set(skip), f"{what}: one that was to be skipped"
+        await self.check([*ids, *skip], what)
         return ids
 
     async def find(self, state: str | None = None, limit: int = EVERYTHING) -> list[str]:

@@ -1,9 +1,11 @@
 // name: nextForState
 // rules: free.next.is_in_state
 // Leases up to `limit` free items of one state in one logical partition, the longest in it first, as one transaction:
-// whatever is thrown here undoes all of it. A live lease, the caller's own too, is left out by the query itself.
+// whatever is thrown here undoes all of it. A live lease, the caller's own too, is left out by the query itself; the
+// documents whose ids are in `skip` while paging, for a query may not be as long as all of them.
 // Out: {now, items, isStopped}; stopped when the server gave no more time or the answer grew long: there may be more.
-function nextForState(state, limit, holder, leaseDuration) {
+function nextForState(state, limit, holder, leaseDuration, skip) {
+    var PAGE_SIZE_MAX = 1000;
     var REPLY_CHARACTERS_MAX = 1000000; // the server takes 4 MB, and a character may be three bytes
     var now = new Date().getTime(); // the server's; read before the items, so that a lease never lasts longer than asked
     var query = {
@@ -12,12 +14,14 @@ function nextForState(state, limit, holder, leaseDuration) {
     };
     var collection = getContext().getCollection();
     var leased = [];
+    var skipped = Object.create(null);
+    skip.forEach(function (id) { skipped[id] = true; });
     var replyCharacters = 0;
     findPage(null);
 
     // A page may be short, even empty, and still have others after it.
     function findPage(continuation) {
-        var options = { pageSize: limit - leased.length };
+        var options = { pageSize: Math.min(limit - leased.length + skip.length, PAGE_SIZE_MAX) };
         if (continuation) options.continuation = continuation;
         goOn(collection.queryDocuments(collection.getSelfLink(), query, options, function (err, found, page) {
             if (err) throw err;
@@ -28,6 +32,7 @@ function nextForState(state, limit, holder, leaseDuration) {
     function leaseNext(found, index, continuation) {
         if (leased.length === limit) return answer(false);
         if (replyCharacters > REPLY_CHARACTERS_MAX) return answer(true);
+        while (index < found.length && skipped[found[index].id]) index += 1;
         if (index < found.length) return grant(found[index], function () { leaseNext(found, index + 1, continuation); });
         if (continuation) return findPage(continuation);
         answer(false);

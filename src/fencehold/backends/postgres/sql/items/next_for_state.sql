@@ -1,9 +1,11 @@
 -- name: next_for_state
 -- rules: free.next.is_in_state
 -- Lock first, then read the clock. What another session has locked is being taken: it is left to it.
+-- NOT IN, for that is looked up in a table of hashes; `<> ALL (:skip)` would be compared one by one.
 WITH next AS MATERIALIZED (
     SELECT id FROM fencehold_items
      WHERE kind = :kind AND state = :state AND (holder_id IS NULL OR expires_at <= statement_timestamp())
+       AND id NOT IN (SELECT unnest(:skip::text[]))
      ORDER BY state_timestamp, id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE fencehold_items AS i
