@@ -15,9 +15,8 @@ demo:            ## watch a leader die and a stale write be refused (20 s)
 	@$(BIN)/fencehold demo
 
 test:            ## everything: environment, servers, lint, types, all tests
-	@$(MAKE) --no-print-directory env programs
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory env
+	@$(MAKE) --no-print-directory -j2 programs lint types
 	@$(MAKE) --no-print-directory pytest
 
 env:             ## make or update .venv

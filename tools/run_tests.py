@@ -18,7 +18,7 @@ from typing import IO
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 #: Each about a third of the time of all, with the rest as the first part.
 OTHERS: tuple[tuple[str, ...], ...] = (
-    ("tests/system", "tests/outbox/test_crash_run.py"),
+    ("tests/system",),
     ("tests/conformance", "tests/submission_manager", "tests/cosmos", "tests/cosmos_procedures", "tests/items"),
 )
 

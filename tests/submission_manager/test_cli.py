@@ -135,7 +135,7 @@ def test_the_fake_gateway_serves_until_it_is_told_to_stop(tmp_path):
         assert httpx.get(url + "/calls", trust_env=False).json() == {
             "calls": 1, "byKey": {"a/1": 1}, "byIntent": {"a": 1},
         }  # fmt: skip
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         process.communicate(timeout=END_S)
         assert process.returncode == 0
     assert json.loads((tmp_path / "calls").read_text())["key"] == "a/1"

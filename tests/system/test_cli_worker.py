@@ -45,10 +45,10 @@ async def block(event):
 
 def fork(event):
     if (child := os.fork()) == 0:
+        (HERE / "new").write_text(str(os.getpid()))
+        (HERE / "new").rename(HERE / "forked")  # by the child: what runs in it before is not its own yet
         signal.pause()
         os._exit(0)
-    (HERE / "new").write_text(str(child))
-    (HERE / "new").rename(HERE / "forked")
     (HERE / "ended").write_text(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
 
 handlers = {"note": note, "wait": wait, "stubborn": stubborn, "block": block, "fork": fork}
