@@ -101,7 +101,7 @@ class Items:
         return [Item(self._loop, item) for item in self._loop.run(self._items.next_for_state(state, limit))]
 
     def renew(self, items: Item | Sequence[Item]) -> list[Item]:
-        given = [items] if isinstance(items, Item) else list(items)
+        given: list[Any] = [items] if isinstance(items, Item | ItemView) else list(items)
         held = self._loop.run(self._items.renew([_inner(item) for item in given]))
         return [item for item in given if _inner(item) in held]
 

@@ -1,8 +1,9 @@
 """`items.process(state, handler)`: batches, bounded concurrency, failures that do not spin, and a graceful stop."""
 
 import asyncio
+import functools
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -283,6 +284,40 @@ async def test_a_store_that_is_away_is_waited_for(
             await in_state(items, "B", 3)
 
 
+def yields(item: fencehold.Item) -> Iterator[None]:
+    yield
+
+
+async def yields_later(item: fencehold.Item) -> AsyncIterator[None]:
+    yield
+
+
+class Yields:
+    def __call__(self, item: fencehold.Item) -> Iterator[None]:
+        yield
+
+
+async def returns_one(item: fencehold.Item) -> Any:
+    return yields_later(item)
+
+
+def returns_one_now(item: fencehold.Item) -> Any:
+    return yields(item)
+
+
+def returns_one_for_later(item: fencehold.Item) -> Any:
+    return yields_later(item)
+
+
+@pytest.mark.parametrize("handler", [returns_one_now, returns_one_for_later, returns_one])
+async def test_a_handler_that_returns_a_generator_has_failed(memory: str, opened: OpenedItems, handler: Any) -> None:
+    async with opened(memory) as (items, heard):
+        await fill(items, 1)
+        async with running(items.process("A", handler)):
+            assert "nothing of it was run" in (await heard.once("item_failed"))["error"]
+        assert not heard.all("item_processed")
+
+
 async def test_settings_that_cannot_work_are_one_error(memory: str) -> None:
     async with fencehold.connect(memory) as store:
         items = store.items(KIND, lease="1s")
@@ -290,7 +325,7 @@ async def test_settings_that_cannot_work_are_one_error(memory: str) -> None:
             items.process("A", print, concurrency=0, batch=True, poll_every=-1, shutdown_timeout="2s")
         for word in ("concurrency", "batch", "poll_every", "shutdown_timeout"):
             assert word in str(wrong.value)
-        for handler in (None, {"A": print}, "handle"):
+        for handler in (None, {"A": print}, "handle", yields, yields_later, functools.partial(yields), Yields()):
             with pytest.raises(fencehold.ConfigurationError) as bad:
                 items.process("A", handler)  # type: ignore[arg-type]
             assert bad.value.code == "bad_handler"

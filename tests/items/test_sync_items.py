@@ -1,6 +1,7 @@
 """Items without an event loop."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -68,5 +69,34 @@ def test_plain_functions_process_items_until_told_to_stop(store: sync.Store) -> 
     processor = items.process("A", handle, concurrency=2, poll_every="20ms")
     processor.run()
     assert len(items.find("B")) == 6
-    with pytest.raises(fencehold.ConfigurationError):
-        items.process("A", None)  # type: ignore[arg-type]
+    for wrong in (None, yields):
+        with pytest.raises(fencehold.ConfigurationError):
+            items.process("A", wrong)  # type: ignore[arg-type]
+
+
+def yields(item: sync_items.Item) -> Iterator[None]:
+    yield
+
+
+def test_what_was_only_seen_gives_no_right_to_write(store: sync.Store) -> None:
+    items: Any = store.items(KIND)
+    seen = items.put("n", state="A", document=1)
+    for verb in (items.delete, items.renew, lambda given: items.save(given, state="B")):
+        with pytest.raises(fencehold.ConfigurationError) as refused:
+            verb(seen)
+        assert refused.value.code == "bad_item"
+        assert "no right to write; acquire it" in refused.value.hint
+
+
+def test_a_search_for_nothing_is_refused_without_a_word_about_leasing(store: sync.Store) -> None:
+    with pytest.raises(fencehold.ConfigurationError) as refused:
+        store.items(KIND).find(limit=0)
+    assert "ease" not in refused.value.hint
+
+
+def test_a_second_block_is_called_by_its_name(store: sync.Store) -> None:
+    items = store.items(KIND)
+    items.put("n", state="A", document=1)
+    with items.acquire("n") as item, pytest.raises(fencehold.ConfigurationError) as twice:
+        item.__enter__()
+    assert "async" not in str(twice.value)

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import threading
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -215,10 +216,33 @@ async def nothing(event: fencehold.Claim) -> None:
     return None
 
 
+async def yields(event: fencehold.Claim) -> AsyncIterator[None]:
+    yield
+
+
+def yields_now(event: fencehold.Claim) -> Iterator[None]:
+    yield
+
+
+async def test_a_handler_that_returns_a_generator_has_failed(url: str, opened: Opened) -> None:
+    def on_a_thread(event: fencehold.Claim) -> Any:
+        return yields_now(event)
+
+    async def on_the_loop(event: fencehold.Claim) -> Any:
+        return yields(event)
+
+    async with opened(url, retry_base="20s") as (outbox, _):
+        ids = [await outbox.add(event_type, 1) for event_type in ("a", "b")]
+        async with running(outbox.worker({"a": on_a_thread, "b": on_the_loop})):
+            for tracking_id in ids:
+                failed = await becomes(url, tracking_id, "FAILED")
+                assert "nothing of it was run" in failed["last_error"]
+
+
 async def test_what_is_no_handler_is_refused(url: str, opened: Opened) -> None:
     async with opened(url) as (outbox, _):
         bad: Any
-        for bad in (None, 7, {}, {"a": 7}, {7: nothing}, "handler", {"a": None}):
+        for bad in (None, 7, {}, {"a": 7}, {7: nothing}, "handler", {"a": None}, yields, {"a": yields_now}):
             with pytest.raises(fencehold.ConfigurationError) as error:
                 outbox.worker(bad)
             assert code_of(error) == "bad_handler"

@@ -13,9 +13,10 @@ FINISHED = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
 INSERT INTO fencehold_items (kind, id, state, document) SELECT 'deal', 'old ' || i, 'DONE', '{}' FROM n"""
 NAMES = ("next_for_state", "renew", "break", "get", "acquire", "save", "delete", "put")
+RESTING = json.dumps([f"resting {n}" for n in range(1000)])
 PARAMS = {
     "kind": "deal", "id": "7", "state": "NEW", "document": "{}", "holder": "ada", "token": 1, "limit": 20,
-    "lease": "+60.000 seconds", "lease_ms": 60000, "keys": '[["7","ada",1]]', "ids": '["7"]', "skip": json.dumps([f"resting {n}" for n in range(1000)]),
+    "lease": "+60.000 seconds", "lease_ms": 60000, "keys": '[["7","ada",1]]', "ids": '["7"]', "skip": RESTING,
 }  # fmt: skip
 BY_KEY = ("(kind=? AND id=?)", "(kind=? AND state=?)", "(rowid=?)")
 

@@ -30,9 +30,9 @@ def checked_change(state: object, document: Any, settings: ItemSettings) -> tupl
     )
 
 
-def checked_limit(limit: object, most: int = BATCH_MAX) -> int:
+def checked_limit(limit: object, most: int = BATCH_MAX, hint: str = "Lease as many as can be started at once.") -> int:
     check = Check("Item")
     check.count(limit, "limit", 1, most)
-    check.done("Lease as many as can be started at once.")
+    check.done(hint)
     assert isinstance(limit, int), "just checked"
     return limit

@@ -34,8 +34,11 @@ class Handlers:
                 hint='Give `async def handle(event)`, or {"order.created": handle, ...}; "*" takes all other types.',
                 code="bad_handler",
             )
+        for handler in table.values():
+            check_is_no_generator(handler)
         self._threads_max = threads_max
         self._threads: ThreadPoolExecutor | None = None
+        self._on_loop: dict[int, Run] = {}
         self._runs = {event_type: self._run(handler) for event_type, handler in table.items()}
         self.fallback = self._runs.get(ANY_TYPE)
         self.only = self.fallback if len(self._runs) == 1 else None
@@ -53,7 +56,7 @@ class Handlers:
 
     def _run(self, handler: Handler) -> Run:
         if is_async(handler):
-            return handler
+            return self._on_the_loop(handler)
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="fencehold-handler")
         threads = self._threads
@@ -75,9 +78,35 @@ class Handlers:
                     raise
                 answer = future.result()  # done after all: that counts, if its lease still does
             if inspect.isawaitable(answer):  # a plain function around an async one
-                await answer
+                answer = await answer
+            refuse_generator(answer)
 
         return on_a_thread
+
+    def _on_the_loop(self, handler: Handler) -> Run:
+        """The same for the same handler: what is handled in one go is told by that."""
+
+        async def on_the_loop(event: Any) -> None:
+            refuse_generator(await handler(event))
+
+        return self._on_loop.setdefault(id(handler), on_the_loop)
+
+
+def check_is_no_generator(handler: Handler) -> None:
+    """One that yields would be called and never run: refused where it can be seen."""
+    for called in (handler, getattr(handler, "__call__", None)):  # noqa: B004
+        if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+            raise ConfigurationError(
+                f"{handler!r:.80} is a generator: calling it runs nothing of it.",
+                hint="Take the `yield` out of the handler, or loop over the generator in a function of its own.",
+                code="bad_handler",
+            )
+
+
+def refuse_generator(answer: object) -> None:
+    """Of a handler that returned one: a failed try, for nothing of it was run."""
+    if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        raise TypeError(f"the handler returned a generator, {answer!r:.80}, and nothing of it was run")
 
 
 def is_async(handler: Handler) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from fencehold.model.errors import ConfigurationError
+from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
 from fencehold.model.new_items import checked_change
 from fencehold.ports.items import ItemRefusal, ItemRow
 from fencehold.runtime.body import Body
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fencehold.runtime.item_parts import ItemParts
 
 LIMIT_S = 10.0
+SAVE_NOW_LIMIT_S = LIMIT_S + 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +135,25 @@ class Item:
 
     def save_now(self, *, state: str | None = None, document: Any = None) -> None:
         """`save` for a handler on a thread of its own; blocks."""
+        self.check()  # in a forked child there is no loop that could be asked
         with suppress(RuntimeError):
             if asyncio.get_running_loop() is self._loop:
                 hint = "Use `await item.save(...)` there."
                 raise ConfigurationError("save_now() would block the event loop for ever.", hint=hint, code="on_loop")
-        asyncio.run_coroutine_threadsafe(self.save(state=state, document=document), self._loop).result()
+        work = self.save(state=state, document=document)
+        try:
+            saving = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise Unavailable("The item's event loop is closed; nothing was saved.", code="loop_closed") from None
+        try:
+            saving.result(SAVE_NOW_LIMIT_S)
+        except TimeoutError:
+            if not saving.done():
+                saving.cancel()
+                hint = "Something blocks that loop. Read the item again before anything else."
+                raise Uncertain("The item's event loop gave no answer in time.", hint=hint, code="timeout") from None
+            raise
 
     # --- the cancel scope ---
 
@@ -146,14 +161,19 @@ class Item:
         self.check()
         if self._body is not None:
             raise ConfigurationError(
-                f"Item {self.id!r} is in an `async with` already.",
+                f"Item {self.id!r} is in a `with` block already.",
                 hint="One block per lease: the body of the first would lose it at the end of the second.",
                 code="already_entered",
             )
+        self._parts.enter(self._lease)
         self._loop = asyncio.get_running_loop()
         self._body = Body("the lease on the item is over")
         self._lease.on_end = self._ended
-        self._parts.keep(self._lease)
+        try:
+            self._parts.keep(self._lease)
+        except BaseException:
+            self._parts.leave(self._lease)
+            raise
         return self
 
     async def __aexit__(
@@ -166,6 +186,7 @@ class Item:
             lease.end(TOO_LATE)
         is_lost = bool(lease.lost) and lease.lost not in DONE
         self._parts.drop(lease)
+        self._parts.leave(lease)
         cancelled = await self._give_back()
         is_ours = body.leave()
         if cancelled is not None and not is_ours:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import datetime as dt
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.errors import AlreadyLeased, ConfigurationError, FenceholdError
 from fencehold.model.item_settings import ItemSettings
 from fencehold.ports.backend import Backend
 from fencehold.ports.clock import Clock
@@ -49,6 +51,9 @@ class ItemParts:
         self._keepers: dict[tuple[str, ItemSettings], ItemKeeper] = {}
         self._pulses: WeakKeyDictionary[asyncio.AbstractEventLoop, Pulse] = WeakKeyDictionary()
         self._held: dict[Place, ItemLease] = {}
+        self._inside: dict[Place, ItemLease] = {}  # whose bodies run, whether still held or not
+        self._asked: set[Place] = set()  # by an acquire that has no answer yet
+        self._doors = threading.Lock()  # tasks of several loops may share one Items
         self._prune_at = PRUNE_AT
         self._background: set[asyncio.Future[None]] = set()
         self._generation = forks.generation()
@@ -85,8 +90,12 @@ class ItemParts:
     def hold(self, lease: ItemLease) -> None:
         """A later lease of the same holder on the same item ends the one before, also in the store."""
         place = self._place(lease)
-        if (before := self._held.get(place)) is not None:
-            before.end(SUPERSEDED)
+        before = self._held.get(place)
+        if before is not None and before.key.token > lease.key.token:  # the answers came in another order
+            lease.end(SUPERSEDED)
+            return
+        if before is not None and before.end(SUPERSEDED) and self._inside.get(place) is before:
+            self.tell_lost(before)
         self._held[place] = lease
         if len(self._held) > self._prune_at:  # leases that lapsed unused: nobody will ever give them back
             self._held = {place: lease for place, lease in self._held.items() if lease.is_valid}
@@ -99,6 +108,43 @@ class ItemParts:
         place = self._place(lease)
         if self._held.get(place) is lease:
             self._held.pop(place, None)
+
+    # --- whose bodies run ---
+
+    @contextmanager
+    def asking(self, kind: str, holder_id: str, item_id: str) -> Iterator[None]:
+        """An acquire is under way; AlreadyLeased if it could take the item from under a body of this same holder."""
+        place = (kind, holder_id, item_id)
+        with self._doors:
+            inside = self._inside.get(place)
+            is_held = inside is not None and inside.is_valid
+            if is_held or place in self._asked:
+                raise held_here(place, inside.expires_at if inside is not None and is_held else None)
+            self._asked.add(place)
+        try:
+            yield
+        finally:
+            self._asked.discard(place)
+
+    def enter(self, lease: ItemLease) -> None:
+        """Nobody here acquires it anew from now on; LeaseLost if somebody is just about to."""
+        place = self._place(lease)
+        with self._doors:
+            is_ours = place not in self._asked
+            if is_ours:
+                self._inside[place] = lease
+        if not is_ours:
+            lease.end(SUPERSEDED)
+            raise lease.error()
+
+    def leave(self, lease: ItemLease) -> None:
+        place = self._place(lease)
+        if self._inside.get(place) is lease:
+            self._inside.pop(place, None)
+
+    def ids_inside(self, kind: str, holder_id: str) -> set[str]:
+        with self._doors:
+            return {place[2] for place in self._inside if place[:2] == (kind, holder_id)}
 
     def _place(self, lease: ItemLease) -> Place:
         return lease.kind, lease.key.holder_id, lease.key.id
@@ -182,3 +228,13 @@ class ItemParts:
 
     def _tell_stalled(self, lease: ItemLease, silent_s: float) -> None:
         self.tell("item_stalled", lease, silent_s=round(silent_s, 3))
+
+
+def held_here(place: Place, until: dt.datetime | None) -> AlreadyLeased:
+    kind, holder_id, item_id = place
+    how = f"is held by {holder_id!r}, which is this holder," if until else f"is being acquired by {holder_id!r}"
+    when = f" until {until.isoformat()}" if until else ""
+    return AlreadyLeased(
+        f"Item {item_id!r} of kind {kind!r} {how}{when}; nothing was changed.", holder_id=holder_id, expires_at=until,
+        hint="Another task or thread of this very process has it: wait for it, or use a store.items(...) for each.",
+    )  # fmt: skip

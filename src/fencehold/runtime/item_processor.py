@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
 from fencehold.model.item_settings import ProcessorSettings
 from fencehold.model.retry import DecorrelatedJitter, RetryContext
-from fencehold.runtime.handlers import Handler, Handlers
+from fencehold.runtime.handlers import Handler, Handlers, check_is_no_generator
 from fencehold.runtime.item import Item
 from fencehold.runtime.item_lease import BROKEN, DELETED
 from fencehold.runtime.item_parts import ItemParts
@@ -111,14 +111,20 @@ class ItemProcessor:
 
     async def _turn(self, room: int) -> None:
         """What rests is not even looked at: it may be the oldest, and must neither hide the others nor be leased."""
-        in_hand = [item.id for item in self._running.values()]  # free in the store after an operator's break
-        taken = await self._items.next_but(self.state, room, [*self._rests.ids(), *in_hand])
+        taken = await self._items.next_but(self.state, room, [*self._rests.ids(), *self._in_hand()])
         if self._stopping:
             await self._give_back(taken)
             return
         for item in taken:
             self._begin(item)
         self._more = len(taken) == room
+
+    def _in_hand(self) -> set[str]:
+        """May be free in the store, after an operator's break or a lapse, while its handler runs: a thread cannot be
+        stopped. Whoever else takes it meanwhile, a second handler beside the first would not be ours to explain.
+        """
+        inside = self._parts.ids_inside(self._items.kind, self._items.holder_id)
+        return inside | {item.id for item in self._running.values()}
 
     async def _give_back(self, items: list[Item]) -> None:
         leases = [item.lease for item in items]
@@ -243,3 +249,4 @@ def check_handler(handler: object) -> None:
             hint="Give `async def handle(item)`; a plain function runs on a thread and saves with item.save_now(...).",
             code="bad_handler",
         )
+    check_is_no_generator(handler)

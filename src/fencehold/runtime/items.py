@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, NoReturn
 
 from fencehold.model import names
@@ -22,6 +22,7 @@ from fencehold.runtime.item_processor import ItemProcessor, item_handlers
 
 RENEW_BATCH = 1000
 FIND_MAX = 1000
+SEEN_ONLY = "What get(), find() or put() returned gives no right to write; acquire it."
 
 
 class Items:
@@ -54,7 +55,9 @@ class Items:
     async def find(self, state: str | None = None, limit: int = 100) -> list[ItemView]:
         """Items as they stand, held or not, the longest in their state first."""
         which = None if state is None else names.item_state(state)
-        rows = await self._parts.port(self.kind).find(which, checked_limit(limit, FIND_MAX), LIMIT_S)
+        rows = await self._parts.port(self.kind).find(
+            which, checked_limit(limit, FIND_MAX, "Ask for as many as you want to see."), LIMIT_S
+        )
         return [view(self.kind, row) for row in rows]
 
     # --- leasing ---
@@ -62,7 +65,8 @@ class Items:
     async def acquire(self, id: str) -> Item:
         """The item, ours alone from now; AlreadyLeased while another holds it, NoSuchItem if there is none.
 
-        Of an item this holder has already, the lease before ends.
+        Of an item this holder has already the lease before ends, if nobody is inside its `async with` or its handler:
+        else it is AlreadyLeased too, by ourselves.
         """
         item_id = names.item_id(id)
         (item,) = await self._granted(self._acquire(item_id))
@@ -181,11 +185,12 @@ class Items:
     async def _acquire(self, item_id: str) -> list[Item]:
         sent_s = self._parts.clock.now_s()
         port, settings = self._parts.port(self.kind), self.settings
-        answer = await port.acquire(item_id, self.holder_id, settings.lease_s, min(LIMIT_S, settings.trusted_s))
-        if isinstance(answer, ItemRefusal):
-            self._refuse(item_id, answer)
-        self._parts.facts.fact("items_leased", kind=self.kind, holder_id=self.holder_id, leased=1)
-        return [self._item(answer, sent_s)]
+        with self._parts.asking(self.kind, self.holder_id, item_id):
+            answer = await port.acquire(item_id, self.holder_id, settings.lease_s, min(LIMIT_S, settings.trusted_s))
+            if isinstance(answer, ItemRefusal):
+                self._refuse(item_id, answer)
+            self._parts.facts.fact("items_leased", kind=self.kind, holder_id=self.holder_id, leased=1)
+            return [self._item(answer, sent_s)]
 
     async def _next(self, state: str, limit: int, skip: Sequence[str]) -> list[Item]:
         sent_s = self._parts.clock.now_s()
@@ -244,13 +249,15 @@ class Items:
         return ItemKey(names.item_id(id), self.holder_id, 0)
 
     def _checked(self, items: Any) -> list[Item]:
-        given: list[Any] = [items] if isinstance(items, Item) else list(items)
+        given: list[Any] = list(items) if isinstance(items, Iterable) else [items]
         for one in given:
             if not isinstance(one, Item) or one.kind != self.kind or one.parts is not self._parts:
                 what = f"{one!r:.80}" if isinstance(one, Item) else f"A {type(one).__name__}"
                 raise ConfigurationError(
                     f"{what} is no leased item of kind {self.kind!r} of this store.",
-                    hint="Give what acquire() or next_for_state() returned.",
+                    hint=SEEN_ONLY
+                    if isinstance(one, ItemView)
+                    else "Give what acquire() or next_for_state() returned.",
                     code="bad_item",
                 )
         return given

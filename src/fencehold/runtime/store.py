@@ -19,6 +19,7 @@ from fencehold.ports.backend import Backend
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.traces import TracePort
+from fencehold.runtime import forks
 from fencehold.runtime import host as hosts
 from fencehold.runtime.book import LeaseBook
 from fencehold.runtime.engine import Engine
@@ -84,6 +85,8 @@ class Store:
     async def close(self) -> None:
         """Stop all that runs, give back every lease and item, disconnect. Idempotent."""
         if self._engine is None or self._thread is None:
+            return
+        if self._thread.generation != forks.generation():  # nothing of it is a forked child's to stop or give back
             return
         for worker in list(self._outbox_parts.workers):
             worker.stop()
