@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -195,20 +195,24 @@ async def test_a_forked_child_saves_nothing_and_closes_at_once(url: str) -> None
         async with await items.acquire("000") as item:
             child = os.fork()
             if child == 0:
-                os._exit(as_a_child(store, item))
+                as_a_child(store, item)
             ended = await asyncio.to_thread(os.waitpid, child, 0)
             assert os.waitstatus_to_exitcode(ended[1]) == 0
             await item.save(state="B")
 
 
-def as_a_child(store: fencehold.Store, item: fencehold.Item) -> int:
-    signal.alarm(10)  # ends a child that hangs
+def as_a_child(store: fencehold.Store, item: fencehold.Item) -> NoReturn:
+    """Exits with 0 if it is refused and can close; a child that hangs is ended by the alarm, whoever had set one."""
+    code = 1
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(10)
     try:
         item.save_now(state="CHILD")
     except fencehold.LeaseLost:
         asyncio.run(store.close())
-        return 0
-    return 1
+        code = 0
+    finally:
+        os._exit(code)
 
 
 async def test_save_now_gives_up_when_the_event_loop_does_not_answer(
