@@ -16,6 +16,7 @@ from fencehold.telemetry.fan_out import FanOut
 from submission_manager.executor import Executor, ExecutorSettings
 from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
 from submission_manager.gateway_client import GatewayClient
+from submission_manager.http import descriptors
 from submission_manager.http.app import App, Parts
 from submission_manager.http.server import Listening
 from submission_manager.leadership import Leadership, LeadershipSettings
@@ -166,9 +167,14 @@ class Instance:
         self.app = App(
             Parts(store.intake, self._registry, self.leader, self.metrics, self._facts, settings, on_created=hint)
         )
+        calls_max = max(CONCURRENCY_TOTAL_MIN, settings.concurrency)
         self.listening = Listening(
             self.app, settings.host, settings.port,
             request_timeout_s=settings.request_timeout_s, drain_timeout_s=settings.drain_timeout_s,
+            connections_max=descriptors.connections_max(
+                settings.max_connections, descriptors.files_max(), calls_max
+            ),
+            facts=self._facts,
         )  # fmt: skip
 
     # --- stop ---

@@ -13,6 +13,7 @@ from fencehold.model.settings import leader_settings
 
 DATABASES = ("sqlite", "postgresql")
 DURATION, WHOLE, TEXT = "DURATION", "NUMBER", "TEXT"
+CONNECTIONS_MOST = 10_000
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("webhook_timeout", DURATION, "10s", "For one webhook, likewise."),
     Setting("database_timeout", DURATION, "5s", "For one statement on behalf of a client."),
     Setting("request_timeout", DURATION, "10s", "For a client to send its request."),
+    Setting(
+        "max_connections", WHOLE, None, "Clients' connections at a time; more are told 503.  [by open files]",
+        1, CONNECTIONS_MOST,
+    ),
     Setting("body_limit", WHOLE, "1048576", "Bytes of the largest request body.", 1, 1 << 30),
     Setting("drain_delay", DURATION, None, "Told to stop: serve on, not ready, until proxies notice.  [0]"),
     Setting("drain_timeout", DURATION, "15s", "For requests and attempts in hand to end, when it is told to stop."),
@@ -80,6 +85,7 @@ class Settings:
     webhook_timeout_s: float
     database_timeout_s: float
     request_timeout_s: float
+    max_connections: int | None
     body_limit_bytes: int
     drain_delay_s: float
     drain_timeout_s: float
@@ -119,7 +125,7 @@ def _value(one: Setting, value: Any, problems: list[str]) -> Any:
             case "DURATION":
                 return 0.0 if value is None else durations.seconds(value, what)
             case "NUMBER":
-                return _whole(one, value, what)
+                return None if value is None else _whole(one, value, what)
         return _text(one, value)
     except ConfigurationError as error:
         problems.append(error.message.rstrip("."))

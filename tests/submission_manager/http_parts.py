@@ -129,8 +129,9 @@ async def running(**given: Any) -> AsyncIterator[Running]:
     chosen = settings_for(**given)
     app = App(Parts(intake, parse(REGISTRY), role, metrics, facts, chosen))
     listening = Listening(
-        app, "127.0.0.1", 0, request_timeout_s=chosen.request_timeout_s, drain_timeout_s=chosen.drain_timeout_s
-    )
+        app, "127.0.0.1", 0, request_timeout_s=chosen.request_timeout_s, drain_timeout_s=chosen.drain_timeout_s,
+        connections_max=chosen.max_connections or 1000, facts=facts,
+    )  # fmt: skip
     await listening.start()
     url = f"http://127.0.0.1:{listening.port}"
     try:

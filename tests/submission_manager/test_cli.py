@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,10 @@ def registry(tmp_path: Path) -> str:
 
 
 @contextmanager
-def started(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+def started(*arguments: str, files_max: int = 1024, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    limited = ["sh", "-c", f'ulimit -n {files_max}; exec "$@"', "sh", *COMMAND]
     process = subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT | variables
+        [*limited, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT | variables
     )
     try:
         yield process
@@ -106,6 +107,22 @@ def test_sigterm_stops_it_in_order_and_the_log_has_the_events(registry, sqlite_u
         assert [one for one in events if one in ("draining", "leader_released", "stopped")] == [
             "draining", "leader_released", "stopped",
         ]  # fmt: skip
+
+
+def test_it_neither_spins_nor_fails_when_there_are_more_clients_than_files(registry, sqlite_url):
+    arguments = ("serve", "--registry", registry, "--port", "0", "--request-timeout", "2s")
+    with started(*arguments, files_max=256, SM_DATABASE=sqlite_url) as process, ExitStack() as clients:
+        host, port = re.findall(r"url=http://(\S+):(\d+)", line_with(process.stderr, "serving"))[0]
+        silent = [clients.enter_context(socket.create_connection((host, int(port)))) for _ in range(400)]
+        ends = [one.recv(12) for one in silent]  # told at once that there is no place, or closed for saying nothing
+        assert set(ends) == {b"", b"HTTP/1.1 503"}
+        assert ends.count(b"") == 64
+        assert httpx.get(f"http://{host}:{port}/healthz", trust_env=False).text == "ok"
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=END_S)
+        assert process.returncode == 0
+        assert "Traceback" not in log
+        assert log.count("connections_refused") == 1
 
 
 def test_a_second_signal_ends_it_at_once(registry, sqlite_url):

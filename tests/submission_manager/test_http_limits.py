@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from submission_manager.http import refusals
+from submission_manager.http.descriptors import connections_max
 from submission_manager.http.server import bound
 from tests.submission_manager.http_parts import Running, running, until
 
@@ -165,3 +166,22 @@ async def test_a_drain_answers_whoever_waits_and_ends_in_time():
 def test_answers_are_not_held_up_by_nagles_delay():
     with bound("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP  # what asyncio looks at before it sets TCP_NODELAY
+
+
+async def test_beyond_the_last_place_a_connection_is_told_so_at_once_and_the_log_hears_of_it_once():
+    async with running(max_connections=2, request_timeout="1s") as service:
+        silent = [await Raw.to(service) for _ in range(2)]
+        for _ in range(5):
+            status, body = await (await Raw.to(service)).answer()
+            assert (status, code(body)) == (503, "too_many_connections")
+        assert [event for event, _ in service.facts.told] == ["connections_refused"]
+        assert all([await one.is_over() for one in silent])  # they brought no request in time
+        assert (await service.client.get("/healthz")).status_code == 200
+
+
+def test_places_leave_room_for_the_database_and_the_calls():
+    assert connections_max(None, 65_536, 128) == 10_000
+    assert connections_max(None, 1024, 128) == 640
+    assert connections_max(9000, 1024, 128) == 640
+    assert connections_max(50, 1024, 128) == 50
+    assert connections_max(None, 256, 128) == 64

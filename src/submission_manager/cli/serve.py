@@ -17,6 +17,7 @@ from fencehold.cli.watchdog import Stop
 from fencehold.ports.facts import FactSink
 from submission_manager import registry as registries
 from submission_manager.cli.service_log import FORMATS, WEIGHTS, service_log
+from submission_manager.http.descriptors import raise_limit
 from submission_manager.instance import Instance
 from submission_manager.metrics import leave_out_creation_times
 from submission_manager.settings import SETTINGS, Setting, Settings, settings
@@ -70,6 +71,7 @@ def serve(creates_tables: bool, log_format: str, log_level: str, **given: Any) -
     registry = registries.load(chosen.registry)
     facts = service_log(log_format, log_level)
     leave_out_creation_times()
+    raise_limit()
     return asyncio.run(serving(lambda stop_by: _serve(chosen, registry, facts, creates_tables, stop_by)))
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -13,8 +14,19 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from fencehold.model.errors import ConfigurationError
+from fencehold.ports.facts import FactSink
+from submission_manager.settings import CONNECTIONS_MOST
 
 BACKLOG = 2048
+# Of one turn of the loop: each is an open file before it can be refused, and where there is no file left asyncio tells
+# of it once for every one of these.
+ACCEPTED_AT_ONCE = 16
+TELL_EVERY_S = 10.0
+FULL_BODY = (
+    b'{"error":{"code":"too_many_connections","message":"This instance has no place left; try another, or later."}}'
+)
+FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % len(FULL_BODY)
+FULL += b"retry-after: 1\r\nconnection: close\r\n\r\n" + FULL_BODY
 HEAD_BYTES_MAX = 16 * 1024
 # Above what proxies keep idle connections for, so that they are the ones to close: else a request may cross our close.
 KEEP_ALIVE_S = 75
@@ -25,15 +37,20 @@ TICKS_A_DAY = 864_000
 class Listening:
     """A server on its own task of this loop. `stop` lets requests in hand end, within a limit."""
 
-    def __init__(self, app: Any, host: str, port: int, *, request_timeout_s: float, drain_timeout_s: float) -> None:
+    def __init__(
+        self, app: Any, host: str, port: int, *, request_timeout_s: float, drain_timeout_s: float,
+        connections_max: int = CONNECTIONS_MOST, facts: FactSink | None = None,
+    ) -> None:  # fmt: skip
         self._socket = bound(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self._drain_timeout_s = drain_timeout_s
-        connection = type("Bounded", (_Bounded,), {"head_limit_s": request_timeout_s})
+        connection = type(
+            "Bounded", (_Bounded,), {"head_limit_s": request_timeout_s, "places": _Places(connections_max, facts)}
+        )
         config = uvicorn.Config(
             app, http=connection, ws="none", lifespan="off", log_config=None, access_log=False,
-            server_header=False, proxy_headers=False, timeout_keep_alive=KEEP_ALIVE_S, backlog=BACKLOG,
+            server_header=False, proxy_headers=False, timeout_keep_alive=KEEP_ALIVE_S, backlog=ACCEPTED_AT_ONCE,
             timeout_graceful_shutdown=max(1, math.ceil(drain_timeout_s)), h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         )  # fmt: skip
         self._server = _Server(config)
@@ -85,6 +102,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(BACKLOG)  # the kernel may keep more waiting than the loop takes at once
         self.is_up.set()
 
     @contextlib.contextmanager
@@ -138,17 +157,45 @@ class _OneWrite:
         return getattr(self._transport, name)
 
 
+class _Places:
+    """How many connections there may be; that some were refused is told now and then, not for each."""
+
+    def __init__(self, most: int, facts: FactSink | None) -> None:
+        self._most = most
+        self._facts = facts
+        self._refused, self._told_s = 0, -TELL_EVERY_S
+
+    def has_room(self, taken: int) -> bool:
+        if taken < self._most:
+            return True
+        self._refused += 1
+        now_s = time.monotonic()
+        if self._facts is not None and now_s - self._told_s >= TELL_EVERY_S:
+            self._facts.fact("connections_refused", refused=self._refused, connections_max=self._most)
+            self._refused, self._told_s = 0, now_s
+        return False
+
+
 class _Bounded(H11Protocol):
     """A connection that must bring a whole request head within the limit; the server itself would wait for ever."""
 
     head_limit_s = 10.0
+    places = _Places(CONNECTIONS_MOST, None)
+    _has_place = True
     _expected: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if not self.places.has_room(len(self.connections)):
+            self._has_place = False
+            transport.write(FULL)
+            transport.close()
+            return
         super().connection_made(cast("asyncio.Transport", _OneWrite(transport, self.loop)))
         self._expect()
 
     def data_received(self, data: bytes) -> None:
+        if not self._has_place:
+            return
         super().data_received(data)
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -157,6 +204,8 @@ class _Bounded(H11Protocol):
             self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if not self._has_place:
+            return
         self._met()
         super().connection_lost(exc)
 
