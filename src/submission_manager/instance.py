@@ -119,12 +119,21 @@ class Instance:
             steps = await self._create_leases() + await store.init()
             if steps:
                 self._facts.fact("tables_created", steps=steps)
-        if not await store.intake.is_ready(READY_LIMIT_S):
+        missing = await self._missing(store)
+        if missing:
             raise ConfigurationError(
-                "The service's tables are missing, or older than this version.",
+                f"The service's tables are missing, or older than this version: {', '.join(missing)}.",
                 hint="Start once without --no-init, as a user who may create tables.",
                 code="schema_missing",
             )
+
+    async def _missing(self, store: IntentStore) -> list[str]:
+        try:
+            return await store.intake.missing_tables(READY_LIMIT_S)
+        except ConfigurationError as error:
+            if error.code != "schema_missing":
+                raise
+            return [error.message.rstrip(".")]  # such as a file that is not there
 
     async def _create_leases(self) -> list[str]:
         """The lease table alone: of fencehold's other tables the service needs none."""

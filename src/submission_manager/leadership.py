@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fencehold import FenceholdError, Leader, Term
+from fencehold import ConfigurationError, FenceholdError, Leader, Term
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from submission_manager.executor import Executor
@@ -22,6 +22,8 @@ from submission_manager.ports import Cursor, Page, SchedulePort
 from submission_manager.schedule import micros
 
 TROUBLE_PAUSE_S = 1.0
+# After what no retry can mend, such as a missing table: else instances would hand the lease around every second.
+MISFIT_PAUSE_S, MISFIT_PAUSE_MAX_S = 1.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -61,24 +63,53 @@ class Leadership:
         self._settings = settings
         self._clock, self._metrics, self._facts = clock, metrics, facts
         self._hinted = asyncio.Event()
-        self._stopping = False
+        self._stopping = asyncio.Event()
+        self._pause_s = MISFIT_PAUSE_S
 
     async def run(self) -> None:
         """Until `stop()`."""
         self._schedule.on_submitted(self.hint)
         try:
             async with self._leader:
-                if self._stopping:
-                    return
-                async for term in self._leader.terms():
-                    await self._hold(term)
+                while not self._stopping.is_set() and not await self._terms():
+                    await self._rest()
         finally:
             await self._executor.close()
             await self._webhooks.close()
 
+    async def _terms(self) -> bool:
+        """True: the leader is done; False: one of its terms ended by what no retry can mend."""
+        terms = self._leader.terms()
+        try:
+            async for term in terms:
+                began_s = self._clock.now_s()
+                fault = await self._hold(term)
+                if self._clock.now_s() - began_s > MISFIT_PAUSE_MAX_S or not isinstance(fault, ConfigurationError):
+                    self._pause_s = MISFIT_PAUSE_S
+                if isinstance(fault, ConfigurationError):
+                    return False
+            return True
+        finally:
+            await terms.aclose()
+
+    async def _rest(self) -> None:
+        """Seek no lease for a while, twice as long as the last time; then seek it again."""
+        await self._leader.shutdown(self._settings.step_down_limit_s)
+        while True:
+            self._facts.fact("leadership_paused", holder_id=self._leader.holder_id, seconds=self._pause_s)
+            is_stopping = await self._clock.wait(self._stopping, self._pause_s)
+            self._pause_s = min(2 * self._pause_s, MISFIT_PAUSE_MAX_S)
+            if is_stopping:
+                return
+            try:
+                await self._leader.start()
+                return
+            except ConfigurationError as error:  # the leases' own table is missing too
+                self._facts.fact("leader_acquire_failed", lease_name=self._leader.name, sql_error=str(error))
+
     async def stop(self) -> None:
         """Nothing new begins, what runs may finish within its limit, then the lease is given back."""
-        self._stopping = True
+        self._stopping.set()
         self._executor.rest()
         began_s = self._clock.now_s()
         await self._executor.drained(self._settings.stop_limit_s)
@@ -92,7 +123,8 @@ class Leadership:
 
     # --- one term ---
 
-    async def _hold(self, term: Term) -> None:
+    async def _hold(self, term: Term) -> FenceholdError | None:
+        """What the database did to end it, if it did."""
         tenure = Tenure(term, self._clock, self._facts, drops_on_error=self._settings.drops_on_error)
         self._metrics.role(True, term.epoch)
         try:
@@ -109,6 +141,7 @@ class Leadership:
             self._tell_lost(term, tenure.fault.result())
         if term.is_valid:  # so that others need not wait for it to lapse
             await self._leader.step_down(self._settings.step_down_limit_s)
+        return tenure.fault.result() if tenure.fault.done() else None
 
     async def _lead(self, tenure: Tenure) -> None:
         """Returns when leadership is to be dropped; cancelled when it is lost."""

@@ -54,8 +54,8 @@ class IntakePort(Protocol):
         """Of all these in one statement; unknown ids are left out."""
         ...
 
-    async def is_ready(self, limit_s: float) -> bool:
-        """Whether the tables are there; raises when the database is not."""
+    async def missing_tables(self, limit_s: float) -> list[str]:
+        """Those of the service's own tables that are not there, or are old; raises when the database is not there."""
         ...
 
 

@@ -36,7 +36,7 @@ class FakeIntake:
     rows: dict[str, tuple[Intent, bytes | None]] = field(default_factory=dict)
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
     trouble: FenceholdError | Exception | None = None
-    has_tables: bool = True
+    missing: list[str] = field(default_factory=list)
     looks: list[list[str]] = field(default_factory=list)
 
     async def submit(self, new: NewIntent, limit_s: float) -> Submitted:
@@ -64,9 +64,9 @@ class FakeIntake:
         found = [self.rows[one][0] for one in intent_ids if one in self.rows]
         return [Progress(one.intent_id, one.status, one.attempt_count) for one in found]
 
-    async def is_ready(self, limit_s: float) -> bool:
+    async def missing_tables(self, limit_s: float) -> list[str]:
         self._fail()
-        return self.has_tables
+        return self.missing
 
     def change(self, intent_id: str, **changes: Any) -> None:
         intent, payload = self.rows[intent_id]

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fencehold import Unavailable, Uncertain
+from fencehold import ConfigurationError, Unavailable, Uncertain
 from fencehold.testing import virtual_loop
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
@@ -243,6 +243,32 @@ async def test_an_instance_that_dropped_leadership_seeks_it_again() -> None:
     del scene.table.failing["refresh"]
     scene.table.submit("x")
     await scene.until(lambda: scene.are_over("x"), limit_s=2 * LEASE_S)
+
+
+@virtual
+async def test_what_no_retry_can_mend_is_tried_more_and_more_seldom_and_work_goes_on_once_it_is_mended() -> None:
+    scene = Scene()
+    both = [await (await scene.instance(holder_id)).start() for holder_id in "ab"]
+    scene.table.failing["refresh"] = ConfigurationError("a table is missing", code="schema_missing")
+    await asyncio.sleep(1000)
+    terms = sum(one.facts.names().count("leader_acquired") for one in both)
+    assert 20 < terms < 60  # else the lease would be handed around every second
+    del scene.table.failing["refresh"]
+    scene.table.submit("x")
+    await scene.until(lambda: scene.are_over("x"), limit_s=61)
+
+
+@virtual
+async def test_an_instance_that_waits_before_it_leads_again_stops_at_once() -> None:
+    scene = Scene()
+    one = await (await scene.instance()).start()
+    scene.table.failing["refresh"] = ConfigurationError("a table is missing", code="schema_missing")
+    await scene.until(lambda: one.facts.names().count("leadership_paused") == 6)
+    await one.leadership.stop()
+    assert one.run is not None
+    await asyncio.wait([one.run], timeout=0.5)
+    assert one.run.done()
+    assert not one.leader.is_leader
 
 
 @pytest.mark.parametrize("verb", ["rebuild", "refresh", "start", "record", "owed_webhooks"])

@@ -16,6 +16,7 @@ LEVELS = {
     "stopped": logging.INFO,
     "schedule_rebuilt": logging.INFO,
     "request_failed": logging.WARNING,
+    "leadership_paused": logging.WARNING,
     "connections_refused": logging.WARNING,
     "executor_sql_error": logging.WARNING,
     "attempt_fenced_out": logging.WARNING,

@@ -46,7 +46,7 @@ class Readiness:
 
     def __init__(self, intake: IntakePort) -> None:
         self._intake = intake
-        self._has_tables: bool | None = None
+        self._missing: list[str] | None = None
         self._looked_s = -LOOK_EVERY_S
         self._looking = asyncio.Lock()
         self.is_draining = False
@@ -59,15 +59,15 @@ class Readiness:
             if time.monotonic() - self._looked_s >= LOOK_EVERY_S:
                 await self._look()
                 self._looked_s = time.monotonic()
-        if self._has_tables is None:
+        if self._missing is None:
             return "the database has not answered yet"
-        return None if self._has_tables else "the database has no tables; run with init, or see the log"
+        return f"missing in the database: {', '.join(self._missing)}" if self._missing else None
 
     async def _look(self) -> None:
         try:
-            self._has_tables = await self._intake.is_ready(LOOK_LIMIT_S)
-        except ConfigurationError:
-            self._has_tables = False
+            self._missing = await self._intake.missing_tables(LOOK_LIMIT_S)
+        except ConfigurationError as error:
+            self._missing = [f"tables that can be used ({error.code})"]
         except FenceholdError:
             return
 

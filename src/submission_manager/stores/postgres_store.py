@@ -11,7 +11,6 @@ import psycopg
 from fencehold.backends.postgres import faults, wire
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.sql_text import pyformat
-from fencehold.model.errors import ConfigurationError
 from submission_manager.model.contracts import Contract
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
 from submission_manager.ports import Over, Progress, Submitted
@@ -121,14 +120,13 @@ class PostgresIntake:
         found = await self._pool.run("progress", {"ids": ids}, limit_s)
         return [Progress(intent_id, Status(status), count) for intent_id, status, count in found]
 
-    async def is_ready(self, limit_s: float) -> bool:
-        try:
-            steps: Rows = await self._pool.run("steps_applied", {"component": TABLE}, limit_s)
-        except ConfigurationError as error:
-            if error.code == "schema_missing":
-                return False
-            raise
-        return self._dialect.statements.are_applied({row[0] for row in steps})
+    async def missing_tables(self, limit_s: float) -> list[str]:
+        left_s = wire.fixed(limit_s)
+        missing: Rows = await self._pool.run("missing", {}, limit_s)
+        if missing:
+            return [row[0] for row in missing]
+        steps: Rows = await self._pool.run("steps_applied", {"component": TABLE}, left_s())
+        return [] if self._dialect.statements.are_applied({row[0] for row in steps}) else [f"{TABLE} (an old one)"]
 
     async def close(self) -> None:
         await self._gathering.close()

@@ -12,7 +12,6 @@ from typing import Any
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
-from fencehold.model.errors import ConfigurationError
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
 from submission_manager.ports import Cursor, Due, Over, Page, Progress, Submitted
 from submission_manager.stores import rows
@@ -93,14 +92,15 @@ class SqliteIntake:
         found = await self._fetch("progress", {"ids": json.dumps(list(intent_ids))}, limit_s)
         return [Progress(intent_id, Status(status), count) for intent_id, status, count in found]
 
-    async def is_ready(self, limit_s: float) -> bool:
-        try:
-            steps = await self._fetch("steps_applied", {"component": TABLE}, limit_s)
-        except ConfigurationError as error:
-            if error.code == "schema_missing":
-                return False
-            raise
-        return self._statements.are_applied({row[0] for row in steps})
+    async def missing_tables(self, limit_s: float) -> list[str]:
+        def work(connection: sqlite3.Connection) -> list[str]:
+            missing = [row[0] for row in connection.execute(self._statements["missing"])]
+            if missing:
+                return missing
+            steps = connection.execute(self._statements["steps_applied"], {"component": TABLE}).fetchall()
+            return [] if self._statements.are_applied({row[0] for row in steps}) else [f"{TABLE} (an old one)"]
+
+        return await self._reader.read(work, limit_s)
 
     async def close(self) -> None:
         await self._gathering.close()
