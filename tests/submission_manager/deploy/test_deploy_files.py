@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fencehold.model import durations
+from submission_manager.cli.serve import CLOSING_S
 from submission_manager.metrics import Metrics
+from submission_manager.settings import settings
 from tests.servers.programs import require
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -49,6 +52,29 @@ def test_only_settings_that_there_are_are_set() -> None:
     for path in (DEPLOY / "compose.yaml", DEPLOY / "kubernetes" / "submission-manager.yaml"):
         named = set(SETTING.findall(path.read_text("utf-8")))
         assert named - variables - set(ADDRESSES) == set(), path.name
+
+
+def test_an_instance_that_drains_is_seen_to_do_so_before_it_closes_its_port() -> None:
+    haproxy = (DEPLOY / "haproxy.cfg").read_text("utf-8")
+    every_ms, fall = re.findall(r"check inter (\d+)ms fall (\d+) rise 1 observe", haproxy)[0]
+    noticed_s = int(every_ms) / 1000 * int(fall)
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+    unit = (DEPLOY / "systemd" / "submission-manager.service").read_text("utf-8")
+    delays = [compose["services"][name]["environment"]["SM_DRAIN_DELAY"] for name in ("sm1", "sm2", "sm3")]
+    delays += re.findall(r"^Environment=SM_DRAIN_DELAY=(\S+)$", unit, re.MULTILINE)
+    assert len(delays) == 4
+    assert all(durations.seconds(delay, "delay") > noticed_s for delay in delays)
+
+
+def test_a_pod_that_drains_is_seen_to_do_so_before_it_closes_its_port() -> None:
+    deployment = next(yaml.safe_load_all((DEPLOY / "kubernetes" / "submission-manager.yaml").read_text("utf-8")))
+    pod = deployment["spec"]["template"]["spec"]
+    probe = pod["containers"][0]["readinessProbe"]
+    given = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+    delay_s = durations.seconds(given["SM_DRAIN_DELAY"], "delay")
+    assert delay_s > probe["periodSeconds"] * probe["failureThreshold"]
+    longest_s = delay_s + 2 * settings().drain_timeout_s + CLOSING_S
+    assert pod["terminationGracePeriodSeconds"] > longest_s
 
 
 @pytest.mark.needs("haproxy")
