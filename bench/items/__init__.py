@@ -1,10 +1,10 @@
-"""Items on PostgreSQL: the promises, in the order of the table."""
+"""Items on PostgreSQL and Cosmos DB: the promises, in the order of the table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from bench.items import claims, finished, renewals
+from bench.items import claims, cosmos, finished, renewals
 from bench.items.ground import prepare
 from bench.report import Finding, Tell
 from bench.server import Bench
@@ -14,6 +14,7 @@ PARTS: dict[str, Callable[[Bench, Sizes, Tell], list[Finding]]] = {
     "item-claims": claims.measure,
     "item-renewals": renewals.measure,
     "item-history": finished.measure,
+    "item-cosmos": cosmos.measure,
 }
 
 
