@@ -211,6 +211,12 @@ class Executor:
             outcome = Outcome(Answer.ERROR, error=f"the outcome could not be recorded: {type(error).__name__}")
             recorded = await self._recorded(tenure, started, outcome)
         self._metrics.attempt(outcome.answer.value, seconds)
+        if outcome.answer is not Answer.ACCEPTED:
+            self._facts.fact(
+                "attempt_failed", intent_id=started.intent_id, submission_target=started.contract.submission_target,
+                attempt_number=started.attempt_number, reason=outcome.reason, error=outcome.error,
+                status=recorded.status.value,
+            )  # fmt: skip
         self._settle(running, recorded)
 
     async def _recorded(self, tenure: Tenure, started: Started, outcome: Outcome) -> Recorded:

@@ -20,6 +20,7 @@ from submission_manager.ports import AttemptPort, Over, WebhookPort
 WEBHOOK_SLACK_S = 1.0
 TROUBLE_PAUSE_S = 1.0
 WRITE_LIMIT_S = 10.0
+FAILED_EVERY_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class WebhookDesk:
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._of_receiver: Counter[str] = Counter()
         self._ended_since: set[str] = set()  # since the sweep last asked: its answer may still show them as owed
+        self._untold: Counter[str] = Counter()  # webhooks that failed, by target, since the log last heard of one
+        self._told_s: dict[str, float] = {}
         self._progress = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -179,3 +182,17 @@ class WebhookDesk:
                 telling.tenure.troubled("record_webhook", fault)
                 await asyncio.sleep(TROUBLE_PAUSE_S)
         self._metrics.webhook(status.value, seconds)
+        if error is not None:
+            self._tell_failed(telling, error)
+
+    def _tell_failed(self, telling: Telling, error: str) -> None:
+        """Now and then for each target: a receiver that is away fails every one of them."""
+        target, now_s = telling.over.intent.submission_target, self._clock.now_s()
+        self._untold[target] += 1
+        if now_s - self._told_s.get(target, -FAILED_EVERY_S) < FAILED_EVERY_S:
+            return
+        self._facts.fact(
+            "webhook_failed", intent_id=telling.over.intent.intent_id, submission_target=target, error=error,
+            failures=self._untold.pop(target),
+        )  # fmt: skip
+        self._told_s[target] = now_s

@@ -38,6 +38,12 @@ class Registry:
     def contract(self, target: str) -> Contract | None:
         return self.contracts.get(target)
 
+    def variables_missing(self, environment: Mapping[str, str]) -> list[str]:
+        """Variables of secrets and headers that are not set here: webhooks that need them would fail."""
+        hooks = [one.webhook for one in self.contracts.values() if one.webhook is not None]
+        named = {variable for hook in hooks for variable in (hook.secret_env, *hook.headers_env.values()) if variable}
+        return sorted(variable for variable in named if not environment.get(variable))
+
 
 def load(path: str | Path) -> Registry:
     """The registry in this file, or BadRegistry with every problem at once."""

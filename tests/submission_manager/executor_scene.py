@@ -275,13 +275,14 @@ class Receiver:
         self.told: list[str] = []
         self.gate: asyncio.Event | None = None
         self.heard = asyncio.Event()
+        self.error: str | None = None
 
     async def tell(self, over: Over, limit_s: float) -> str | None:
         self.told.append(over.intent.intent_id)
         self.heard.set()
         if self.gate is not None:
             await self.gate.wait()
-        return None
+        return self.error
 
 
 async def until(holds: Callable[[], bool], limit_s: float = 100.0) -> None:

@@ -69,6 +69,19 @@ def test_check_says_ok_or_every_problem(registry, tmp_path):
     ]  # fmt: skip
 
 
+def test_variables_that_webhooks_need_and_that_are_not_set_are_told(registry, sqlite_url):
+    text = Path(registry).read_text()
+    hook = '"webhook": {"url": "http://h.test", "headersEnv": {"X-Key": "HOOK_KEY"}, "secretEnv": "HOOK_SECRET"}'
+    Path(registry).write_text(text.replace('"policy": "one_shot",', f'"policy": "one_shot", {hook},'))
+    answer = run("check", "--registry", registry, HOOK_KEY="k")
+    assert (answer.returncode, answer.stdout) == (0, "ok: 2 targets\n")
+    assert "HOOK_SECRET" in answer.stderr
+    assert "HOOK_KEY" not in answer.stderr
+    assert run("check", "--registry", registry, HOOK_KEY="k", HOOK_SECRET="s").stderr == ""
+    with started("serve", "--registry", registry, "--port", "0", SM_DATABASE=sqlite_url, HOOK_KEY="k") as process:
+        assert "HOOK_SECRET" in line_with(process.stderr, "variables_missing")
+
+
 def test_serve_refuses_bad_settings_all_at_once_before_anything_else(registry, tmp_path):
     answer = run("serve", "--port", "x", "--lease-duration", "10s", "--registry", registry, SM_ON_SQL_ERROR="ignore")
     assert answer.returncode == 78

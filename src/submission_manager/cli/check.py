@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from fencehold.cli import exit_codes
@@ -18,7 +20,11 @@ _REGISTRY = BY_NAME["registry"]
     help=f"{_REGISTRY.meaning} Also {_REGISTRY.variable}.",
 )  # fmt: skip
 def check(registry: str) -> int:
-    """Say `ok`, or every problem of the registry file, one per line, each with its place (exit code 78)."""
+    """Say `ok`, or every problem of the registry file, one per line, each with its place (exit code 78).
+
+    Environment variables that it names and that are not set here are told on stderr; they need only be where it is
+    served.
+    """
     try:
         found = registries.load(registry)
     except registries.BadRegistry as error:
@@ -27,4 +33,6 @@ def check(registry: str) -> int:
         return exit_codes.BAD_CONFIGURATION
     count = len(found.contracts)
     click.echo(f"ok: {count} target{'s' if count != 1 else ''}")
+    for variable in found.variables_missing(os.environ):
+        click.echo(f"warning: the variable {variable} is not set here; webhooks that need it would fail", err=True)
     return exit_codes.OK

@@ -70,6 +70,9 @@ def serve(creates_tables: bool, log_format: str, log_level: str, **given: Any) -
     keep_secret(chosen.database)
     registry = registries.load(chosen.registry)
     facts = service_log(log_format, log_level)
+    missing = registry.variables_missing(os.environ)
+    if missing:
+        facts.fact("variables_missing", variables=", ".join(missing), why="webhooks that need them will fail")
     leave_out_creation_times()
     raise_limit()
     return asyncio.run(serving(lambda stop_by: _serve(chosen, registry, facts, creates_tables, stop_by)))
