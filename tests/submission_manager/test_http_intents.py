@@ -87,6 +87,30 @@ async def test_what_is_not_a_submission_is_refused_with_a_code_and_nothing_is_st
         assert service.intake.rows == {}
 
 
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        (b'"\\ud800"', "surrogate"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
+        (b'{"a":}', "malformed"),
+    ],
+    ids=["half a pair", "deep", "malformed"],
+)
+async def test_a_payload_that_cannot_be_taken_is_told_why(payload, words):
+    async with running() as service:
+        answer = await service.client.post("/v1/intents", content=SENT.encode() % (b"a", b',"payload":' + payload))
+        assert answer.status_code == 400
+        assert words in answer.json()["error"]["message"]
+
+
+async def test_a_number_of_any_length_is_a_payload_like_any_other():
+    async with running() as service:
+        for n, payload in enumerate((b"9" * 5000, b'["\\n",' + b"9" * 5000 + b"]")):
+            body = SENT.encode() % (b"n%d" % n, b',"payload":' + payload)
+            assert (await service.client.post("/v1/intents", content=body)).status_code == 200
+            assert service.intake.rows[f"n{n}"][1] == payload
+
+
 async def test_a_field_name_inside_the_payload_is_not_a_duplicate():
     async with running() as service:
         assert (await service.submit("a", payload={"intentId": 1, "payload": "\\"})).status_code == 200
@@ -139,6 +163,8 @@ async def test_the_longest_wait_ends_before_a_proxy_gives_up():
 
     assert wait_seconds(b"waitSeconds=30") == wait_seconds(b"waitSeconds=99999999") < 30
     assert wait_seconds(b"waitSeconds=3&x=1") == 3
+    assert wait_seconds(b"waitSeconds=" + b"9" * 5000) == wait_seconds(b"waitSeconds=30")
+    assert wait_seconds(b"waitSeconds=" + b"0" * 5000 + b"7") == 7
     assert wait_seconds(b"x=1") == 0
 
 
@@ -178,16 +204,21 @@ async def test_an_unknown_intent_is_404_and_database_trouble_is_503():
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found"), path
         for trouble, code in (
             (Unavailable("postgresql://u:hunter2@db refused"), "database_unavailable"),
+            (Unavailable("a replica", code="read_only"), "database_unavailable"),
             (Uncertain("no answer"), "database_uncertain"),
             (ConfigurationError("no tables"), "not_ready"),
         ):
             service.intake.trouble = trouble
-            for answer in (await service.client.get("/v1/intents/none"), await service.submit("b")):
+            answers = read, write = await service.client.get("/v1/intents/none"), await service.submit("b")
+            assert "send it again" not in read.text.lower()
+            assert ("send it again" in write.text.lower()) == (code == "database_uncertain")
+            assert ("read-only" in write.text) == (trouble.code == "read_only")
+            for answer in answers:
                 assert (answer.status_code, answer.json()["error"]["code"]) == (503, code)
                 assert "hunter2" not in answer.text
         assert "hunter2" not in json.dumps(service.facts.told)
         told = [fields for event, fields in service.facts.told if event == "request_failed"]
-        assert 0 < len(told) < 6  # of six failed requests: not a line for each
+        assert 0 < len(told) < 8  # of eight failed requests: not a line for each
 
 
 async def test_a_fault_of_ours_is_500_and_told_to_the_log_only():

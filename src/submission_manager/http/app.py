@@ -79,7 +79,7 @@ class App:
             return
         except FenceholdError as error:
             self._tell_trouble(scope, error)
-            await send_refusal(refusals.of_store(error), receive, send)
+            await send_refusal(refusals.of_store(error, is_read=scope["method"] != "POST"), receive, send)
         except Exception as error:  # noqa: BLE001 - whoever asked gets an answer, and the log the reason
             self._facts.fact(
                 "internal_error", path=_shape(scope), error=f"{type(error).__name__}: {redact(str(error))}"

@@ -56,15 +56,18 @@ def conflict(intent_id: str, existing: str, incoming: str) -> Refused:
     )  # fmt: skip
 
 
-def of_store(error: FenceholdError) -> Refused:
+def of_store(error: FenceholdError, *, is_read: bool) -> Refused:
     """Database trouble is never a no to what was asked. The driver's own words stay in the log."""
     match error:
         case Uncertain():
             message = "The database gave no answer: it may or may not be stored. Send it again, unchanged."
+            if is_read:
+                message = "The database gave no answer, so nothing is known. Ask again."
             return Refused(503, "database_uncertain", message, headers=RETRY)
         case ConfigurationError():
             return Refused(503, "not_ready", "The database cannot be used as it is; the log says why.", headers=RETRY)
-    return Refused(503, "database_unavailable", "The database cannot be reached. Nothing was changed.", headers=RETRY)
+    state = "is read-only at present" if error.code == "read_only" else "cannot be reached"
+    return Refused(503, "database_unavailable", f"The database {state}. Nothing was changed.", headers=RETRY)
 
 
 def of_routing(error: HTTPException) -> Refused:

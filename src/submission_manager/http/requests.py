@@ -22,7 +22,8 @@ TARGET_CHARS_MAX = 200
 _decode = msgspec.json.Decoder(wire.Submission).decode
 _KEYS = (b'"intentId"', b'"submissionTarget"', b'"payload"')
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
+_WHOLE = re.compile(r"[0-9]+", re.ASCII)
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class ClientGone(Exception):
@@ -71,8 +72,11 @@ def submission(body: bytes) -> tuple[str, str, bytes | None]:
         raise refusals.invalid("The body is not UTF-8.") from None
     except msgspec.ValidationError as error:
         raise refusals.invalid(f"The body is not a submission: {error}.") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise refusals.invalid(f"The body is not JSON: {error}.") from None
+    except RecursionError:
+        raise refusals.invalid("The body is nested too deeply.") from None
+    except msgspec.DecodeError as error:
+        why = "an escape is half of a surrogate pair" if _has_half_a_pair(body) else error
+        raise refusals.invalid(f"The body is not JSON: {why}.") from None
     _refuse_duplicates(body)
     payload = bytes(asked.payload)
     return (
@@ -80,6 +84,19 @@ def submission(body: bytes) -> tuple[str, str, bytes | None]:
         _name(asked.submission_target, "submissionTarget", TARGET_CHARS_MAX),
         payload or None,
     )
+
+
+def _has_half_a_pair(body: bytes) -> bool:
+    """JSON in form, but no text: \\ud800 without its other half."""
+    if not _HALF.search(body):
+        return False
+    try:
+        json.dumps(json.loads(body, parse_int=str), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def _refuse_duplicates(body: bytes) -> None:
@@ -93,8 +110,8 @@ def _refuse_duplicates(body: bytes) -> None:
         last = found  # the outermost object is the last to be complete
 
     try:
-        json.loads(body, object_pairs_hook=pairs)
-    except (ValueError, RecursionError):  # a number of too many digits, say
+        json.loads(body, object_pairs_hook=pairs, parse_int=str)  # of as many digits as it likes
+    except (ValueError, RecursionError):
         raise refusals.invalid("The body cannot be read.") from None
     names = [name for name, _ in last]
     for name in names:
@@ -122,8 +139,9 @@ def wait_seconds(query: bytes) -> float:
         return 0.0
     if len(given) > 1 or not _WHOLE.fullmatch(given[0]):
         raise refusals.invalid("waitSeconds must be a whole number, 0 or above, given once.")
-    asked_s = min(int(given[0]), WAIT_SECONDS_MAX)
-    return min(float(asked_s), WAIT_LONGEST_S)
+    digits = given[0].lstrip("0") or "0"
+    # Not read when it is long: a number of thousands of digits is above 30 too.
+    return WAIT_LONGEST_S if len(digits) > 2 else min(float(digits), WAIT_LONGEST_S)
 
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:
