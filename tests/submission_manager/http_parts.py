@@ -50,6 +50,11 @@ class FakeIntake:
         self.rows[new.intent_id] = (intent, new.payload)
         return Submitted(Submission.CREATED, intent)
 
+    async def repeated(self, intent_id: str, target: str, payload: bytes | None, limit_s: float) -> Intent | None:
+        self._fail()
+        known, stored = self.rows.get(intent_id, (None, None))
+        return known if known and (known.submission_target, stored) == (target, payload) else None
+
     async def read(self, intent_id: str, limit_s: float) -> Intent | None:
         self._fail()
         return self.rows[intent_id][0] if intent_id in self.rows else None

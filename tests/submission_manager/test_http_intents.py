@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
-from submission_manager.model.intents import Attempt, Status
+from submission_manager.model.intents import Attempt, Intent, Status
 from tests.submission_manager.http_parts import running, until
 
 SENT = '{"intentId":"%s","submissionTarget":"sms.realtime"%s}'
@@ -239,3 +239,14 @@ async def test_other_methods_and_other_paths_are_refused_as_json():
         for path in ("/", "/v1", "/v1/intents/", "/v1/intents/a/b/c", "/readyz/"):
             answer = await service.client.get(path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found"), path
+
+
+async def test_a_repeat_is_a_hit_even_when_its_target_has_left_the_registry():
+    async with running() as service:
+        stored = Intent("a", "gone", dt.datetime.now(dt.UTC), Status.PENDING, 0)
+        service.intake.rows["a"] = (stored, b"1")
+        answer = await service.submit("a", submissionTarget="gone", payload=1)
+        assert (answer.status_code, answer.json()["intentId"]) == (200, "a")
+        for again in ({"payload": 2}, {}):
+            answer = await service.submit("a", submissionTarget="gone", **again)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")

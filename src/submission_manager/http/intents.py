@@ -56,19 +56,22 @@ class SubmitRoute:
         began_s = time.monotonic()
         wait_s = requests.wait_seconds(scope["query_string"])
         body = await requests.read_body(scope, receive, self._body_limit_bytes, self._request_timeout_s)
-        new = self._new(body)
-        submitted = await self._intake.submit(new, self._limit_s)
-        intent = self._told(submitted, new)
+        intent = await self._stored(*requests.submission(body))
         if wait_s and intent.status is Status.PENDING and intent.attempt_count == 0:
             intent = await self._waited(intent, wait_s - (time.monotonic() - began_s))
         await send_answer(send, 200, wire.encode(wire.intent(intent)))
 
-    def _new(self, body: bytes) -> NewIntent:
-        intent_id, target, payload = requests.submission(body)
+    async def _stored(self, intent_id: str, target: str, payload: bytes | None) -> Intent:
         contract = self._contracts.contract(target)
-        if contract is None:
+        if contract is not None:
+            new = NewIntent(intent_id, payload, contract)
+            return self._told(await self._intake.submit(new, self._limit_s), new)
+        # The target may have left the registry since: a repeat is a repeat all the same.
+        known = await self._intake.repeated(intent_id, target, payload, self._limit_s)
+        if known is None:
             raise refusals.invalid("There is no such submissionTarget.", submissionTarget=target)
-        return NewIntent(intent_id, payload, contract)
+        self._metrics.idempotent_hit()
+        return known
 
     def _told(self, submitted: Submitted, new: NewIntent) -> Intent:
         match submitted.kind:

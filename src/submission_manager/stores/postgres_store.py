@@ -81,7 +81,7 @@ class PostgresIntake:
         params = {
             **self._contract_params(group[0].contract), "ids": list(by_id),
             "payloads": [rows.payload(new) for new in by_id.values()],
-            "hashes": [rows.payload_hash(new) for new in by_id.values()],
+            "hashes": [rows.payload_hash(new.payload) for new in by_id.values()],
         }  # fmt: skip
         stored = await self._pool.run("submit", params, limit_s)
         answers = {row[0]: rows.created(by_id[row[0]], row[1], self._dialect) for row in stored}
@@ -103,6 +103,13 @@ class PostgresIntake:
                 rows.contract_params(contract),
             )  # kept, so its id stays its
         return kept[1]
+
+    async def repeated(self, intent_id: str, target: str, payload: bytes | None, limit_s: float) -> Intent | None:
+        if not rows.is_storable(intent_id):
+            return None
+        found = await self._pool.run("submitted", {"ids": [intent_id]}, limit_s)
+        same = [row for row in found if rows.is_repeat(target, payload, row, self._dialect)]
+        return rows.intent(same[0], self._dialect) if same else None
 
     async def read(self, intent_id: str, limit_s: float) -> Intent | None:
         if not rows.is_storable(intent_id):

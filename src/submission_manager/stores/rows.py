@@ -72,15 +72,18 @@ def payload(new: NewIntent) -> bytes | None:
     return new.payload or None
 
 
-def payload_hash(new: NewIntent) -> bytes:
-    return hashlib.sha256(new.payload or b"").digest()
+def payload_hash(payload: bytes | None) -> bytes:
+    return hashlib.sha256(payload or b"").digest()
 
 
 def known(new: NewIntent, row: Row, dialect: Dialect) -> Submitted:
     """What stands under the id of `new`: the same again, or something else."""
-    found = intent(row, dialect)
-    is_same = found.submission_target == new.contract.submission_target and bytes(row[-1]) == payload_hash(new)
-    return Submitted(Submission.KNOWN if is_same else Submission.CONFLICT, found)
+    is_same = is_repeat(new.contract.submission_target, new.payload, row, dialect)
+    return Submitted(Submission.KNOWN if is_same else Submission.CONFLICT, intent(row, dialect))
+
+
+def is_repeat(target: str, payload: bytes | None, row: Row, dialect: Dialect) -> bool:
+    return intent(row, dialect).submission_target == target and bytes(row[-1]) == payload_hash(payload)
 
 
 def created(new: NewIntent, created_at: Any, dialect: Dialect) -> Submitted:

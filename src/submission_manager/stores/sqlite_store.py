@@ -70,7 +70,7 @@ class SqliteIntake:
         return await self._writer.write(work, limit_s)
 
     def _store_one(self, connection: sqlite3.Connection, new: NewIntent) -> Submitted:
-        own = {"id": new.intent_id, "payload": rows.payload(new), "hash": rows.payload_hash(new)}
+        own = {"id": new.intent_id, "payload": rows.payload(new), "hash": rows.payload_hash(new.payload)}
         stored = connection.execute(
             self._statements["submit"], {**rows.contract_params(new.contract), **own}
         ).fetchall()
@@ -80,6 +80,11 @@ class SqliteIntake:
         return rows.known(
             new, connection.execute(self._statements["submitted"], {"ids": ids}).fetchone(), self._dialect
         )
+
+    async def repeated(self, intent_id: str, target: str, payload: bytes | None, limit_s: float) -> Intent | None:
+        found = await self._fetch("submitted", {"ids": json.dumps([intent_id])}, limit_s)
+        same = [row for row in found if rows.is_repeat(target, payload, row, self._dialect)]
+        return rows.intent(same[0], self._dialect) if same else None
 
     async def read(self, intent_id: str, limit_s: float) -> Intent | None:
         found = await self._fetch("read", {"id": intent_id}, limit_s)

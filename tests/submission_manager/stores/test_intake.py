@@ -111,6 +111,17 @@ async def test_tables_are_made_once_however_many_ask_at_the_same_time(empty_url)
         await asyncio.gather(*(store.close() for store in stores))
 
 
+async def test_a_repeat_is_recognised_without_a_contract_and_stores_nothing(url):
+    async with scene(url) as at:
+        first = await at.submit("a", payload=b"{}")
+        repeated, target = at.store.intake.repeated, first.intent.submission_target
+        before = at.everything()
+        assert await repeated("a", target, b"{}", LIMIT_S) == first.intent
+        for other in (("a", "other", b"{}"), ("a", target, b"{ }"), ("a", target, None), ("b", target, b"{}")):
+            assert await repeated(*other, LIMIT_S) is None
+        assert at.everything() == before
+
+
 @pytest.mark.parametrize("table", ["submission_attempts", "submission_intents", "submission_manager_leases"])
 async def test_a_table_that_goes_missing_is_named(empty_url, table):
     store = open_store(empty_url)
