@@ -185,3 +185,23 @@ def test_places_leave_room_for_the_database_and_the_calls():
     assert connections_max(9000, 1024, 128) == 640
     assert connections_max(50, 1024, 128) == 50
     assert connections_max(None, 256, 128) == 64
+
+
+@pytest.mark.parametrize("said", [b"nonsense\r\n\r\n", HEAD + b"Content-Length: x\r\n\r\n", HEAD + b"\x00: y\r\n\r\n"])
+async def test_what_is_no_http_is_refused_in_json(said):
+    async with running() as service:
+        raw = await Raw.to(service)
+        await raw.send(said)
+        status, body = await raw.answer()
+        assert (status, code(body)) == (400, "invalid_request")
+        assert await raw.is_over()
+
+
+async def test_a_request_framed_in_two_ways_is_the_last_of_its_connection():
+    async with running() as service:
+        raw = await Raw.to(service)
+        await raw.send(HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await raw.chunk(BODY % b"x")
+        await raw.chunk(b"")
+        assert (await raw.answer())[0] == 200
+        assert await raw.is_over()

@@ -15,6 +15,7 @@ _REF = "#/components/schemas/{name}"
 INVALID = "400", "invalid_request: not JSON, a missing, unknown, repeated or odd field, an unknown target."
 UNAVAILABLE = "503", "database_unavailable, database_uncertain or not_ready. Nothing is known; ask again."
 INTERNAL = "500", "internal_error."
+METHOD = "405", "method_not_allowed; the Allow header names those there are."
 NOT_FOUND = "404", "not_found: the database says that there is no such intent."
 
 _ID = {
@@ -71,6 +72,7 @@ def _submit() -> dict[str, Any]:
         "responses": _answers(
             ("200", "Stored, now or earlier.", "Intent"),
             INVALID,
+            METHOD,
             ("408", "request_timeout: the body came too slowly."),
             ("409", "idempotency_conflict; details: intentId, existingTarget, incomingTarget."),
             ("413", "body_too_large."),
@@ -85,7 +87,7 @@ def _read(operation: str, summary: str, schema: str) -> dict[str, Any]:
         "operationId": operation,
         "summary": summary,
         "parameters": [_ID],
-        "responses": _answers(("200", summary + ".", schema), NOT_FOUND, INTERNAL, UNAVAILABLE),
+        "responses": _answers(("200", summary + ".", schema), NOT_FOUND, METHOD, INTERNAL, UNAVAILABLE),
     }
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, cast
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -22,6 +23,7 @@ BACKLOG = 2048
 # of it once for every one of these.
 ACCEPTED_AT_ONCE = 16
 TELL_EVERY_S = 10.0
+CLOSE = (b"connection", b"close")
 FULL_BODY = (
     b'{"error":{"code":"too_many_connections","message":"This instance has no place left; try another, or later."}}'
 )
@@ -176,6 +178,11 @@ class _Places:
         return False
 
 
+def _is_framed_twice(headers: list[tuple[bytes, bytes]]) -> bool:
+    """A proxy in front may have read it by the other header: what follows on this connection is not to be trusted."""
+    return {name for name, _ in headers} >= {b"content-length", b"transfer-encoding"} and CLOSE not in headers
+
+
 class _Bounded(H11Protocol):
     """A connection that must bring a whole request head within the limit; the server itself would wait for ever."""
 
@@ -202,6 +209,21 @@ class _Bounded(H11Protocol):
             self._met()
         elif self._expected is None and not self.transport.is_closing():
             self._expect()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_started and _is_framed_twice(self.headers):
+            self.headers.append(CLOSE)  # the server heeds it as if the client had asked for it
+
+    def send_400_response(self, msg: str) -> None:
+        """As every other refusal, in JSON."""
+        body = b'{"error":{"code":"invalid_request","message":"%s"}}' % msg.encode("ascii")
+        head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), CLOSE]
+        answer = (h11.Response(status_code=400, headers=head, reason=b"Bad Request"), h11.Data(data=body))
+        for event in (*answer, h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._has_place:
