@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 
 from fencehold.model.errors import ConfigurationError
 from submission_manager.model.contracts import Contract
-from submission_manager.registry_checks import Problems, top
+from submission_manager.registry_checks import Problems, at, top
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
 PROBLEMS_SHOWN_MAX = 100
+DIGITS_MAX = 1000
 
 
 class BadRegistry(ConfigurationError):
@@ -71,24 +73,51 @@ def parse(text: str, where: str = "text") -> Registry:
     return Registry({contract.submission_target: contract for contract in contracts})
 
 
+@dataclass(frozen=True)
+class _Misfit:
+    """Stands where something no registry can have was read, until its place is known."""
+
+    why: str
+
+
+class _Fields(dict[str, Any]):
+    """An object, and which of its fields were given more than once."""
+
+    def __init__(self, found: list[tuple[str, Any]]) -> None:
+        super().__init__(found)
+        counts = Counter(name for name, _ in found)
+        self.repeated = [name for name, count in counts.items() if count > 1]
+
+
+def _whole(digits: str) -> int | _Misfit:
+    return int(digits) if len(digits) <= DIGITS_MAX else _Misfit(f"a number of {len(digits)} digits is too large")
+
+
+def _find_misfits(value: object, place: str, problems: Problems) -> None:
+    match value:
+        case _Misfit():
+            problems.add(place, value.why)
+        case _Fields():
+            for name in value.repeated:
+                problems.add(at(place, name), f"the field {name!r} is given more than once")
+            for name, inner in value.items():
+                _find_misfits(inner, at(place, name), problems)
+        case list():
+            for n, inner in enumerate(value):
+                _find_misfits(inner, f"{place}[{n}]", problems)
+
+
 def _json(text: str, where: str, problems: Problems) -> Any:
     """Comment lines are blanked, not removed: the line numbers of an error stay those of the file."""
     bare = "\n".join("" if line.lstrip().startswith("#") else line for line in text.split("\n"))
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in found]
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            problems.add("", f"the field {name!r} is given more than once in one object")
-        return dict(found)
-
-    def constant(name: str) -> Any:
-        raise ValueError(f"{name} is no JSON")
-
     try:
-        return json.loads(bare, object_pairs_hook=pairs, parse_constant=constant)
+        document = json.loads(
+            bare, object_pairs_hook=_Fields, parse_int=_whole, parse_constant=lambda name: _Misfit(f"{name} is no JSON")
+        )
+        _find_misfits(document, "", problems)
+        return document
     except json.JSONDecodeError as error:
         raise BadRegistry(where, [f"line {error.lineno} column {error.colno}: {error.msg}"]) from None
-    except ValueError as error:
-        raise BadRegistry(where, [str(error)]) from None
     except RecursionError:
         raise BadRegistry(where, ["it is nested too deeply"]) from None

@@ -178,6 +178,8 @@ def _headers(value: object, place: str, problems: Problems, *, of_variables: boo
         where = at(place, name)
         if not _TOKEN.fullmatch(name) or name.lower() in FRAMING:
             problems.add(where, "is not a header that can be set")
+        if name.lower() == "content-type" or name.lower().startswith("x-setu-"):
+            problems.add(where, "is reserved: the service sets it itself")
         if name.lower() in seen:
             problems.add(where, "is given already, in other letters")
         seen.add(name.lower())

@@ -119,8 +119,9 @@ def test_unsigned_webhooks_need_to_be_allowed():
         ('{"targets": []}', "targets"),
         ("[]", "must be an object"),
         (SAMPLE + "{}", "line 16 column 1: Extra data"),
-        (SAMPLE.replace("30,", "NaN,", 1), "NaN"),
-        (SAMPLE.replace('"policy": "deadline"', '"policy": "deadline", "policy": "one_shot"', 1), "'policy'"),
+        (SAMPLE.replace("30,", "NaN,", 1), "targets[0].maxAcceptanceSeconds: NaN"),
+        (SAMPLE.replace("30,", "9" * 5000 + ",", 1), "targets[0].maxAcceptanceSeconds: a number of 5000 digits"),
+        (SAMPLE.replace('"policy": "deadline"', '"policy": "deadline", "policy": "one_shot"', 1), "targets[0].policy:"),
         ("[" * 100_000, ""),
     ],
 )
