@@ -116,7 +116,14 @@ class Instance:
 
     async def _prepare(self, store: IntentStore) -> None:
         if self._creates_tables:
-            steps = await self._create_leases() + await store.init()
+            try:
+                steps = await self._create_leases() + await store.init()
+            except ConfigurationError as error:
+                if error.code != "schema_missing":
+                    raise
+                # No table can be missing yet: it is the file that cannot be made.
+                hint = "Check the directory in --database (SM_DATABASE) and who may write there."
+                raise ConfigurationError(error.message, hint=hint, code="bad_url") from None
             if steps:
                 self._facts.fact("tables_created", steps=steps)
         missing = await self._missing(store)
@@ -147,7 +154,8 @@ class Instance:
         settings, clock = self.settings, BootClock()
         writes = asyncio.Semaphore(CONCURRENT_WRITES)
         webhooks = WebhookDesk(
-            store.attempts, WebhookClient(outgoing), WebhookSettings(limit_s=settings.webhook_timeout_s),
+            store.attempts, WebhookClient(outgoing),
+            WebhookSettings(concurrency=settings.webhook_concurrency, limit_s=settings.webhook_timeout_s),
             writes=writes, clock=clock, metrics=self.metrics, facts=self._facts,
         )  # fmt: skip
         executor = Executor(

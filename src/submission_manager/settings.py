@@ -52,6 +52,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("concurrency", WHOLE, "16", "Attempts in flight at the same time to one gateway.", 1, 1000),
     Setting("gateway_timeout", DURATION, "10s", "For one gateway call, from connecting to its last byte."),
     Setting("webhook_timeout", DURATION, "10s", "For one webhook, likewise."),
+    Setting("webhook_concurrency", WHOLE, "4", "Webhooks under way at the same time to one receiver.", 1, 1000),
     Setting("database_timeout", DURATION, "5s", "For one statement on behalf of a client."),
     Setting("request_timeout", DURATION, "10s", "For a client to send its request."),
     Setting(
@@ -83,6 +84,7 @@ class Settings:
     concurrency: int
     gateway_timeout_s: float
     webhook_timeout_s: float
+    webhook_concurrency: int
     database_timeout_s: float
     request_timeout_s: float
     max_connections: int | None

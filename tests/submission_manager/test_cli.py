@@ -96,6 +96,14 @@ def test_a_database_that_is_not_there_ends_it_with_69_and_without_its_password(r
     assert "hunter2" not in answer.stderr
 
 
+def test_a_database_file_that_cannot_be_made_is_named_and_no_other_programs_command(registry, tmp_path):
+    path = tmp_path / "none" / "x.db"
+    answer = run("serve", "--registry", registry, "--port", "0", SM_DATABASE=f"sqlite:///{path}")
+    assert answer.returncode == 78
+    assert f"[bad_url] {path}" in answer.stderr
+    assert "fencehold init" not in answer.stderr
+
+
 def test_help_names_every_option_and_every_variable():
     answer = run("serve", "--help")
     assert answer.returncode == 0

@@ -18,6 +18,12 @@ from submission_manager.cli import check, demo, gateway, serve
 
 PROGRAM = "submission-manager"
 
+#: Where fencehold would name a command of its own, which makes other tables than the service needs.
+HINTS = {
+    "schema_missing": "Start once without --no-init, as a user who may create tables.",
+    "no_permission": "Start once as a user who may create tables; later SELECT, INSERT and UPDATE on them are enough.",
+}
+
 EPILOG = """\b
 Exit codes, the same for every command:
   0    done, or stopped in order
@@ -66,8 +72,9 @@ def execute(arguments: Sequence[str]) -> int:
 
 def _told(error: FenceholdError) -> int:
     click.echo(f"{PROGRAM}: [{error.code}] {clean(error.message)}", err=True)
-    if error.hint:
-        click.echo(f"  hint: {clean(error.hint)}", err=True)
+    hint = HINTS.get(error.code, "") if error.hint and "fencehold " in error.hint else error.hint
+    if hint:
+        click.echo(f"  hint: {clean(hint)}", err=True)
     return exit_codes.of_error(error)
 
 
