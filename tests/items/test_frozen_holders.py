@@ -9,6 +9,7 @@ import fencehold
 from tests.items.conftest import OpenedItems
 from tests.items.scene import error_of, free
 from tests.outbox.scene import eventually
+from tests.servers.cosmos import CosmosServer
 from tests.system.processes import Process
 
 
@@ -36,9 +37,17 @@ def answer_to(process: HolderProcess, word: str) -> str:
 async def test_a_holder_frozen_past_its_lease_can_neither_save_nor_delete_nor_renew_nor_break(
     url: str, opened: OpenedItems
 ) -> None:
+    await is_powerless_after_a_freeze(url, opened, "700ms")
+
+
+async def test_nor_can_it_on_cosmos_db(cosmos_server: CosmosServer, opened: OpenedItems) -> None:
+    await is_powerless_after_a_freeze(cosmos_server.url(), opened, "3s")
+
+
+async def is_powerless_after_a_freeze(url: str, opened: OpenedItems, lease: str) -> None:
     async with opened(url) as (items, _):
         await items.put("n", state="A", document=1)
-        with holder(url, "hold", "--lease", "700ms") as frozen:
+        with holder(url, "hold", "--lease", lease) as frozen:
             told = await asyncio.to_thread(frozen.wait_for, "acquired")
             frozen.freeze()
             taken = await eventually(lambda: _taken(items))
