@@ -89,6 +89,8 @@ WRONG = [
     (hooked(header={}), "targets[0].webhook.header"),
     (hooked(headers={"X-A": "1\r\n2"}), "targets[0].webhook.headers.X-A"),
     (hooked(headers={"Content-Length": "1"}), "targets[0].webhook.headers.Content-Length"),
+    (hooked(headers={"content-type": "text/plain"}), "targets[0].webhook.headers.content-type"),
+    (hooked(headersEnv={"X-Setu-Signature": "V"}), "targets[0].webhook.headersEnv.X-Setu-Signature"),
     (hooked(headers={"X-A": "1"}, headersEnv={"x-a": "V"}), "targets[0].webhook.headersEnv.x-a"),
     (hooked(headersEnv={"X-A": 3}), "targets[0].webhook.headersEnv.X-A"),
     ("text", "targets[0]"),
