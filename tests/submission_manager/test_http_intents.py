@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import json
+from typing import Any
 
 import pytest
 
@@ -247,6 +248,7 @@ async def test_a_repeat_is_a_hit_even_when_its_target_has_left_the_registry():
         service.intake.rows["a"] = (stored, b"1")
         answer = await service.submit("a", submissionTarget="gone", payload=1)
         assert (answer.status_code, answer.json()["intentId"]) == (200, "a")
-        for again in ({"payload": 2}, {}):
+        others: tuple[dict[str, Any], ...] = ({"payload": 2}, {})
+        for again in others:
             answer = await service.submit("a", submissionTarget="gone", **again)
             assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")

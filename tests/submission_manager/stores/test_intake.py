@@ -117,8 +117,9 @@ async def test_a_repeat_is_recognised_without_a_contract_and_stores_nothing(url)
         repeated, target = at.store.intake.repeated, first.intent.submission_target
         before = at.everything()
         assert await repeated("a", target, b"{}", LIMIT_S) == first.intent
-        for other in (("a", "other", b"{}"), ("a", target, b"{ }"), ("a", target, None), ("b", target, b"{}")):
-            assert await repeated(*other, LIMIT_S) is None
+        others = (("a", "other", b"{}"), ("a", target, b"{ }"), ("a", target, None), ("b", target, b"{}"))
+        for intent_id, of_target, payload in others:
+            assert await repeated(intent_id, of_target, payload, LIMIT_S) is None
         assert at.everything() == before
 
 

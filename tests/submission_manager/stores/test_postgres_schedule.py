@@ -28,7 +28,7 @@ def submission(*ids: str) -> dict[str, object]:
     news = [NewIntent(intent_id, b"{}", contract()) for intent_id in ids]
     return {
         **mapping.contract_params(contract()), "ids": list(ids), "payloads": [new.payload for new in news],
-        "hashes": [mapping.payload_hash(new) for new in news],
+        "hashes": [mapping.payload_hash(new.payload) for new in news],
     }  # fmt: skip
 
 
