@@ -139,7 +139,6 @@ def install(extras):
         "install",
         "--disable-pip-version-check",
         "--no-input",
-        "--no-compile",  # of ten thousand files a run reads a tenth, and compiles those itself
         "--progress-bar",
         "off",
     ]

@@ -16,16 +16,23 @@ from collections.abc import Sequence
 from typing import IO
 
 PYTEST = (sys.executable, "-m", "pytest", "-q")
+#: Hundreds of processes are started: where bytecode is not kept, each would compile all that it imports.
+KEPT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 #: Each about a third of the time of all, with the rest as the first part.
 OTHERS: tuple[tuple[str, ...], ...] = (
     ("tests/system",),
     ("tests/conformance", "tests/submission_manager", "tests/cosmos", "tests/cosmos_procedures", "tests/items"),
 )
+#: What takes long for what it adds to the rest has a command of its own, and is named at the end.
+LONGER = {
+    "make submissions": "tests/submission_manager/end_to_end/test_behind_haproxy.py::"
+    "test_2000_intents_survive_two_dead_leaders_a_frozen_one_and_a_crashed_database",
+}
 
 
 def main(arguments: Sequence[str]) -> int:
     if arguments:
-        return subprocess.run([*PYTEST, *arguments], check=False).returncode
+        return subprocess.run([*PYTEST, *arguments], env=KEPT, check=False).returncode
     others = [[path for path in part if os.path.exists(path)] for part in OTHERS]
     rest = ["tests", *(f"--ignore={path}" for part in others for path in part)]
     kept = [tempfile.TemporaryFile("w+b") for _ in others]  # noqa: SIM115 - closed with the process
@@ -36,11 +43,15 @@ def main(arguments: Sequence[str]) -> int:
         codes = [end(part) for part in parts]
     for part, output in zip(others, kept, strict=True):
         show(part, output)
+    for command, test in LONGER.items():
+        print(f"not in this run, but in `{command}`: {test.partition('::')[2]}")
     return max(codes)
 
 
 def start(paths: list[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*PYTEST, *paths], stdout=output, stderr=subprocess.STDOUT if output else None)
+    without = [f"--deselect={test}" for test in LONGER.values()]
+    errors = subprocess.STDOUT if output else None
+    return subprocess.Popen([*PYTEST, *paths, *without], env=KEPT, stdout=output, stderr=errors)
 
 
 def show(paths: list[str], output: IO[bytes]) -> None:

@@ -97,6 +97,21 @@ async def test_nothing_is_done_under_a_lease_that_another_took_whatever_the_clie
             await items.close()
 
 
+async def test_a_client_that_knows_its_lease_is_over_asks_who_has_the_item_before_it_calls_it_free(
+    opened: Opened, cosmos_server: CosmosServer
+) -> None:
+    async with opened() as one, opened() as two:
+        mine, other = one.items("negotiation"), two.items("negotiation")
+        await filled(mine, 1)
+        [held] = await mine.port.next_for_state("NEW", 1, "ada", 60.0, LIMIT_S)
+        cosmos_server.shift_clock(3600.0)
+        assert isinstance(await other.port.acquire(held.id, "bob", 60.0, LIMIT_S), ItemRow)
+        await mine.port.put(NewItem("clock", "OTHER", "1", "ada"), LIMIT_S)  # its answer tells the time
+        assert list(await mine.port.break_leases([held.key], LIMIT_S)) == [held.key]
+        for items in (mine, other):
+            await items.close()
+
+
 async def test_a_renewal_without_an_answer_is_uncertain_and_may_be_repeated(
     opened: Opened, cosmos_server: CosmosServer
 ) -> None:

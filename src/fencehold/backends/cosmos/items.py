@@ -157,8 +157,8 @@ class CosmosItemPort:
             window = await now(call, partition)
             row, token = shape.stored_item(document), shape.last_token(document) + 1
             rule = judged(row, verb, made, window)
-            if rule is None and not is_fresh:
-                document = None  # only an item just read may be refused
+            if (rule is None or rule.then is keep) and not is_fresh:
+                document = None  # only of an item just read may it be said that it is another's, or nobody's
                 continue
             if rule is None:
                 return refused(item_id, row, verb, made, window)
