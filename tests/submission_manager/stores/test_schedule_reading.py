@@ -137,11 +137,12 @@ async def test_on_sqlite_thirty_two_submitters_are_all_seen(sqlite_url):
 
         work = asyncio.gather(*(submitter(n) for n in range(32)))
         seen: Counter[str] = Counter()
-        rows = [None]
-        while rows or not was_done:
+        while True:
             was_done = work.done()  # before the look: what is stored during it is for the next
             rows, cursor = await at.refreshed(cursor, page_rows=50)
             seen.update(row.intent_id for row in rows)
+            if was_done and not rows:
+                break
         await work
         assert len(seen) == 160
         assert set(seen.values()) == {1}
