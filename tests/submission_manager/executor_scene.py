@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import functools
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -14,7 +13,6 @@ from fencehold import Leader, LockState, Term
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.model.settings import leader_settings
 from fencehold.runtime.engine import Engine
-from fencehold.testing import virtual_loop
 from submission_manager.executor import Executor, ExecutorSettings
 from submission_manager.executor_metrics import NoMetrics
 from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
@@ -23,6 +21,7 @@ from submission_manager.model.contracts import Contract, GatewayType, Policy, We
 from submission_manager.model.intents import Attempt, Intent, Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Case, Outcome, Verdict, judge
 from submission_manager.ports import Cursor, Due, NotNow, Over, Page, Recorded, Started
+from tests.unit.on_virtual_time import LoopClock, SameLoopHost
 
 T = TypeVar("T")
 
@@ -30,34 +29,6 @@ LEASE_S = 9.0
 CONTRACT = Contract("sms.test", GatewayType.SMS, "http://sms", Policy.MAX_ATTEMPTS, ("invalid_recipient",), None, 3)
 ACCEPTED = Outcome(Answer.ACCEPTED)
 TROUBLE = Outcome(Answer.ERROR, error="500")
-
-
-def virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    @functools.wraps(test)
-    def run() -> None:
-        virtual_loop.run(test)
-
-    return run
-
-
-class LoopClock:
-    def now_s(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def wait(self, event: asyncio.Event, timeout_s: float | None) -> bool:
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await event.wait()
-        except TimeoutError:
-            return event.is_set()
-
-
-class SameLoopHost:
-    def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        return asyncio.ensure_future(work)
-
-    def post(self, callback: Callable[..., object], *args: Any) -> None:
-        asyncio.get_running_loop().call_soon(callback, *args)
 
 
 class Facts:

@@ -12,7 +12,8 @@ from submission_manager.executor_webhooks import WebhookSettings
 from submission_manager.model.intents import Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
 from submission_manager.ports import Over
-from tests.submission_manager.executor_scene import LEASE_S, TROUBLE, Instance, Scene, at_gateway, virtual, with_webhook
+from tests.submission_manager.executor_scene import LEASE_S, TROUBLE, Instance, Scene, at_gateway, with_webhook
+from tests.unit.on_virtual_time import virtual
 
 
 def taken_over(scene: Scene) -> None:

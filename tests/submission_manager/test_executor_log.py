@@ -4,7 +4,8 @@ import asyncio
 
 from submission_manager.model.intents import WebhookStatus
 from submission_manager.model.outcomes import Answer, Outcome
-from tests.submission_manager.executor_scene import Scene, virtual, with_webhook
+from tests.submission_manager.executor_scene import Scene, with_webhook
+from tests.unit.on_virtual_time import virtual
 
 
 @virtual

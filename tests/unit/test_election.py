@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import pytest
@@ -20,38 +18,11 @@ from fencehold.runtime.election import HEAD_START_S
 from fencehold.runtime.engine import Engine
 from fencehold.runtime.leader import Leader
 from fencehold.testing import virtual_loop
+from tests.unit.on_virtual_time import LoopClock, SameLoopHost, virtual
 
 T = TypeVar("T")
 
 SETTINGS = leader_settings(lease=9)  # asks every 4.5 s, renews every 3 s, a call may take 1.7 s
-
-
-def virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    @functools.wraps(test)
-    def run() -> None:
-        virtual_loop.run(test)
-
-    return run
-
-
-class LoopClock:
-    def now_s(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def wait(self, event: asyncio.Event, timeout_s: float | None) -> bool:
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await event.wait()
-        except TimeoutError:
-            return event.is_set()
-
-
-class SameLoopHost:
-    def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        return asyncio.ensure_future(work)
-
-    def post(self, callback: Callable[..., object], *args: Any) -> None:
-        asyncio.get_running_loop().call_soon(callback, *args)
 
 
 class Facts:

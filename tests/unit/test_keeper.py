@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import functools
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -15,30 +14,10 @@ from fencehold.ports.leases import Answer
 from fencehold.runtime.held import Held
 from fencehold.runtime.keeper import Keeper
 from fencehold.runtime.pulse import Pulse
-from fencehold.testing import virtual_loop
+from tests.unit.on_virtual_time import LoopClock, virtual
 
 SETTINGS = leader_settings(lease=9)  # renews every 3 s, trusts itself for 8.1 s, a call may take 1.7 s
 START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
-
-
-def virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    @functools.wraps(test)
-    def run() -> None:
-        virtual_loop.run(test)
-
-    return run
-
-
-class LoopClock:
-    def now_s(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def wait(self, event: asyncio.Event, timeout_s: float | None) -> bool:
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await event.wait()
-        except TimeoutError:
-            return event.is_set()
 
 
 class Facts:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,25 +18,10 @@ from fencehold.ports.fence import GuardText, RemainingS
 from fencehold.runtime.held import Held
 from fencehold.runtime.term import Term
 from fencehold.testing import virtual_loop
+from tests.unit.on_virtual_time import LoopClock, virtual
 
 SETTINGS = leader_settings(lease=10, margin=1)
 START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
-
-
-def virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    @functools.wraps(test)
-    def run() -> None:
-        virtual_loop.run(test)
-
-    return run
-
-
-class LoopClock:
-    def now_s(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def wait(self, event: asyncio.Event, timeout_s: float | None) -> bool:
-        raise NotImplementedError
 
 
 class NoFacts:

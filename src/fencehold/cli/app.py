@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import sys
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,9 +24,10 @@ from fencehold.cli import (
     step_down,
     worker,
 )
+from fencehold.cli.failures import as_ours, steady_streams
 from fencehold.cli.screen import Screen
 from fencehold.cli.setup import Setup, options
-from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.errors import FenceholdError
 
 EPILOG = """\b
 Exit codes, the same for every command (but `run` ends with that of its CMD once it has run):
@@ -77,46 +75,19 @@ for _command in (
 
 def execute(arguments: Sequence[str]) -> int:
     """The exit code. Every failure is one message with a code and a hint, on stderr."""
-    # A caller may have closed them (>&-): what is said then goes nowhere, and is no reason to fail.
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the life of the process
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    steady_streams()
     try:
         answer: Any = cli.main(args=list(arguments), prog_name="fencehold", standalone_mode=False)
         return answer if isinstance(answer, int) else exit_codes.OK
     except (KeyboardInterrupt, click.Abort):
         return exit_codes.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place that can turn it into words
-        return _told(_as_ours(error), _wants_json(arguments))
+        return _told(as_ours(error, "fencehold"), _wants_json(arguments))
 
 
 def _told(error: FenceholdError, as_json: bool) -> int:
     Screen("json" if as_json else "table").error(error)
     return exit_codes.of_error(error)
-
-
-def _as_ours(error: Exception) -> FenceholdError:
-    match error:
-        case FenceholdError():
-            return error
-        case click.UsageError():
-            where = error.ctx.command_path if error.ctx else "fencehold"
-            no_command = type(error).__name__ == "NoArgsIsHelpError"
-            message = "No command was given." if no_command else error.format_message()
-            return ConfigurationError(message, hint=f"See `{where} --help`.", code="bad_usage")
-        case click.ClickException():
-            return ConfigurationError(error.format_message(), code="bad_usage")
-        case _:
-            if os.environ.get("FENCEHOLD_DEBUG"):
-                traceback.print_exception(error)
-            return exit_codes.Refused(
-                f"{type(error).__name__}: {error}",
-                hint="This is a fault in fencehold itself; FENCEHOLD_DEBUG=1 shows where.",
-                code="internal_error",
-                exit_code=exit_codes.INTERNAL,
-            )
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -53,7 +54,7 @@ K = TypeVar("K", bound=Kept)
 Renew = Callable[[Sequence[Any], float, float], Coroutine[Any, Any, Mapping[Any, dt.datetime]]]
 
 
-class Heartbeat(Generic[K]):
+class Heartbeat(ABC, Generic[K]):
     """Runs on the keeper's loop; `kept` is a dict by identity that others change, and that is only read here.
 
     `gives_up`: when the store does not answer, all that was due is lost at once, instead of at its deadline.
@@ -100,12 +101,13 @@ class Heartbeat(Generic[K]):
 
     # --- what differs by kind ---
 
+    @abstractmethod
     def _max_s(self, kept: K) -> float:
         """How long its work may take."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _tick_s_max(self) -> float:
-        raise NotImplementedError
+        """It looks at least this often."""
 
     def _is_attended(self, kept: K) -> bool:
         """False: left to lapse, because nobody seems to be alive who works on it."""

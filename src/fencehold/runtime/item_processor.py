@@ -6,7 +6,6 @@ Shape of a turn: wait until there is room and something may be there, take a bat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
@@ -18,6 +17,7 @@ from fencehold.runtime.item_lease import BROKEN, DELETED
 from fencehold.runtime.item_parts import ItemParts
 from fencehold.runtime.item_rests import Rests
 from fencehold.runtime.ledger import described
+from fencehold.runtime.stoppable import Stoppable
 
 if TYPE_CHECKING:
     from fencehold.runtime.items import Items
@@ -26,7 +26,7 @@ TROUBLE_S_MAX = 5.0
 CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
 
 
-class ItemProcessor:
+class ItemProcessor(Stoppable):
     """At most `concurrency` items at once, each held alone by this process while its handler runs.
 
     What a handler saved counts, whatever becomes of it later; what it did not save is not done. A handler may be run
@@ -36,17 +36,16 @@ class ItemProcessor:
     def __init__(
         self, items: Items, state: str, handlers: Handlers, settings: ProcessorSettings, parts: ItemParts
     ) -> None:
+        super().__init__()
         self.state, self.settings = state, settings
         self._items, self._handlers, self._parts = items, handlers, parts
         self._rests = Rests(settings.poll_every_s, parts.clock)
         self._running: dict[asyncio.Task[None], Item] = {}
         self._wake = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = self._abandoned = False
         self._more = True  # worth asking at once: at the start, and after a batch that came back full
         self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
         self._troubles = 0
-        self.stopped = asyncio.Event()
 
     # --- what a program calls ---
 
@@ -72,13 +71,6 @@ class ItemProcessor:
             self._tell("processor_stopped")
             self._parts.processors.discard(self)
             self.stopped.set()
-
-    async def run_shielded(self) -> None:
-        """`run` in a task of its own, which goes on when the caller is cancelled: then call `stop()`."""
-        await asyncio.shield(asyncio.ensure_future(self.run()))
-
-    async def wait_stopped(self) -> None:
-        await self.stopped.wait()
 
     def stop(self) -> None:
         """Take no more, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
@@ -223,15 +215,6 @@ class ItemProcessor:
     async def _wait_for_handlers(self, limit_s: float) -> None:
         if self._running:
             await asyncio.wait(list(self._running), timeout=limit_s)
-
-    def _on_loop(self, call: Callable[[], Any]) -> None:
-        if self._loop is None:
-            call()
-            return
-        try:
-            self._loop.call_soon_threadsafe(call)
-        except RuntimeError:
-            return  # the loop is closed: nothing runs that could be told
 
     def _tell(self, event: str, **fields: Any) -> None:
         self._parts.facts.fact(event, kind=self._items.kind, state=self.state, **fields)

@@ -23,13 +23,14 @@ from fencehold.runtime.crew import Crew
 from fencehold.runtime.flights import Flight, Teller
 from fencehold.runtime.handlers import Handlers, Run
 from fencehold.runtime.ledger import Ledger
+from fencehold.runtime.stoppable import Stoppable
 
 CLAIM_MAX = 500  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
 TROUBLE_S_MAX = 1.0
 CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
 
 
-class Worker:
+class Worker(Stoppable):
     """At most `concurrency` events at once, each under a lease that is renewed; results count only while it holds."""
 
     def __init__(
@@ -48,6 +49,7 @@ class Worker:
         saturated: Callable[[], Any] | None,
         workers: set[Worker],
     ) -> None:
+        super().__init__()
         self.outbox, self.worker_id, self.settings = outbox, worker_id, settings
         self._handlers, self._outbox_settings = handlers, outbox_settings
         self._make_events, self._crew = make_events, crew
@@ -58,9 +60,7 @@ class Worker:
         self._waiting: list[Flight] = []  # claimed, and about to be begun
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
         self._wake = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = self._paused = self._is_saturated = self._abandoned = False
-        self.stopped = asyncio.Event()
         self._more = True  # worth asking for events: at the start, after a hint, after a claim that came back full
         self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
         self._troubles = 0
@@ -96,13 +96,6 @@ class Worker:
             self._tell("worker_stopped")
             self._workers.discard(self)
             self.stopped.set()
-
-    async def run_shielded(self) -> None:
-        """`run` in a task of its own, which goes on when the caller is cancelled: then call `stop()`."""
-        await asyncio.shield(asyncio.ensure_future(self.run()))
-
-    async def wait_stopped(self) -> None:
-        await self.stopped.wait()
 
     def stop(self) -> None:
         """Claim no more, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
@@ -323,16 +316,6 @@ class Worker:
     def _hint(self) -> None:
         self._more = True
         self._wake.set()
-
-    def _on_loop(self, call: Callable[[], Any]) -> None:
-        loop = self._loop
-        if loop is None:
-            call()
-            return
-        try:
-            loop.call_soon_threadsafe(call)
-        except RuntimeError:
-            return  # the loop is closed: nothing runs that could be told
 
     def _set_paused(self, paused: bool) -> None:
         if paused != self._paused:

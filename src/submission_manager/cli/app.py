@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +9,9 @@ import click
 
 import fencehold
 from fencehold.cli import exit_codes
+from fencehold.cli.failures import as_ours, steady_streams
 from fencehold.cli.screen import clean
-from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.errors import FenceholdError
 from submission_manager.cli import check, demo, gateway, serve
 
 PROGRAM = "submission-manager"
@@ -58,16 +56,14 @@ for _command in (serve.serve, check.check, gateway.gateway, demo.demo):
 
 def execute(arguments: Sequence[str]) -> int:
     """The exit code. Every failure is one message with a code and a hint, on stderr."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    steady_streams()
     try:
         answer: Any = cli.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
         return answer if isinstance(answer, int) else exit_codes.OK
     except (KeyboardInterrupt, click.Abort):
         return exit_codes.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place that can turn it into words
-        return _told(_as_ours(error))
+        return _told(as_ours(error, PROGRAM))
 
 
 def _told(error: FenceholdError) -> int:
@@ -76,25 +72,3 @@ def _told(error: FenceholdError) -> int:
     if hint:
         click.echo(f"  hint: {clean(hint)}", err=True)
     return exit_codes.of_error(error)
-
-
-def _as_ours(error: Exception) -> FenceholdError:
-    match error:
-        case FenceholdError():
-            return error
-        case click.UsageError():
-            where = error.ctx.command_path if error.ctx else PROGRAM
-            no_command = type(error).__name__ == "NoArgsIsHelpError"
-            message = "No command was given." if no_command else error.format_message()
-            return ConfigurationError(message, hint=f"See `{where} --help`.", code="bad_usage")
-        case click.ClickException():
-            return ConfigurationError(error.format_message(), code="bad_usage")
-        case _:
-            if os.environ.get("FENCEHOLD_DEBUG"):
-                traceback.print_exception(error)
-            return exit_codes.Refused(
-                f"{type(error).__name__}: {error}",
-                hint="This is a fault of the program itself; FENCEHOLD_DEBUG=1 shows where.",
-                code="internal_error",
-                exit_code=exit_codes.INTERNAL,
-            )

@@ -1,0 +1,43 @@
+"""Whatever goes wrong in a command, as an error with a code: the same for every command of this distribution."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import click
+
+from fencehold.cli import exit_codes
+from fencehold.model.errors import ConfigurationError, FenceholdError
+
+
+def steady_streams() -> None:
+    """A caller may have closed them (>&-): what is said then goes nowhere, and is no reason to fail."""
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the life of the process
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def as_ours(error: Exception, program: str) -> FenceholdError:
+    match error:
+        case FenceholdError():
+            return error
+        case click.UsageError():
+            where = error.ctx.command_path if error.ctx else program
+            no_command = type(error).__name__ == "NoArgsIsHelpError"
+            message = "No command was given." if no_command else error.format_message()
+            return ConfigurationError(message, hint=f"See `{where} --help`.", code="bad_usage")
+        case click.ClickException():
+            return ConfigurationError(error.format_message(), code="bad_usage")
+        case _:
+            if os.environ.get("FENCEHOLD_DEBUG"):
+                traceback.print_exception(error)
+            return exit_codes.Refused(
+                f"{type(error).__name__}: {error}",
+                hint=f"This is a fault in {program} itself; FENCEHOLD_DEBUG=1 shows where.",
+                code="internal_error",
+                exit_code=exit_codes.INTERNAL,
+            )
