@@ -9,7 +9,11 @@
 | `own_postgres`         | a server of this test's own, to kill, freeze and restart                                |
 | `own_pgbouncer`        | `make(server, mode)` starts a PgBouncer in front of a server; stopped afterwards        |
 | `cosmos_server`        | the session's stand-in for Cosmos DB, running, its clock and answers as they should be  |
+| `mssql_server`         | the SQL Server in FENCEHOLD_TEST_MSSQL_URL; no registry brings one                      |
+| `mssql_database`       | the address of the session's own database on it, as earlier tests left it               |
+| `mssql_url`            | the same address, and nothing left in the database                                      |
 | `sqlite_url`           | an address of a SQLite file that does not exist yet                                     |
+| `checked_without_server` | `checked_without_server(text)`: the last lines say so, beside that SQL Server was not run |
 
 Tests may be `async def`. `@pytest.mark.limit(seconds)` changes the limit of 60 s. `@pytest.mark.needs("spin")` names
 what a test cannot do without: absent, the test is not run and the last lines say so; with CI=true it fails.
@@ -29,10 +33,14 @@ from tests.servers.limits import limited
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import AnyPostgres, GivenServer, PostgresServer, binaries_of, fresh_database, majors
 from tests.servers.programs import Missing, find, reason
+from tests.servers.sqlserver import VARIABLE as MSSQL_VARIABLE
+from tests.servers.sqlserver import SqlServer
+from tools import last_lines
 
 GIVEN = os.environ.get("FENCEHOLD_TEST_POSTGRES_URL")
 CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 NOT_RUN = pytest.StashKey[dict[tuple[str, str], int]]()
+SQL_SERVER = pytest.StashKey[last_lines.SqlServerTally]()
 
 
 # Time limits and async tests
@@ -53,11 +61,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
 # What is not here
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    # One part of a run leaves to the whole what is to be its last word (tools/run_tests.py).
+    parser.addoption("--sql-server-tally", metavar="FILE", type=Path, default=None, help="tell it here, not at the end")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[NOT_RUN] = {}
+    config.stash[SQL_SERVER] = last_lines.SqlServerTally()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if "mssql_server" in getattr(item, "fixturenames", ()):
+        asks_sql_server(item.config)
     for marker in item.iter_markers("needs"):
         for name in marker.args:
             if find(name) is None:
@@ -75,11 +91,24 @@ def not_run(config: pytest.Config, missing: Missing) -> NoReturn:
     pytest.skip(f"{missing.name} ({missing.reason})")
 
 
+def asks_sql_server(config: pytest.Config) -> None:
+    """Without one a test is not run, under CI too: nobody could bring one. The last lines say so."""
+    if not os.environ.get(MSSQL_VARIABLE):
+        config.stash[SQL_SERVER].not_run += 1
+        pytest.skip(f"SQL Server ({MSSQL_VARIABLE} is not set)")
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
     yield
     for (name, why), count in sorted(config.stash[NOT_RUN].items()):
         terminalreporter.write_line(f"NOT RUN: {name} ({why}): {count} test{'s' if count > 1 else ''}", yellow=True)
+    tally, elsewhere = config.stash[SQL_SERVER], config.getoption("--sql-server-tally")
+    if elsewhere is not None:
+        tally.append_to(elsewhere)
+        return
+    for line in last_lines.lines(tally):
+        terminalreporter.write_line(line, yellow=bool(tally.not_run))
 
 
 # Servers
@@ -194,6 +223,44 @@ def cosmos_server(started_cosmos: Callable[[], CosmosServer], request: pytest.Fi
         not_run(request.config, missing)
     yield server
     server.behave()
+
+
+@pytest.fixture(scope="session")
+def given_mssql() -> Iterator[Callable[[], SqlServer]]:
+    with ExitStack() as stack:
+
+        @functools.cache
+        def given() -> SqlServer:
+            server = SqlServer(os.environ[MSSQL_VARIABLE])
+            stack.callback(server.close)
+            return server
+
+        yield given
+
+
+@pytest.fixture
+def mssql_server(given_mssql: Callable[[], SqlServer], request: pytest.FixtureRequest) -> SqlServer:
+    asks_sql_server(request.config)
+    server = given_mssql()
+    tally = request.config.stash[SQL_SERVER]
+    tally.run += 1
+    tally.version = server.version
+    return server
+
+
+@pytest.fixture
+def mssql_database(mssql_server: SqlServer) -> str:
+    return mssql_server.database()
+
+
+@pytest.fixture
+def mssql_url(mssql_server: SqlServer) -> str:
+    return mssql_server.emptied()
+
+
+@pytest.fixture(scope="session")
+def checked_without_server(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    return request.config.stash[SQL_SERVER].checked.append
 
 
 @pytest.fixture

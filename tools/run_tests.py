@@ -13,7 +13,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO
+
+import last_lines
 
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 #: Hundreds of processes are started: where bytecode is not kept, each would compile all that it imports.
@@ -36,22 +39,28 @@ def main(arguments: Sequence[str]) -> int:
     others = [[path for path in part if os.path.exists(path)] for part in OTHERS]
     rest = ["tests", *(f"--ignore={path}" for part in others for path in part)]
     kept = [tempfile.TemporaryFile("w+b") for _ in others]  # noqa: SIM115 - closed with the process
-    parts = [start(rest, None), *(start(part, output) for part, output in zip(others, kept, strict=True))]
-    try:
-        codes = [part.wait() for part in parts]
-    except KeyboardInterrupt:
-        codes = [end(part) for part in parts]
+    with tempfile.NamedTemporaryFile() as file:
+        tally = Path(file.name)
+        parts = [start(rest, None, tally)]
+        parts += [start(part, output, tally) for part, output in zip(others, kept, strict=True)]
+        try:
+            codes = [part.wait() for part in parts]
+        except KeyboardInterrupt:
+            codes = [end(part) for part in parts]
+        sql_server = last_lines.read(tally)
     for part, output in zip(others, kept, strict=True):
         show(part, output)
     for command, test in LONGER.items():
         print(f"not in this run, but in `{command}`: {test.partition('::')[2]}")
+    for line in last_lines.lines(sql_server):
+        print(line)
     return max(codes)
 
 
-def start(paths: list[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
-    without = [f"--deselect={test}" for test in LONGER.values()]
+def start(paths: list[str], output: IO[bytes] | None, tally: Path) -> subprocess.Popen[bytes]:
+    options = [f"--sql-server-tally={tally}", *(f"--deselect={test}" for test in LONGER.values())]
     errors = subprocess.STDOUT if output else None
-    return subprocess.Popen([*PYTEST, *paths, *without], env=KEPT, stdout=output, stderr=errors)
+    return subprocess.Popen([*PYTEST, *paths, *options], env=KEPT, stdout=output, stderr=errors)
 
 
 def show(paths: list[str], output: IO[bytes]) -> None:

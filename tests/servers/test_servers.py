@@ -13,6 +13,8 @@ import psutil
 import psycopg
 import pytest
 
+from tools import last_lines
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -139,3 +141,33 @@ def test_under_ci_a_missing_program_is_a_failure(tmp_path):
     answer = pytest_in(tmp_path, NEEDY, CI="true")
     assert answer.returncode == 1
     assert "no-such-program is missing" in answer.stdout
+
+
+ASKS_SQL_SERVER = """
+    def test_it(mssql_url):
+        pass
+
+    def test_parsed(checked_without_server):
+        checked_without_server("7 files parsed")
+"""
+
+
+def test_the_last_lines_say_that_sql_server_was_not_run_and_under_ci_it_is_no_failure(tmp_path):
+    answer = pytest_in(tmp_path, ASKS_SQL_SERVER, CI="true", FENCEHOLD_TEST_MSSQL_URL="")
+    assert answer.returncode == 0, answer.stdout
+    assert answer.stdout.splitlines()[-3:-1] == [
+        "SQL Server: checked without a server: 7 files parsed",
+        "SQL Server: NOT RUN (FENCEHOLD_TEST_MSSQL_URL is not set): 1 test",
+    ]
+
+
+def test_the_parts_of_a_run_leave_the_last_word_to_the_whole(tmp_path):
+    tally = tmp_path / "tally"
+    for _ in range(2):
+        asked = f"--sql-server-tally={tally}"
+        answer = pytest_in(tmp_path, ASKS_SQL_SERVER, FENCEHOLD_TEST_MSSQL_URL="", PYTEST_ADDOPTS=asked)
+        assert "SQL Server: NOT RUN" not in answer.stdout
+    assert last_lines.lines(last_lines.read(tally)) == [
+        "SQL Server: checked without a server: 7 files parsed, 7 files parsed",
+        "SQL Server: NOT RUN (FENCEHOLD_TEST_MSSQL_URL is not set): 2 tests",
+    ]

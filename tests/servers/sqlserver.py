@@ -1,0 +1,146 @@
+"""The SQL Server named in FENCEHOLD_TEST_MSSQL_URL: used as it is, in databases of the run's own.
+
+No registry brings one, so a run without it is no failure, even under CI; its last lines say that it was not run.
+
+    FENCEHOLD_TEST_MSSQL_URL        mssql://login:password@host:1433/master; the login may CREATE DATABASE
+    FENCEHOLD_TEST_MSSQL_SNAPSHOT   on: the databases have READ_COMMITTED_SNAPSHOT
+"""
+
+import contextlib
+import importlib
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+VARIABLE = "FENCEHOLD_TEST_MSSQL_URL"
+SNAPSHOT_VARIABLE = "FENCEHOLD_TEST_MSSQL_SNAPSHOT"
+WITH_SNAPSHOT = os.environ.get(SNAPSHOT_VARIABLE, "").lower() in {"1", "on", "true", "yes"}
+LOGIN_LIMIT_S = 15
+QUERY_LIMIT_S = 30
+LOCK_LIMIT_MS = 3000
+THROW_OUT_LIMIT_S = 3.0
+
+FOREIGN_KEYS = """
+SELECT SCHEMA_NAME(t.schema_id), t.name, k.name
+  FROM sys.foreign_keys k JOIN sys.tables t ON t.object_id = k.parent_object_id"""
+OBJECTS = """
+SELECT SCHEMA_NAME(schema_id), name, RTRIM(type) FROM sys.objects
+ WHERE type IN ('V', 'P', 'U', 'SO') AND is_ms_shipped = 0"""
+SCHEMAS = """
+SELECT name FROM sys.schemas
+ WHERE name NOT IN ('dbo', 'guest', 'sys', 'INFORMATION_SCHEMA') AND name NOT LIKE 'db[_]%'"""
+SESSIONS = "SELECT session_id FROM sys.dm_exec_sessions WHERE database_id = DB_ID(?) AND session_id > 50"
+#: What a test can leave behind, in the order in which it can be dropped.
+KINDS = {"V": "VIEW", "P": "PROCEDURE", "U": "TABLE", "SO": "SEQUENCE"}
+
+
+class SqlServer:
+    """Gives databases that nobody else uses and drops them at the end."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._own = ""
+        self._made: list[str] = []
+        with self.connected() as connection:
+            rows = connection.cursor().execute("SELECT @@VERSION").fetchall()
+        self.version = str(rows[0][0]).strip().splitlines()[0]
+
+    def url(self, database: str | None = None) -> str:
+        """The given address, with another database in it."""
+        return self._url if database is None else urlsplit(self._url)._replace(path=f"/{database}").geturl()
+
+    def fresh_database(self) -> str:
+        """The address of an empty one."""
+        name = f"t_{uuid.uuid4().hex[:12]}"
+        with self.connected() as connection:
+            connection.cursor().execute(f"CREATE DATABASE {name}")
+            self._made.append(name)
+            if WITH_SNAPSHOT:
+                connection.cursor().execute(f"ALTER DATABASE {name} SET READ_COMMITTED_SNAPSHOT ON")
+        return self.url(name)
+
+    def database(self) -> str:
+        """The address of the session's own, as earlier tests left it."""
+        self._own = self._own or self.fresh_database()
+        return self._own
+
+    def emptied(self) -> str:
+        """The same with nothing left in it; a new one where something there is still locked."""
+        url = self.database()
+        try:
+            with self.connected(url) as connection:
+                connection.cursor().execute(f"SET LOCK_TIMEOUT {LOCK_LIMIT_MS}")
+                drop_all(connection)
+        except importlib.import_module("mssql_python").Error:
+            self._own = url = self.fresh_database()
+        return url
+
+    def close(self) -> None:
+        """Drops what was made, whoever is still connected to it."""
+        while self._made:
+            name = self._made.pop()
+            with contextlib.suppress(Exception), self.connected() as connection:
+                throw_out(connection, name)
+                connection.cursor().execute(f"DROP DATABASE {name}")
+
+    @contextlib.contextmanager
+    def connected(self, url: str | None = None) -> Iterator[Any]:
+        connection = open_connection(url or self._url)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def throw_out(connection: Any, database: str) -> None:
+    cursor = connection.cursor()
+    try:
+        cursor.execute(f"ALTER DATABASE {database} SET SINGLE_USER WITH ROLLBACK IMMEDIATE")
+        return
+    except importlib.import_module("mssql_python").Error:
+        pass  # not every server knows it
+    give_up_at = time.monotonic() + THROW_OUT_LIMIT_S
+    while (there := cursor.execute(SESSIONS, database).fetchall()) and time.monotonic() < give_up_at:
+        for (session,) in there:
+            with contextlib.suppress(Exception):
+                cursor.execute(f"KILL {session}")
+        time.sleep(0.05)
+
+
+def drop_all(connection: Any) -> None:
+    cursor = connection.cursor()
+    for schema, table, key in cursor.execute(FOREIGN_KEYS).fetchall():
+        cursor.execute(f"ALTER TABLE [{schema}].[{table}] DROP CONSTRAINT [{key}]")
+    there = cursor.execute(OBJECTS).fetchall()
+    for kind, word in KINDS.items():
+        for schema, name, _ in (row for row in there if row[2] == kind):
+            cursor.execute(f"DROP {word} [{schema}].[{name}]")
+    for (name,) in cursor.execute(SCHEMAS).fetchall():
+        cursor.execute(f"DROP SCHEMA [{name}]")
+
+
+def open_connection(url: str) -> Any:
+    """A connection of the tests' own, in autocommit: none of the product's code is under it."""
+    driver: Any = importlib.import_module("mssql_python")
+    if not driver.ProviderManager.is_frozen():  # needs no system library, and the first to connect chooses
+        driver.native_provider = "mssql-odbc"
+        driver.pooling(enabled=False)
+    parts = urlsplit(url)
+    words = {
+        "Server": f"{parts.hostname},{parts.port or 1433}",
+        "UID": braced(unquote(parts.username or "")),
+        "PWD": braced(unquote(parts.password or "")),
+        "Database": braced(unquote(parts.path.removeprefix("/"))),
+        **dict(parse_qsl(parts.query)),
+    }
+    text = ";".join(f"{key}={value}" for key, value in words.items())
+    connection = driver.connect(text, autocommit=True, timeout=LOGIN_LIMIT_S)
+    connection.timeout = QUERY_LIMIT_S
+    return connection
+
+
+def braced(value: str) -> str:
+    return "{" + value.replace("}", "}}") + "}"

@@ -1,0 +1,58 @@
+"""What a test run says of SQL Server at its very end, summed over the parts that ran at once.
+
+No registry brings a SQL Server, so most runs are without one; a green run must not be taken for more than it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+VARIABLE = "FENCEHOLD_TEST_MSSQL_URL"
+
+
+@dataclass
+class SqlServerTally:
+    """Of one part of a run: tests with a server and without, and what was checked without one."""
+
+    run: int = 0
+    not_run: int = 0
+    version: str = ""
+    checked: list[str] = field(default_factory=list)
+
+    def append_to(self, path: Path) -> None:
+        """One line, so that parts that end at the same time do not write into each other's."""
+        with path.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(asdict(self)) + "\n")
+
+
+def read(path: Path) -> SqlServerTally:
+    return total(SqlServerTally(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
+
+
+def total(parts: Iterable[SqlServerTally]) -> SqlServerTally:
+    whole = SqlServerTally()
+    for part in parts:
+        whole.run += part.run
+        whole.not_run += part.not_run
+        whole.version = whole.version or part.version
+        whole.checked += part.checked
+    return whole
+
+
+def lines(tally: SqlServerTally) -> list[str]:
+    """The last lines; that it was not run is the very last."""
+    said = []
+    if tally.checked:
+        said.append(f"SQL Server: checked without a server: {', '.join(sorted(tally.checked))}")
+    if tally.run:
+        said.append(f"SQL Server: {counted(tally.run)} on {tally.version}")
+    if tally.not_run:
+        said.append(f"SQL Server: NOT RUN ({VARIABLE} is not set): {counted(tally.not_run)}")
+    return said
+
+
+def counted(tests: int) -> str:
+    return f"{tests} test{'s' if tests > 1 else ''}"
