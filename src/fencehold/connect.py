@@ -16,14 +16,14 @@ from fencehold.runtime.store import Store
 from fencehold.telemetry.logs import LogSink
 from fencehold.telemetry.traces import traces
 
-KNOWN = "sqlite:///file.db, postgresql://user@host/db, cosmos://:KEY@host/db or memory://name"
+KNOWN = "sqlite:///file.db, postgresql://user@host/db, mssql://user@host/db, cosmos://:KEY@host/db or memory://name"
 DEFAULT_TABLE = "fencehold_leases"
 
 
 def connect(url: str, *, table: str = DEFAULT_TABLE, facts: FactSink | None = None) -> Store:
     """A store for the database at `url`, not yet open: use it with `async with`. A wrong URL is refused here.
 
-    `table` is the name of the lease table (optionally schema.table on PostgreSQL); `facts` replaces the log.
+    `table` is the name of the lease table (optionally schema.table, but not on SQLite); `facts` replaces the log.
     """
     facts = facts or LogSink()
     return Store(backend_for(url, table, facts), BootClock(), facts, traces(), label=label(url))
@@ -40,6 +40,8 @@ def backend_for(url: str, table: str = DEFAULT_TABLE, facts: FactSink | None = N
             return _sqlite(url, table)
         case "postgresql":
             return _postgres(url, table)
+        case "mssql":
+            return _sqlserver(url, table)
         case "memory":
             return _memory(url)
         case "cosmos":
@@ -55,7 +57,7 @@ def scheme(url: object) -> str:
     if not isinstance(url, str) or "://" not in url:
         raise ConfigurationError("The database URL has no scheme.", hint=f"Use {KNOWN}.", code="bad_url")
     name = url.partition("://")[0].partition("+")[0].lower()
-    return {"postgres": "postgresql", "file": "sqlite"}.get(name, name)
+    return {"postgres": "postgresql", "file": "sqlite", "sqlserver": "mssql"}.get(name, name)
 
 
 def label(url: str) -> str:
@@ -90,6 +92,12 @@ def _postgres(url: str, table: str) -> Callable[[], Backend]:
     plain = "postgresql://" + url.partition("://")[2]
     module.PostgresBackend.check(plain)
     return lambda: module.PostgresBackend(plain, table)
+
+
+def _sqlserver(url: str, table: str) -> Callable[[], Backend]:
+    module = _with_extra("fencehold.backends.sqlserver.backend", "sqlserver", "mssql_python")
+    address = module.Address.of(url)
+    return lambda: module.SqlServerBackend(address, table)
 
 
 def _memory(url: str) -> Callable[[], Backend]:

@@ -13,7 +13,7 @@ from fencehold.model.errors import ConfigurationError
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _SCHEMA_TABLE = "fencehold_schema"
 # What stands in a schema beside the table itself; indexes, constraints and triggers take the table's.
-_QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed", "_token")
+_QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed", "_token", "_terms")
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,11 @@ class Statements:
             raise table_lost(self.table)
         return self.steps
 
-    def script(self) -> str:
-        """All steps as one text that a database's own shell takes."""
-        head = f"-- fencehold: tables for {self.table}\n{self.named('steps_table')};\n"
-        return head + "\n".join(f"\n-- step {s.name}\n{s.sql}{self._recorded(s)}" for s in self.steps)
+    def script(self, between: str = "") -> str:
+        """All steps as one text that a database's own shell takes; `between` ends a batch where the shell needs it."""
+        head = f"-- fencehold: tables for {self.table}\n{self.named('steps_table')};\n{between}"
+        parts = (f"\n-- step {s.name}\n{s.sql}{between}{self._recorded(s)}" for s in self.steps)
+        return head + (between or "\n").join(parts)
 
     def _recorded(self, step: Step) -> str:
         values = {":component": f"'{self.table}'", ":step": f"'{step.name}'"}

@@ -1,0 +1,90 @@
+"""mssql:// URLs as the driver's connection string; nothing of what was given is repeated in an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from fencehold.model.errors import ConfigurationError
+
+DEFAULT_PORT = 1433
+#: What a URL may say after its question mark, and the driver's word for it.
+OPTIONS = {
+    "encrypt": "Encrypt",
+    "trust_server_certificate": "TrustServerCertificate",
+    "authentication": "Authentication",
+    "multi_subnet_failover": "MultiSubnetFailover",
+    "app": "APP",
+}
+CHOICES = {
+    "encrypt": ("yes", "no", "strict", "mandatory", "optional"),
+    "trust_server_certificate": ("yes", "no"),
+    "multi_subnet_failover": ("yes", "no"),
+}
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the database is and how to get in. Its repr shows no secret."""
+
+    host: str
+    port: int
+    database: str
+    user: str
+    password: str = field(repr=False)
+    options: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """The parts of a URL, or ConfigurationError; nothing is opened."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port or DEFAULT_PORT
+        except ValueError:
+            raise _unreadable() from None
+        database = unquote(parts.path.removeprefix("/"))
+        if not parts.hostname or not database or "/" in database or "@" in database or parts.fragment:
+            raise _unreadable()
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        return cls(parts.hostname, port, database, user, password, _options(parts))
+
+    def connection_string(self) -> str:
+        pairs = [("Server", f"{self.host},{self.port}"), ("Database", self.database)]
+        if self.user:
+            pairs += [("UID", self.user), ("PWD", self.password)]
+        given = {OPTIONS[name]: value for name, value in self.options}
+        pairs += {"APP": "fencehold", **({} if self.user or "Authentication" in given else _TRUSTED), **given}.items()
+        return "".join(f"{word}={_braced(value)};" for word, value in pairs)
+
+
+_TRUSTED = {"Trusted_Connection": "yes"}
+
+
+def _options(parts: SplitResult) -> tuple[tuple[str, str], ...]:
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    problems = [f"there is no option {name!r}" for name, _ in given if name not in OPTIONS]
+    problems += [
+        f"{name} must be one of {', '.join(CHOICES[name])}"
+        for name, value in given
+        if name in CHOICES and value.lower() not in CHOICES[name]
+    ]
+    if problems:
+        raise ConfigurationError(
+            f"The SQL Server URL cannot be used: {'; '.join(problems)}.",
+            hint=f"After the question mark it takes {', '.join(OPTIONS)}, for example ?encrypt=yes.",
+            code="bad_url",
+        )
+    return tuple(given)
+
+
+def _braced(value: str) -> str:
+    """Braces keep ; and = in a password from being read as the string's own."""
+    return "{" + value.replace("}", "}}") + "}"
+
+
+def _unreadable() -> ConfigurationError:
+    return ConfigurationError(
+        "The SQL Server URL cannot be read (it is not repeated here, it may hold a password).",
+        hint="Write mssql://user:password@host:1433/database; special characters in the password as %40, %2F etc.",
+        code="bad_url",
+    )

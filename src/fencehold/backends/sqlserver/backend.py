@@ -1,0 +1,44 @@
+"""SQL Server's parts, put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencehold.backends.sql_text import Statements, items_table
+from fencehold.backends.sqlserver.address import Address
+from fencehold.backends.sqlserver.fences import SqlServerFences
+from fencehold.backends.sqlserver.leases import SqlServerLeases
+from fencehold.backends.sqlserver.schema import SqlServerSchema
+from fencehold.backends.sqlserver.session import Session
+from fencehold.backends.sqlserver.wakeup import NoWakeup
+
+
+class SqlServerBackend:
+    """`package` is where the statements are: tests bring the same with a clock of their own."""
+
+    def __init__(self, address: Address, table: str, package: str = __package__) -> None:
+        self._address = address
+        self._package = package
+        self._items_table = items_table(table)
+        statements = Statements(package, table)
+        self._session = Session(address, statements)
+        self.leases = SqlServerLeases(self._session)
+        self.schema = SqlServerSchema(address, statements)
+        self.fences = SqlServerFences(address, statements)
+        self.wakeup = NoWakeup()
+
+    def events(self, table: str) -> Any:
+        from fencehold.backends.sqlserver.events import SqlServerEvents
+
+        return SqlServerEvents(self._address, self._package, table)
+
+    def items(self, kind: str) -> Any:
+        from fencehold.backends.sqlserver.items import SqlServerItems
+
+        return SqlServerItems(self._address, self._package, self._items_table, kind)
+
+    async def open(self, limit_s: float) -> None:
+        await self._session.run("probe", {}, limit_s)
+
+    async def close(self) -> None:
+        await self._session.close()

@@ -1,0 +1,52 @@
+"""One batch on an open connection: its limits, its rows, and another try for the victim of a deadlock."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from fencehold.backends.sqlserver import driver, faults
+from fencehold.backends.sqlserver.line import Line
+from fencehold.backends.sqlserver.params import bound
+
+DEADLOCK_TRIES = 5
+DEADLOCK_PAUSE_S = 0.02
+
+Rows = list[tuple[Any, ...]]
+
+
+def run(line: Line, sql: str, params: Mapping[str, Any], limit_s: float) -> Rows:
+    """On the line's thread. A deadlock's victim was rolled back whole, so it can be run again."""
+    ends_s = time.monotonic() + limit_s
+    text, values = bound(sql, params)
+    for tries in range(1, DEADLOCK_TRIES + 1):
+        try:
+            bounded(line, ends_s - time.monotonic())
+            return rows(line.connection, text, values)
+        except driver.Error as error:
+            if not faults.is_deadlock(error) or tries == DEADLOCK_TRIES or time.monotonic() >= ends_s:
+                raise
+            time.sleep(random.uniform(0, DEADLOCK_PAUSE_S * tries))
+    raise AssertionError("the last try returns or raises")
+
+
+def rows(connection: driver.Connection, text: str, values: tuple[Any, ...] = ()) -> Rows:
+    with contextlib.closing(connection.cursor()) as cursor:
+        cursor.execute(text, *values)
+        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+
+
+def bounded(line: Line, limit_s: float) -> None:
+    """What the server itself is told: to give up a lock before the caller gives up the answer.
+
+    Lock waits go in steps of two, so that the setting is rarely sent; the statement's own limit counts whole seconds.
+    """
+    line.connection.timeout = max(1, math.ceil(limit_s))
+    wait_ms = 2 ** int(math.log2(max(1.0, limit_s * 900)))
+    if line.lock_timeout_ms != wait_ms:
+        rows(line.connection, f"SET LOCK_TIMEOUT {wait_ms:d}")
+        line.lock_timeout_ms = wait_ms

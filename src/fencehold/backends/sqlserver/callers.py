@@ -1,0 +1,148 @@
+"""The fence in a transaction that the caller owns: mssql-python connections, SQLAlchemy sessions, sync and async.
+
+A refusal rolls the caller's transaction back: nothing it wrote before can be committed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from fencehold.backends import sql_session
+from fencehold.backends.sql_text import Statements
+from fencehold.backends.sqlserver import batch, driver, faults
+from fencehold.backends.sqlserver.params import bound
+from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Unavailable
+from fencehold.model.leases import TermKey
+from fencehold.ports.fence import DONE
+
+WAIT_MS_MAX = 2**31 - 1
+
+Rows = list[tuple[Any, ...]]
+
+
+def params(key: TermKey) -> dict[str, Any]:
+    return {"name": key.name, "holder": key.holder_id, "epoch": key.epoch, "wait_ms": wait_ms(key)}
+
+
+def wait_ms(key: TermKey) -> int:
+    """Half the lease: what waits longer for a lock has little of its term left."""
+    return min(WAIT_MS_MAX, max(1, int(key.lease_s * 500)))
+
+
+def lost(key: TermKey, why: str) -> LeaseLost:
+    return LeaseLost(f"Lease {key.name!r} epoch {key.epoch}: {why}.", name=key.name, epoch=key.epoch)
+
+
+def fence(statements: Statements, target: object, key: TermKey, over: bool) -> Awaitable[None]:
+    """`over`: the term has already ended here, so nothing is asked and the transaction is only made to fail."""
+    if isinstance(target, driver.Connection):
+        _fence_sync(_PlainDoor(target, statements), key, over)
+        return DONE
+    if sql_session.is_sqlalchemy(target):
+        if sql_session.is_async(target):
+            return _fence_async(_AsyncSessionDoor(target, statements), key, over)
+        _fence_sync(_SessionDoor(target, statements), key, over)
+        return DONE
+    raise ConfigurationError(
+        f"term.fence() cannot use a {type(target).__module__}.{type(target).__qualname__}.",
+        hint="Give an mssql-python connection or a SQLAlchemy session or connection.",
+        code="bad_connection",
+    )
+
+
+async def spoil(statements: Statements, target: Any) -> None:
+    """Nothing that was begun on `target` and not committed yet can be committed afterwards."""
+    if isinstance(target, driver.Connection):
+        _PlainDoor(target, statements).poison()
+    else:
+        done = target.rollback()
+        if inspect.isawaitable(done):
+            await done
+
+
+class _PlainDoor:
+    """An mssql-python connection, in autocommit with a BEGIN TRANSACTION of the caller's own, or without."""
+
+    def __init__(self, target: driver.Connection, statements: Statements) -> None:
+        self._target, self._statements = target, statements
+
+    def run(self, name: str, values: Mapping[str, Any]) -> Rows:
+        return batch.rows(self._target, *bound(self._statements.named(name), values))
+
+    def poison(self) -> None:
+        with suppress(driver.Error):
+            self.run("poison", {})
+        with suppress(driver.Error):
+            self._target.rollback()
+
+
+class _SessionDoor:
+    """A SQLAlchemy session or connection, over whatever driver."""
+
+    def __init__(self, target: Any, statements: Statements) -> None:
+        self._target, self._statements = target, statements
+
+    def run(self, name: str, values: Mapping[str, Any]) -> Rows:
+        return sql_session.run(self._target, self._statements.named(name), values)
+
+    def poison(self) -> None:
+        self._target.rollback()
+
+
+class _AsyncSessionDoor:
+    def __init__(self, target: Any, statements: Statements) -> None:
+        self._target, self._statements = target, statements
+
+    async def run(self, name: str, values: Mapping[str, Any]) -> Rows:
+        return await sql_session.run_async(self._target, self._statements.named(name), values)
+
+    async def poison(self) -> None:
+        await self._target.rollback()
+
+
+def _fence_sync(door: _PlainDoor | _SessionDoor, key: TermKey, over: bool) -> None:
+    refusal: FenceholdError | None = lost(key, "the term is over; this transaction was rolled back")
+    if not over:
+        try:
+            refusal = refused(key, door.run("fence", params(key)))
+        except driver.Error as error:
+            raise faults.of_statement(error) from error
+    if refusal is not None:
+        door.poison()
+        raise refusal
+
+
+async def _fence_async(door: _AsyncSessionDoor, key: TermKey, over: bool) -> None:
+    refusal: FenceholdError | None = lost(key, "the term is over; this transaction was rolled back")
+    if not over:
+        refusal = refused(key, await door.run("fence", params(key)))
+    if refusal is not None:
+        await door.poison()
+        raise refusal
+
+
+def refused(key: TermKey, rows: Rows) -> FenceholdError | None:
+    """What `fence` or `enter` answered: None when the lock is held and the lease is ours and live."""
+    open_transactions, locked, epoch = rows[0]
+    if not open_transactions:
+        return outside_transaction()
+    if epoch != key.epoch:
+        return lost(key, "the store refused the fence: it has expired or another holds it; nothing was written")
+    if locked < 0:
+        return Unavailable(
+            f"Lease {key.name!r} epoch {key.epoch}: another session held its lock for {wait_ms(key)} ms; nothing was "
+            "written.",
+            code="busy",
+        )
+    return None
+
+
+def outside_transaction() -> ConfigurationError:
+    return ConfigurationError(
+        "term.fence() needs an open transaction: in autocommit its lock would be gone before your write.",
+        hint="Connect with autocommit=False or run BEGIN TRANSACTION first, then fence, then write.",
+        code="fence_outside_transaction",
+    )

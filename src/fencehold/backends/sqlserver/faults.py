@@ -1,0 +1,123 @@
+"""The one place that sorts the driver's errors: executed, not executed, or unknown.
+
+The driver gives no error numbers, only the name of the SQLSTATE (`driver_error`) and the server's text; the numbers in
+the remarks are the server's own.
+"""
+
+from __future__ import annotations
+
+from fencehold.backends.sqlserver import driver
+from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
+
+INIT_HINT = "Create the tables with `await store.init()` or `fencehold init` (`fencehold sql init` prints the SQL)."
+OWNER_HINT = (
+    "A login that owns the schema must run `fencehold init` (`fencehold sql init` prints the SQL and the GRANTs); on "
+    "tables that are up to date this login needs only SELECT on fencehold_schema."
+)
+_LOGIN = (
+    ("Login failed", "login_refused", "Check user and password."),  # 18456
+    ("password authentication failed", "login_refused", "Check user and password."),
+    ("Cannot open database", "no_such_database", "Create the database, correct its name, or let this user in."),  # 4060
+    ("certificate", "tls_refused", "Give the server a certificate this machine trusts, or see docs/sqlserver.md."),
+    ("SSL", "tls_refused", "Give the server a certificate this machine trusts, or see docs/sqlserver.md."),
+    ("libltdl", "no_driver", "Install libltdl7, or unset MSSQL_PYTHON_NATIVE_PROVIDER."),
+)
+_MISSING = (
+    "Invalid object name",
+    "Invalid column name",
+    "does not exist",
+    "Could not find stored procedure",
+)  # 208, 207
+_LOST = ("link failure", "not open", "closed connection", "connection is closed", "broken", "IO error", "TCP Provider")
+
+
+def of_connect(error: Exception) -> FenceholdError:
+    """Nothing was sent yet, so nothing was changed."""
+    text = text_of(error)
+    for part, code, hint in _LOGIN:
+        if part in text:
+            return Unavailable(f"SQL Server refused the connection: {text}.", hint=hint, code=code)
+    return Unavailable(
+        f"SQL Server cannot be reached: {text or type(error).__name__}.",
+        hint="Check host, port and network, and that the server runs.",
+        code="unreachable",
+    )
+
+
+def of_statement(error: Exception) -> FenceholdError:
+    """The server's answer, or the lack of one, to a batch that was sent."""
+    text = text_of(error)
+    return _not_executed(error, text) or _misfit(text) or _unknown(error, text)
+
+
+def _not_executed(error: Exception, text: str) -> FenceholdError | None:
+    if is_lock_timeout(error):
+        hint = "Another session kept the row locked; keep transactions on these tables short."
+        return Unavailable(f"SQL Server: {text}; nothing was changed.", hint=hint, code="busy")
+    if is_deadlock(error):
+        return Unavailable(f"SQL Server: {text}; nothing was changed.", code="busy")
+    if isinstance(error, driver.IntegrityError):  # 2627, 2601
+        return Unavailable(f"SQL Server: {text}; nothing was changed.", code="conflict")
+    return None
+
+
+def _misfit(text: str) -> FenceholdError | None:
+    if "permission" in text.lower() and "denied" in text.lower():  # 229, 230, 262
+        hint = "GRANT this user what `fencehold sql init` prints (purge also needs DELETE on an outbox)."
+        return ConfigurationError(f"SQL Server refused: {text}.", hint=hint, code="no_permission")
+    if any(part in text for part in _MISSING):
+        return ConfigurationError(f"A table is missing or old: {text}.", hint=INIT_HINT, code="schema_missing")
+    if "read-only" in text:  # 3906
+        hint = "Name the primary, for example the availability group's listener."
+        return Unavailable(f"This database is read-only: {text}.", hint=hint, code="read_only")
+    return None
+
+
+def _unknown(error: Exception, text: str) -> FenceholdError:
+    if is_connection_lost(error) or is_time_out(error):
+        hint = "It counts as lost until the store says otherwise."
+        return Uncertain(f"SQL Server gave no answer: {text or type(error).__name__}.", hint=hint, code="no_answer")
+    return Unavailable(f"SQL Server refused the statement: {text}.", code="store_error")
+
+
+def of_init(error: Exception) -> FenceholdError:
+    """The same while tables are made: other rights are wanted then than in daily use."""
+    fault = of_statement(error)
+    if fault.code == "no_permission":
+        fault.hint = OWNER_HINT
+    return fault
+
+
+def is_deadlock(error: Exception) -> bool:
+    """1205: this session was chosen, and all of its transaction was undone."""
+    return "Serialization failure" in _state(error) or "deadlock" in text_of(error).lower()
+
+
+def is_lock_timeout(error: Exception) -> bool:
+    """1222: LOCK_TIMEOUT was over; with XACT_ABORT on all of the transaction was undone."""
+    text = text_of(error).lower()
+    return "lock request time out" in text or "lock timeout" in text
+
+
+def is_time_out(error: Exception) -> bool:
+    """The driver's own limit: it told the server to stop, and the server may have been done."""
+    return "imeout expired" in _state(error) or "timed out" in text_of(error).lower()
+
+
+def is_connection_lost(error: Exception) -> bool:
+    """The session is gone, and with it the answer."""
+    state = _state(error)
+    if "onnection" in state or "ommunication" in state or "General error" in state:
+        return True
+    text = text_of(error)
+    return any(part in text for part in _LOST)
+
+
+def text_of(error: Exception) -> str:
+    """What the server said, on one line, without the driver's own prefix and without secrets."""
+    said = getattr(error, "ddbc_error", "") or str(error)
+    return redact(" ".join(said.replace("[Microsoft]", "").split())).rstrip(".")
+
+
+def _state(error: Exception) -> str:
+    return str(getattr(error, "driver_error", ""))

@@ -1,0 +1,209 @@
+"""A transaction of a term's own: entered, executed and committed on one line, each step only while the term lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import math
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from fencehold.backends.sql_text import Statements
+from fencehold.backends.sqlserver import batch, callers, driver, faults
+from fencehold.backends.sqlserver.callers import lost
+from fencehold.backends.sqlserver.line import Line
+from fencehold.backends.sqlserver.params import bound
+from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
+from fencehold.model.leases import TermKey
+from fencehold.ports.fence import Params, RemainingS
+
+T = TypeVar("T")
+
+
+class Result:
+    """What a statement gave, in the shape of a cursor that is awaited."""
+
+    def __init__(self, rows: list[Any], rowcount: int) -> None:
+        self.rows = rows
+        self.rowcount = rowcount
+
+    async def fetchone(self) -> Any:
+        return self.rows.pop(0) if self.rows else None
+
+    async def fetchall(self) -> list[Any]:
+        rows, self.rows = self.rows, []
+        return rows
+
+
+class FencedLine:
+    """The steps themselves. They run on the line's thread and raise the driver's errors."""
+
+    def __init__(self, line: Line, statements: Statements, key: TermKey, remaining_s: RemainingS) -> None:
+        self.line = line
+        self.key = key
+        self.remaining_s = remaining_s
+        self._statements = statements
+
+    def enter(self, _: driver.Connection) -> FenceholdError | None:
+        """Bounded on the server by half the lease, as what follows is: no wait of this session outlasts the lease."""
+        line, limit_s = self.line, self.key.lease_s / 2
+        line.connection.timeout = max(1, math.ceil(limit_s))
+        if line.lock_timeout_ms != callers.wait_ms(self.key):
+            line.lock_timeout_ms = callers.wait_ms(self.key)
+            batch.rows(line.connection, f"SET LOCK_TIMEOUT {line.lock_timeout_ms:d}")
+        return callers.refused(self.key, self._rows("enter"))
+
+    def execute(self, connection: driver.Connection, statement: Any, params: Params) -> Result:
+        with contextlib.closing(connection.cursor()) as cursor:
+            cursor.execute(statement, *([] if params is None else [params]))
+            return Result(list(cursor.fetchall()) if cursor.description else [], cursor.rowcount)
+
+    def commit(self, _: driver.Connection) -> None:
+        """Raises unless committed: the batch rolls back by itself."""
+        verdict = self._rows("commit")[0][0]
+        if verdict == "gone":
+            raise fence_gone()
+        if verdict == "busy":
+            raise Unavailable("Another session held the lease's lock; nothing was committed.", code="busy")
+        if verdict != "committed":
+            raise lost(self.key, "another holder took over; nothing was committed")
+
+    def _rows(self, name: str) -> batch.Rows:
+        return batch.rows(self.line.connection, *bound(self._statements.named(name), callers.params(self.key)))
+
+    # --- what came of a step ---
+
+    def check(self, why: str) -> None:
+        if self.remaining_s() <= 0:
+            raise lost(self.key, why)
+
+    def own(self, future: Future[T]) -> T:
+        """The result of a step of ours: the driver's errors as ours."""
+        try:
+            return future.result()
+        except driver.Error as error:
+            raise (faults.of_statement(error) if self.line.is_open else faults.of_connect(error)) from error
+
+    def callers(self, future: Future[T]) -> T:
+        """The result of the caller's statement: its errors stay the driver's, but for a broken connection."""
+        try:
+            return future.result()
+        except driver.Error as error:
+            if not faults.is_connection_lost(error):
+                raise
+            self.check("the term ended while a statement was under way; nothing was committed")
+            said = faults.text_of(error)
+            raise Unavailable(
+                f"The connection broke inside the transaction; nothing was committed: {said}", code="connection_lost"
+            ) from error
+
+
+class SqlServerTransaction:
+    """A fenced transaction. `connection` is the driver's own, for one thread at a time."""
+
+    def __init__(self, fenced: FencedLine) -> None:
+        self._fenced = fenced
+        self.line = fenced.line
+
+    @property
+    def connection(self) -> driver.Connection:
+        return self.line.connection
+
+    async def execute(self, statement: Any, params: Params = None) -> Result:
+        self._fenced.check("the term ended before this statement was sent")
+        future = await self._returned(lambda c: self._fenced.execute(c, statement, params))
+        return self._fenced.callers(future)
+
+    async def enter(self) -> None:
+        refusal = self._fenced.own(await self._returned(self._fenced.enter))
+        if refusal is not None:
+            raise refusal
+
+    async def commit(self) -> None:
+        self._fenced.check("the term ended before the commit")
+        try:
+            self._fenced.own(await self._returned(self._fenced.commit))
+        except _TermOver:
+            raise commit_unknown(self._fenced.key) from None
+
+    async def _returned(self, work: Callable[[driver.Connection], T]) -> Future[T]:
+        """The call, returned; when the term ends first it is left behind, and can commit nothing any more."""
+        future = self.line.submit(work)
+        waiting = asyncio.wrap_future(future)
+        waiting.add_done_callback(_retrieve)
+        while not waiting.done():
+            left_s = self._fenced.remaining_s()
+            if left_s <= 0:
+                raise _term_over(self._fenced.key)
+            await asyncio.wait([waiting], timeout=left_s)
+        return future
+
+
+class BlockingTransaction:
+    """The same for programs without an event loop."""
+
+    def __init__(self, fenced: FencedLine) -> None:
+        self._fenced = fenced
+
+    @property
+    def connection(self) -> driver.Connection:
+        return self._fenced.line.connection
+
+    def execute(self, statement: Any, params: Params = None) -> Result:
+        self._fenced.check("the term ended before this statement was sent")
+        return self._fenced.callers(self._returned(lambda c: self._fenced.execute(c, statement, params)))
+
+    def enter(self) -> None:
+        self._fenced.check("the term is over")
+        refusal = self._fenced.own(self._returned(self._fenced.enter))
+        if refusal is not None:
+            raise refusal
+
+    def commit(self) -> None:
+        self._fenced.check("the term ended before the commit")
+        try:
+            self._fenced.own(self._returned(self._fenced.commit))
+        except _TermOver:
+            raise commit_unknown(self._fenced.key) from None
+
+    def _returned(self, work: Callable[[driver.Connection], T]) -> Future[T]:
+        future = self._fenced.line.submit(work)
+        while not future.done():
+            left_s = self._fenced.remaining_s()
+            if left_s <= 0:
+                raise _term_over(self._fenced.key)
+            concurrent.futures.wait([future], timeout=left_s)
+        return future
+
+
+def fence_gone() -> ConfigurationError:
+    return ConfigurationError(
+        "The fenced transaction was ended inside its block; what follows would not be fenced.",
+        hint="Leave commit and rollback to `term.transaction()`, and open a second one for a second transaction; an "
+        "error that the server answers by rolling back (a deadlock, say) must leave the block.",
+        code="fence_gone",
+    )
+
+
+def commit_unknown(key: TermKey) -> Uncertain:
+    return Uncertain(
+        f"Lease {key.name!r} epoch {key.epoch}: the term ended while its commit was under way.",
+        hint="Read what you wrote to see whether it was committed; if it was, it was before anybody took over.",
+        code="no_answer",
+    )
+
+
+class _TermOver(callers.LeaseLost):
+    """The local deadline came before the answer."""
+
+
+def _term_over(key: TermKey) -> _TermOver:
+    why = "the term ended while a statement was under way; nothing was committed"
+    return _TermOver(f"Lease {key.name!r} epoch {key.epoch}: {why}.", name=key.name, epoch=key.epoch)
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()

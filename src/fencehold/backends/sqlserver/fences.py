@@ -1,0 +1,102 @@
+"""The fence on SQL Server: a lock that only a takeover asks for exclusively, and the epoch read under it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TypeVar
+
+from fencehold.backends.sql_text import Statements, pyformat
+from fencehold.backends.sqlserver import callers
+from fencehold.backends.sqlserver.address import Address
+from fencehold.backends.sqlserver.callers import lost
+from fencehold.backends.sqlserver.fenced import BlockingTransaction, FencedLine, SqlServerTransaction
+from fencehold.backends.sqlserver.line import Line
+from fencehold.model.errors import Unavailable
+from fencehold.model.leases import TermKey
+from fencehold.ports.fence import GuardText, RemainingS
+
+IDLE_LINES_MAX = 4
+SPOIL_LIMIT_S = 2.0
+
+T = TypeVar("T")
+
+
+class SqlServerFences:
+    """`transaction` on lines of its own; `fence` and `guard` on the caller's connection."""
+
+    def __init__(self, address: Address, statements: Statements) -> None:
+        self._address = address
+        self._statements = statements
+        self._idle: list[Line] = []
+
+    @asynccontextmanager
+    async def transaction(self, key: TermKey, remaining_s: RemainingS) -> AsyncIterator[SqlServerTransaction]:
+        tx = await self._begin(key, remaining_s)
+        try:
+            yield tx
+            await tx.commit()
+        except BaseException:
+            tx.line.leave()
+            raise
+        self._checkin(tx.line)
+
+    @contextmanager
+    def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> Iterator[BlockingTransaction]:
+        line = Line(self._address, autocommit=False, name="fencehold-mssql-tx")
+        tx = BlockingTransaction(FencedLine(line, self._statements, key, remaining_s))
+        try:
+            tx.enter()
+            yield tx
+            tx.commit()
+        finally:
+            line.leave()
+
+    async def _begin(self, key: TermKey, remaining_s: RemainingS) -> SqlServerTransaction:
+        """Fenced and open. A kept connection may have died unseen; it is replaced, for nothing was written on it."""
+        while True:
+            line, was_kept = self._checkout(key, remaining_s)
+            tx = SqlServerTransaction(FencedLine(line, self._statements, key, remaining_s))
+            try:
+                await tx.enter()
+                return tx
+            except Unavailable as error:
+                line.leave()
+                if not was_kept or error.code == "busy":
+                    raise
+            except BaseException:
+                line.leave()
+                raise
+
+    def _checkout(self, key: TermKey, remaining_s: RemainingS) -> tuple[Line, bool]:
+        """A line, and whether it was kept from an earlier transaction."""
+        if remaining_s() <= 0:
+            raise lost(key, "the term is over")
+        if self._idle:
+            return self._idle.pop(), True
+        return Line(self._address, autocommit=False, name="fencehold-mssql-tx"), False
+
+    def _checkin(self, line: Line) -> None:
+        if len(self._idle) < IDLE_LINES_MAX:
+            self._idle.append(line)
+        else:
+            line.leave()
+
+    async def close(self) -> None:
+        while self._idle:
+            self._idle.pop().leave()
+
+    # --- the caller's own connection ---
+
+    def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
+        return callers.fence(self._statements, target, key, over)
+
+    async def spoil(self, target: object) -> None:
+        with suppress(Exception):
+            await asyncio.wait_for(callers.spoil(self._statements, target), SPOIL_LIMIT_S)
+
+    def guard(self, key: TermKey) -> GuardText:
+        text = self._statements.named("guard")
+        params = {"fencehold_name": key.name, "fencehold_holder": key.holder_id, "fencehold_epoch": key.epoch}
+        return GuardText(pyformat(text), text, params)

@@ -1,0 +1,69 @@
+"""Named leases on SQL Server: binds, runs and maps; the rules are in the .sql files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fencehold.backends.sqlserver.params import instant, microseconds, rows_json
+from fencehold.backends.sqlserver.session import Session
+from fencehold.model.errors import Unavailable
+from fencehold.model.leases import Ask, Busy, Lease, Refusal, TermKey
+from fencehold.ports.leases import Answer
+
+Row = tuple[Any, ...]
+GRANTED = ("granted", "yes", "seen")
+
+
+class SqlServerLeases:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def acquire(self, ask: Ask, limit_s: float) -> Answer:
+        params = {"name": ask.name, "holder": ask.holder_id, "lease_us": microseconds(ask.lease_s), "nonce": ask.nonce}
+        try:
+            rows = await self._session.run("acquire", params, limit_s)
+        except Unavailable as error:
+            if error.code != "conflict":
+                raise
+            return Busy()  # another made the row first
+        return answer(rows[0]) if rows else Busy()
+
+    async def renew(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        return await self._change("renew", keys, limit_s)
+
+    async def release(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        return await self._change("release", keys, limit_s)
+
+    async def read(self, names: Sequence[str], limit_s: float) -> dict[str, Lease]:
+        asked = rows_json({"name": name} for name in names)
+        rows = await self._session.run("read", {"names": asked}, limit_s)
+        return {row[1]: lease(row) for row in rows}
+
+    async def list(self, prefix: str, limit_s: float) -> list[Lease]:
+        found = [lease(row) for row in await self._session.run("list", {"prefix": prefix}, limit_s)]
+        return sorted(found, key=lambda one: one.name)  # the server sorts by units, not by characters
+
+    async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
+        rows = await self._session.run("ask_step_down", {"name": name, "epoch": epoch}, limit_s)
+        return answer(rows[0]) if rows else Refusal("absent")
+
+    async def _change(self, statement: str, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        asked = rows_json(
+            {"name": k.name, "holder": k.holder_id, "epoch": k.epoch, "lease_us": microseconds(k.lease_s)} for k in keys
+        )
+        return [answer(row) for row in await self._session.run(statement, {"keys": asked}, limit_s)]
+
+
+def answer(row: Row) -> Answer:
+    if row[0] in GRANTED:
+        return lease(row)
+    current = lease(row) if row[2] is not None else None
+    return Busy(current) if row[0] == "busy" else Refusal(row[0], current)
+
+
+def lease(row: Row) -> Lease:
+    _, name, holder, epoch, acquired, renewed, expires, now, step_down, nonce = row
+    remaining_s = (expires - now).total_seconds()
+    times = instant(acquired), instant(renewed), instant(expires)
+    return Lease(name, holder, epoch, *times, remaining_s, bool(step_down), nonce)

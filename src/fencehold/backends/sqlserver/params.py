@@ -1,0 +1,42 @@
+"""Parameters as the driver takes them: by position, in the order in which a statement's header declares them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
+
+
+@functools.lru_cache(maxsize=512)
+def _positional(sql: str) -> tuple[str, tuple[str, ...]]:
+    return _PARAMETER.sub("?", sql), tuple(_PARAMETER.findall(sql))
+
+
+def bound(sql: str, params: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    """`sql` with `?` for each `:name`, and the values in that order."""
+    text, names = _positional(sql)
+    return text, tuple(params[name] for name in names)
+
+
+def rows_json(rows: Iterable[Mapping[str, Any]]) -> str:
+    """A list as one text for OPENJSON; each row gets its `place` in it."""
+    return json.dumps([{"place": place, **row} for place, row in enumerate(rows)], ensure_ascii=False)
+
+
+def microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def instant_text(at: dt.datetime) -> str:
+    """An instant as text that every datetime2 takes, in UTC."""
+    return at.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+def instant(naive: dt.datetime) -> dt.datetime:
+    """What a datetime2 column gave: UTC, which the column does not say."""
+    return naive.replace(tzinfo=dt.UTC)

@@ -1,0 +1,98 @@
+"""One line for one event loop: statements run on it one at a time, each within its limit."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from fencehold.backends.sql_text import Statements
+from fencehold.backends.sqlserver import batch, driver, faults
+from fencehold.backends.sqlserver.address import Address
+from fencehold.backends.sqlserver.batch import Rows
+from fencehold.backends.sqlserver.line import Line
+from fencehold.model.errors import Unavailable, Uncertain
+
+T = TypeVar("T")
+
+
+class Session:
+    """A connection that saw an error, a limit or a cancel is never used again."""
+
+    def __init__(self, address: Address, statements: Statements, prefix: str = "fencehold-mssql") -> None:
+        self.statements = statements
+        self._address = address
+        self._prefix = prefix
+        self._line: Line | None = None
+        self._turn = asyncio.Lock()
+
+    async def run(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
+        """The rows of one batch, which begins and ends its own transaction."""
+        return await self.batch(self.statements.named(name), params, limit_s)
+
+    async def batch(self, sql: str, params: Mapping[str, Any], limit_s: float) -> Rows:
+        return await self.call(lambda line: batch.run(line, sql, params, limit_s), limit_s)
+
+    async def call(self, work: Callable[[Line], T], limit_s: float) -> T:
+        """`work` alone on the line, within the limit."""
+        ends_s = time.monotonic() + limit_s
+        await self._await_turn(limit_s)
+        try:
+            line = self._line = self._line or Line(self._address, name=self._prefix)
+            try:
+                return await answer(line, work, ends_s - time.monotonic())
+            except BaseException:
+                line.leave()
+                self._line = None
+                raise
+        finally:
+            self._turn.release()
+
+    async def _await_turn(self, limit_s: float) -> None:
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise Unavailable("The store's connection was busy; nothing was sent.", code="busy") from None
+
+    async def close(self) -> None:
+        if self._line is not None:
+            self._line.leave()
+            self._line = None
+
+
+async def answer(line: Line, work: Callable[[Line], T], limit_s: float) -> T:
+    """What `work` gives on the line's thread, or one of our errors within the limit; the caller leaves the line then."""
+    future = line.submit(lambda _: work(line))
+    waiting = asyncio.wrap_future(future)
+    waiting.add_done_callback(_retrieve)
+    done, _ = await asyncio.wait([waiting], timeout=max(0.0, limit_s))
+    if not done:
+        raise unanswered(line, limit_s)
+    return sorted_out(line, future)
+
+
+def sorted_out(line: Line, future: Future[T]) -> T:
+    """The result of a call that has returned; the driver's errors as ours."""
+    try:
+        return future.result()
+    except driver.Error as error:
+        raise (faults.of_statement(error) if line.is_open else faults.of_connect(error)) from None
+
+
+def unanswered(line: Line, limit_s: float) -> Unavailable | Uncertain:
+    if not line.is_open:
+        return Unavailable(
+            f"SQL Server did not answer within {limit_s:.1f} s of connecting; nothing was sent.",
+            hint="Check host, port and network, and that the server runs.",
+            code="unreachable",
+        )
+    hint = "It counts as lost until the store says otherwise."
+    return Uncertain(f"SQL Server gave no answer within {limit_s:.1f} s.", hint=hint, code="no_answer")
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,61 @@
+-- name: acquire
+-- rules: absent.acquire.always lapsed.acquire.always live.acquire.is_same_request
+-- A poll of a live lease takes no lock of ours. A takeover, and the first grant of a name, happen under the exclusive
+-- application lock of the lease: `fence` is never passed, `courtesy` (an open term.transaction(), which is asked once
+-- more when it commits) only when the lease has been over for longer than it lasts. Both are asked for without
+-- waiting, so one stuck holder holds up no other lease. The clock is read after the locks. The term's row is changed
+-- with a lock that a guard's shared one keeps out; READPAST makes it a "not yet". docs/decisions/0011 has the argument.
+SET NOCOUNT ON;
+DECLARE @name nvarchar(128) = :name, @holder nvarchar(256) = :holder, @nonce nvarchar(128) = :nonce, @lease_us bigint = :lease_us;
+DECLARE @now datetime2(7), @until datetime2(7), @expires_at datetime2(7), @epoch bigint, @verdict nvarchar(16) = N'held', @got int = 0;
+DECLARE @lock nvarchar(255) = CONCAT(N'fencehold/', OBJECT_ID(N'fencehold_leases'), N'/', @name);
+DECLARE @fence nvarchar(255) = CONCAT(@lock, N'/fence'), @courtesy nvarchar(255) = CONCAT(@lock, N'/courtesy');
+SELECT @expires_at = expires_at, @epoch = lease_epoch FROM fencehold_leases WHERE lease_name = @name;
+SET @now = SYSUTCDATETIME();
+IF @expires_at IS NULL OR @expires_at <= @now
+BEGIN
+    BEGIN TRANSACTION;
+    EXEC @got = sp_getapplock @Resource = @fence, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+    IF @got >= 0 AND (@expires_at IS NULL OR @now <= DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @expires_at)))
+        EXEC @got = sp_getapplock @Resource = @courtesy, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+    IF @got >= 0
+    BEGIN
+        SET @now = SYSUTCDATETIME();
+        SET @until = DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @now));
+        UPDATE fencehold_leases
+           SET holder_id = @holder, lease_epoch = lease_epoch + 1, acquire_nonce = @nonce,
+               acquired_at = @now, renewed_at = @now, expires_at = @until
+         WHERE lease_name = @name AND expires_at <= @now;
+        IF @@ROWCOUNT > 0 SET @verdict = N'granted';
+        IF @verdict <> N'granted' AND NOT EXISTS (SELECT 1 FROM fencehold_leases WHERE lease_name = @name)
+        BEGIN
+            INSERT INTO fencehold_leases (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, acquire_nonce)
+            VALUES (@name, @holder, 1, @now, @now, @until, @nonce);
+            SET @verdict = N'granted';
+        END
+        IF @verdict = N'granted'
+        BEGIN
+            SELECT @epoch = lease_epoch FROM fencehold_leases WHERE lease_name = @name;
+            UPDATE fencehold_leases_terms WITH (XLOCK, ROWLOCK, READPAST) SET lease_epoch = @epoch WHERE lease_name = @name;
+            IF @@ROWCOUNT = 0
+            BEGIN
+                IF EXISTS (SELECT 1 FROM fencehold_leases_terms WITH (READUNCOMMITTED) WHERE lease_name = @name) SET @got = -1;
+                ELSE INSERT INTO fencehold_leases_terms (lease_name, lease_epoch) VALUES (@name, @epoch);
+            END
+        END
+    END
+    IF @got < 0
+    BEGIN
+        SET @verdict = N'busy';
+        ROLLBACK TRANSACTION;
+    END
+    ELSE COMMIT TRANSACTION;
+END
+SET @now = SYSUTCDATETIME();
+SELECT CASE WHEN @verdict IN (N'granted', N'busy') THEN @verdict
+            WHEN acquire_nonce = @nonce AND acquire_nonce <> N'' AND holder_id = @holder AND expires_at > @now THEN N'granted'
+            WHEN expires_at <= @now THEN N'busy'
+            ELSE N'held' END AS verdict,
+       lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, @now AS now,
+       CASE WHEN step_down_epoch = lease_epoch THEN 1 ELSE 0 END AS step_down, acquire_nonce
+  FROM fencehold_leases WHERE lease_name = @name;

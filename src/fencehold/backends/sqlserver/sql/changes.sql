@@ -1,0 +1,3 @@
+-- name: changes
+-- SQL Server tells nobody of a change: whoever wants to know polls.
+SELECT 0 AS changes;

@@ -1,0 +1,2 @@
+-- name: probe
+SELECT @@SPID AS session_id, SYSUTCDATETIME() AS now;

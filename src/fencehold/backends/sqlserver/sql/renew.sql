@@ -1,0 +1,49 @@
+-- name: renew
+-- rules: live.renew.is_holder
+-- Lock first, then read the clock: a renewal that had to wait must not revive a lease that lapsed meanwhile.
+-- READPAST: one stuck row must not hold up the renewal of all the others. The UPDATE names holder, epoch and expiry
+-- itself, so what it changes does not depend on the lock. A row that was passed over is read as it stands, committed or
+-- not, because that read must not wait either: it only chooses the word of the refusal.
+SET NOCOUNT ON;
+DECLARE @keys nvarchar(max) = :keys;
+DECLARE @now datetime2(7);
+DECLARE @asked TABLE (place int NOT NULL, lease_name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
+    holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL, lease_epoch bigint NOT NULL, lease_us bigint NOT NULL);
+DECLARE @mine TABLE (lease_name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
+DECLARE @changed TABLE (lease_name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
+    holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL, lease_epoch bigint NOT NULL, acquired_at datetime2(7) NOT NULL,
+    renewed_at datetime2(7) NOT NULL, expires_at datetime2(7) NOT NULL, step_down_epoch bigint NOT NULL,
+    acquire_nonce nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
+INSERT INTO @asked (place, lease_name, holder_id, lease_epoch, lease_us)
+SELECT place, lease_name, holder_id, lease_epoch, lease_us
+  FROM OPENJSON(@keys) WITH (place int '$.place', lease_name nvarchar(128) '$.name', holder_id nvarchar(256) '$.holder',
+                             lease_epoch bigint '$.epoch', lease_us bigint '$.lease_us');
+BEGIN TRANSACTION;
+INSERT INTO @mine (lease_name)
+SELECT l.lease_name FROM fencehold_leases AS l WITH (UPDLOCK, ROWLOCK, READPAST)
+ WHERE EXISTS (SELECT 1 FROM @asked AS a WHERE a.lease_name = l.lease_name);
+SET @now = SYSUTCDATETIME();
+UPDATE l
+   SET renewed_at = @now, expires_at = DATEADD(microsecond, CAST(a.lease_us % 1000000 AS int), DATEADD(second, CAST(a.lease_us / 1000000 AS int), @now))
+OUTPUT inserted.lease_name, inserted.holder_id, inserted.lease_epoch, inserted.acquired_at, inserted.renewed_at,
+       inserted.expires_at, inserted.step_down_epoch, inserted.acquire_nonce
+  INTO @changed (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, step_down_epoch, acquire_nonce)
+  FROM fencehold_leases AS l
+  JOIN @asked AS a ON a.lease_name = l.lease_name AND a.holder_id = l.holder_id AND a.lease_epoch = l.lease_epoch
+ WHERE l.expires_at > @now AND EXISTS (SELECT 1 FROM @mine AS m WHERE m.lease_name = l.lease_name);
+COMMIT TRANSACTION;
+SELECT CASE WHEN c.lease_name IS NOT NULL THEN N'yes'
+            WHEN s.lease_name IS NULL THEN N'absent'
+            WHEN s.expires_at <= @now THEN N'lapsed'
+            WHEN s.holder_id <> a.holder_id OR s.lease_epoch <> a.lease_epoch THEN N'held_by_another'
+            ELSE N'busy' END AS verdict,
+       a.lease_name, COALESCE(c.holder_id, s.holder_id) AS holder_id, COALESCE(c.lease_epoch, s.lease_epoch) AS lease_epoch,
+       COALESCE(c.acquired_at, s.acquired_at) AS acquired_at, COALESCE(c.renewed_at, s.renewed_at) AS renewed_at,
+       COALESCE(c.expires_at, s.expires_at) AS expires_at, @now AS now,
+       CASE WHEN COALESCE(c.step_down_epoch, s.step_down_epoch) = COALESCE(c.lease_epoch, s.lease_epoch) THEN 1 ELSE 0 END AS step_down,
+       COALESCE(c.acquire_nonce, s.acquire_nonce) AS acquire_nonce
+  FROM @asked AS a
+  -- By key, not by place: a key that was asked for twice is changed once and answered twice.
+  LEFT JOIN @changed AS c ON c.lease_name = a.lease_name AND c.holder_id = a.holder_id AND c.lease_epoch = a.lease_epoch
+  LEFT JOIN fencehold_leases AS s WITH (READUNCOMMITTED) ON s.lease_name = a.lease_name
+ ORDER BY a.place;

@@ -1,0 +1,3 @@
+-- name: steps_applied
+DECLARE @component nvarchar(64) = :component;
+SELECT step FROM fencehold_schema WHERE component = @component;
