@@ -13,11 +13,12 @@ import click
 from loguru import logger
 
 from fencehold.backends.postgres import wire
+from fencehold.runtime.lock_mechanism import ROUND_TRIP_LIMIT_S
 from pgleaderlock.errors import HopelessError
 from pgleaderlock.lock import INT32, LeaderLock
 from pgleaderlock.models import LockState
 from pgleaderlock.retry import ExponentialBackoff
-from pgleaderlock.session import ROUND_TRIP_LIMIT_S, SQL, as_lock_error, connect_once, row_of
+from pgleaderlock.session import SQL, as_lock_error, connect_once, row_of
 
 UNREACHABLE, BAD_CONFIGURATION = 69, 78
 KEY = click.IntRange(INT32.start, INT32.stop - 1)

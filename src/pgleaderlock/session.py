@@ -18,8 +18,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fencehold.backends.postgres import wire
 from fencehold.backends.sql_text import LEASES, Statements, pyformat
-from fencehold.model.errors import ConfigurationError, FenceholdError, redact
-from pgleaderlock.errors import ConnectionError, HopelessError, LockError, PoolerError  # noqa: A004 - spec 002's name
+from fencehold.model import lock_errors
+from fencehold.model.errors import FenceholdError
+from fencehold.ports.lock_session import LockSession
+from pgleaderlock.errors import ConnectionError, HopelessError, PoolerError  # noqa: A004 - spec 002's name
 
 T = TypeVar("T")
 
@@ -32,7 +34,6 @@ PLAIN_LOCK = "SELECT pg_try_advisory_lock(%s, %s)"
 PLAIN_UNLOCK = "SELECT pg_advisory_unlock(%s, %s)"
 PLAIN_PROBE = "SELECT 1"
 
-ROUND_TRIP_LIMIT_S = 5.0
 CLOSE_LIMIT_S = 2.0
 GRACE_S = 1.0  # the inner limit speaks first: it says what to do
 EVICT_PATIENCE_MS = 1000
@@ -52,40 +53,10 @@ class Birth:
     born_at: Any
 
 
-class Session(Protocol):
-    """One connection to one lock; every verb ends within its limit."""
-
-    async def try_lock(self, limit_s: float) -> bool: ...
-
-    async def probe(self, limit_s: float) -> bool: ...
-
-    async def unlock(self, limit_s: float) -> bool: ...
-
-    async def evict(self, born: Birth, limit_s: float) -> bool:
-        """End the session that was born then, if it holds the lock; True when it is gone."""
-        ...
-
-    async def rest(self, timeout_s: float) -> None:
-        """Nothing to do for so long, or until the connection ends."""
-        ...
-
-    async def wait_for_news(self, timeout_s: float, stop: asyncio.Event) -> None:
-        """Nothing to do for so long, or until the lock may be free or the connection has ended."""
-        ...
+class Session(LockSession, Protocol):
+    """One connection to one lock, which a fencing epoch may use too."""
 
     async def run(self, statement: str, params: dict[str, Any], limit_s: float) -> tuple[Any, ...] | None: ...
-
-    async def close(self) -> None: ...
-
-    @property
-    def expires(self) -> bool:
-        """Whether the server ends this session by itself when no probe comes."""
-        ...
-
-    @property
-    def birth(self) -> Birth | None:
-        """None when the server's session may be another client's next."""
-        ...
 
 
 class PlainSession:
@@ -316,7 +287,7 @@ async def _custom(connect_fn: ConnectFn, limit_s: float) -> Any:
     try:
         return await wanted(limit_s, connect())
     except Exception as error:
-        raise ConnectionError(_text(error)) from error
+        raise ConnectionError(lock_errors.text_of(error)) from error
 
 
 async def within(limit_s: float, work: Awaitable[T]) -> T:
@@ -367,14 +338,4 @@ def _seen(done: asyncio.Future[Any]) -> None:
 
 def as_lock_error(error: Exception) -> Exception:
     """A driver's error as one of ours, without secrets."""
-    if isinstance(error, (ConnectionError, LockError)):
-        return error
-    if isinstance(error, FenceholdError):
-        kind = HopelessError if isinstance(error, ConfigurationError) else ConnectionError
-        return kind(f"{error.message} {error.hint}".strip())
-    lost = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError))
-    return (ConnectionError if lost else LockError)(_text(error))
-
-
-def _text(error: Exception) -> str:
-    return redact(" ".join(str(error).split())) or type(error).__name__
+    return lock_errors.as_lock_error(error, lost=(psycopg.OperationalError, psycopg.InterfaceError))

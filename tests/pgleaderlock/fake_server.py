@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections import Counter
-from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fencehold.testing import virtual_loop
 from pgleaderlock import FixedInterval, LeaderLock
 from tests.pgleaderlock.heard import Heard
+from tests.unit.on_virtual_time import LoopClock
 
 KINDS = {"pg_try_advisory_lock": "lock", "pg_advisory_unlock": "unlock", "SELECT 1": "probe"}
 
@@ -95,21 +93,7 @@ class FakeConnection:
             await asyncio.Event().wait()
 
 
-class LoopClock:
-    """The virtual loop's time."""
-
-    def now_s(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def wait(self, event: asyncio.Event, timeout_s: float | None) -> bool:
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await event.wait()
-        except TimeoutError:
-            return event.is_set()
-
-
-class Scene(Heard):
+class Scene(Heard[LeaderLock]):
     """One lock on a fake server."""
 
     def __init__(self, **options: Any) -> None:
@@ -118,12 +102,4 @@ class Scene(Heard):
         options.setdefault("health_interval_s", 1)
         options.setdefault("connect_fn", self.server.connect)
         super().__init__(LeaderLock("", 1, 100, **options))
-        self.lock._clock = LoopClock()  # type: ignore[assignment]
-
-
-def virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    @functools.wraps(test)
-    def run() -> None:
-        virtual_loop.run(test)
-
-    return run
+        self.lock._clock = LoopClock()

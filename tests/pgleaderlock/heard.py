@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from typing import Generic, TypeVar
 
-from pgleaderlock import LeaderLock
+from fencehold.runtime.session_lock import SessionLock
+
+L = TypeVar("L", bound=SessionLock)
 
 REACH_LIMIT_S = 3600.0  # virtual; a test on real time has its own limit
 
 
-class Heard:
+class Heard(Generic[L]):
     """`told` holds state changes as `old>new` and callbacks by their names."""
 
-    def __init__(self, lock: LeaderLock) -> None:
+    def __init__(self, lock: L) -> None:
         self.lock = lock
         self.heard: list[str] = []
         self.errors: list[Exception] = []

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from pgleaderlock import ExponentialBackoff, FixedInterval, LockState, RetryContext, ShutdownError
-from tests.pgleaderlock.fake_server import Scene, virtual
+from tests.pgleaderlock.fake_server import Scene
+from tests.unit.on_virtual_time import virtual
 
 
 class Noted:

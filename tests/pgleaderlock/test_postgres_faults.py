@@ -24,7 +24,7 @@ from tests.servers.postgres import PostgresServer
 HEALTH_S = 0.3
 
 
-def watched(dsn: str, **options: Any) -> Heard:
+def watched(dsn: str, **options: Any) -> Heard[LeaderLock]:
     options.setdefault("retry_strategy", FixedInterval(0.05))
     options.setdefault("health_interval_s", HEALTH_S)
     return Heard(LeaderLock(dsn, 1, 100, **options))

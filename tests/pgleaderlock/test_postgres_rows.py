@@ -16,7 +16,7 @@ from tests.pgleaderlock.heard import Heard
 HEALTH_S = 0.3
 
 
-class Place(Heard):
+class Place(Heard[LeaderLock]):
     """One lock whose connection runs through a proxy."""
 
     def __init__(self, dsn: str, proxy: FaultProxy, **options: Any) -> None:

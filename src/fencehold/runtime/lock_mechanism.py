@@ -1,19 +1,21 @@
-"""Leadership by a session advisory lock, for fencehold's election. Runs entirely in the caller's event loop."""
+"""Leadership by a lock that a server session holds, for the election. Runs entirely in the caller's event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+from fencehold.model.lock_errors import LockError, as_lock_error
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
+from fencehold.ports.lock_session import Epochs, LockSession
 from fencehold.runtime import forks
-from pgleaderlock.companion import Companion
-from pgleaderlock.errors import LockError
-from pgleaderlock.session import ROUND_TRIP_LIMIT_S, Birth, Session, as_lock_error
 
-Open = Callable[[], Awaitable[Session]]
+S = TypeVar("S", bound=LockSession)
+
+ROUND_TRIP_LIMIT_S = 5.0
 
 #: An unlock that is cut off inside ends by the outer limit, which knows that cutting the connection unlocks too.
 INNER_EXTRA_S = 1.0
@@ -21,12 +23,12 @@ INNER_EXTRA_S = 1.0
 
 @dataclass(frozen=True)
 class Timing:
-    """How often a leader proves possession, and when the server ends a session that no longer does."""
+    """How often a leader proves possession, and for how long a proof counts."""
 
     health_interval_s: float
 
     @property
-    def server_timeout_s(self) -> float:
+    def trust_s(self) -> float:
         """Longer than a loop blocked for three intervals right before its next probe was due, and then some."""
         return self.health_interval_s * 5
 
@@ -41,7 +43,7 @@ class Timing:
     @property
     def seize_limit_s(self) -> float:
         """An earlier leader's open fenced transaction is waited for; the server ends it after half a lease."""
-        return max(ROUND_TRIP_LIMIT_S, self.server_timeout_s)
+        return max(ROUND_TRIP_LIMIT_S, self.trust_s)
 
 
 class Grant:
@@ -69,23 +71,31 @@ class Grant:
         return max(0.0, self.ends_at_s - self._clock.now_s()) if self.is_valid else 0.0
 
     def prove(self, sent_s: float) -> None:
-        self.ends_at_s = sent_s + self._timing.server_timeout_s - self._timing.margin_s
+        self.ends_at_s = sent_s + self._timing.trust_s - self._timing.margin_s
 
 
-class AdvisoryMechanism:
+class SessionMechanism(Generic[S]):
     """Owns the connection. After any error, timeout or cancel it is dropped: the server then frees the lock."""
 
     def __init__(
-        self, open_session: Open, timing: Timing, clock: Clock, facts: FactSink, companion: Companion | None
+        self,
+        open_session: Callable[[], Awaitable[S]],
+        timing: Timing,
+        clock: Clock,
+        facts: FactSink,
+        *,
+        epochs: Epochs[S] | None = None,
+        as_error: Callable[[Exception], Exception] = as_lock_error,
     ) -> None:
         self._open = open_session
         self._timing = timing
         self._clock = clock
         self._facts = facts
-        self._companion = companion
-        self._session: Session | None = None
+        self._epochs = epochs
+        self._as_error = as_error
+        self._session: S | None = None
         self._grant: Grant | None = None
-        self._left_behind: Birth | None = None
+        self._left_behind: Any | None = None
         self._last_epoch: int | None = None
         self._turn = asyncio.Lock()
         self._at_rest = asyncio.Event()
@@ -100,7 +110,7 @@ class AdvisoryMechanism:
                 return await self._attempt()
             except Exception as error:
                 await self.close()
-                raise as_lock_error(error) from error
+                raise self._as_error(error) from error
             except BaseException:
                 await self.close()  # a cancelled try may have locked: only the end of the session is sure to unlock
                 raise
@@ -113,13 +123,13 @@ class AdvisoryMechanism:
         if sent_s is None:
             return None
         self._grant = grant = Grant(self._clock, sent_s, self._timing, expires=session.expires)
-        if self._companion is not None:
-            lease_s = self._timing.server_timeout_s
-            grant.epoch = await self._companion.seize(session, lease_s, self._timing.seize_limit_s)
+        if self._epochs is not None:
+            lease_s = self._timing.trust_s
+            grant.epoch = await self._epochs.seize(session, lease_s, self._timing.seize_limit_s)
             grant.prove(await self._probe(session))  # seizing may have waited for long
         return grant
 
-    async def _locked(self, session: Session) -> float | None:
+    async def _locked(self, session: S) -> float | None:
         """When the request that locked was sent; None when another holds the lock."""
         sent_s = self._clock.now_s()
         if await session.try_lock(ROUND_TRIP_LIMIT_S):
@@ -144,8 +154,8 @@ class AdvisoryMechanism:
         except Exception as error:
             grant.is_over = True
             await self.close()
-            self._facts.fact("health_check_failed", error=as_lock_error(error))
-            raise as_lock_error(error) from error
+            self._facts.fact("health_check_failed", error=self._as_error(error))
+            raise self._as_error(error) from error
         finally:
             self._at_rest.set()
 
@@ -167,12 +177,12 @@ class AdvisoryMechanism:
         sent_s = await self._probe(session)
         if not grant.is_valid:
             raise LockError("the answer to the probe came too late: the server may have ended the session's time")
-        if self._companion is not None and grant.epoch is not None:
-            lease_s = self._timing.server_timeout_s
-            await self._companion.renew(session, grant.epoch, lease_s, self._timing.probe_limit_s)
+        if self._epochs is not None and grant.epoch is not None:
+            lease_s = self._timing.trust_s
+            await self._epochs.renew(session, grant.epoch, lease_s, self._timing.probe_limit_s)
         grant.prove(sent_s)
 
-    async def _probe(self, session: Session) -> float:
+    async def _probe(self, session: S) -> float:
         """When the probe was sent that found the lock in our hands."""
         sent_s = self._clock.now_s()
         if not await session.probe(self._timing.probe_limit_s):
@@ -189,16 +199,16 @@ class AdvisoryMechanism:
         try:
             async with asyncio.timeout(limit_s):
                 await self._at_rest.wait()
-                if self._companion is not None and grant.epoch is not None:
-                    await self._companion.release(session, grant.epoch, limit_s + INNER_EXTRA_S)
+                if self._epochs is not None and grant.epoch is not None:
+                    await self._epochs.release(session, grant.epoch, limit_s + INNER_EXTRA_S)
                 if not await session.unlock(limit_s + INNER_EXTRA_S):
-                    raise LockError("pg_advisory_unlock: the session did not hold the lock")
+                    raise LockError("the session did not hold the lock that it was to release")
         except TimeoutError:
             self._facts.fact("release_cut_off", limit_s=limit_s)
             await self.close()
         except BaseException as error:
             await self.close()
-            raise as_lock_error(error) if isinstance(error, Exception) else error from error
+            raise self._as_error(error) if isinstance(error, Exception) else error from error
         self._grant = None
         return True
 

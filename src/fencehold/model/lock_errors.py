@@ -1,0 +1,48 @@
+"""What can go wrong with a lock that a session holds, as spec 002 names it; the same on every database."""
+
+from __future__ import annotations
+
+from fencehold.model.errors import ConfigurationError, FenceholdError, redact
+
+__all__ = [
+    "LeaderLockError", "ConnectionError", "LockError", "HopelessError", "PoolerError", "ShutdownError", "as_lock_error",
+]  # fmt: skip
+
+
+class LeaderLockError(Exception):
+    """Base of all errors of a leader lock."""
+
+
+class ConnectionError(LeaderLockError):  # noqa: A001 - the public name of spec 002
+    """Failed to establish or maintain a database connection."""
+
+
+class LockError(LeaderLockError):
+    """Failed to acquire or release the lock."""
+
+
+class HopelessError(LockError):
+    """No retry can mend that: the lock stops, whatever the retry strategy says."""
+
+
+class PoolerError(HopelessError):
+    """A pooler or pool would hand the lock's session to others."""
+
+
+class ShutdownError(LeaderLockError):
+    """Shutdown did not finish in time; the connection was dropped, which frees the lock."""
+
+
+def as_lock_error(error: Exception, lost: tuple[type[Exception], ...] = ()) -> Exception:
+    """Any error as one of ours, without secrets; `lost` are the driver's own that mean a broken connection."""
+    if isinstance(error, (ConnectionError, LockError)):
+        return error
+    if isinstance(error, FenceholdError):
+        kind = HopelessError if isinstance(error, ConfigurationError) else ConnectionError
+        return kind(f"{error.message} {error.hint}".strip())
+    return (ConnectionError if isinstance(error, (*lost, OSError, TimeoutError)) else LockError)(text_of(error))
+
+
+def text_of(error: Exception) -> str:
+    """On one line, and never empty."""
+    return redact(" ".join(str(error).split())) or type(error).__name__
