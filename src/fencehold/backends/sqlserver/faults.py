@@ -18,6 +18,8 @@ _LOGIN = (
     ("Login failed", "login_refused", "Check user and password."),  # 18456
     ("password authentication failed", "login_refused", "Check user and password."),
     ("Cannot open database", "no_such_database", "Create the database, correct its name, or let this user in."),  # 4060
+    ("does not exist", "no_such_database", "Create the database, or correct its name."),
+    ("ncryption", "tls_refused", "Give the server a certificate, or on a network you trust say ?encrypt=no."),
     ("certificate", "tls_refused", "Give the server a certificate this machine trusts, or see docs/sqlserver.md."),
     ("SSL", "tls_refused", "Give the server a certificate this machine trusts, or see docs/sqlserver.md."),
     ("libltdl", "no_driver", "Install libltdl7, or unset MSSQL_PYTHON_NATIVE_PROVIDER."),
