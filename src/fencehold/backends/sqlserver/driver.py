@@ -33,7 +33,7 @@ def set_up() -> None:
         if not os.environ.get(PROVIDER_VARIABLE):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a connection was made before: the choice is frozen, and works
-                mssql_python.native_provider = PROVIDER
+                setattr(mssql_python, "native_provider", PROVIDER)  # noqa: B010 - the driver's types leave it out
         if not PoolingManager.is_initialized():
             # A pool keeps a closed connection's session, and its locks, for another ten minutes.
             mssql_python.pooling(enabled=False)
@@ -47,4 +47,7 @@ def is_pooled() -> bool:
 def connect(address: Address, *, autocommit: bool, limit_s: int) -> Connection:
     """Open, in the calling thread. `limit_s` bounds the login, not a peer that stops answering in the midst of it."""
     set_up()
-    return mssql_python.connect(address.connection_string(), autocommit=autocommit, timeout=limit_s)
+    connection = mssql_python.connect(address.connection_string(), autocommit=autocommit, timeout=limit_s)
+    # At exit the driver closes what it knows of, also under a call that hangs: the process would end by SIGABRT.
+    getattr(mssql_python, "_active_connections", set()).discard(connection)
+    return connection
