@@ -134,7 +134,7 @@ ENDS = """
         await backend.open(20)
         print("open", flush=True)
         sys.stdin.readline()
-        try: await backend.open(0.5)
+        try: await backend.open(1.9)
         except Exception as error: print(type(error).__name__)
 
     asyncio.run(main())
