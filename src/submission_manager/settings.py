@@ -11,7 +11,7 @@ from fencehold.model import durations, names
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.settings import leader_settings
 
-DATABASES = ("sqlite", "postgresql")
+DATABASES = ("sqlite", "postgresql", "mssql")
 DURATION, WHOLE, TEXT = "DURATION", "NUMBER", "TEXT"
 CONNECTIONS_MOST = 10_000
 
@@ -37,7 +37,7 @@ class Setting:
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("database", TEXT, "sqlite:///submission-manager.db", "Where all state is: sqlite:/// or postgresql://."),
+    Setting("database", TEXT, "sqlite:///submission-manager.db", "Where all state is: sqlite:///, postgresql:// or mssql://."),
     Setting("registry", TEXT, "registry.json", "The file of targets and their contracts."),
     Setting("host", TEXT, "127.0.0.1", "Serve HTTP on this address."),
     Setting("port", WHOLE, "8080", "Serve HTTP on this port; 0 takes a free one, which the log names.", 0, 65535),
@@ -152,7 +152,7 @@ def _text(one: Setting, value: str | None) -> str | None:
             raise ConfigurationError(f"{what} is {value!r:.60}; it must be drop or retry")
         case "database" if scheme(value) not in DATABASES:
             # The URL itself is not shown: it may hold a password.
-            raise ConfigurationError(f"{what} names neither an SQLite file nor a PostgreSQL database")
+            raise ConfigurationError(f"{what} names no SQLite file, PostgreSQL or SQL Server database")
     if not value or "\0" in value:
         raise ConfigurationError(f"{what} is empty")
     return value

@@ -32,17 +32,18 @@ def misnamed_statements(backends: Path) -> list[str]:
 
 
 def uneven_dialects(backends: Path, topic: str = "") -> list[str]:
-    """Statements that a dialect lacks and another does not keep to itself."""
+    """Statements that a dialect lacks and that are not kept to others."""
     found = {one: list(statements(backends, one, topic)) for one in dialects(backends, topic)}
     names = {one: {path.stem for path in paths} for one, paths in found.items()}
-    shared = {path.stem for one, paths in found.items() for path in paths if not keeps_to(one, path)}
-    return [f"{one}: no statement {name}" for one in sorted(names) for name in sorted(shared - names[one])]
+    wanted = {(of, path.stem) for one, paths in found.items() for path in paths for of in kept_to(one, path) or found}
+    return [f"{one}: no statement {name}" for one, name in sorted(wanted) if name not in names.get(one, set())]
 
 
-def keeps_to(dialect: str, path: Path) -> bool:
-    """Its second line says that it is for this dialect alone, and why."""
-    second = lines(path)[1:2]
-    return bool(second) and re.fullmatch(rf"-- only: {dialect}, because \S.*", second[0]) is not None
+def kept_to(dialect: str, path: Path) -> set[str]:
+    """Its second line says for which dialects alone it is, its own among them, and why; none: for all."""
+    said = re.fullmatch(r"-- only: (\w+(?: and \w+)*), because \S.*", "".join(lines(path)[1:2]))
+    named = set(said[1].split(" and ")) if said else set()
+    return named if dialect in named else set()
 
 
 def unknown_rules(backends: Path, topic: str = "outbox") -> list[str]:
@@ -163,6 +164,19 @@ def test_a_statement_for_one_dialect_says_so_in_its_second_line(tmp_path):
     assert misnamed_statements(tmp_path) == ["postgres/sql/outbox/claim.sql: the first line is not '-- name: claim'"]
     missing = ["else", "late", "vain"]
     assert uneven_dialects(tmp_path, "outbox") == [f"sqlite: no statement {name}" for name in missing]
+
+
+def test_a_statement_for_two_dialects_is_in_both_and_says_so(tmp_path):
+    for place, text in {
+        "sqlite/sql/lock.sql": "-- name: lock\n-- only: sqlite and postgres, because the third has no use for it.\n",
+        "postgres/sql/lock.sql": "-- name: lock\n-- only: sqlite and postgres, because the third has no use for it.\n",
+        "postgres/sql/hold.sql": "-- name: hold\n-- only: sqlite and postgres, because the third has no use for it.\n",
+        "sqlserver/sql/hint.sql": "-- name: hint\n-- only: sqlserver, because it has hints.\n",
+    }.items():
+        path = tmp_path / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert uneven_dialects(tmp_path) == ["sqlite: no statement hold"]
 
 
 def test_a_statement_in_python_is_found(tmp_path):

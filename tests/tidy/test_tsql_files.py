@@ -18,6 +18,8 @@ OTHER_CLOCKS = {"GETDATE", "GETUTCDATE", "SYSDATETIME", "SYSDATETIMEOFFSET", "CU
 LACKING = {"MERGE", "WAITFOR", "STRING_AGG", "TRIM", "CONCAT_WS", "TRANSLATE", "GREATEST", "LEAST", "GENERATE_SERIES"}
 #: Not in a typed header: a condition for a caller's own WHERE, and what `fencehold sql init` writes into a script.
 WITHOUT_HEADER = {"guard", "steps_record"}
+#: What makes tables and triggers, batch by batch; a trigger's body is inside the transaction that set it off.
+MAKING = {path for path in FILES if path.parent.name == "migrations" or path.stem == "audit_install"}
 DECLARED = re.compile(r"@\w+ \w+(?: \( \w+ \))? = $")
 
 
@@ -72,7 +74,7 @@ def test_each_parameter_stands_once_in_a_typed_header(path):
     assert loose_parameters(text_of(path)) == []
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.parent.name != "migrations"], ids=name)
+@pytest.mark.parametrize("path", sorted(set(FILES) - MAKING), ids=name)
 def test_what_changes_more_than_one_table_is_one_transaction_inside_its_batch(path):
     found = upper_words(text_of(path))
     begins = sum(

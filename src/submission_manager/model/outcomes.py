@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from submission_manager.model.contracts import Contract, Policy
 from submission_manager.model.intents import Exhausted, Status
 
 OUTCOME_UNKNOWN = "outcome unknown"
+EARLIEST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)  # before any attempt
 
 
 class Answer(enum.Enum):
@@ -140,3 +141,14 @@ RULES: tuple[Rule, ...] = (
 def judge(case: Case) -> Verdict:
     rule = next(r for r in RULES if r.on in (None, case.outcome.answer) and r.when(case))
     return rule.then(case)
+
+
+def timetable(case: Case) -> list[tuple[dt.datetime, Verdict]]:
+    """What `judge` says whenever the attempt finishes, each verdict with the first instant of which it is true.
+
+    For a database that decides by its own clock, in one go: `finished_at` of the case does not matter.
+    """
+    until = deadline(case.contract, case.created_at)
+    delay = dt.timedelta(seconds=case.retry_delay_s)
+    turns = [] if until is None else [until - delay, until]
+    return [(at, judge(replace(case, finished_at=at))) for at in (EARLIEST, *turns)]

@@ -87,14 +87,14 @@ class Attempts:
             return NotNow(Status.PENDING, found.due_at)
         marker = {"epoch": term.epoch, "holder": term.holder_id, "now": self._dialect.stamp(found.now)}
         await tx.execute(self._statements["mark"], {"id": found.intent_id, **marker})
-        return _started(found, found.now)
+        return started_of(found, found.now)
 
     def _begun(self, term: Term, found: Locked, marker: Marker) -> Started | NotNow:
         """A marker of this very term: under way, or its start was committed and the answer lost, and nobody has called
         the gateway for it."""
         if (found.intent_id, term.epoch) in self._open:
             return NotNow(Status.PENDING)
-        return _started(found, marker.started_at)
+        return started_of(found, marker.started_at)
 
     async def record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Recorded:
         async with self._fenced(term) as tx:
@@ -130,10 +130,7 @@ class Attempts:
     ) -> Recorded:
         case = Case(found.contract, outcome, found.number, found.created_at, found.now, retry_delay_s)
         stamps = {"started_at": self._dialect.stamp(started_at), "now": self._dialect.stamp(found.now)}
-        error = outcome.error
-        if outcome.answer is Answer.ERROR and error is None:
-            error = "error"
-        texts = {**_said(outcome), "error": rows.fitted(error, ERROR_CHARS_MAX)}
+        texts = {**said(outcome), "error": error_text(outcome)}
         await tx.execute(self._statements["append"], {"id": found.intent_id, "number": found.number, **stamps, **texts})
         return await self._settle(tx, found, judge(case), found.number, outcome)
 
@@ -141,20 +138,20 @@ class Attempts:
         self, tx: Transaction, found: Locked, verdict: Verdict, attempt_count: int, outcome: Outcome | None
     ) -> Recorded:
         is_over = verdict.status is not Status.PENDING
-        said = _said(outcome if is_over else None)
+        texts = said(outcome if is_over else None)
         params = {
             "id": found.intent_id, "status": verdict.status.value, "attempt_count": attempt_count,
             "next_attempt_at": self._dialect.stamp_or_none(verdict.retry_at),
             "completed_at": self._dialect.stamp(found.now) if is_over else None,
             "exhausted_reason": verdict.exhausted_reason and verdict.exhausted_reason.value,
-            "now": self._dialect.stamp(found.now), **said,
+            "now": self._dialect.stamp(found.now), **texts,
         }  # fmt: skip
         await tx.execute(self._statements["settle"], params)
         if not is_over:
             # As the column keeps it: a schedule compares what it is told now with what it reads later.
             due_at = self._dialect.instant_or_none(params["next_attempt_at"])
             return Recorded(verdict.status, found.now, due_at)
-        reason = said["outcome_reason"] if verdict.status is Status.REJECTED else None
+        reason = texts["outcome_reason"] if verdict.status is Status.REJECTED else None
         intent = Intent(
             found.intent_id, found.contract.submission_target, found.created_at, verdict.status, attempt_count,
             found.now, reason, params["exhausted_reason"],
@@ -189,13 +186,19 @@ class Attempts:
             raise self._dialect.fault(error) from None
 
 
-def _started(found: Locked, started_at: dt.datetime) -> Started:
+def started_of(found: Locked, started_at: dt.datetime) -> Started:
     return Started(found.intent_id, found.number, found.contract, found.payload, found.created_at, started_at)
 
 
-def _said(outcome: Outcome | None) -> Mapping[str, str | None]:
+def said(outcome: Outcome | None) -> Mapping[str, str | None]:
     """What the gateway answered; an error is no answer."""
     if outcome is None:
         return {"outcome_status": None, "outcome_reason": None}
     status = None if outcome.answer is Answer.ERROR else outcome.answer.value
     return {"outcome_status": status, "outcome_reason": rows.fitted(outcome.reason, REASON_CHARS_MAX)}
+
+
+def error_text(outcome: Outcome) -> str | None:
+    """An error is never without one."""
+    error = "error" if outcome.answer is Answer.ERROR and outcome.error is None else outcome.error
+    return rows.fitted(error, ERROR_CHARS_MAX)

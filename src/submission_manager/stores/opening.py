@@ -9,7 +9,7 @@ from fencehold.model.errors import ConfigurationError
 from submission_manager.ports import IntentStore
 
 LEASE_TABLE = "submission_manager_leases"
-KNOWN = "sqlite:///file.db or postgresql://user@host/db"
+KNOWN = "sqlite:///file.db, postgresql://user@host/db or mssql://user@host/db"
 
 
 def open_store(url: str) -> IntentStore:
@@ -18,7 +18,7 @@ def open_store(url: str) -> IntentStore:
     The leases stand in the same database: `fencehold.connect(url, table=LEASE_TABLE)`.
     """
     kind = scheme(url)
-    if kind not in ("sqlite", "postgresql"):
+    if kind not in ("sqlite", "postgresql", "mssql"):
         raise ConfigurationError(f"The service has no store for {kind!r}.", hint=f"Use {KNOWN}.", code="bad_url")
     backend_for(url, LEASE_TABLE)  # refuses what the leases could not use either, and says which driver is missing
     rest = url.partition("://")[2]
@@ -27,6 +27,10 @@ def open_store(url: str) -> IntentStore:
             from submission_manager.stores.postgres_store import PostgresStore
 
             return PostgresStore("postgresql://" + rest)
+        case "mssql":
+            from submission_manager.stores.sqlserver_store import SqlServerStore
+
+            return SqlServerStore("mssql://" + rest)
         case _:
             from submission_manager.stores.sqlite_store import SqliteStore
 

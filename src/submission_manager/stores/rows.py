@@ -95,9 +95,11 @@ def created(new: NewIntent, created_at: Any, dialect: Dialect) -> Submitted:
 def check_id(intent_id: str) -> None:
     """Every database stores it unchanged, or it is refused before anything is sent."""
     if not 0 < len(intent_id) <= INTENT_ID_CHARS_MAX or not is_storable(intent_id):
-        raise ConfigurationError(
-            f"An intent id has 1 to {INTENT_ID_CHARS_MAX} characters, none of them NUL.", code="bad_intent_id"
-        )
+        raise bad_id(f"An intent id has 1 to {INTENT_ID_CHARS_MAX} characters, none of them NUL.")
+
+
+def bad_id(why: str) -> ConfigurationError:
+    return ConfigurationError(why, code="bad_intent_id")
 
 
 def is_storable(text: str) -> bool:

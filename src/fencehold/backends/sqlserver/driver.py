@@ -17,6 +17,7 @@ PROVIDER_VARIABLE = "MSSQL_PYTHON_NATIVE_PROVIDER"
 
 Connection = mssql_python.Connection
 Error = mssql_python.Error
+DataError = mssql_python.DataError
 IntegrityError = mssql_python.IntegrityError
 
 _lock = threading.Lock()

@@ -1,4 +1,5 @@
 -- name: lock
+-- only: postgres and sqlite, because elsewhere an attempt's write is one batch.
 -- The row first, then the clock: time may pass while another has the row.
 WITH locked AS MATERIALIZED (
     SELECT payload, gateway_type, gateway_url, policy, max_acceptance_seconds, max_attempts,

@@ -1,4 +1,5 @@
 -- name: lock_marker
+-- only: postgres and sqlite, because elsewhere an attempt's write is one batch.
 -- The row first, then the clock: time may pass while another has the row.
 WITH locked AS MATERIALIZED (
     SELECT status, attempt_count, attempt_started_at, attempt_epoch, attempt_holder

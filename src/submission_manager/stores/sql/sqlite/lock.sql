@@ -1,4 +1,5 @@
 -- name: lock
+-- only: postgres and sqlite, because elsewhere an attempt's write is one batch.
 -- Inside a fenced transaction, which has the whole file to itself.
 SELECT payload, gateway_type, gateway_url, policy, max_acceptance_seconds, max_attempts, CAST(terminal_outcomes AS text),
        webhook_url, CAST(webhook_headers AS text), CAST(webhook_headers_env AS text), webhook_secret_env,
