@@ -14,8 +14,10 @@ from fencehold.backends.sqlserver.params import bound
 from fencehold.backends.sqlserver.session import answer
 from fencehold.model.errors import Unavailable
 
-_BATCH_END = re.compile(r"^GO\s*$", re.MULTILINE)
+_BATCH_END = re.compile(r"^GO\s*\n", re.MULTILINE)
 GO = "GO\n"
+#: A shell goes on after a batch that failed. What was begun is undone then; the rest must not be run without it.
+STOP = f"{GO}IF @@TRANCOUNT = 0 SET NOEXEC ON;\n{GO}"
 
 
 class SqlServerSchema:
@@ -32,8 +34,10 @@ class SqlServerSchema:
             line.leave()
 
     def script(self) -> str:
+        """For sqlcmd and SSMS: all or nothing."""
         head = f"SET QUOTED_IDENTIFIER, XACT_ABORT ON;\n{GO}BEGIN TRANSACTION;\n{GO}"
-        return f"{head}{self._statements.script(between=GO)}{GO}COMMIT TRANSACTION;\n{GO}"
+        steps = _BATCH_END.sub(STOP, self._statements.script(between=GO) + GO)
+        return f"{head}{steps}COMMIT TRANSACTION;\n{GO}SET NOEXEC OFF;\n{GO}"
 
     def _sorted(self, line: Line, limit_s: float) -> list[str]:
         try:
