@@ -6,29 +6,30 @@
 -- while waiting for the lock asks again.
 SET NOCOUNT ON;
 DECLARE @kind nvarchar(256) = :kind, @id nvarchar(512) = :id, @holder nvarchar(256) = :holder, @lease_ms bigint = :lease_ms;
-DECLARE @now datetime2(7) = SYSUTCDATETIME();
-DECLARE @granted TABLE (id nvarchar(512) COLLATE Latin1_General_BIN2 NOT NULL, state nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL,
-    state_timestamp datetime2(7) NOT NULL, document nvarchar(max) NOT NULL, token bigint NOT NULL,
-    holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NULL, leased_at datetime2(7) NULL, lease_ms bigint NULL, expires_at datetime2(7) NULL);
-IF EXISTS (SELECT 1 FROM fencehold_items
-            WHERE kind = @kind AND id = @id AND (holder_id IS NULL OR expires_at <= @now OR holder_id = @holder))
+DECLARE @now datetime2(7), @is_granted bit = 0, @is_there bit = 0, @seen_state nvarchar(256), @seen_since datetime2(7),
+        @seen_document nvarchar(max), @seen_token bigint, @seen_holder nvarchar(256), @leased_at datetime2(7), @seen_lease_ms bigint,
+        @expires_at datetime2(7);
+SELECT @is_there = 1, @seen_state = state, @seen_since = state_timestamp, @seen_document = document, @seen_token = token,
+       @seen_holder = holder_id, @leased_at = leased_at, @seen_lease_ms = lease_ms, @expires_at = expires_at
+  FROM fencehold_items WHERE kind = @kind AND id = @id;
+SET @now = SYSUTCDATETIME();
+IF @is_there = 1 AND (@seen_holder IS NULL OR @expires_at <= @now OR @seen_holder = @holder COLLATE Latin1_General_BIN2)
 BEGIN
+    SET @is_there = 0;
     BEGIN TRANSACTION;
     UPDATE fencehold_items WITH (UPDLOCK, ROWLOCK) SET token = token WHERE kind = @kind AND id = @id;
     SET @now = SYSUTCDATETIME();
     UPDATE fencehold_items WITH (ROWLOCK)
        SET token = NEXT VALUE FOR fencehold_items_token, holder_id = @holder, leased_at = @now, lease_ms = @lease_ms,
            expires_at = DATEADD(millisecond, CAST(@lease_ms % 1000 AS int), DATEADD(second, CAST(@lease_ms / 1000 AS int), @now))
-    OUTPUT inserted.id, inserted.state, inserted.state_timestamp, inserted.document, inserted.token,
-           inserted.holder_id, inserted.leased_at, inserted.lease_ms, inserted.expires_at
-      INTO @granted (id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at)
      WHERE kind = @kind AND id = @id AND (holder_id IS NULL OR expires_at <= @now OR holder_id = @holder);
+    SET @is_granted = @@ROWCOUNT;
+    SELECT @is_there = 1, @seen_state = state, @seen_since = state_timestamp, @seen_document = document, @seen_token = token,
+           @seen_holder = holder_id, @leased_at = leased_at, @seen_lease_ms = lease_ms, @expires_at = expires_at
+      FROM fencehold_items WHERE kind = @kind AND id = @id;
     COMMIT TRANSACTION;
 END
-IF EXISTS (SELECT 1 FROM @granted)
-    SELECT id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at, @now AS now, 1 AS is_granted
-      FROM @granted;
-ELSE
-    SELECT id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at,
-           SYSUTCDATETIME() AS now, 0 AS is_granted
-      FROM fencehold_items WHERE kind = @kind AND id = @id;
+SELECT @id AS id, @seen_state AS state, @seen_since AS state_timestamp, @seen_document AS document, @seen_token AS token,
+       @seen_holder AS holder_id, @leased_at AS leased_at, @seen_lease_ms AS lease_ms, @expires_at AS expires_at,
+       @now AS now, @is_granted AS is_granted
+ WHERE @is_there = 1;

@@ -3,7 +3,7 @@
 -- What another holds is only read, and nobody waits for it. Our own are locked in the order of their rows, so that two
 -- who break the same ones wait for each other in one direction only; the lock is an UPDATE that changes nothing, for that
 -- is one on every server, and then the clock is read. The answer is what was refused, and the place of its key; token 0
--- means whatever lease this holder has.
+-- means whatever lease this holder has. In a list, names are written as item_rows.py says.
 SET NOCOUNT ON;
 DECLARE @kind nvarchar(256) = :kind, @keys nvarchar(max) = :keys;
 DECLARE @now datetime2(7);
@@ -11,8 +11,9 @@ DECLARE @asked TABLE (place int NOT NULL, id nvarchar(512) COLLATE Latin1_Genera
     holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL, token bigint NOT NULL);
 DECLARE @mine TABLE (number bigint NOT NULL PRIMARY KEY, holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL, token bigint NOT NULL);
 INSERT INTO @asked (place, id, holder_id, token)
-SELECT a.place, a.id, a.holder_id, a.token
-  FROM OPENJSON(@keys) WITH (place int '$.place', id nvarchar(512) '$.id', holder_id nvarchar(256) '$.holder', token bigint '$.token') AS a;
+SELECT a.place, REPLACE(REPLACE(REPLACE(a.id COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%'),
+       REPLACE(REPLACE(REPLACE(a.holder_id COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%'), a.token
+  FROM OPENJSON(@keys) WITH (place int '$.place', id nvarchar(2000) '$.id', holder_id nvarchar(2000) '$.holder', token bigint '$.token') AS a;
 INSERT INTO @mine (number, holder_id, token)
 SELECT i.number, a.holder_id, a.token
   FROM @asked AS a INNER LOOP JOIN fencehold_items AS i ON i.kind = @kind AND i.id = a.id

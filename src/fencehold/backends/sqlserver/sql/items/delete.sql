@@ -1,25 +1,23 @@
 -- name: delete
 -- rules: live.delete.is_holder
--- Locks and answers as the save does; of what is gone, the document is not sent back.
+-- Lock first, then read the clock; the answer is the row that was locked. The lock is an UPDATE that changes nothing, for
+-- that is one on every server; UPDLOCK keeps it until the end also where a row that did not change would be let go.
 SET NOCOUNT ON;
 DECLARE @kind nvarchar(256) = :kind, @id nvarchar(512) = :id, @holder nvarchar(256) = :holder, @token bigint = :token;
-DECLARE @now datetime2(7), @is_gone bit;
-DECLARE @seen TABLE (id nvarchar(512) COLLATE Latin1_General_BIN2 NOT NULL, state nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL,
-    state_timestamp datetime2(7) NOT NULL, document nvarchar(max) NOT NULL, token bigint NOT NULL,
-    holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NULL, leased_at datetime2(7) NULL, lease_ms bigint NULL, expires_at datetime2(7) NULL);
+DECLARE @now datetime2(7), @is_gone bit, @is_there bit = 0, @seen_state nvarchar(256), @seen_since datetime2(7),
+        @seen_document nvarchar(max), @seen_token bigint, @seen_holder nvarchar(256), @leased_at datetime2(7), @lease_ms bigint,
+        @expires_at datetime2(7);
 BEGIN TRANSACTION;
 UPDATE fencehold_items WITH (UPDLOCK, ROWLOCK) SET token = token WHERE kind = @kind AND id = @id;
+SELECT @is_there = 1, @seen_state = state, @seen_since = state_timestamp, @seen_document = document, @seen_token = token,
+       @seen_holder = holder_id, @leased_at = leased_at, @lease_ms = lease_ms, @expires_at = expires_at
+  FROM fencehold_items WHERE kind = @kind AND id = @id;
 SET @now = SYSUTCDATETIME();
 DELETE FROM fencehold_items WITH (ROWLOCK)
-OUTPUT deleted.id, deleted.state, deleted.state_timestamp, N'', deleted.token,
-       deleted.holder_id, deleted.leased_at, deleted.lease_ms, deleted.expires_at
-  INTO @seen (id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at)
  WHERE kind = @kind AND id = @id AND holder_id = @holder AND token = @token AND expires_at > @now;
 SET @is_gone = @@ROWCOUNT;
-IF @is_gone = 0
-    INSERT INTO @seen (id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at)
-    SELECT id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at
-      FROM fencehold_items WHERE kind = @kind AND id = @id;
 COMMIT TRANSACTION;
-SELECT id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at, @now AS now, @is_gone AS is_gone
-  FROM @seen;
+SELECT @id AS id, @seen_state AS state, @seen_since AS state_timestamp, @seen_document AS document, @seen_token AS token,
+       @seen_holder AS holder_id, @leased_at AS leased_at, @lease_ms AS lease_ms, @expires_at AS expires_at,
+       @now AS now, @is_gone AS is_gone
+ WHERE @is_there = 1;

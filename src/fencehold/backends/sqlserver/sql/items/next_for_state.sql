@@ -2,7 +2,8 @@
 -- rules: free.next.is_in_state
 -- Lock first, then read the clock. What another session has locked is being taken: READPAST leaves it to it. The UPDATE
 -- asks for everything once more, so where these hints mean nothing it waits for the other, and then leaves it too. The
--- index is named, for a plan that reads another way would lock what is finished.
+-- index is named, for a plan that reads another way would lock what is finished. In a list, names are written as
+-- item_rows.py says.
 SET NOCOUNT ON;
 DECLARE @kind nvarchar(256) = :kind, @state nvarchar(256) = :state, @limit int = :limit, @holder nvarchar(256) = :holder,
         @lease_ms bigint = :lease_ms, @skip nvarchar(max) = :skip;
@@ -12,7 +13,9 @@ DECLARE @next TABLE (number bigint NOT NULL PRIMARY KEY);
 DECLARE @taken TABLE (id nvarchar(512) COLLATE Latin1_General_BIN2 NOT NULL, state nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL,
     state_timestamp datetime2(7) NOT NULL, document nvarchar(max) NOT NULL, token bigint NOT NULL,
     holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NULL, leased_at datetime2(7) NULL, lease_ms bigint NULL, expires_at datetime2(7) NULL);
-INSERT INTO @skipped (id) SELECT a.id FROM OPENJSON(@skip) WITH (id nvarchar(512) '$.id') AS a;
+INSERT INTO @skipped (id)
+SELECT REPLACE(REPLACE(REPLACE(a.id COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%')
+  FROM OPENJSON(@skip) WITH (id nvarchar(2000) '$.id') AS a;
 BEGIN TRANSACTION;
 INSERT INTO @next (number)
 SELECT TOP (@limit) i.number

@@ -6,17 +6,14 @@
 SET NOCOUNT ON;
 DECLARE @kind nvarchar(256) = :kind, @id nvarchar(512) = :id, @state nvarchar(256) = :state, @document nvarchar(max) = :document,
         @holder nvarchar(256) = :holder;
-DECLARE @now datetime2(7) = SYSUTCDATETIME(), @is_put bit = 0;
-DECLARE @seen TABLE (id nvarchar(512) COLLATE Latin1_General_BIN2 NOT NULL, state nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL,
-    state_timestamp datetime2(7) NOT NULL, document nvarchar(max) NOT NULL, token bigint NOT NULL,
-    holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NULL, leased_at datetime2(7) NULL, lease_ms bigint NULL, expires_at datetime2(7) NULL);
+DECLARE @now datetime2(7) = SYSUTCDATETIME(), @is_put bit = 0, @is_there bit = 0, @seen_state nvarchar(256), @seen_since datetime2(7),
+        @seen_document nvarchar(max), @seen_token bigint, @seen_holder nvarchar(256), @leased_at datetime2(7), @lease_ms bigint,
+        @expires_at datetime2(7);
 IF NOT EXISTS (SELECT 1 FROM fencehold_items WHERE kind = @kind AND id = @id)
 BEGIN
     BEGIN TRY
-        INSERT INTO fencehold_items (kind, id, state, state_timestamp, document)
-        VALUES (@kind, @id, @state, @now, @document);
-        INSERT INTO @seen (id, state, state_timestamp, document, token) VALUES (@id, @state, @now, @document, 0);
-        SET @is_put = 1;
+        INSERT INTO fencehold_items (kind, id, state, state_timestamp, document) VALUES (@kind, @id, @state, @now, @document);
+        SELECT @is_put = 1, @is_there = 1, @seen_state = @state, @seen_since = @now, @seen_document = @document, @seen_token = 0;
     END TRY
     BEGIN CATCH
         IF XACT_STATE() <> 0 ROLLBACK TRANSACTION;
@@ -33,16 +30,14 @@ BEGIN
     SET @now = SYSUTCDATETIME();
     UPDATE fencehold_items WITH (ROWLOCK)
        SET state = @state, state_timestamp = @now, document = @document
-    OUTPUT inserted.id, inserted.state, inserted.state_timestamp, inserted.document, inserted.token,
-           inserted.holder_id, inserted.leased_at, inserted.lease_ms, inserted.expires_at
-      INTO @seen (id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at)
      WHERE kind = @kind AND id = @id AND (holder_id IS NULL OR expires_at <= @now OR holder_id = @holder);
     SET @is_put = @@ROWCOUNT;
-    IF @is_put = 0
-        INSERT INTO @seen (id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at)
-        SELECT id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at
-          FROM fencehold_items WHERE kind = @kind AND id = @id;
+    SELECT @is_there = 1, @seen_state = state, @seen_since = state_timestamp, @seen_document = document, @seen_token = token,
+           @seen_holder = holder_id, @leased_at = leased_at, @lease_ms = lease_ms, @expires_at = expires_at
+      FROM fencehold_items WHERE kind = @kind AND id = @id;
     COMMIT TRANSACTION;
 END
-SELECT id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at, @now AS now, @is_put AS is_put
-  FROM @seen;
+SELECT @id AS id, @seen_state AS state, @seen_since AS state_timestamp, @seen_document AS document, @seen_token AS token,
+       @seen_holder AS holder_id, @leased_at AS leased_at, @lease_ms AS lease_ms, @expires_at AS expires_at,
+       @now AS now, @is_put AS is_put
+ WHERE @is_there = 1;

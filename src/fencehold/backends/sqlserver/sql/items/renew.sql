@@ -3,7 +3,7 @@
 -- Lock first, then read the clock: a renewal that had to wait must not revive a lease that lapsed meanwhile. The lock is
 -- an UPDATE that changes nothing, for that is one on every server. READPAST: one stuck row must not hold up the renewal
 -- of all the others. What is ours as before and was passed over is answered without a time; that read must not wait
--- either, so it takes the row as it stands, committed or not.
+-- either, so it takes the row as it stands, committed or not. In a list, names are written as item_rows.py says.
 SET NOCOUNT ON;
 DECLARE @kind nvarchar(256) = :kind, @keys nvarchar(max) = :keys, @lease_ms bigint = :lease_ms;
 DECLARE @now datetime2(7), @until datetime2(7);
@@ -13,8 +13,9 @@ DECLARE @mine TABLE (number bigint NOT NULL, holder_id nvarchar(256) COLLATE Lat
 DECLARE @renewed TABLE (number bigint NOT NULL PRIMARY KEY, id nvarchar(512) COLLATE Latin1_General_BIN2 NOT NULL,
     holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL, token bigint NOT NULL, expires_at datetime2(7) NOT NULL);
 INSERT INTO @asked (id, holder_id, token)
-SELECT a.id, a.holder_id, a.token
-  FROM OPENJSON(@keys) WITH (id nvarchar(512) '$.id', holder_id nvarchar(256) '$.holder', token bigint '$.token') AS a;
+SELECT REPLACE(REPLACE(REPLACE(a.id COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%'),
+       REPLACE(REPLACE(REPLACE(a.holder_id COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%'), a.token
+  FROM OPENJSON(@keys) WITH (id nvarchar(2000) '$.id', holder_id nvarchar(2000) '$.holder', token bigint '$.token') AS a;
 BEGIN TRANSACTION;
 UPDATE i
    SET token = i.token
