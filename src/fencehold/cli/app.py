@@ -60,8 +60,8 @@ Example:
 def cli(context: click.Context, dsn: str | None, table: str | None, output: str | None) -> None:
     """Leases on the database you already have: who leads, commands that run only while they lead, an outbox, and items.
 
-    The database is named by the variable FENCEHOLD_DSN, for example sqlite:///app.db or
-    postgresql://user@host/db. `fencehold demo` needs none.
+    The database is named by the variable FENCEHOLD_DSN, for example sqlite:///app.db,
+    postgresql://user@host/db or mssql://user@host/db. `fencehold demo` needs none.
     """
     context.obj = Setup().over(dsn, table, output)
 
