@@ -37,6 +37,9 @@ def run(line: Line, sql: str, params: Mapping[str, Any], limit_s: float) -> Rows
 def rows(connection: driver.Connection, text: str, values: tuple[Any, ...] = ()) -> Rows:
     with contextlib.closing(connection.cursor()) as cursor:
         cursor.execute(text, *values)
+        # A message (of an application lock that was not granted, say) can come as a result of its own before the rows.
+        while not cursor.description and cursor.nextset():
+            pass
         return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
 
 
