@@ -77,6 +77,24 @@ def test_a_pod_that_drains_is_seen_to_do_so_before_it_closes_its_port() -> None:
     assert pod["terminationGracePeriodSeconds"] > longest_s
 
 
+def test_a_sql_server_is_started_only_when_asked_for_and_its_password_is_nobodys_but_yours() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+    asked_for = {name: one for name, one in compose["services"].items() if one.get("profiles") == ["sqlserver"]}
+    assert asked_for.keys() == {"sqlserver", "sqlserver-database"}
+    for service in asked_for.values():
+        assert service["environment"]["MSSQL_SA_PASSWORD"] == "${MSSQL_SA_PASSWORD:-}"
+        assert service["environment"]["ACCEPT_EULA"] == "Y"
+    assert asked_for["sqlserver"]["healthcheck"]["test"][0] == "CMD"
+    assert asked_for["sqlserver"]["ports"] == ["127.0.0.1:1433:1433"]
+    waits = compose["services"]["sm1"]["depends_on"]["sqlserver-database"]
+    assert waits == {"condition": "service_completed_successfully", "required": False}
+
+
+def test_the_image_has_a_driver_for_every_database_that_compose_starts() -> None:
+    extras = re.findall(r"/src\[([a-z,]+)\]", (DEPLOY / "Dockerfile").read_text("utf-8"))[0].split(",")
+    assert {"postgres", "sqlserver"} <= set(extras)
+
+
 @pytest.mark.needs("haproxy")
 def test_haproxy_takes_its_configuration_as_it_stands() -> None:
     environment = {name: f"127.0.0.1:{18_000 + n}" for n, name in enumerate(ADDRESSES)}
