@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any, Self
 
 from fencehold.model.errors import redact
-from fencehold.model.leases import TermKey
-from fencehold.ports.fence import Transaction
-from fencehold.runtime.lock_mechanism import ROUND_TRIP_LIMIT_S, Grant, SessionMechanism, Timing
+from fencehold.runtime.lock_mechanism import ROUND_TRIP_LIMIT_S, Timing
+from fencehold.runtime.lock_term import LockTerm
 from fencehold.runtime.session_lock import SessionLock
 from pgleaderlock._logging import get_logger
 from pgleaderlock.companion import Companion
@@ -21,33 +19,7 @@ from pgleaderlock.session import Session, as_lock_error, conninfo, open_session
 INT32 = range(-(2**31), 2**31)
 
 
-class LockTerm:
-    """The current term when the lock has a fencing epoch: the token, and fenced transactions."""
-
-    def __init__(self, grant: Grant, companion: Companion, lease_s: float) -> None:
-        assert grant.epoch is not None, "a term has an epoch"
-        self.epoch = grant.epoch
-        self._grant = grant
-        self._companion = companion
-        self._lease_s = lease_s
-
-    @property
-    def is_valid(self) -> bool:
-        return self._grant.is_valid
-
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """A fenced transaction on a connection of its own: it commits only while this epoch holds."""
-        return self._companion.fences.transaction(self._key(), lambda: self._grant.remaining_s)
-
-    def fence(self, connection_or_session: object) -> Awaitable[None]:
-        """The same guard in a transaction the caller owns."""
-        return self._companion.fences.fence(connection_or_session, self._key())
-
-    def _key(self) -> TermKey:
-        return TermKey(self._companion.name, self._companion.holder_id, self.epoch, self._lease_s)
-
-
-class LeaderLock(SessionLock):
+class LeaderLock(SessionLock[Session]):
     """At most one session holds these keys at any time, and a silent leader's `is_leader` turns False before that ends.
 
     The lifecycle is one task in the caller's event loop, which alone uses the connection. A leader that is frozen, cut
@@ -76,14 +48,14 @@ class LeaderLock(SessionLock):
         for name, key in (("key1", key1), ("key2", key2)):
             if type(key) is not int or key not in INT32:
                 raise ValueError(f"{name} is {key!r}; an advisory lock key is a 32-bit signed integer (use for_name)")
+        companion = Companion(conninfo(dsn), fencing_name, fencing_table) if fencing_name is not None else None
         super().__init__(
             f"pgleaderlock-{key1}-{key2}", Timing(health_interval_s), get_logger().bind(key1=key1, key2=key2),
             retry_strategy=retry_strategy, reconnect_grace_s=reconnect_grace_s, auto_reacquire=auto_reacquire,
-            shutdown_event=shutdown_event,
+            shutdown_event=shutdown_event, companion=companion, as_error=as_lock_error,
         )  # fmt: skip
         self._dsn, self.key1, self.key2 = dsn, key1, key2
         self._connect_fn = connect_fn
-        self._companion = Companion(conninfo(dsn), fencing_name, fencing_table) if fencing_name is not None else None
 
     @classmethod
     def for_name(cls, dsn: str, name: str, **options: Any) -> Self:
@@ -95,31 +67,11 @@ class LeaderLock(SessionLock):
     def __repr__(self) -> str:
         return f"<LeaderLock key1={self.key1} key2={self.key2} {self.state.value} {redact(self._dsn)}>"
 
-    async def shutdown(self, timeout_s: float | None = None) -> None:
-        await super().shutdown(timeout_s)
-        if self._companion is not None:
-            await self._companion.fences.close()
-
-    @property
-    def term(self) -> LockTerm | None:
-        """The current term, while it is valid; only with a `fencing_name`."""
-        grant = self._election.grant if self._election is not None else None
-        if grant is None or not self.is_leader or self._companion is None:
-            return None
-        return LockTerm(grant, self._companion, self._timing.trust_s)
-
-    # --- parts ---
-
     async def _open(self) -> Session:
         return await open_session(
             self._dsn, self._connect_fn, self.key1, self.key2,
             timeout_s=self._timing.trust_s, limit_s=ROUND_TRIP_LIMIT_S,
         )  # fmt: skip
-
-    def _new_mechanism(self) -> SessionMechanism[Session]:
-        return SessionMechanism(
-            self._open, self._timing, self._clock, self._log, epochs=self._companion, as_error=as_lock_error
-        )
 
 
 __all__ = ["LeaderLock", "LockTerm"]

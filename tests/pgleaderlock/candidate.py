@@ -1,4 +1,4 @@
-"""A candidate for an advisory lock as a real process, driven line by line on its standard input.
+"""A candidate for a lock as a real process, driven line by line on its standard input.
 
     python -m tests.pgleaderlock.candidate DSN --name A --health 0.4 --retry 0.2 ...
 
@@ -18,8 +18,9 @@ import time
 from typing import Any
 
 import fencehold
+from fencehold.runtime.lock_term import LockTerm
+from fencehold.runtime.session_lock import SessionLock
 from pgleaderlock import FixedInterval, LeaderLock
-from pgleaderlock.lock import LockTerm
 
 LOOK_EVERY_S = 0.002
 WRITE_SQL = "INSERT INTO counted (holder, epoch) VALUES (%s, %s)"
@@ -35,14 +36,14 @@ def tell(event: str, **fields: Any) -> None:
 
 
 class Candidate:
-    def __init__(self, options: argparse.Namespace) -> None:
+    """Any leader lock; `write_sql` takes who writes and the epoch."""
+
+    def __init__(self, lock: SessionLock[Any], options: argparse.Namespace, write_sql: str) -> None:
+        self.lock = lock
         self.options = options
+        self.write_sql = write_sql
         self.commands: asyncio.Queue[str] = asyncio.Queue()
         self.term: LockTerm | None = None
-        self.lock = lock = LeaderLock(
-            options.dsn, options.key1, options.key2, retry_strategy=FixedInterval(options.retry),
-            health_interval_s=options.health, fencing_name=options.fencing,
-        )  # fmt: skip
         lock.on_acquired(lambda: tell("acquired", epoch=lock.term.epoch if lock.term else None))
         lock.on_acquire_failed(lambda: tell("acquire_failed"))
         lock.on_released(lambda: tell("released"))
@@ -101,25 +102,35 @@ class Candidate:
         assert term is not None, "only one who led can write"
         try:
             async with term.transaction() as tx:
-                await tx.execute(WRITE_SQL, [self.options.name, term.epoch])
+                await tx.execute(self.write_sql, [self.options.name, term.epoch])
         except fencehold.FenceholdError as error:
             tell("refused", error=type(error).__name__, epoch=term.epoch)
         else:
             tell("wrote", epoch=term.epoch)
 
 
-def main() -> None:
+def options_of(*own: tuple[str, Any]) -> argparse.Namespace:
+    """`own`: what names the lock, each with its default."""
     parser = argparse.ArgumentParser()
     parser.add_argument("dsn")
     parser.add_argument("--name", required=True)
-    parser.add_argument("--key1", type=int, default=1)
-    parser.add_argument("--key2", type=int, default=100)
+    for option, default in own:
+        parser.add_argument(option, type=type(default), default=default)
     parser.add_argument("--health", type=float, default=0.4)
     parser.add_argument("--retry", type=float, default=0.2)
     parser.add_argument("--fencing", default=None)
     parser.add_argument("--steady", action="store_true", help="count, fenced, all the time while leading")
-    asyncio.run(Candidate(parser.parse_args()).run())
+    return parser.parse_args()
+
+
+async def main() -> None:
+    options = options_of(("--key1", 1), ("--key2", 100))
+    lock = LeaderLock(
+        options.dsn, options.key1, options.key2, retry_strategy=FixedInterval(options.retry),
+        health_interval_s=options.health, fencing_name=options.fencing,
+    )  # fmt: skip
+    await Candidate(lock, options, WRITE_SQL).run()
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

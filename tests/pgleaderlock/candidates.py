@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import queue
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +11,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from tests.pgleaderlock.candidate import now_s
-from tests.system.processes import ROOT, Process
+from tests.system.processes import Process
 
 HOLDERS_SQL = """
 SELECT l.pid FROM pg_locks AS l
@@ -25,16 +21,9 @@ SELECT l.pid FROM pg_locks AS l
 
 
 class Candidate(Process):
-    def __init__(self, dsn: str, name: str, *options: str) -> None:
-        command = [sys.executable, "-m", "tests.pgleaderlock.candidate", dsn, "--name", name, *options]
-        self.holder = name
-        self.events: list[dict[str, Any]] = []
+    def __init__(self, module: str, dsn: str, name: str, *options: str) -> None:
         self.killed_s: float | None = None
-        self._arrived: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        threading.Thread(target=self._read, daemon=True).start()
+        self._launch(name, module, dsn, "--name", name, *options)
 
     def kill(self) -> None:
         self.killed_s = self.killed_s or now_s()
@@ -58,12 +47,12 @@ class Candidate(Process):
 
 
 @contextmanager
-def candidates(dsn: str) -> Iterator[Any]:
+def candidates(dsn: str, module: str = "tests.pgleaderlock.candidate") -> Iterator[Any]:
     """Starts candidates; none outlives the block, frozen or not."""
     started: list[Candidate] = []
 
     def start(name: str, *options: str, at: str = dsn) -> Candidate:
-        started.append(Candidate(at, name, *options))
+        started.append(Candidate(module, at, name, *options))
         return started[-1]
 
     try:

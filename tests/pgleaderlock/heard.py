@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fencehold.runtime.session_lock import SessionLock
 
-L = TypeVar("L", bound=SessionLock)
+L = TypeVar("L", bound=SessionLock[Any])
 
 REACH_LIMIT_S = 3600.0  # virtual; a test on real time has its own limit
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol, TypeVar
 
+from fencehold.ports.fence import FencePort
+
 
 class LockSession(Protocol):
     """One connection to one lock; every verb ends within its limit."""
@@ -47,13 +49,21 @@ class LockSession(Protocol):
 S_contra = TypeVar("S_contra", bound=LockSession, contravariant=True)
 
 
-class Epochs(Protocol[S_contra]):
-    """A fencing epoch beside the lock, raised and kept on the lock's own connection by its holder alone."""
+class Companion(Protocol[S_contra]):
+    """A fencing epoch beside the lock: a lease that its holder alone raises and keeps, on the lock's own connection."""
+
+    name: str
+    holder_id: str
+
+    @property
+    def fences(self) -> FencePort: ...
 
     async def seize(self, session: S_contra, lease_s: float, limit_s: float) -> int:
         """The next epoch."""
         ...
 
-    async def renew(self, session: S_contra, epoch: int, lease_s: float, limit_s: float) -> None: ...
+    async def renew(self, session: S_contra, epoch: int, lease_s: float, limit_s: float) -> None:
+        """Raises when the epoch is no longer the lease's."""
+        ...
 
     async def release(self, session: S_contra, epoch: int, limit_s: float) -> None: ...

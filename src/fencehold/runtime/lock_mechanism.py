@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from fencehold.model.lock_errors import LockError, as_lock_error
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
-from fencehold.ports.lock_session import Epochs, LockSession
+from fencehold.ports.lock_session import Companion, LockSession
 from fencehold.runtime import forks
 
 S = TypeVar("S", bound=LockSession)
@@ -84,14 +84,14 @@ class SessionMechanism(Generic[S]):
         clock: Clock,
         facts: FactSink,
         *,
-        epochs: Epochs[S] | None = None,
+        companion: Companion[S] | None = None,
         as_error: Callable[[Exception], Exception] = as_lock_error,
     ) -> None:
         self._open = open_session
         self._timing = timing
         self._clock = clock
         self._facts = facts
-        self._epochs = epochs
+        self._companion = companion
         self._as_error = as_error
         self._session: S | None = None
         self._grant: Grant | None = None
@@ -123,9 +123,9 @@ class SessionMechanism(Generic[S]):
         if sent_s is None:
             return None
         self._grant = grant = Grant(self._clock, sent_s, self._timing, expires=session.expires)
-        if self._epochs is not None:
+        if self._companion is not None:
             lease_s = self._timing.trust_s
-            grant.epoch = await self._epochs.seize(session, lease_s, self._timing.seize_limit_s)
+            grant.epoch = await self._companion.seize(session, lease_s, self._timing.seize_limit_s)
             grant.prove(await self._probe(session))  # seizing may have waited for long
         return grant
 
@@ -177,9 +177,9 @@ class SessionMechanism(Generic[S]):
         sent_s = await self._probe(session)
         if not grant.is_valid:
             raise LockError("the answer to the probe came too late: the server may have ended the session's time")
-        if self._epochs is not None and grant.epoch is not None:
+        if self._companion is not None and grant.epoch is not None:
             lease_s = self._timing.trust_s
-            await self._epochs.renew(session, grant.epoch, lease_s, self._timing.probe_limit_s)
+            await self._companion.renew(session, grant.epoch, lease_s, self._timing.probe_limit_s)
         grant.prove(sent_s)
 
     async def _probe(self, session: S) -> float:
@@ -199,8 +199,8 @@ class SessionMechanism(Generic[S]):
         try:
             async with asyncio.timeout(limit_s):
                 await self._at_rest.wait()
-                if self._epochs is not None and grant.epoch is not None:
-                    await self._epochs.release(session, grant.epoch, limit_s + INNER_EXTRA_S)
+                if self._companion is not None and grant.epoch is not None:
+                    await self._companion.release(session, grant.epoch, limit_s + INNER_EXTRA_S)
                 if not await session.unlock(limit_s + INNER_EXTRA_S):
                     raise LockError("the session did not hold the lock that it was to release")
         except TimeoutError:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self
+from typing import Generic, Self, TypeVar
 
 from fencehold.model.election import Emit, LockState
 from fencehold.model.errors import redact
-from fencehold.model.lock_errors import HopelessError, LockError, ShutdownError
+from fencehold.model.lock_errors import HopelessError, LockError, ShutdownError, as_lock_error
 from fencehold.model.retry import ExponentialBackoff, RetryContext, RetryStrategy
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
+from fencehold.ports.lock_session import Companion, LockSession
 from fencehold.runtime.callbacks import Callbacks, Registers
 from fencehold.runtime.clock import BootClock
 from fencehold.runtime.election import Election, ElectionSettings
 from fencehold.runtime.lock_mechanism import ROUND_TRIP_LIMIT_S, Grant, SessionMechanism, Timing
+from fencehold.runtime.lock_term import LockTerm
+
+S = TypeVar("S", bound=LockSession)
 
 DRAIN_LIMIT_S = 2.0
 EXIT_LIMIT_S = 10.0
@@ -33,10 +38,10 @@ class GivesUpWhenHopeless:
         return None if isinstance(ctx.last_error, HopelessError) else self._inner.next_delay_s(ctx)
 
 
-class SessionLock(Registers):
+class SessionLock(Registers, Generic[S]):
     """The lifecycle is one task in the caller's event loop, which alone uses the connection.
 
-    A subclass says what is locked, and makes the mechanism that does it.
+    A subclass says what is locked, and opens the session that does it.
     """
 
     def __init__(
@@ -49,6 +54,8 @@ class SessionLock(Registers):
         reconnect_grace_s: float | None,
         auto_reacquire: bool,
         shutdown_event: asyncio.Event | None,
+        companion: Companion[S] | None,
+        as_error: Callable[[Exception], Exception] = as_lock_error,
     ) -> None:
         durations = {"health_interval_s": timing.health_interval_s, "reconnect_grace_s": reconnect_grace_s}
         for name, value in durations.items():
@@ -62,12 +69,14 @@ class SessionLock(Registers):
         self._external_stop = shutdown_event
         self._clock: Clock = BootClock()
         self._callbacks = Callbacks(log)
-        self._mechanism: SessionMechanism[Any] | None = None
+        self._companion = companion
+        self._as_error = as_error
+        self._mechanism: SessionMechanism[S] | None = None
         self._election: Election[Grant] | None = None
         self._task: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
 
-    def _new_mechanism(self) -> SessionMechanism[Any]:
+    async def _open(self) -> S:
         raise NotImplementedError
 
     # --- lifecycle ---
@@ -79,7 +88,9 @@ class SessionLock(Registers):
         await asyncio.sleep(0)
 
     def _spawn(self) -> None:
-        self._mechanism = self._new_mechanism()
+        self._mechanism = SessionMechanism(
+            self._open, self._timing, self._clock, self._log, companion=self._companion, as_error=self._as_error
+        )
         self._election = Election(
             self._mechanism, self._settings, self._retry, self._callbacks, self._clock, self._on_state
         )
@@ -109,6 +120,8 @@ class SessionLock(Registers):
             task.cancel()
             await asyncio.wait([task], timeout=ROUND_TRIP_LIMIT_S)
         await self._told_everybody()
+        if self._companion is not None:
+            await self._companion.fences.close()
 
     async def _told_everybody(self) -> None:
         dispatcher = self._callbacks.dispatcher
@@ -163,6 +176,14 @@ class SessionLock(Registers):
         """LEADER, and still within the time for which possession was proven; compares clocks, never blocks."""
         grant = self._election.grant if self._election is not None else None
         return self.state is LockState.LEADER and grant is not None and grant.is_valid
+
+    @property
+    def term(self) -> LockTerm | None:
+        """The current term, while it is valid; only with a fencing epoch."""
+        grant = self._election.grant if self._election is not None else None
+        if grant is None or not self.is_leader or self._companion is None:
+            return None
+        return LockTerm(grant, self._companion, self._timing.trust_s)
 
     # --- parts ---
 
