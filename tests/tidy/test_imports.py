@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.tidy.tree import ROOT, parsed
 
+LOCKS = ("pgleaderlock", "mssqlleaderlock")
 STORAGE = {"model", "ports", "backends", "runtime", "telemetry"}
 
 #: The service's own rooms, each with those of the service below it. A module directly in the package is a room.
@@ -42,8 +43,8 @@ ALLOWED: dict[str, set[str]] = {
     "connect": STORAGE,
     "console": STORAGE | {"connect"},
     "cli": STORAGE | {"connect", "console", "testing"},
-    "testing": STORAGE | {"connect", "pgleaderlock"} | set(SERVICE),
-    "pgleaderlock": STORAGE | {"connect"},
+    "testing": STORAGE | {"connect", *LOCKS} | set(SERVICE),
+    **{room: STORAGE | {"connect"} for room in LOCKS},
     **{room: STORAGE | {"connect"} | below for room, below in SERVICE.items()},
 }
 
@@ -100,7 +101,7 @@ def backend_of(module: str, src: Path) -> str | None:
 def room_of(module: str, src: Path) -> str | None:
     """None for a module that is not ours."""
     parts = module.split(".")
-    if parts[0] == "pgleaderlock":
+    if parts[0] in LOCKS:
         return parts[0]
     if parts[0] == "submission_manager":
         return service_room(parts[1]) if len(parts) > 1 else "sm.model"

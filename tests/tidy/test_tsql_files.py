@@ -9,7 +9,7 @@ from sqlglot import exp
 from tests.tidy.tree import ROOT
 from tests.tidy.tsql import NotTsql, batches, parsed, words
 
-FOLDERS = ("sqlserver", "mssql")
+FOLDERS = ("sqlserver", "mssql", "mssqlleaderlock")
 FILES = sorted(path for path in (ROOT / "src").rglob("*.sql") if set(FOLDERS) & set(path.relative_to(ROOT).parts))
 #: The only clock; tests put another in its place by this name.
 CLOCK = "SYSUTCDATETIME"

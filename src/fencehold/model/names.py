@@ -14,6 +14,7 @@ HOLDER_ID_CHARS_MAX = 128
 ITEM_KIND_CHARS_MAX = ITEM_STATE_CHARS_MAX = 128
 ITEM_ID_CHARS_MAX = 256
 QUALIFIED_NAME_BYTES_MAX = 63  # with its schema it is also the name of a PostgreSQL channel
+LOCK_NAME_UNITS_MAX = 255  # SQL Server cuts off the rest of an application lock's name, and says nothing
 TABLE_NAME_BYTES_MAX = 48  # leaves room for the suffixes of index and trigger names below PostgreSQL's 63 bytes
 
 _TABLE = re.compile(r"(?:[a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]*", re.ASCII)
@@ -42,6 +43,13 @@ def item_id(value: object) -> str:
 def item_state(state: object) -> str:
     """`state` itself if every backend stores it unchanged, else ConfigurationError."""
     return _text(state, "item state", ITEM_STATE_CHARS_MAX)
+
+
+def lock_name(name: object) -> str:
+    """`name` itself if it can be an application lock's whole name, else ConfigurationError."""
+    text = _text(name, "lock name", LOCK_NAME_UNITS_MAX)
+    beyond = sum(ord(c) > 0xFFFF for c in text)  # two units each
+    return _text(text, "lock name", LOCK_NAME_UNITS_MAX - beyond) if beyond else text
 
 
 def default_holder_id() -> str:

@@ -1,0 +1,67 @@
+"""A fencing epoch beside the lock: a row of fencehold's lease table that only the lock's holder raises.
+
+Holding the lock proves that no earlier holder's session lives, so the row is seized whatever its expiry; an earlier
+holder's write that is under way is waited for, as in every takeover. All on the lock's own connection.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Protocol
+
+from fencehold.backends.sql_text import Statements
+from fencehold.backends.sqlserver.address import Address
+from fencehold.backends.sqlserver.fences import SqlServerFences
+from fencehold.backends.sqlserver.params import microseconds, rows_json
+from fencehold.backends.sqlserver.schema import SqlServerSchema
+from fencehold.model import names
+from fencehold.model.errors import ConfigurationError
+from fencehold.model.lock_errors import LockError
+from fencehold.ports.lock_session import LockSession
+
+INIT_LIMIT_S = 20.0
+#: Of the time that a seizing has, so that the server's answer comes before the caller gives up. There are two waits.
+WAIT_PART = 0.4
+
+
+class Runs(LockSession, Protocol):
+    async def row(self, sql: str, params: dict[str, Any], limit_s: float) -> tuple[Any, ...]: ...
+
+
+class Companion:
+    def __init__(self, address: Address, name: str, table: str) -> None:
+        self.name = names.lease_name(name)
+        self.holder_id = names.default_holder_id()
+        self._statements = Statements("fencehold.backends.sqlserver", names.table_name(table))
+        self._schema = SqlServerSchema(address, self._statements)
+        self._seize = Statements("mssqlleaderlock", names.table_name(table)).named("seize")
+        self.fences = SqlServerFences(address, self._statements)
+
+    async def seize(self, session: Runs, lease_s: float, limit_s: float) -> int:
+        """The next epoch; only the lock's holder may ask. The table is created, or brought up to date, when needed."""
+        params = {
+            "name": self.name, "holder": self.holder_id, "nonce": secrets.token_hex(16),
+            "lease_us": microseconds(lease_s), "wait_ms": int(limit_s * WAIT_PART * 1000),
+        }  # fmt: skip
+        try:
+            (epoch,) = await session.row(self._seize, params, limit_s)
+        except ConfigurationError as error:
+            if error.code != "schema_missing":
+                raise
+            await self._schema.init(INIT_LIMIT_S)
+            (epoch,) = await session.row(self._seize, params, limit_s)
+        if not epoch:
+            raise LockError("an earlier leader's fenced transaction is open: the fencing epoch cannot be raised yet")
+        return int(epoch)
+
+    async def renew(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> None:
+        row = await session.row(self._statements.named("renew"), self._keys(epoch, lease_s), limit_s)
+        if row[0] not in ("yes", "busy"):
+            raise LockError("the fencing epoch was taken over")
+
+    async def release(self, session: Runs, epoch: int, limit_s: float) -> None:
+        await session.row(self._statements.named("release"), self._keys(epoch, 0.0), limit_s)
+
+    def _keys(self, epoch: int, lease_s: float) -> dict[str, Any]:
+        key = {"name": self.name, "holder": self.holder_id, "epoch": epoch, "lease_us": microseconds(lease_s)}
+        return {"keys": rows_json([key])}

@@ -1,0 +1,83 @@
+"""LeaderLock: one leader among competing processes, by an application lock of SQL Server (sp_getapplock)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from fencehold.backends.sqlserver.address import Address
+from fencehold.connect import scheme
+from fencehold.model import names
+from fencehold.model.errors import ConfigurationError, redact
+from fencehold.model.retry import RetryStrategy
+from fencehold.runtime.lock_mechanism import ROUND_TRIP_LIMIT_S, Timing
+from fencehold.runtime.lock_term import LockTerm
+from fencehold.runtime.session_lock import SessionLock
+from mssqlleaderlock._logging import get_logger
+from mssqlleaderlock.companion import Companion
+from mssqlleaderlock.session import SqlServerSession, open_session
+
+HEALTH_INTERVAL_S_MAX = 10.0
+
+
+@dataclass(frozen=True)
+class ServerTiming(Timing):
+    """SQL Server looks after a silent connection after 30 s; a silent leader must have stopped trusting itself then."""
+
+    trust_s_max: float = 25.0
+
+    @property
+    def trust_s(self) -> float:
+        return min(super().trust_s, self.trust_s_max)
+
+
+class LeaderLock(SessionLock[SqlServerSession]):
+    """At most one session holds this lock at any time, and a leader that cannot prove possession stops saying it leads.
+
+    The lifecycle is one task in the caller's event loop; the connection lives on a thread of its own.
+
+    Not guaranteed: a leader that is frozen (SIGSTOP, a suspended machine) keeps the lock for as long as its connection
+    lasts, for SQL Server ends no session because it is idle: nobody leads meanwhile. And when the server itself ends
+    the session, the lock is free a moment before the leader can know; writes that must not overlap need `fencing_name`
+    and `term.transaction()`. `store.leader()` has neither weakness.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        name: str,
+        *,
+        retry_strategy: RetryStrategy | None = None,
+        health_interval_s: float = 5.0,
+        reconnect_grace_s: float | None = None,
+        auto_reacquire: bool = True,
+        shutdown_event: asyncio.Event | None = None,
+        fencing_name: str | None = None,
+        fencing_table: str = "fencehold_leases",
+    ) -> None:
+        self.name = names.lock_name(name)
+        self._dsn = dsn
+        self._address = address_of(dsn)
+        companion = Companion(self._address, fencing_name, fencing_table) if fencing_name is not None else None
+        super().__init__(
+            f"mssqlleaderlock-{name}", ServerTiming(health_interval_s), get_logger().bind(name=name),
+            retry_strategy=retry_strategy, reconnect_grace_s=reconnect_grace_s, auto_reacquire=auto_reacquire,
+            shutdown_event=shutdown_event, companion=companion,
+        )  # fmt: skip
+        if health_interval_s > HEALTH_INTERVAL_S_MAX:
+            raise ValueError(f"health_interval_s is {health_interval_s!r}; it must be at most {HEALTH_INTERVAL_S_MAX}")
+
+    def __repr__(self) -> str:
+        return f"<LeaderLock name={self.name!r} {self.state.value} {redact(self._dsn)}>"
+
+    async def _open(self) -> SqlServerSession:
+        return await open_session(self._address, self.name, ROUND_TRIP_LIMIT_S)
+
+
+def address_of(dsn: str) -> Address:
+    if scheme(dsn) != "mssql":
+        raise ConfigurationError("This is no SQL Server URL.", hint="Use mssql://user@host:1433/db.", code="bad_url")
+    return Address.of(dsn)
+
+
+__all__ = ["LeaderLock", "LockTerm"]
