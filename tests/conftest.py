@@ -38,6 +38,7 @@ from tests.servers.sqlserver import SqlServer
 from tools import last_lines
 
 GIVEN = os.environ.get("FENCEHOLD_TEST_POSTGRES_URL")
+GIVEN_MSSQL = os.environ.get(MSSQL_VARIABLE)
 CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 NOT_RUN = pytest.StashKey[dict[tuple[str, str], int]]()
 SQL_SERVER = pytest.StashKey[last_lines.SqlServerTally]()
@@ -72,7 +73,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if "mssql_server" in getattr(item, "fixturenames", ()):
+    asked = getattr(getattr(item, "callspec", None), "params", {})
+    chosen = any(name.endswith("_url") and asked[name] == "mssql" for name in asked)  # any_url and its like
+    if chosen or "mssql_server" in getattr(item, "fixturenames", ()):
         asks_sql_server(item.config)
     for marker in item.iter_markers("needs"):
         for name in marker.args:
@@ -93,7 +96,7 @@ def not_run(config: pytest.Config, missing: Missing) -> NoReturn:
 
 def asks_sql_server(config: pytest.Config) -> None:
     """Without one a test is not run, under CI too: nobody could bring one. The last lines say so."""
-    if not os.environ.get(MSSQL_VARIABLE):
+    if not GIVEN_MSSQL:
         config.stash[SQL_SERVER].not_run += 1
         pytest.skip(f"SQL Server ({MSSQL_VARIABLE} is not set)")
 
@@ -231,7 +234,7 @@ def given_mssql() -> Iterator[Callable[[], SqlServer]]:
 
         @functools.cache
         def given() -> SqlServer:
-            server = SqlServer(os.environ[MSSQL_VARIABLE])
+            server = SqlServer(str(GIVEN_MSSQL))
             stack.callback(server.close)
             return server
 

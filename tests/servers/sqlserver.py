@@ -11,9 +11,11 @@ import importlib
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from fencehold.backends.sqlserver.driver import set_up
 
 VARIABLE = "FENCEHOLD_TEST_MSSQL_URL"
 SNAPSHOT_VARIABLE = "FENCEHOLD_TEST_MSSQL_SNAPSHOT"
@@ -28,13 +30,14 @@ SELECT SCHEMA_NAME(t.schema_id), t.name, k.name
   FROM sys.foreign_keys k JOIN sys.tables t ON t.object_id = k.parent_object_id"""
 OBJECTS = """
 SELECT SCHEMA_NAME(schema_id), name, RTRIM(type) FROM sys.objects
- WHERE type IN ('V', 'P', 'U', 'SO') AND is_ms_shipped = 0"""
+ WHERE type IN ('V', 'P', 'U', 'SO', 'FN') AND is_ms_shipped = 0"""
 SCHEMAS = """
 SELECT name FROM sys.schemas
  WHERE name NOT IN ('dbo', 'guest', 'sys', 'INFORMATION_SCHEMA') AND name NOT LIKE 'db[_]%'"""
 SESSIONS = "SELECT session_id FROM sys.dm_exec_sessions WHERE database_id = DB_ID(?) AND session_id > 50"
 #: What a test can leave behind, in the order in which it can be dropped.
-KINDS = {"V": "VIEW", "P": "PROCEDURE", "U": "TABLE", "SO": "SEQUENCE"}
+FIRST_KINDS = {"V": "VIEW", "P": "PROCEDURE", "U": "TABLE"}
+LAST_KINDS = {"SO": "SEQUENCE", "FN": "FUNCTION"}
 
 
 class SqlServer:
@@ -111,23 +114,31 @@ def throw_out(connection: Any, database: str) -> None:
 
 
 def drop_all(connection: Any) -> None:
+    """In two rounds: a server may count the sequence behind an IDENTITY column, which goes with its table."""
     cursor = connection.cursor()
-    for schema, table, key in cursor.execute(FOREIGN_KEYS).fetchall():
-        cursor.execute(f"ALTER TABLE [{schema}].[{table}] DROP CONSTRAINT [{key}]")
-    there = cursor.execute(OBJECTS).fetchall()
-    for kind, word in KINDS.items():
-        for schema, name, _ in (row for row in there if row[2] == kind):
-            cursor.execute(f"DROP {word} [{schema}].[{name}]")
-    for (name,) in cursor.execute(SCHEMAS).fetchall():
-        cursor.execute(f"DROP SCHEMA [{name}]")
+    keys = cursor.execute(FOREIGN_KEYS).fetchall()
+    run_all(cursor, [f"ALTER TABLE [{schema}].[{table}] DROP CONSTRAINT [{key}]" for schema, table, key in keys])
+    for kinds in (FIRST_KINDS, LAST_KINDS):
+        there = cursor.execute(OBJECTS).fetchall()
+        drops = [
+            f"DROP {word} [{schema}].[{name}]"
+            for kind, word in kinds.items()
+            for schema, name, its_kind in there
+            if its_kind == kind
+        ]
+        run_all(cursor, drops)
+    run_all(cursor, [f"DROP SCHEMA [{name}]" for (name,) in cursor.execute(SCHEMAS).fetchall()])
+
+
+def run_all(cursor: Any, statements: Sequence[str]) -> None:
+    if statements:
+        cursor.execute("; ".join(statements))
 
 
 def open_connection(url: str) -> Any:
     """A connection of the tests' own, in autocommit: none of the product's code is under it."""
     driver: Any = importlib.import_module("mssql_python")
-    if not driver.ProviderManager.is_frozen():  # needs no system library, and the first to connect chooses
-        driver.native_provider = "mssql-odbc"
-        driver.pooling(enabled=False)
+    set_up()  # the first to connect chooses the driver's native library for all
     parts = urlsplit(url)
     words = {
         "Server": f"{parts.hostname},{parts.port or 1433}",

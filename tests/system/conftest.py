@@ -9,13 +9,16 @@ import pytest
 
 from fencehold.cli.app import execute
 from tests.servers.postgres import AnyPostgres, fresh_database
+from tests.servers.sqlserver import SqlServer
 from tests.system.cli_process import prepare
 from tests.system.outbox_scene import Answer
 
 TABLES = ("outbox", "outbox_reaper", "outbox_consumed")
+EMPTY_ALL = "; ".join(f"DELETE FROM {table}" for table in TABLES)
+DATABASES = ["sqlite", "postgres", "mssql"]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=DATABASES)
 def any_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_url"))
 
@@ -26,14 +29,23 @@ class KeptDatabase:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._url: str | None = None
+        self._mssql_url: str | None = None
 
     def emptied(self, server: AnyPostgres) -> str:
         if self._url is None:
             self._url = self._stack.enter_context(fresh_database(server))
             prepare(self._url)
         with psycopg.connect(self._url, autocommit=True) as connection:
-            connection.execute("; ".join(f"DELETE FROM {table}" for table in TABLES).encode())
+            connection.execute(EMPTY_ALL.encode())
         return self._url
+
+    def emptied_mssql(self, server: SqlServer) -> str:
+        if self._mssql_url is None:
+            self._mssql_url = server.fresh_database()
+            prepare(self._mssql_url)
+        with server.connected(self._mssql_url) as connection:
+            connection.cursor().execute(EMPTY_ALL)
+        return self._mssql_url
 
     def close(self) -> None:
         self._stack.close()
@@ -46,11 +58,13 @@ def kept_database(servers: object) -> Iterator[KeptDatabase]:
     kept.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=DATABASES)
 def outbox_url(request: pytest.FixtureRequest, kept_database: KeptDatabase) -> str:
     """A database with all tables and no events; leases of other tests may be there, which nobody can delete."""
     if request.param == "postgres":
         return kept_database.emptied(request.getfixturevalue("postgres_server"))
+    if request.param == "mssql":
+        return kept_database.emptied_mssql(request.getfixturevalue("mssql_server"))
     url = str(request.getfixturevalue("sqlite_url"))
     prepare(url)
     return url

@@ -67,6 +67,7 @@ def test_the_printed_sql_makes_postgresql_tables_that_init_accepts(postgres_url)
 
 def test_the_dialect_is_that_of_the_url_and_nothing_is_connected_to():
     assert parsed("postgresql://nobody@127.0.0.1:1/none", "sql", "init")["dialect"] == "postgresql"
+    assert parsed("mssql://nobody@127.0.0.1:1/none", "sql", "init")["dialect"] == "mssql"
     assert error_of(None, "sql", "init")[1]["code"] == "no_dialect"
 
 
@@ -169,8 +170,9 @@ def test_ctrl_c_is_130(url):
     "command", [["init"], ["ls"], ["show", "job"], ["step-down", "job"], ["run", "job", "--", "true"]]
 )
 @pytest.mark.parametrize("place", ["environment", "option"])
-def test_an_unreachable_database_is_69_and_its_password_is_never_printed(command, place):
-    url = "postgresql://app:s3cr%40t-w0rd@127.0.0.1:1/app?connect_timeout=2"
+@pytest.mark.parametrize("database", ["postgresql", "mssql"])
+def test_an_unreachable_database_is_69_and_its_password_is_never_printed(command, place, database):
+    url = f"{database}://app:s3cr%40t-w0rd@127.0.0.1:1/app"
     where = ["--dsn", url] if place == "option" else []
     for output in ("table", "json"):
         code, out, err = fencehold_run(url if not where else None, *where, "-o", output, *command)
@@ -189,6 +191,7 @@ def test_an_unreachable_database_is_69_and_its_password_is_never_printed(command
         ["--dsn", "pgsql://app:s3cr-w0rd@h/d", "ls"],
         ["--dsn", "postgresql://app:s3cr w0rd@h:port/d", "ls"],
         ["--dsn", "sqlite://app:s3cr-w0rd@h/d", "ls"],
+        ["--dsn", "mssql://app:s3cr w0rd@h:port/d", "ls"],
         ["postgresql://app:s3cr-w0rd@h/d"],
         ["-o", "postgresql://app:s3cr-w0rd@h/d", "ls"],
     ],

@@ -14,10 +14,13 @@ import pytest
 
 import fencehold
 from fencehold.cli import outbox_purge
+from fencehold.connect import scheme
 from fencehold.model.events import Status
 from fencehold.runtime import outbox as outbox_noun
+from tests.servers.sqlserver import open_connection
 from tests.system.cli_process import prepare, until
 from tests.system.outbox_scene import Answer, added, claimed, in_every_status, reaped, row_of, rows, with_outbox
+from tests.tidy.tsql import batches
 
 EVIL = "evil \x1b[31m\x07[bold]x[/bold]\u202e\nsecond line"
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -333,11 +336,16 @@ def test_a_table_that_is_somebody_elses_is_left_alone(sqlite_url, cli, cli_text)
 
 
 def test_the_printed_sql_makes_outboxes_that_init_accepts(any_url, cli):
-    dialect = "sqlite" if any_url.startswith("sqlite") else "postgres"
+    dialect = {"postgresql": "postgres"}.get(scheme(any_url), scheme(any_url))
     script = cli(None, "sql", "init", "--dialect", dialect, "--outbox", "orders", "--outbox", "billing").json["sql"]
     if dialect == "sqlite":
         with contextlib.closing(sqlite3.connect(any_url.removeprefix("sqlite:///"))) as connection:
             connection.executescript(script)
+    elif dialect == "mssql":
+        assert "-- GRANT SELECT, INSERT ON [orders_consumed] TO app;" in script
+        with contextlib.closing(open_connection(any_url)) as connection:
+            for batch in batches(script):
+                connection.cursor().execute(batch)
     else:
         assert '-- GRANT SELECT, INSERT ON "orders_consumed" TO app;' in script
         with psycopg.connect(any_url, autocommit=True) as connection:

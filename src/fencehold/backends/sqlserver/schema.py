@@ -35,7 +35,7 @@ class SqlServerSchema:
 
     def script(self) -> str:
         """For sqlcmd and SSMS: all or nothing."""
-        head = f"SET QUOTED_IDENTIFIER, XACT_ABORT ON;\n{GO}BEGIN TRANSACTION;\n{GO}"
+        head = f"SET QUOTED_IDENTIFIER ON;\nSET XACT_ABORT ON;\n{GO}BEGIN TRANSACTION;\n{GO}"
         steps = _BATCH_END.sub(STOP, self._statements.script(between=GO) + GO)
         return f"{head}{steps}COMMIT TRANSACTION;\n{GO}SET NOEXEC OFF;\n{GO}"
 
