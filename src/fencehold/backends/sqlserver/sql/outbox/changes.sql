@@ -1,0 +1,3 @@
+-- name: changes
+-- SQL Server tells nobody of an added event: workers poll.
+SELECT 0 AS changes;

@@ -1,0 +1,27 @@
+-- name: release
+-- rules: PROCESSING.release.is_holder
+-- Lock first, then read the clock, as in `complete`. Of the keys to one event at most one is its holder's: that one is
+-- noted before the token is cleared, and the UPDATE asks for it once more.
+-- In a list, texts are written as event_rows.py says.
+SET NOCOUNT ON;
+DECLARE @keys nvarchar(max) = :keys;
+DECLARE @now datetime2(7);
+DECLARE @asked TABLE (id bigint NOT NULL, token nvarchar(400) COLLATE Latin1_General_BIN2 NOT NULL);
+DECLARE @mine TABLE (id bigint NOT NULL, token nvarchar(400) COLLATE Latin1_General_BIN2 NOT NULL);
+DECLARE @given_back TABLE (id bigint NOT NULL);
+INSERT INTO @asked (id, token)
+SELECT k.id, REPLACE(REPLACE(REPLACE(k.token COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%')
+  FROM OPENJSON(@keys) WITH (id bigint '$.id', token nvarchar(1200) '$.token') AS k;
+BEGIN TRANSACTION;
+INSERT INTO @mine (id, token)
+SELECT a.id, a.token FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK) ON e.id = a.id
+ WHERE e.lock_token = a.token AND DATALENGTH(e.lock_token) = DATALENGTH(a.token);
+SET @now = SYSUTCDATETIME();
+UPDATE e
+   SET status = 'PENDING', due_at = @now, locked_until = NULL, lock_token = NULL
+OUTPUT inserted.id INTO @given_back (id)
+  FROM @mine AS m INNER LOOP JOIN fencehold_outbox AS e WITH (ROWLOCK) ON e.id = m.id
+ WHERE e.lock_token = m.token AND DATALENGTH(e.lock_token) = DATALENGTH(m.token)
+   AND e.status = 'PROCESSING' AND e.locked_until > @now;
+COMMIT TRANSACTION;
+SELECT m.id, m.token FROM @given_back AS g INNER JOIN @mine AS m ON m.id = g.id;
