@@ -14,7 +14,6 @@ OPTIONS = {
     "trust_server_certificate": "TrustServerCertificate",
     "authentication": "Authentication",
     "multi_subnet_failover": "MultiSubnetFailover",
-    "app": "APP",
 }
 CHOICES = {
     "encrypt": ("yes", "no", "strict", "mandatory", "optional"),
@@ -53,11 +52,10 @@ class Address:
         if self.user:
             pairs += [("UID", self.user), ("PWD", self.password)]
         given = {OPTIONS[name]: value for name, value in self.options}
-        pairs += {"APP": "fencehold", **({} if self.user or "Authentication" in given else _TRUSTED), **given}.items()
+        if not self.user and "Authentication" not in given:
+            given["Trusted_Connection"] = "yes"
+        pairs += given.items()
         return "".join(f"{word}={_braced(value)};" for word, value in pairs)
-
-
-_TRUSTED = {"Trusted_Connection": "yes"}
 
 
 def _options(parts: SplitResult) -> tuple[tuple[str, str], ...]:

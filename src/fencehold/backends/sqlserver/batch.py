@@ -35,12 +35,13 @@ def run(line: Line, sql: str, params: Mapping[str, Any], limit_s: float) -> Rows
 
 
 def rows(connection: driver.Connection, text: str, values: tuple[Any, ...] = ()) -> Rows:
+    """Of the batch's only result set; some servers answer before it with counts that nobody asked for."""
     with contextlib.closing(connection.cursor()) as cursor:
         cursor.execute(text, *values)
-        # A message (of an application lock that was not granted, say) can come as a result of its own before the rows.
-        while not cursor.description and cursor.nextset():
-            pass
-        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+        while not cursor.description:
+            if not cursor.nextset():
+                return []
+        return [tuple(row) for row in cursor.fetchall()]
 
 
 def bounded(line: Line, limit_s: float) -> None:

@@ -126,10 +126,10 @@ async def _fence_async(door: _AsyncSessionDoor, key: TermKey, over: bool) -> Non
 
 def refused(key: TermKey, rows: Rows) -> FenceholdError | None:
     """What `fence` or `enter` answered: None when the lock is held and the lease is ours and live."""
-    open_transactions, locked, epoch = rows[0]
+    open_transactions, locked, is_held = rows[0]
     if not open_transactions:
         return outside_transaction()
-    if epoch != key.epoch:
+    if not is_held:
         return lost(key, "the store refused the fence: it has expired or another holds it; nothing was written")
     if locked < 0:
         return Unavailable(

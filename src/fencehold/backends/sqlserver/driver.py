@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import threading
 import warnings
 
@@ -11,8 +13,10 @@ from mssql_python.pooling import PoolingManager
 
 from fencehold.backends.sqlserver.address import Address
 
-#: Needs nothing but the driver's own wheels; the driver's default also needs libltdl7 and Kerberos libraries.
-PROVIDER = "mssql-odbc"
+#: The driver's default is the older and better known of its two native libraries, but on Linux it needs these of the
+#: system's, which a fresh machine lacks; the other one needs nothing but the driver's own wheels.
+NEEDED_BY_DEFAULT = ("libltdl.so.7", "libkrb5.so.3", "libgssapi_krb5.so.2")
+SELF_CONTAINED_PROVIDER = "mssql-odbc"
 PROVIDER_VARIABLE = "MSSQL_PYTHON_NATIVE_PROVIDER"
 
 Connection = mssql_python.Connection
@@ -31,13 +35,25 @@ def set_up() -> None:
         if _is_set_up:
             return
         _is_set_up = True
-        if not os.environ.get(PROVIDER_VARIABLE):
+        if not os.environ.get(PROVIDER_VARIABLE) and not is_default_usable():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a connection was made before: the choice is frozen, and works
-                setattr(mssql_python, "native_provider", PROVIDER)  # noqa: B010 - the driver's types leave it out
+                setattr(mssql_python, "native_provider", SELF_CONTAINED_PROVIDER)  # noqa: B010 - not in its types
         if not PoolingManager.is_initialized():
             # A pool keeps a closed connection's session, and its locks, for another ten minutes.
             mssql_python.pooling(enabled=False)
+
+
+def is_default_usable() -> bool:
+    """Whether this machine has what the driver's default provider needs."""
+    if not sys.platform.startswith("linux"):
+        return True
+    try:
+        for name in NEEDED_BY_DEFAULT:
+            ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
 
 
 def is_pooled() -> bool:
@@ -45,7 +61,7 @@ def is_pooled() -> bool:
     return PoolingManager.is_enabled()
 
 
-def connect(address: Address, *, autocommit: bool, limit_s: int) -> Connection:
+def connect(address: Address, *, limit_s: int, autocommit: bool = True) -> Connection:
     """Open, in the calling thread. `limit_s` bounds the login, not a peer that stops answering in the midst of it."""
     set_up()
     connection = mssql_python.connect(address.connection_string(), autocommit=autocommit, timeout=limit_s)

@@ -15,7 +15,7 @@ from fencehold.backends.sqlserver import batch, callers, driver, faults
 from fencehold.backends.sqlserver.callers import lost
 from fencehold.backends.sqlserver.line import Line
 from fencehold.backends.sqlserver.params import bound
-from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
+from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Unavailable, Uncertain
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import Params, RemainingS
 
@@ -195,7 +195,7 @@ def commit_unknown(key: TermKey) -> Uncertain:
     )
 
 
-class _TermOver(callers.LeaseLost):
+class _TermOver(LeaseLost):
     """The local deadline came before the answer."""
 
 

@@ -44,7 +44,7 @@ class SqlServerFences:
 
     @contextmanager
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> Iterator[BlockingTransaction]:
-        line = Line(self._address, autocommit=False, name="fencehold-mssql-tx")
+        line = Line(self._address, keeps_open=True, name="fencehold-mssql-tx")
         tx = BlockingTransaction(FencedLine(line, self._statements, key, remaining_s))
         try:
             tx.enter()
@@ -75,7 +75,7 @@ class SqlServerFences:
             raise lost(key, "the term is over")
         if self._idle:
             return self._idle.pop(), True
-        return Line(self._address, autocommit=False, name="fencehold-mssql-tx"), False
+        return Line(self._address, keeps_open=True, name="fencehold-mssql-tx"), False
 
     def _checkin(self, line: Line) -> None:
         if len(self._idle) < IDLE_LINES_MAX:

@@ -40,10 +40,6 @@ class SqlServerLeases:
         rows = await self._session.run("read", {"names": asked}, limit_s)
         return {row[1]: lease(row) for row in rows}
 
-    async def list(self, prefix: str, limit_s: float) -> list[Lease]:
-        found = [lease(row) for row in await self._session.run("list", {"prefix": prefix}, limit_s)]
-        return sorted(found, key=lambda one: one.name)  # the server sorts by units, not by characters
-
     async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
         rows = await self._session.run("ask_step_down", {"name": name, "epoch": epoch}, limit_s)
         return answer(rows[0]) if rows else Refusal("absent")
@@ -53,6 +49,10 @@ class SqlServerLeases:
             {"name": k.name, "holder": k.holder_id, "epoch": k.epoch, "lease_us": microseconds(k.lease_s)} for k in keys
         )
         return [answer(row) for row in await self._session.run(statement, {"keys": asked}, limit_s)]
+
+    async def list(self, prefix: str, limit_s: float) -> list[Lease]:
+        found = [lease(row) for row in await self._session.run("list", {"prefix": prefix}, limit_s)]
+        return sorted(found, key=lambda one: one.name)  # the server sorts by units, not by characters
 
 
 def answer(row: Row) -> Answer:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
 from fencehold.backends.sqlserver import driver
 from fencehold.backends.sqlserver.address import Address
+from fencehold.model.errors import ConfigurationError
 
 CONNECT_LIMIT_S = 10
 
@@ -23,25 +25,37 @@ T = TypeVar("T")
 Work = Callable[[driver.Connection], T]
 
 #: On every new connection. XACT_ABORT: an error inside a batch undoes the whole of its transaction.
-SETTINGS = "SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+SETTINGS = "SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET IMPLICIT_TRANSACTIONS {};"
+OPEN_TRANSACTIONS = "SELECT @@TRANCOUNT AS open_transactions"
 
 
 class Line:
-    """`is_open` turns True when the connection is made: what fails before it was never sent."""
+    """`is_open` turns True when the connection is made: what fails before it was never sent.
 
-    def __init__(self, address: Address, *, autocommit: bool = True, name: str = "fencehold-mssql") -> None:
+    With `keeps_open` every statement is in a transaction, the server's own implicit one at least: nothing is committed
+    that is not committed on purpose.
+    """
+
+    def __init__(self, address: Address, *, keeps_open: bool = False, name: str = "fencehold-mssql") -> None:
         self._address = address
-        self._autocommit = autocommit
+        self._settings = SETTINGS.format("ON" if keeps_open else "OFF")
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._connection: driver.Connection | None = None
         self._is_left = False
         self.is_open = False
+        self._connecting_since_s: float | None = None
         self.lock_timeout_ms = -1
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     @property
     def is_left(self) -> bool:
         return self._is_left
+
+    @property
+    def is_connecting(self) -> bool:
+        """An attempt is under way, and has not been for too long: the next call may profit by it."""
+        since_s = self._connecting_since_s
+        return since_s is not None and time.monotonic() - since_s < CONNECT_LIMIT_S
 
     @property
     def connection(self) -> driver.Connection:
@@ -54,14 +68,18 @@ class Line:
         future: Future[T] = Future()
 
         def job() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
             try:
-                result = work(self._opened())
+                connection = self._opened()
+            except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(error)
+                return
+            if not future.set_running_or_notify_cancel():
+                return  # whoever asked has been told that nothing was sent
+            try:
+                future.set_result(work(connection))
             except BaseException as error:  # noqa: BLE001 - handed to whoever waits
                 future.set_exception(error)
-            else:
-                future.set_result(result)
 
         self._jobs.put(job)
         return future
@@ -73,14 +91,27 @@ class Line:
 
     def _opened(self) -> driver.Connection:
         if self._connection is None:
-            connection = driver.connect(self._address, autocommit=self._autocommit, limit_s=CONNECT_LIMIT_S)
-            self._connection = connection
-            with contextlib.closing(connection.cursor()) as cursor:
-                cursor.execute(SETTINGS)
-            if not self._autocommit:
-                connection.rollback()
+            self._connecting_since_s = time.monotonic()
+            try:
+                self._connection = self._connected()
+            finally:
+                self._connecting_since_s = None
             self.is_open = True
         return self._connection
+
+    def _connected(self) -> driver.Connection:
+        connection = driver.connect(self._address, limit_s=CONNECT_LIMIT_S)
+        try:
+            with contextlib.closing(connection.cursor()) as cursor:
+                cursor.execute(self._settings)
+            with contextlib.closing(connection.cursor()) as cursor:
+                if cursor.execute(OPEN_TRANSACTIONS).fetchall()[0][0] != 0:
+                    raise inside_transaction()
+        except BaseException:
+            with contextlib.suppress(driver.Error):
+                connection.close()
+            raise
+        return connection
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None and not self._is_left:
@@ -88,3 +119,13 @@ class Line:
         if self._connection is not None:
             with contextlib.suppress(Exception):
                 self._connection.close()
+
+
+def inside_transaction() -> ConfigurationError:
+    """Each batch commits its own transaction; inside another one that commit would be none, and a yes not true."""
+    return ConfigurationError(
+        "The driver gave a new connection that is inside a transaction; what is written on it would not be kept.",
+        hint="The driver's pool does that with some versions: call mssql_python.pooling(enabled=False) before the "
+        "first connection, or leave the choice to fencehold.",
+        code="pooled_connection",
+    )

@@ -44,8 +44,9 @@ class Session:
             try:
                 return await answer(line, work, ends_s - time.monotonic())
             except BaseException:
-                line.leave()
-                self._line = None
+                if not line.is_connecting:  # else the connection, when it comes, is the next call's
+                    line.leave()
+                    self._line = None
                 raise
         finally:
             self._turn.release()
@@ -64,13 +65,17 @@ class Session:
 
 
 async def answer(line: Line, work: Callable[[Line], T], limit_s: float) -> T:
-    """What `work` gives on the line's thread, or one of our errors within the limit; the caller leaves the line then."""
+    """What `work` gives on the line's thread, or one of our errors within the limit; the line is then left."""
     future = line.submit(lambda _: work(line))
     waiting = asyncio.wrap_future(future)
     waiting.add_done_callback(_retrieve)
-    done, _ = await asyncio.wait([waiting], timeout=max(0.0, limit_s))
+    try:
+        done, _ = await asyncio.wait([waiting], timeout=max(0.0, limit_s))
+    except asyncio.CancelledError:
+        future.cancel()
+        raise
     if not done:
-        raise unanswered(line, limit_s)
+        raise unanswered(limit_s, was_sent=not future.cancel())
     return sorted_out(line, future)
 
 
@@ -82,8 +87,8 @@ def sorted_out(line: Line, future: Future[T]) -> T:
         raise (faults.of_statement(error) if line.is_open else faults.of_connect(error)) from None
 
 
-def unanswered(line: Line, limit_s: float) -> Unavailable | Uncertain:
-    if not line.is_open:
+def unanswered(limit_s: float, was_sent: bool) -> Unavailable | Uncertain:
+    if not was_sent:
         return Unavailable(
             f"SQL Server did not answer within {limit_s:.1f} s of connecting; nothing was sent.",
             hint="Check host, port and network, and that the server runs.",

@@ -6,7 +6,7 @@
 -- whether one has happened. The courtesy lock of `enter` is there only in the transaction that it was taken in.
 SET NOCOUNT ON;
 DECLARE @name nvarchar(128) = :name, @holder nvarchar(256) = :holder, @epoch bigint = :epoch, @wait_ms int = :wait_ms;
-DECLARE @got int = -1, @seen bigint = 0, @verdict nvarchar(16) = N'lost';
+DECLARE @got int = -1, @held int = 0, @verdict nvarchar(16) = N'lost';
 DECLARE @lock nvarchar(255) = CONCAT(N'fencehold/', OBJECT_ID(N'fencehold_leases'), N'/', @name);
 DECLARE @fence nvarchar(255) = CONCAT(@lock, N'/fence'), @courtesy nvarchar(255) = CONCAT(@lock, N'/courtesy');
 IF @@TRANCOUNT = 0 OR APPLOCK_MODE(N'public', @courtesy, N'Transaction') = N'NoLock'
@@ -14,10 +14,10 @@ IF @@TRANCOUNT = 0 OR APPLOCK_MODE(N'public', @courtesy, N'Transaction') = N'NoL
 ELSE
 BEGIN
     EXEC @got = sp_getapplock @Resource = @fence, @LockMode = N'Shared', @LockOwner = N'Transaction', @LockTimeout = @wait_ms;
-    SELECT @seen = lease_epoch FROM fencehold_leases WITH (READCOMMITTEDLOCK)
+    SELECT @held = 1 FROM fencehold_leases WITH (READCOMMITTEDLOCK)
      WHERE lease_name = @name AND holder_id = @holder AND lease_epoch = @epoch;
     IF @got < 0 SET @verdict = N'busy';
-    ELSE IF @seen = @epoch
+    ELSE IF @held = 1
     BEGIN
         WHILE @@TRANCOUNT > 0 COMMIT TRANSACTION;
         SET @verdict = N'committed';

@@ -1,15 +1,15 @@
 -- name: enter
 -- only: sqlserver, because only this server lets a frozen client keep its transaction and its locks for ever.
 -- rules: live.fence.is_holder
--- The start of a term's own transaction. The lock it takes is a courtesy: a takeover waits for it, but not for longer
--- than a lease. What fences is `commit`, which asks again.
+-- The start of a term's own transaction; the first read opens it (the connection has IMPLICIT_TRANSACTIONS on). The
+-- lock it takes is a courtesy: a takeover waits for it, but not for longer than a lease. What fences is `commit`, which
+-- asks again.
 SET NOCOUNT ON;
 DECLARE @name nvarchar(128) = :name, @holder nvarchar(256) = :holder, @epoch bigint = :epoch, @wait_ms int = :wait_ms;
-DECLARE @got int = -1, @there bigint = 0, @seen bigint = 0;
+DECLARE @got int = -1, @there bigint = 0, @held int = 0;
 DECLARE @courtesy nvarchar(255) = CONCAT(N'fencehold/', OBJECT_ID(N'fencehold_leases'), N'/', @name, N'/courtesy');
 SELECT @there = lease_epoch FROM fencehold_leases WHERE lease_name = @name;
-IF @@TRANCOUNT = 0 BEGIN TRANSACTION;
 EXEC @got = sp_getapplock @Resource = @courtesy, @LockMode = N'Shared', @LockOwner = N'Transaction', @LockTimeout = @wait_ms;
-SELECT @seen = lease_epoch FROM fencehold_leases WITH (READCOMMITTEDLOCK)
+SELECT @held = 1 FROM fencehold_leases WITH (READCOMMITTEDLOCK)
  WHERE lease_name = @name AND holder_id = @holder AND lease_epoch = @epoch AND expires_at > SYSUTCDATETIME();
-SELECT @@TRANCOUNT AS open_transactions, @got AS locked, @seen AS lease_epoch;
+SELECT @@TRANCOUNT AS open_transactions, @got AS locked, @held AS is_held;

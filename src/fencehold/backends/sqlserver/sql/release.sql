@@ -26,8 +26,10 @@ OUTPUT inserted.lease_name, inserted.holder_id, inserted.lease_epoch, inserted.a
        inserted.expires_at, inserted.step_down_epoch, inserted.acquire_nonce
   INTO @changed (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, step_down_epoch, acquire_nonce)
   FROM fencehold_leases AS l
-  JOIN @asked AS a ON a.lease_name = l.lease_name AND a.holder_id = l.holder_id AND a.lease_epoch = l.lease_epoch
- WHERE l.expires_at > @now AND EXISTS (SELECT 1 FROM @mine AS m WHERE m.lease_name = l.lease_name);
+ WHERE l.expires_at > @now
+   AND EXISTS (SELECT 1 FROM @asked AS a
+                WHERE a.lease_name = l.lease_name AND a.holder_id = l.holder_id AND a.lease_epoch = l.lease_epoch)
+   AND EXISTS (SELECT 1 FROM @mine AS m WHERE m.lease_name = l.lease_name);
 COMMIT TRANSACTION;
 SELECT CASE WHEN c.lease_name IS NOT NULL THEN N'yes'
             WHEN s.lease_name IS NULL THEN N'absent'

@@ -8,7 +8,8 @@ SET NOCOUNT ON;
 DECLARE @keys nvarchar(max) = :keys;
 DECLARE @now datetime2(7);
 DECLARE @asked TABLE (place int NOT NULL, lease_name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
-    holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL, lease_epoch bigint NOT NULL, lease_us bigint NOT NULL);
+    holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL, lease_epoch bigint NOT NULL, lease_us bigint NOT NULL,
+    until_at datetime2(7) NULL);
 DECLARE @mine TABLE (lease_name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
 DECLARE @changed TABLE (lease_name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
     holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL, lease_epoch bigint NOT NULL, acquired_at datetime2(7) NOT NULL,
@@ -23,14 +24,19 @@ INSERT INTO @mine (lease_name)
 SELECT l.lease_name FROM fencehold_leases AS l WITH (UPDLOCK, ROWLOCK, READPAST)
  WHERE EXISTS (SELECT 1 FROM @asked AS a WHERE a.lease_name = l.lease_name);
 SET @now = SYSUTCDATETIME();
+UPDATE @asked SET until_at = DATEADD(microsecond, CAST(lease_us % 1000000 AS int), DATEADD(second, CAST(lease_us / 1000000 AS int), @now));
 UPDATE l
-   SET renewed_at = @now, expires_at = DATEADD(microsecond, CAST(a.lease_us % 1000000 AS int), DATEADD(second, CAST(a.lease_us / 1000000 AS int), @now))
+   SET renewed_at = @now, expires_at = (
+           SELECT MAX(a.until_at) FROM @asked AS a
+            WHERE a.lease_name = l.lease_name AND a.holder_id = l.holder_id AND a.lease_epoch = l.lease_epoch)
 OUTPUT inserted.lease_name, inserted.holder_id, inserted.lease_epoch, inserted.acquired_at, inserted.renewed_at,
        inserted.expires_at, inserted.step_down_epoch, inserted.acquire_nonce
   INTO @changed (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, step_down_epoch, acquire_nonce)
   FROM fencehold_leases AS l
-  JOIN @asked AS a ON a.lease_name = l.lease_name AND a.holder_id = l.holder_id AND a.lease_epoch = l.lease_epoch
- WHERE l.expires_at > @now AND EXISTS (SELECT 1 FROM @mine AS m WHERE m.lease_name = l.lease_name);
+ WHERE l.expires_at > @now
+   AND EXISTS (SELECT 1 FROM @asked AS a
+                WHERE a.lease_name = l.lease_name AND a.holder_id = l.holder_id AND a.lease_epoch = l.lease_epoch)
+   AND EXISTS (SELECT 1 FROM @mine AS m WHERE m.lease_name = l.lease_name);
 COMMIT TRANSACTION;
 SELECT CASE WHEN c.lease_name IS NOT NULL THEN N'yes'
             WHEN s.lease_name IS NULL THEN N'absent'
