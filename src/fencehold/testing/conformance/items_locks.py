@@ -17,10 +17,7 @@ from fencehold.testing.harness import CALL_LIMIT_S, ITEM_TABLE, Caller, Harness
 T = TypeVar("T")
 
 TOUCH = f"UPDATE {ITEM_TABLE} SET document = document WHERE id = 'deal'"
-HAND_OVER = (
-    f"UPDATE {ITEM_TABLE} SET holder_id = 'bob', token = token + 1, leased_at = clock_timestamp(), lease_ms = 60000, "
-    "expires_at = clock_timestamp() + interval '60 seconds' WHERE id = 'deal'"
-)
+HAND_OVER = f"UPDATE {ITEM_TABLE} SET holder_id = 'bob', token = token + 1 WHERE id = 'deal'"
 GONE = f"DELETE FROM {ITEM_TABLE} WHERE id = 'deal'"
 IN_VAIN_S = 2.0  # long enough for a busy server to say so in time
 
