@@ -2,11 +2,13 @@
 
 The driver's calls cannot be interrupted: on a dead peer they return when the network gives up, if ever. So nobody waits
 for the thread. A call that is not back in time is left behind with its thread and its connection, which the thread
-closes should it ever come back; the next call gets a new line. As daemons the threads keep no program from ending.
+closes should it ever come back; the next call gets a new line. As daemons the threads keep no program from ending, but
+for a moment in which they may end first: one that is stopped inside the driver can take the process with it.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import queue
 import threading
@@ -20,6 +22,7 @@ from fencehold.backends.sqlserver.address import Address
 from fencehold.model.errors import ConfigurationError
 
 CONNECT_LIMIT_S = 10
+EXIT_LIMIT_S = 2.0
 
 T = TypeVar("T")
 Work = Callable[[driver.Connection], T]
@@ -45,7 +48,9 @@ class Line:
         self.is_open = False
         self._connecting_since_s: float | None = None
         self.lock_timeout_ms = -1
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        _running.add(self)
+        self._thread.start()
 
     @property
     def is_left(self) -> bool:
@@ -119,6 +124,24 @@ class Line:
         if self._connection is not None:
             with contextlib.suppress(Exception):
                 self._connection.close()
+        _running.discard(self)
+
+    def join(self, timeout_s: float) -> None:
+        """Until the thread has ended, for so long."""
+        self._thread.join(timeout_s)
+
+
+_running: set[Line] = set()
+
+
+@atexit.register
+def _end_all() -> None:
+    ends_s = time.monotonic() + EXIT_LIMIT_S
+    lines = list(_running)
+    for line in lines:
+        line.leave()
+    for line in lines:
+        line.join(max(0.0, ends_s - time.monotonic()))
 
 
 def inside_transaction() -> ConfigurationError:
