@@ -1,6 +1,7 @@
 """SQL Server in a database of the run's own, emptied for each test; its statements ask a clock that obeys."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import functools
 import importlib
@@ -26,7 +27,9 @@ from tests.conformance.callers import alchemy_doors, plain_door
 WAITING_WITHIN_S = 20.0
 CLOCK = "SYSUTCDATETIME()"
 PACKAGE = "fencehold_test_statements"
-WAITING = "SELECT session_id FROM sys.dm_exec_requests WHERE blocking_session_id <> 0 OR wait_type LIKE 'LCK%'"
+WAITING = """
+SELECT spid FROM sys.sysprocesses
+ WHERE blocked <> 0 AND dbid = DB_ID() AND (lastwaittype LIKE 'LCK%' OR lastwaittype = 'Lock')"""
 
 TABLES = (
     "CREATE TABLE notes (place bigint IDENTITY PRIMARY KEY, note bigint NOT NULL)",
@@ -101,6 +104,21 @@ class SqlServerSql:
             while not await self.run(WAITING):  # noqa: ASYNC110 - the server tells nobody
                 await asyncio.sleep(0.005)
 
+    async def keeps_shared_locks(self) -> bool:
+        """Whether a hint keeps a shared lock until the transaction ends; a server that is no SQL Server may not."""
+        await self.run("SET LOCK_TIMEOUT 200")
+        try:
+            with contextlib.closing(driver.connect(self._address, limit_s=10)) as other:
+                batch.rows(
+                    other, "BEGIN TRANSACTION; SELECT n FROM counters WITH (REPEATABLEREAD, ROWLOCK) WHERE id = 1"
+                )
+                await self.run("UPDATE counters SET n = n WHERE id = 1")
+        except mssql_python.Error:
+            return True
+        finally:
+            await self.run("SET LOCK_TIMEOUT -1")
+        return False
+
     async def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -108,7 +126,7 @@ class SqlServerSql:
 
 
 class SqlServerHarness(Harness):
-    traits = Traits(tick=dt.timedelta(microseconds=1), walk_steps=300)
+    traits = Traits(tick=dt.timedelta(microseconds=1), walk_steps=700)
 
     def __init__(self, url: str) -> None:
         super().__init__()

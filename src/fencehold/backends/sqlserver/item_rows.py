@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fencehold.backends.sqlserver import params
 from fencehold.backends.sqlserver.params import instant, rows_json
 from fencehold.model.items import ItemKey
 from fencehold.ports.items import ItemRow
@@ -34,7 +35,7 @@ def given(column: str) -> str:
 
 def listed(name: str) -> str:
     """As it stands in a list; the statements take it back in the opposite order."""
-    return stored(name).replace("%", "%25").replace("\\", "%5C").replace('"', "%22")
+    return params.listed(stored(name))
 
 
 def keys_param(keys: Sequence[ItemKey]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencehold.backends.sqlserver.params import instant, microseconds, rows_json
+from fencehold.backends.sqlserver.params import instant, listed, microseconds, rows_json
 from fencehold.backends.sqlserver.session import Session
 from fencehold.model.errors import Unavailable
 from fencehold.model.leases import Ask, Busy, Lease, Refusal, TermKey
@@ -36,7 +36,7 @@ class SqlServerLeases:
         return await self._change("release", keys, limit_s)
 
     async def read(self, names: Sequence[str], limit_s: float) -> dict[str, Lease]:
-        asked = rows_json({"name": name} for name in names)
+        asked = rows_json({"name": listed(name)} for name in names)
         rows = await self._session.run("read", {"names": asked}, limit_s)
         return {row[1]: lease(row) for row in rows}
 
@@ -45,14 +45,19 @@ class SqlServerLeases:
         return answer(rows[0]) if rows else Refusal("absent")
 
     async def _change(self, statement: str, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
-        asked = rows_json(
-            {"name": k.name, "holder": k.holder_id, "epoch": k.epoch, "lease_us": microseconds(k.lease_s)} for k in keys
-        )
+        asked = rows_json(map(_asked, keys))
         return [answer(row) for row in await self._session.run(statement, {"keys": asked}, limit_s)]
 
     async def list(self, prefix: str, limit_s: float) -> list[Lease]:
         found = [lease(row) for row in await self._session.run("list", {"prefix": prefix}, limit_s)]
         return sorted(found, key=lambda one: one.name)  # the server sorts by units, not by characters
+
+
+def _asked(key: TermKey) -> dict[str, Any]:
+    return {
+        "name": listed(key.name), "holder": listed(key.holder_id), "epoch": key.epoch,
+        "lease_us": microseconds(key.lease_s),
+    }  # fmt: skip
 
 
 def answer(row: Row) -> Answer:

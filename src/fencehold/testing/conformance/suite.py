@@ -31,23 +31,23 @@ class Suite:
         super().__init_subclass__(**kwargs)
         for name, test in list(vars(cls).items()):
             if name.startswith("test_") and inspect.iscoroutinefunction(test):
-                setattr(cls, name, in_own_loop(test, cls.test_limit_s))
+                setattr(cls, name, in_own_loop(test))
 
     async def ready(self, harness: Harness) -> None:
         """Before each test, in its event loop."""
         await harness.open()
 
 
-def in_own_loop(test: AsyncTest, limit_s: float) -> Callable[..., None]:
+def in_own_loop(test: AsyncTest) -> Callable[..., None]:
     @functools.wraps(test)
     def run(self: Suite, harness: Harness, **given: Any) -> None:
-        asyncio.run(_within(test, self, harness, given, limit_s))
+        asyncio.run(_within(test, self, harness, given))
 
     return run
 
 
-async def _within(test: AsyncTest, self: Suite, harness: Harness, given: dict[str, Any], limit_s: float) -> None:
-    async with asyncio.timeout(limit_s):
+async def _within(test: AsyncTest, self: Suite, harness: Harness, given: dict[str, Any]) -> None:
+    async with asyncio.timeout(self.test_limit_s):
         try:
             await self.ready(harness)
             await test(self, harness, **given)

@@ -54,6 +54,8 @@ async def until_it_waits(harness: Harness, writer: asyncio.Task[None]) -> None:
     waiting = asyncio.create_task(harness.sql.until_one_waits())
     done, _ = await asyncio.wait([waiting, writer], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
+    if waiting in done:
+        waiting.result()  # whoever cannot see it must say so
     if writer in done:
         await writer
         raise AssertionError("the writer did not wait for the row lock")

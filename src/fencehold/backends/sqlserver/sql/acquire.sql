@@ -1,39 +1,39 @@
 -- name: acquire
 -- rules: absent.acquire.always lapsed.acquire.always live.acquire.is_same_request
--- A poll of a live lease takes no lock of ours. A takeover, and the first grant of a name, happen under the exclusive
--- application lock of the lease: `fence` is never passed, `courtesy` (an open term.transaction(), which is asked once
--- more when it commits) only when the lease has been over for longer than it lasts. Both are asked for without
--- waiting, so one stuck holder holds up no other lease. The clock is read after the locks. The term's row is changed
--- with a lock that a guard's shared one keeps out; READPAST makes it a "not yet". docs/decisions/0011 has the argument.
+-- A poll of a live lease locks nothing. Who takes a lapsed one over locks its row first, so that of many only one goes
+-- on; of two first requests for a name the second fails on the key, which means lost. Before it commits it must have
+-- the exclusive application locks of the lease: `fence` always, `courtesy` (an open term.transaction(), which is asked
+-- once more when it commits) unless the lease has been over for longer than it lasts; and the term's row, under a lock
+-- that a guard's shared one keeps out. None of them is waited for: one stuck holder holds up no other lease, and what
+-- is not to be had at once is a "not yet", rolled back. docs/decisions/0011 has the argument.
 SET NOCOUNT ON;
 DECLARE @name nvarchar(128) = :name, @holder nvarchar(256) = :holder, @nonce nvarchar(128) = :nonce, @lease_us bigint = :lease_us;
 DECLARE @now datetime2(7), @until datetime2(7), @expires_at datetime2(7), @epoch bigint, @verdict nvarchar(16) = N'held', @got int = 0;
 DECLARE @lock nvarchar(255) = CONCAT(N'fencehold/', OBJECT_ID(N'fencehold_leases'), N'/', @name);
 DECLARE @fence nvarchar(255) = CONCAT(@lock, N'/fence'), @courtesy nvarchar(255) = CONCAT(@lock, N'/courtesy');
-SELECT @expires_at = expires_at, @epoch = lease_epoch FROM fencehold_leases WHERE lease_name = @name;
+SELECT @expires_at = expires_at FROM fencehold_leases WHERE lease_name = @name;
 SET @now = SYSUTCDATETIME();
 IF @expires_at IS NULL OR @expires_at <= @now
 BEGIN
     BEGIN TRANSACTION;
-    EXEC @got = sp_getapplock @Resource = @fence, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
-    IF @got >= 0 AND (@expires_at IS NULL OR @now <= DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @expires_at)))
-        EXEC @got = sp_getapplock @Resource = @courtesy, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
-    IF @got >= 0
+    SET @until = DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @now));
+    UPDATE fencehold_leases WITH (UPDLOCK, ROWLOCK, READPAST)
+       SET holder_id = @holder, lease_epoch = lease_epoch + 1, acquire_nonce = @nonce,
+           acquired_at = @now, renewed_at = @now, expires_at = @until
+     WHERE lease_name = @name AND expires_at <= @now;
+    IF @@ROWCOUNT > 0 SET @verdict = N'granted';
+    IF @expires_at IS NULL AND @verdict <> N'granted' AND NOT EXISTS (SELECT 1 FROM fencehold_leases WHERE lease_name = @name)
     BEGIN
-        SET @now = SYSUTCDATETIME();
-        SET @until = DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @now));
-        UPDATE fencehold_leases
-           SET holder_id = @holder, lease_epoch = lease_epoch + 1, acquire_nonce = @nonce,
-               acquired_at = @now, renewed_at = @now, expires_at = @until
-         WHERE lease_name = @name AND expires_at <= @now;
-        IF @@ROWCOUNT > 0 SET @verdict = N'granted';
-        IF @verdict <> N'granted' AND NOT EXISTS (SELECT 1 FROM fencehold_leases WHERE lease_name = @name)
-        BEGIN
-            INSERT INTO fencehold_leases (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, acquire_nonce)
-            VALUES (@name, @holder, 1, @now, @now, @until, @nonce);
-            SET @verdict = N'granted';
-        END
-        IF @verdict = N'granted'
+        INSERT INTO fencehold_leases (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, acquire_nonce)
+        VALUES (@name, @holder, 1, @now, @now, @until, @nonce);
+        SET @verdict = N'granted';
+    END
+    IF @verdict = N'granted'
+    BEGIN
+        EXEC @got = sp_getapplock @Resource = @fence, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+        IF @got >= 0 AND (@expires_at IS NULL OR @now <= DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @expires_at)))
+            EXEC @got = sp_getapplock @Resource = @courtesy, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+        IF @got >= 0
         BEGIN
             SELECT @epoch = lease_epoch FROM fencehold_leases WHERE lease_name = @name;
             UPDATE fencehold_leases_terms WITH (XLOCK, ROWLOCK, READPAST) SET lease_epoch = @epoch WHERE lease_name = @name;

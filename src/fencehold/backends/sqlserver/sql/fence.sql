@@ -12,4 +12,5 @@ IF @@TRANCOUNT > 0
     EXEC @got = sp_getapplock @Resource = @fence, @LockMode = N'Shared', @LockOwner = N'Transaction', @LockTimeout = @wait_ms;
 SELECT @held = 1 FROM fencehold_leases WITH (READCOMMITTEDLOCK)
  WHERE lease_name = @name AND holder_id = @holder AND lease_epoch = @epoch AND expires_at > SYSUTCDATETIME();
+SET NOCOUNT OFF;
 SELECT @@TRANCOUNT AS open_transactions, @got AS locked, @held AS is_held;

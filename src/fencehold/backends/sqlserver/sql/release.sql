@@ -12,9 +12,10 @@ DECLARE @changed TABLE (lease_name nvarchar(128) COLLATE Latin1_General_BIN2 NOT
     renewed_at datetime2(7) NOT NULL, expires_at datetime2(7) NOT NULL, step_down_epoch bigint NOT NULL,
     acquire_nonce nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
 INSERT INTO @asked (place, lease_name, holder_id, lease_epoch, lease_us)
-SELECT place, lease_name, holder_id, lease_epoch, lease_us
-  FROM OPENJSON(@keys) WITH (place int '$.place', lease_name nvarchar(128) '$.name', holder_id nvarchar(256) '$.holder',
-                             lease_epoch bigint '$.epoch', lease_us bigint '$.lease_us');
+SELECT a.place, REPLACE(REPLACE(REPLACE(a.lease_name COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%'),
+       REPLACE(REPLACE(REPLACE(a.holder_id COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%'), a.lease_epoch, a.lease_us
+  FROM OPENJSON(@keys) WITH (place int '$.place', lease_name nvarchar(384) '$.name', holder_id nvarchar(768) '$.holder',
+                             lease_epoch bigint '$.epoch', lease_us bigint '$.lease_us') AS a;
 BEGIN TRANSACTION;
 INSERT INTO @mine (lease_name)
 SELECT l.lease_name FROM fencehold_leases AS l WITH (UPDLOCK, ROWLOCK, READPAST)
