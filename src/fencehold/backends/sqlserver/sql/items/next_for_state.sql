@@ -1,9 +1,9 @@
 -- name: next_for_state
 -- rules: free.next.is_in_state
--- Lock first, then read the clock. What another session has locked is being taken: READPAST leaves it to it. The UPDATE
--- asks for everything once more, so where these hints mean nothing it waits for the other, and then leaves it too. The
--- index is named, for a plan that reads another way would lock what is finished. In a list, names are written as
--- item_rows.py says.
+-- Lock first, then read the clock. What another session has locked is being taken: READPAST leaves it to it (with
+-- READCOMMITTEDLOCK, without which READ_COMMITTED_SNAPSHOT does not go together with it). The UPDATE asks for everything
+-- once more, so where these hints mean nothing it waits for the other, and then leaves it too. The index is named, for a
+-- plan that reads another way would lock what is finished. In a list, names are written as item_rows.py says.
 SET NOCOUNT ON;
 DECLARE @kind nvarchar(256) = :kind, @state nvarchar(256) = :state, @limit int = :limit, @holder nvarchar(256) = :holder,
         @lease_ms bigint = :lease_ms, @skip nvarchar(max) = :skip;
@@ -19,7 +19,7 @@ SELECT REPLACE(REPLACE(REPLACE(a.id COLLATE Latin1_General_BIN2, N'%22', NCHAR(3
 BEGIN TRANSACTION;
 INSERT INTO @next (number)
 SELECT TOP (@limit) i.number
-  FROM fencehold_items AS i WITH (UPDLOCK, ROWLOCK, READPAST, INDEX (fencehold_items_state_idx))
+  FROM fencehold_items AS i WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (fencehold_items_state_idx))
  WHERE i.kind = @kind AND i.state = @state AND (i.holder_id IS NULL OR i.expires_at <= @now)
    AND NOT EXISTS (SELECT 1 FROM @skipped AS s WHERE s.id = i.id)
  ORDER BY i.state_timestamp, i.number;

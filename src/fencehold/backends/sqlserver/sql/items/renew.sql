@@ -2,8 +2,9 @@
 -- rules: live.renew.is_holder
 -- Lock first, then read the clock: a renewal that had to wait must not revive a lease that lapsed meanwhile. The lock is
 -- an UPDATE that changes nothing, for that is one on every server. READPAST: one stuck row must not hold up the renewal
--- of all the others. What is ours as before and was passed over is answered without a time; that read must not wait
--- either, so it takes the row as it stands, committed or not. In a list, names are written as item_rows.py says.
+-- of all the others (with READCOMMITTEDLOCK, without which READ_COMMITTED_SNAPSHOT does not go together with it). What is
+-- ours as before and was passed over is answered without a time; that read must not wait either, so it takes the row as
+-- it stands, committed or not. In a list, names are written as item_rows.py says.
 SET NOCOUNT ON;
 DECLARE @kind nvarchar(256) = :kind, @keys nvarchar(max) = :keys, @lease_ms bigint = :lease_ms;
 DECLARE @now datetime2(7), @until datetime2(7);
@@ -21,7 +22,7 @@ UPDATE i
    SET token = i.token
 OUTPUT inserted.number, inserted.holder_id, inserted.token INTO @mine (number, holder_id, token)
   FROM @asked AS a
- INNER LOOP JOIN fencehold_items AS i WITH (UPDLOCK, ROWLOCK, READPAST) ON i.kind = @kind AND i.id = a.id
+ INNER LOOP JOIN fencehold_items AS i WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK) ON i.kind = @kind AND i.id = a.id
  WHERE i.holder_id = a.holder_id AND i.token = a.token;
 SET @now = SYSUTCDATETIME();
 SET @until = DATEADD(millisecond, CAST(@lease_ms % 1000 AS int), DATEADD(second, CAST(@lease_ms / 1000 AS int), @now));
