@@ -21,8 +21,9 @@ from submission_manager.ports import NotNow, Over, Recorded, Started
 from submission_manager.stores import rows
 from submission_manager.stores.attempts import UNKNOWN, Locked, Marker, error_text, said, started_of
 from submission_manager.stores.dialect import Dialect
-from submission_manager.stores.sqlserver_pool import Pool
+from submission_manager.stores.sqlserver_pool import NO_TEXT, Pool
 
+WRITE_LIMIT_S = 10.0  # for as long a batch that waits for a row keeps a takeover waiting, and no longer
 LOCK_WAIT_SHARE = 0.5  # of the time there is: then there is some left to say so
 
 
@@ -88,7 +89,7 @@ class SqlServerAttempts:
         return recorded
 
     async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None:
-        params = {"id": intent_id, "status": status.value, "error": rows.fitted(error, ERROR_CHARS_MAX)}
+        params = {"id": intent_id, "status": status.value, "error": rows.fitted(error, ERROR_CHARS_MAX) or NO_TEXT}
         await self._fenced(term, "told", params)
 
     async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
@@ -98,11 +99,11 @@ class SqlServerAttempts:
 
     async def _settle(self, term: Term, made: Made, outcome: Outcome, retry_delay_s: float) -> Recorded | None:
         """None: the marker that this is the record for does not stand any more."""
-        texts = said(outcome)
+        texts = {"error": error_text(outcome), **said(outcome)}
         params = {
             "id": made.intent_id, "number": made.number, "marker_epoch": made.marker.epoch,
             "marker_holder": made.marker.holder_id, "verdicts": _verdicts(made, outcome, retry_delay_s),
-            "retry_us": microseconds(retry_delay_s), "error": error_text(outcome), **texts,
+            "retry_us": microseconds(retry_delay_s), **{name: text or NO_TEXT for name, text in texts.items()},
         }  # fmt: skip
         verdict, now, status, exhausted_reason, due_at = await self._fenced(term, "settle", params)
         if verdict == "unmarked":
@@ -119,7 +120,7 @@ class SqlServerAttempts:
     async def _fenced(self, term: Term, name: str, params: Mapping[str, Any]) -> rows.Row:
         """What one fenced batch answers. TimeoutError: somebody else kept the row, or the fence, locked."""
         term.check()
-        limit_s = term.remaining_s
+        limit_s = min(term.remaining_s, WRITE_LIMIT_S)
         fence = {
             "name": term.name, "holder": term.holder_id, "epoch": term.epoch,
             "wait_ms": max(1, int(limit_s * 1000 * LOCK_WAIT_SHARE)),

@@ -25,6 +25,8 @@ from submission_manager.stores.statements import StoreStatements
 HANGING_MAX = 50
 FRESH_S = 1.0  # a line that answered so lately is not asked first whether it still does
 PROBE_LIMIT_S = 2.0
+#: Of a None the driver would first have to ask the server for its type; the statements take these for it.
+NO_TEXT, NO_NUMBER = "", 0
 
 
 class Pool:
@@ -42,8 +44,10 @@ class Pool:
     async def run(self, name: str, params: Mapping[str, Any], limit_s: float, *, may_repeat: bool = True) -> Rows:
         """The rows of one batch. `may_repeat`: to run it twice is the same as once, so a kept line needs no probe.
 
-        What is wrong with a value, not with the database, leaves as the driver's own error.
+        No parameter is None, see NO_TEXT. What is wrong with a value, not with the database, leaves as the driver's own
+        error.
         """
+        assert None not in params.values(), "NO_TEXT or NO_NUMBER instead"
         left_s = _fixed(limit_s)
         await self._turn(limit_s)
         try:

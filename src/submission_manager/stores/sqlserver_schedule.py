@@ -11,28 +11,40 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from fencehold.backends.sqlserver.batch import Rows
-from fencehold.backends.sqlserver.params import instant, instant_text
+from fencehold.backends.sqlserver.params import instant
 from submission_manager.ports import Cursor, Due, Page
 from submission_manager.stores.sqlserver_pool import Pool
 
-Place = tuple[dt.datetime, str]
-START: Place = (dt.datetime(1970, 1, 1, tzinfo=dt.UTC), "")
+#: An instant as the server writes it, and an id. The server's instants are finer than Python's, and the order of ids is
+#: its own: so places are handed back to it as they came, and never compared here.
+Place = tuple[str, str]
+START: Place = ("1970-01-01T00:00:00", "")
+START_AT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
     """What is below `seen` has been read; `floor` is spec 000's cursor at the start of the round.
 
-    `next_seen` is set inside a round: what was active before its first page. The cursor's own place is then in the
-    round, and `top` is what the floor will be after it. Ids are never compared here: their order is the server's.
+    `round` is set inside one.
     """
 
     seen: bytes
     floor: Place
-    next_seen: bytes | None = None
-    top: Place = START
+    round: Round | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """`active` is what was active before its first page, `after` the last row it has read, and `top` the last one
+    beyond the floor: the floor of the next round."""
+
+    active: bytes
+    after: Place
+    top: Place
 
 
 class SqlServerSchedule:
@@ -41,36 +53,39 @@ class SqlServerSchedule:
 
     async def rebuild(self, page_rows: int, limit_s: float) -> AsyncIterator[Page]:
         """What changes while the pages are read is left to the refresh after them."""
-        ((seen, modified_at, intent_id),) = await self._pool.run("horizon", {}, limit_s)
-        floor: Place = START if modified_at is None else (instant(modified_at), intent_id)
-        cursor = Cursor(*floor, Guard(bytes(seen), floor))
+        ((seen, modified_at, intent_id, place),) = await self._pool.run("horizon", {}, limit_s)
+        cursor = Cursor(START_AT, "", Guard(bytes(seen), START))
+        if place is not None:
+            cursor = Cursor(instant(modified_at), intent_id, Guard(bytes(seen), (place, intent_id)))
         after = START
         while True:
-            params = {"after_at": instant_text(after[0]), "after_id": after[1], "limit": page_rows}
+            params = {"after_at": after[0], "after_id": after[1], "limit": page_rows}
             found = await self._pool.run("pending", params, limit_s)
-            due = _due(found)
-            yield Page(due, cursor, instant(found[0][4]))
-            if len(due) < page_rows:
+            yield Page(_due(found), cursor, instant(found[0][4]) if found else await self._now(limit_s))
+            if len(found) < page_rows:
                 return
-            after = (due[-1].due_at or START[0], due[-1].intent_id)
+            after = _place(found[-1])
+
+    async def _now(self, limit_s: float) -> dt.datetime:
+        ((_, now),) = await self._pool.run("probe", {}, limit_s)
+        return instant(now)
 
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
         guard: Guard = cursor.guard
-        is_first = guard.next_seen is None
-        after = START if is_first else (cursor.last_modified_at, cursor.intent_id)
+        after, top = (guard.round.after, guard.round.top) if guard.round else (START, guard.floor)
         params = {
-            "seen": guard.seen, "floor_at": instant_text(guard.floor[0]), "floor_id": guard.floor[1],
-            "after_at": instant_text(after[0]), "after_id": after[1], "limit": page_rows,
+            "seen": guard.seen, "floor_at": guard.floor[0], "floor_id": guard.floor[1], "after_at": after[0],
+            "after_id": after[1], "from_at": top[0], "from_id": top[1], "limit": page_rows,
         }  # fmt: skip
-        found = await self._pool.run("refresh", params, limit_s)
-        due, now, active = _due(found), instant(found[0][4]), bytes(found[0][6])
-        next_seen = guard.next_seen or active
-        top = guard.floor if is_first else guard.top
-        if due and found[-1][5]:
-            top = _place(due[-1])
-        if len(due) == page_rows:
-            return Page(due, Cursor(*_place(due[-1]), Guard(guard.seen, guard.floor, next_seen, top)), now)
-        return Page(due, Cursor(*top, Guard(next_seen, top)), now)
+        clock, *found = await self._pool.run("refresh", params, limit_s)
+        active = guard.round.active if guard.round else bytes(clock[7])
+        modified_at, intent_id = cursor.last_modified_at, cursor.intent_id
+        if found and found[-1][6]:
+            top, modified_at, intent_id = _place(found[-1]), instant(found[-1][2]), found[-1][0]
+        after_this = Guard(active, top)
+        if len(found) == page_rows:
+            after_this = Guard(guard.seen, guard.floor, Round(active, _place(found[-1]), top))
+        return Page(_due(found), Cursor(modified_at, intent_id, after_this), instant(clock[4]))
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
         """SQL Server tells nobody of a change: nobody is ever called."""
@@ -82,16 +97,14 @@ class SqlServerSchedule:
         await self._pool.close()
 
 
-def _place(due: Due) -> Place:
-    return due.last_modified_at, due.intent_id
+def _place(row: tuple[Any, ...]) -> Place:
+    return row[5], row[0]
 
 
 def _due(found: Rows) -> list[Due]:
-    """The rows, without the one that brings the clock alone."""
     urls: dict[str, str] = {}  # one text for all rows that name the same gateway: a million are kept
     due = []
     for intent_id, due_at, modified_at, url, *_ in found:
-        if intent_id is not None:
-            at = None if due_at is None else instant(due_at)
-            due.append(Due(intent_id, at, instant(modified_at), urls.setdefault(url, url)))
+        at = None if due_at is None else instant(due_at)
+        due.append(Due(intent_id, at, instant(modified_at), urls.setdefault(url, url)))
     return due

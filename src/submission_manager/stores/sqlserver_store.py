@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fencehold.backends.sqlserver import driver, faults
 from fencehold.backends.sqlserver.address import Address
-from fencehold.backends.sqlserver.params import instant, instant_text
+from fencehold.backends.sqlserver.params import instant, instant_text, listed, rows_json
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
 from submission_manager.ports import Progress, Submitted
@@ -17,7 +16,7 @@ from submission_manager.stores import rows
 from submission_manager.stores.dialect import Dialect
 from submission_manager.stores.gathering import Gathering
 from submission_manager.stores.sqlserver_attempts import SqlServerAttempts
-from submission_manager.stores.sqlserver_pool import Pool
+from submission_manager.stores.sqlserver_pool import NO_NUMBER, NO_TEXT, Pool
 from submission_manager.stores.sqlserver_schedule import SqlServerSchedule
 from submission_manager.stores.statements import TABLE, StoreStatements
 
@@ -79,7 +78,7 @@ class SqlServerIntake:
 
     async def _store_group(self, group: list[NewIntent], ends_s: float) -> dict[str, Submitted]:
         by_id = {new.intent_id: new for new in group}
-        params = {**rows.contract_params(group[0].contract), **_packed(group)}
+        params = submission(group)
         stored = await self._stored(params, ends_s)
         answers = {row[0]: rows.created(by_id[row[0]], row[1], self._dialect) for row in stored}
         others = [intent_id for intent_id in by_id if intent_id not in answers]
@@ -139,7 +138,15 @@ def is_kept(intent_id: str) -> bool:
 
 
 def _ids(ids: Iterable[str]) -> str:
-    return json.dumps([{"id": one} for one in ids], ensure_ascii=False)
+    return rows_json({"id": listed(one)} for one in ids)
+
+
+def submission(group: list[NewIntent]) -> dict[str, Any]:
+    """The parameters of `submit`, for intents of one contract."""
+    contract = rows.contract_params(group[0].contract)
+    limits = ("max_acceptance_seconds", "max_attempts")
+    filled = {name: value or (NO_NUMBER if name in limits else NO_TEXT) for name, value in contract.items()}
+    return {**filled, **_packed(group)}
 
 
 def _packed(group: list[NewIntent]) -> dict[str, Any]:
@@ -147,7 +154,7 @@ def _packed(group: list[NewIntent]) -> dict[str, Any]:
     given, parts, place = [], [], 1
     for new in group:
         payload = rows.payload(new) or b""
-        given.append({"id": new.intent_id, "from": place, "length": len(payload)})
+        given.append({"id": listed(new.intent_id), "from": place, "length": len(payload)})
         parts += [rows.payload_hash(new.payload), payload]
         place += len(parts[-2]) + len(payload)
-    return {"given": json.dumps(given, ensure_ascii=False), "bytes": b"".join(parts)}
+    return {"given": rows_json(given), "bytes": b"".join(parts)}

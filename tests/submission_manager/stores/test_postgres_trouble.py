@@ -17,7 +17,8 @@ SECRET = "s3cr3t"
 
 
 @pytest.mark.parametrize(
-    "bad", [f"postgresql://u:{SECRET}/x@h:5432/d", f"mssql://u:{SECRET}/x@h/d", f"cosmos://:{SECRET}@h/d", f"no {SECRET}"]
+    "bad",
+    [f"postgresql://u:{SECRET}/x@h:5432/d", f"mssql://u:{SECRET}/x@h/d", f"cosmos://:{SECRET}@h/d", f"no {SECRET}"],
 )
 def test_a_url_that_cannot_be_used_is_refused_without_its_password(bad):
     with pytest.raises(ConfigurationError) as caught:

@@ -6,16 +6,19 @@
 SET NOCOUNT ON;
 DECLARE @id nvarchar(400) = :id, @name nvarchar(128) = :name, @holder nvarchar(256) = :holder, @epoch bigint = :epoch,
     @wait_ms int = :wait_ms;
-DECLARE @got int = -1, @seen bigint = 0, @there int = 0, @now datetime2(6), @verdict nvarchar(16) = N'lost';
+DECLARE @got int = -1, @held int = 0, @there int = 0, @now datetime2(6), @verdict nvarchar(16) = N'lost';
 DECLARE @status nvarchar(16), @attempt_count int, @due_at datetime2(7), @started_at datetime2(7), @started_epoch bigint,
-    @started_holder nvarchar(256);
+    @started_holder nvarchar(256), @payload varbinary(max), @gateway_type nvarchar(16), @gateway_url nvarchar(max),
+    @policy nvarchar(16), @max_acceptance_seconds int, @max_attempts int, @terminal_outcomes nvarchar(max),
+    @webhook_url nvarchar(max), @webhook_headers nvarchar(max), @webhook_headers_env nvarchar(max),
+    @webhook_secret_env nvarchar(max), @target nvarchar(max), @created_at datetime2(7);
 DECLARE @fence nvarchar(255) = CONCAT(N'fencehold/', OBJECT_ID(N'submission_manager_leases'), N'/', @name, N'/fence');
 BEGIN TRANSACTION;
 EXEC @got = sp_getapplock @Resource = @fence, @LockMode = N'Shared', @LockOwner = N'Transaction', @LockTimeout = @wait_ms;
-SELECT @seen = lease_epoch FROM submission_manager_leases WITH (READCOMMITTEDLOCK)
+SELECT @held = 1 FROM submission_manager_leases WITH (READCOMMITTEDLOCK)
  WHERE lease_name = @name AND holder_id = @holder AND lease_epoch = @epoch AND expires_at > SYSUTCDATETIME();
 IF @got < 0 SET @verdict = N'busy';
-ELSE IF @seen = @epoch
+ELSE IF @held = 1
 BEGIN
     SET @verdict = N'not_now';
     SELECT @there = 1 FROM submission_intents WITH (UPDLOCK, ROWLOCK) WHERE intent_id = @id;
@@ -37,14 +40,19 @@ BEGIN
         IF @@ROWCOUNT > 0 SET @verdict = N'over';
     END
     SELECT @status = status, @attempt_count = attempt_count, @due_at = next_attempt_at, @started_at = attempt_started_at,
-           @started_epoch = attempt_epoch, @started_holder = attempt_holder
+           @started_epoch = attempt_epoch, @started_holder = attempt_holder, @payload = payload, @gateway_type = gateway_type,
+           @gateway_url = gateway_url, @policy = policy, @max_acceptance_seconds = max_acceptance_seconds,
+           @max_attempts = max_attempts, @terminal_outcomes = terminal_outcomes, @webhook_url = webhook_url,
+           @webhook_headers = webhook_headers, @webhook_headers_env = webhook_headers_env,
+           @webhook_secret_env = webhook_secret_env, @target = submission_target, @created_at = created_at
       FROM submission_intents WHERE intent_id = @id;
 END
 IF @verdict IN (N'lost', N'busy') ROLLBACK TRANSACTION;
 ELSE COMMIT TRANSACTION;
 SELECT @verdict AS verdict, @now AS now, @status AS status, @attempt_count AS attempt_count, @due_at AS due_at,
-       @started_at AS started_at, @started_epoch AS started_epoch, @started_holder AS started_holder, i.payload,
-       i.gateway_type, i.gateway_url, i.policy, i.max_acceptance_seconds, i.max_attempts, i.terminal_outcomes, i.webhook_url,
-       i.webhook_headers, i.webhook_headers_env, i.webhook_secret_env, i.submission_target, i.created_at
-  FROM (SELECT 1 AS one) AS always
-  LEFT JOIN submission_intents AS i ON i.intent_id = @id AND @verdict NOT IN (N'lost', N'busy');
+       @started_at AS started_at, @started_epoch AS started_epoch, @started_holder AS started_holder, @payload AS payload,
+       @gateway_type AS gateway_type, @gateway_url AS gateway_url, @policy AS policy,
+       @max_acceptance_seconds AS max_acceptance_seconds, @max_attempts AS max_attempts,
+       @terminal_outcomes AS terminal_outcomes, @webhook_url AS webhook_url, @webhook_headers AS webhook_headers,
+       @webhook_headers_env AS webhook_headers_env, @webhook_secret_env AS webhook_secret_env,
+       @target AS submission_target, @created_at AS created_at;

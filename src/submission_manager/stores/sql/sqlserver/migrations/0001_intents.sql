@@ -57,6 +57,17 @@ CREATE TABLE submission_attempts (
     outcome_status nvarchar(16)   COLLATE Latin1_General_BIN2,
     outcome_reason nvarchar(400),
     error          nvarchar(2000),
-    CONSTRAINT submission_attempts_pkey PRIMARY KEY CLUSTERED (intent_id, attempt_number),
-    CONSTRAINT submission_attempts_intent FOREIGN KEY (intent_id) REFERENCES submission_intents (intent_id)
+    CONSTRAINT submission_attempts_pkey PRIMARY KEY CLUSTERED (intent_id, attempt_number)
 );
+GO
+-- In place of a foreign key: an attempt is only ever inserted from the row of its intent, so what is left to be kept out
+-- is a deletion in the wrong order. Attempts that outlive their intent would be in the way of the next one of its id.
+CREATE TRIGGER submission_intents_attempts_first ON submission_intents AFTER DELETE AS
+BEGIN
+    SET NOCOUNT ON;
+    IF EXISTS (SELECT 1 FROM submission_attempts AS a JOIN deleted AS d ON d.intent_id = a.intent_id)
+    BEGIN
+        ROLLBACK TRANSACTION;
+        RAISERROR (N'An intent must not be deleted before its attempts.', 16, 1);
+    END
+END
