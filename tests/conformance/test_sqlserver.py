@@ -6,7 +6,6 @@ from fencehold.testing import conformance
 from fencehold.testing.harness import Harness
 from tests.conformance.sqlserver_harness import SqlServerHarness
 
-
 pytestmark = pytest.mark.limit(300)  # some servers take a second to read a statement for the first time
 
 

@@ -17,7 +17,7 @@ IF @expires_at IS NULL OR @expires_at <= @now
 BEGIN
     BEGIN TRANSACTION;
     SET @until = DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @now));
-    UPDATE fencehold_leases WITH (UPDLOCK, ROWLOCK, READPAST)
+    UPDATE fencehold_leases WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK)
        SET holder_id = @holder, lease_epoch = lease_epoch + 1, acquire_nonce = @nonce,
            acquired_at = @now, renewed_at = @now, expires_at = @until
      WHERE lease_name = @name AND expires_at <= @now;
@@ -36,7 +36,7 @@ BEGIN
         IF @got >= 0
         BEGIN
             SELECT @epoch = lease_epoch FROM fencehold_leases WHERE lease_name = @name;
-            UPDATE fencehold_leases_terms WITH (XLOCK, ROWLOCK, READPAST) SET lease_epoch = @epoch WHERE lease_name = @name;
+            UPDATE fencehold_leases_terms WITH (XLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK) SET lease_epoch = @epoch WHERE lease_name = @name;
             IF @@ROWCOUNT = 0
             BEGIN
                 IF EXISTS (SELECT 1 FROM fencehold_leases_terms WITH (READUNCOMMITTED) WHERE lease_name = @name) SET @got = -1;

@@ -5,7 +5,7 @@ SET NOCOUNT ON;
 DECLARE @name nvarchar(128) = :name, @epoch bigint = :epoch;
 DECLARE @now datetime2(7), @mine int = 0, @marked int = 0;
 BEGIN TRANSACTION;
-SELECT @mine = 1 FROM fencehold_leases WITH (UPDLOCK, ROWLOCK, READPAST) WHERE lease_name = @name;
+SELECT @mine = 1 FROM fencehold_leases WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK) WHERE lease_name = @name;
 SET @now = SYSUTCDATETIME();
 UPDATE fencehold_leases SET step_down_epoch = lease_epoch
  WHERE lease_name = @name AND lease_epoch = @epoch AND expires_at > @now AND @mine = 1;

@@ -18,19 +18,19 @@ SELECT a.place, REPLACE(REPLACE(REPLACE(a.lease_name COLLATE Latin1_General_BIN2
                              lease_epoch bigint '$.epoch', lease_us bigint '$.lease_us') AS a;
 BEGIN TRANSACTION;
 INSERT INTO @mine (lease_name)
-SELECT l.lease_name FROM fencehold_leases AS l WITH (UPDLOCK, ROWLOCK, READPAST)
- WHERE EXISTS (SELECT 1 FROM @asked AS a WHERE a.lease_name = l.lease_name);
+SELECT l.lease_name FROM @asked AS a
+ INNER LOOP JOIN fencehold_leases AS l WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK) ON l.lease_name = a.lease_name;
 SET @now = SYSUTCDATETIME();
 UPDATE l
    SET expires_at = @now
 OUTPUT inserted.lease_name, inserted.holder_id, inserted.lease_epoch, inserted.acquired_at, inserted.renewed_at,
        inserted.expires_at, inserted.step_down_epoch, inserted.acquire_nonce
   INTO @changed (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, step_down_epoch, acquire_nonce)
-  FROM fencehold_leases AS l
+  FROM @mine AS m
+ INNER LOOP JOIN fencehold_leases AS l WITH (ROWLOCK) ON l.lease_name = m.lease_name
  WHERE l.expires_at > @now
    AND EXISTS (SELECT 1 FROM @asked AS a
-                WHERE a.lease_name = l.lease_name AND a.holder_id = l.holder_id AND a.lease_epoch = l.lease_epoch)
-   AND EXISTS (SELECT 1 FROM @mine AS m WHERE m.lease_name = l.lease_name);
+                WHERE a.lease_name = l.lease_name AND a.holder_id = l.holder_id AND a.lease_epoch = l.lease_epoch);
 COMMIT TRANSACTION;
 SELECT CASE WHEN c.lease_name IS NOT NULL THEN N'yes'
             WHEN s.lease_name IS NULL THEN N'absent'
@@ -45,5 +45,5 @@ SELECT CASE WHEN c.lease_name IS NOT NULL THEN N'yes'
   FROM @asked AS a
   -- By key, not by place: a key that was asked for twice is changed once and answered twice.
   LEFT JOIN @changed AS c ON c.lease_name = a.lease_name AND c.holder_id = a.holder_id AND c.lease_epoch = a.lease_epoch
-  LEFT JOIN fencehold_leases AS s WITH (READUNCOMMITTED) ON s.lease_name = a.lease_name
+  LEFT LOOP JOIN fencehold_leases AS s WITH (READUNCOMMITTED) ON s.lease_name = a.lease_name
  ORDER BY a.place;

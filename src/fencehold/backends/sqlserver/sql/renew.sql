@@ -4,7 +4,8 @@
 -- READPAST: one stuck row must not hold up the renewal of all the others. The UPDATE names holder, epoch and expiry
 -- itself, so what it changes does not depend on the lock. A row that was passed over is read as it stands, committed or
 -- not, because that read must not wait either: it only chooses the word of the refusal.
--- Names in the list are written as params.listed() says.
+-- READCOMMITTEDLOCK: with row versions READPAST is refused without it. LOOP JOIN: each row is sought by its name; a plan
+-- that read the table would lock, or wait for, the rows of others. Names in the list are written as params.listed() says.
 SET NOCOUNT ON;
 DECLARE @keys nvarchar(max) = :keys;
 DECLARE @now datetime2(7);
@@ -23,8 +24,8 @@ SELECT a.place, REPLACE(REPLACE(REPLACE(a.lease_name COLLATE Latin1_General_BIN2
                              lease_epoch bigint '$.epoch', lease_us bigint '$.lease_us') AS a;
 BEGIN TRANSACTION;
 INSERT INTO @mine (lease_name)
-SELECT l.lease_name FROM fencehold_leases AS l WITH (UPDLOCK, ROWLOCK, READPAST)
- WHERE EXISTS (SELECT 1 FROM @asked AS a WHERE a.lease_name = l.lease_name);
+SELECT l.lease_name FROM @asked AS a
+ INNER LOOP JOIN fencehold_leases AS l WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK) ON l.lease_name = a.lease_name;
 SET @now = SYSUTCDATETIME();
 UPDATE @asked SET until_at = DATEADD(microsecond, CAST(lease_us % 1000000 AS int), DATEADD(second, CAST(lease_us / 1000000 AS int), @now));
 UPDATE l
@@ -34,11 +35,11 @@ UPDATE l
 OUTPUT inserted.lease_name, inserted.holder_id, inserted.lease_epoch, inserted.acquired_at, inserted.renewed_at,
        inserted.expires_at, inserted.step_down_epoch, inserted.acquire_nonce
   INTO @changed (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, step_down_epoch, acquire_nonce)
-  FROM fencehold_leases AS l
+  FROM @mine AS m
+ INNER LOOP JOIN fencehold_leases AS l WITH (ROWLOCK) ON l.lease_name = m.lease_name
  WHERE l.expires_at > @now
    AND EXISTS (SELECT 1 FROM @asked AS a
-                WHERE a.lease_name = l.lease_name AND a.holder_id = l.holder_id AND a.lease_epoch = l.lease_epoch)
-   AND EXISTS (SELECT 1 FROM @mine AS m WHERE m.lease_name = l.lease_name);
+                WHERE a.lease_name = l.lease_name AND a.holder_id = l.holder_id AND a.lease_epoch = l.lease_epoch);
 COMMIT TRANSACTION;
 SELECT CASE WHEN c.lease_name IS NOT NULL THEN N'yes'
             WHEN s.lease_name IS NULL THEN N'absent'
@@ -53,5 +54,5 @@ SELECT CASE WHEN c.lease_name IS NOT NULL THEN N'yes'
   FROM @asked AS a
   -- By key, not by place: a key that was asked for twice is changed once and answered twice.
   LEFT JOIN @changed AS c ON c.lease_name = a.lease_name AND c.holder_id = a.holder_id AND c.lease_epoch = a.lease_epoch
-  LEFT JOIN fencehold_leases AS s WITH (READUNCOMMITTED) ON s.lease_name = a.lease_name
+  LEFT LOOP JOIN fencehold_leases AS s WITH (READUNCOMMITTED) ON s.lease_name = a.lease_name
  ORDER BY a.place;
