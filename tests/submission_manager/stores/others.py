@@ -14,6 +14,7 @@ from tests.servers.sqlserver import open_connection
 from tests.submission_manager.stores.scene import Scene, contract
 
 Run = Callable[..., Any]
+SESSIONS = "SELECT session_id FROM sys.dm_exec_sessions WHERE database_id = DB_ID() AND session_id <> @@SPID"
 READS_WAIT = "SELECT 1 - CAST(is_read_committed_snapshot_on AS int) FROM sys.databases WHERE database_id = DB_ID()"
 
 
@@ -54,6 +55,13 @@ async def transaction(at: Scene) -> AsyncIterator[Run]:
         await run("COMMIT TRANSACTION")
     finally:
         await asyncio.to_thread(connection.close)
+
+
+def kill_others(at: Scene) -> None:
+    """Every other session in this database ends."""
+    with contextlib.closing(open_connection(at.url)) as connection:
+        for (session,) in execute(connection, SESSIONS):
+            execute(connection, f"KILL {session}")
 
 
 def reads_wait(at: Scene) -> bool:

@@ -19,12 +19,11 @@ from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import NotNow, Started, Submission
 from submission_manager.stores import sqlserver_attempts, sqlserver_pool
 from submission_manager.stores.opening import LEASE_TABLE, open_store
-from tests.submission_manager.stores.others import locks_are_taken, statement, submission, transaction
+from tests.submission_manager.stores.others import kill_others, locks_are_taken, statement, submission, transaction
 from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT, TWICE, contract, scene
 
 SECRET = "s3cr3t"
 LOCKED = "UPDATE submission_intents SET updated_at = updated_at WHERE intent_id = 'a'"
-SESSIONS = "SELECT session_id FROM sys.dm_exec_sessions WHERE database_id = DB_ID() AND session_id <> @@SPID"
 
 
 async def test_a_server_that_is_not_there_is_unavailable_and_the_password_is_not_told():
@@ -47,9 +46,7 @@ async def test_an_id_that_ends_with_a_blank_is_refused_and_never_found():
 async def test_a_kept_connection_that_died_is_replaced_without_a_word(sqlserver_tables_url):
     async with scene(sqlserver_tables_url) as at:
         await at.submit("a")
-        async with transaction(at) as run:
-            for (session,) in await run(SESSIONS):
-                await run(f"KILL {session}")
+        await asyncio.to_thread(kill_others, at)
         assert (await at.submit("b")).kind is Submission.CREATED
         assert await at.store.intake.read("a", LIMIT_S) is not None
 
@@ -63,9 +60,7 @@ async def test_a_record_is_not_said_twice_but_a_connection_that_died_meanwhile_c
         term = await at.term()
         start = await at.store.attempts.start(term, "a", 0.0)
         assert isinstance(start, Started)
-        async with transaction(at) as run:
-            for (session,) in await run(SESSIONS):
-                await run(f"KILL {session}")
+        await asyncio.to_thread(kill_others, at)
         recorded = await at.store.attempts.record(term, start, Outcome(Answer.ACCEPTED), 0.0)
         assert recorded.status is Status.ACCEPTED
 
@@ -98,7 +93,6 @@ async def test_of_two_who_store_the_same_id_at_once_the_loser_answers_with_the_w
 async def test_a_row_that_somebody_keeps_locked_is_given_up_and_costs_nobody_the_lease(
     sqlserver_tables_url, monkeypatch
 ):
-    monkeypatch.setattr(sqlserver_attempts, "WRITE_LIMIT_S", 2.0)
     async with scene(sqlserver_tables_url) as at:
         await at.submit("a", TWICE)
         await at.submit("b", TWICE)
@@ -106,6 +100,7 @@ async def test_a_row_that_somebody_keeps_locked_is_given_up_and_costs_nobody_the
         assert isinstance(await at.store.attempts.start(term, "b", 0.0), Started)
         async with transaction(at) as run:
             await run(LOCKED)
+            monkeypatch.setattr(sqlserver_attempts, "WRITE_LIMIT_S", 2.0)
             with pytest.raises(TimeoutError):
                 await at.store.attempts.start(term, "a", 0.0)
         assert term.is_valid
@@ -113,14 +108,16 @@ async def test_a_row_that_somebody_keeps_locked_is_given_up_and_costs_nobody_the
         assert isinstance(await at.store.attempts.start(term, "a", 0.0), Started)
 
 
-async def test_nobody_takes_over_while_a_record_waits_for_its_row(sqlserver_tables_url):
+async def test_nobody_takes_over_while_a_record_waits_for_its_row(sqlserver_tables_url, monkeypatch):
     """Its lease is over by now, and a takeover is refused all the same: what it writes is still of its own epoch."""
+    monkeypatch.setattr(sqlserver_attempts, "WRITE_LIMIT_S", 50.0)
     async with scene(sqlserver_tables_url) as at:
         await at.submit("a", TWICE)
         term = await at.term()
         start = await at.store.attempts.start(term, "a", 0.0)
         assert isinstance(start, Started)
         rival = backend_for(at.url, LEASE_TABLE)()
+        assert await taken(rival, f"{term.name}-other")
         async with transaction(at) as run:
             await run(LOCKED)
             record = asyncio.ensure_future(at.store.attempts.record(term, start, Outcome(Answer.ACCEPTED), 0.0))
