@@ -16,7 +16,18 @@ import psycopg
 import pytest
 
 import fencehold
-from tests.system.cli_process import Command, error_of, fencehold_run, give_back, hold, parsed, prepare, row, until
+from tests.system.cli_process import (
+    Command,
+    error_of,
+    fencehold_run,
+    give_back,
+    hold,
+    lease_for,
+    parsed,
+    prepare,
+    row,
+    until,
+)
 
 ROOT = Path(__file__).parents[2]
 LEASE_KEYS = {
@@ -123,16 +134,17 @@ def test_a_terminal_gets_a_table_and_no_escape_sequences_from_the_data(url):
 
 @contextlib.contextmanager
 def leading(url: str, *options: str) -> Iterator[Command]:
-    with Command(url, "run", "job", "--lease", "2s", *options, "--", "sleep", "300") as command:
+    with Command(url, "run", "job", "--lease", lease_for(url, "2s"), *options, "--", "sleep", "300") as command:
         until(lambda: (lease := row(url, "job")) is not None and lease.is_live, "the election")
         yield command
 
 
 def test_a_holder_steps_down_and_the_successor_is_named(any_url):
     prepare(any_url)
+    second_options = ("--lease", lease_for(any_url, "1s", "3s"), "--holder-id", "second")
     with (
         leading(any_url, "--holder-id", "first") as first,
-        Command(any_url, "run", "job", "--lease", "1s", "--holder-id", "second", "--", "sleep", "300") as second,
+        Command(any_url, "run", "job", *second_options, "--", "sleep", "300") as second,
     ):
         assert "waiting" in second.stderr_line()
         answer = parsed(any_url, "step-down", "job")

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from fencehold.model.events import Status
-from tests.system.cli_process import Command, prepare, until
+from tests.system.cli_process import Command, lease_for, prepare, until
 from tests.system.outbox_scene import added, row_of
 
 APP = '''
@@ -121,11 +121,12 @@ def test_a_second_signal_ends_it_at_once_with_130(sqlite_url, app):
 
 
 def test_what_a_killed_worker_held_is_recovered_by_a_reaper_of_its_own(url, app):
-    with working(url, "--lease", "600ms") as worker:
+    lease = lease_for(url, "600ms")
+    with working(url, "--lease", lease) as worker:
         event = holding(url, app)
         worker.child.kill()
         worker.child.wait()
-    with Command(url, "reaper", "--lease", "600ms", "--every", "100ms") as reaper:
+    with Command(url, "reaper", "--lease", lease, "--every", "100ms") as reaper:
         assert f"tracking_id={event}" in heard(reaper, "event_recovered")
         row = row_of(url, event)
         assert (row.status, row.retry_count) == (Status.PENDING, 1)
