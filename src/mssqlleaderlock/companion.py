@@ -52,6 +52,8 @@ class Companion:
             (epoch,) = await session.row(self._seize, params, limit_s)
         if not epoch:
             raise LockError("an earlier leader's fenced transaction is open: the fencing epoch cannot be raised yet")
+        # A server takes longest over what it does for the first time in a session; a probe's limit is short.
+        await self.renew(session, int(epoch), lease_s, limit_s)
         return int(epoch)
 
     async def renew(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> None:

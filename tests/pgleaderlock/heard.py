@@ -44,7 +44,7 @@ class Heard(Generic[L]):
     async def lead(self) -> None:
         """Start, lead, and forget what was told so far."""
         await self.lock.start()
-        assert await self.lock.wait_for_leadership(10)
+        assert await self.lock.wait_for_leadership(50)
         await self.reach("acquired")
         self.heard.clear()
 
