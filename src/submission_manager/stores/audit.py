@@ -6,17 +6,20 @@ Its triggers cost every write something, so no instance installs them: the demo 
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from fencehold.connect import scheme
 from submission_manager.stores.statements import StoreStatements
 
 CONNECT_LIMIT_S = 5
 BUSY_LIMIT_S = 10.0
 LOCK_LIMIT_S = 0.5
+BATCH_END = re.compile(r"^GO\s*$", re.MULTILINE)
 
 Rows = list[tuple[Any, ...]]
 
@@ -75,9 +78,10 @@ class Audit:
     """Blocking: call it from one thread at a time. After an error the next call has a connection of its own."""
 
     def __init__(self, url: str) -> None:
-        self._is_sqlite = url.startswith("sqlite")
+        dialect = {"sqlite": "sqlite", "mssql": "sqlserver"}.get(scheme(url), "postgres")
+        self._is_sqlite = dialect == "sqlite"
         self._where = unquote(url.partition("://")[2].removeprefix("/")) if self._is_sqlite else url
-        dialect = "sqlite" if self._is_sqlite else "postgres"
+        self._connect = {"sqlite": self._sqlite, "sqlserver": self._sqlserver}.get(dialect, self._postgres)
         self._statements = StoreStatements(dialect, f"fencehold.backends.{dialect}")
         self._kept: Any = None
 
@@ -87,8 +91,9 @@ class Audit:
         with self._connected() as connection:
             if self._is_sqlite:
                 connection.executescript(text + ";")
-            else:
-                connection.execute(text)
+                return
+            for part in BATCH_END.split(text):
+                connection.execute(part)
 
     def make_schema(self, name: str) -> None:
         """PostgreSQL: a place of one's own in somebody's database; the name is ours, and an identifier."""
@@ -100,7 +105,7 @@ class Audit:
             connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
 
     def is_locked(self) -> bool:
-        """SQLite: somebody keeps the write lock for longer than a write takes. PostgreSQL has no such lock."""
+        """SQLite: somebody keeps the write lock for longer than a write takes. The others have no such lock."""
         if not self._is_sqlite:
             return False
         with contextlib.closing(sqlite3.connect(self._where, timeout=LOCK_LIMIT_S, isolation_level=None)) as connection:
@@ -129,8 +134,7 @@ class Audit:
             self._kept = None
 
     def _rows(self, connection: Any, name: str) -> Rows:
-        rows: Rows = connection.execute(self._statements[name]).fetchall()
-        return rows
+        return [tuple(row) for row in connection.execute(self._statements[name]).fetchall()]
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -142,10 +146,18 @@ class Audit:
             self.close()
             raise
 
-    def _connect(self) -> Any:
-        if self._is_sqlite:
-            # Committed by itself, statement by statement; used by one thread at a time, though not always by the same.
-            return sqlite3.connect(self._where, timeout=BUSY_LIMIT_S, isolation_level=None, check_same_thread=False)
+    # Each commits statement by statement, and is used by one thread at a time, though not always by the same.
+
+    def _sqlite(self) -> Any:
+        return sqlite3.connect(self._where, timeout=BUSY_LIMIT_S, isolation_level=None, check_same_thread=False)
+
+    def _postgres(self) -> Any:
         import psycopg
 
         return psycopg.connect(self._where, connect_timeout=CONNECT_LIMIT_S, autocommit=True)
+
+    def _sqlserver(self) -> Any:
+        from fencehold.backends.sqlserver import driver
+        from fencehold.backends.sqlserver.address import Address
+
+        return driver.connect(Address.of(self._where), limit_s=CONNECT_LIMIT_S)

@@ -16,16 +16,17 @@ from submission_manager.model.intents import NewIntent
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
 from submission_manager.stores.audit import Audit
 from submission_manager.stores.opening import open_store
+from tests.submission_manager.service_url import service_url
 from tests.submission_manager.stores.scene import TWICE
 from tests.system.processes import execute
 
-NOW = "'2026-01-01T00:00:00.000+00:00'"
+NOW = "'2026-01-01T00:00:00.000Z'"
 LEASE = "submission-manager-executor"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "sqlserver"])
 def url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(f"{request.param}_url"))
+    return service_url(request)
 
 
 class Hand:

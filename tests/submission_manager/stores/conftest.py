@@ -14,7 +14,7 @@ import pytest
 
 from tests.servers.postgres import fresh_database
 from tests.servers.sqlserver import SqlServer, open_connection
-from tests.submission_manager.row_versions import must_have_row_versions
+from tests.submission_manager.service_url import must_have_row_versions
 
 DATABASES = ("sqlite", "postgres", "sqlserver")
 
@@ -36,7 +36,7 @@ class Shared:
     def sqlserver_url(self, server: SqlServer) -> str:
         self._sqlserver_url = self._sqlserver_url or server.fresh_database()
         with contextlib.closing(open_connection(self._sqlserver_url)) as connection:
-            if connection.cursor().execute("SELECT OBJECT_ID('submission_intents')").fetchone()[0] is not None:
+            if connection.cursor().execute("SELECT OBJECT_ID('submission_intents')").fetchall()[0][0] is not None:
                 connection.cursor().execute("DELETE FROM submission_attempts; DELETE FROM submission_intents")
         return self._sqlserver_url
 

@@ -22,7 +22,7 @@ from tests.system.processes import execute
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "submission_manager.cli", "serve"]
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 LOOK_EVERY_S = 0.05
 LEASE = "submission-manager-executor"
 HOLD = "HOLD"
@@ -30,6 +30,11 @@ HOLD = "HOLD"
 SETTINGS = {
     "SM_LEASE_DURATION": "2s", "SM_RENEW_INTERVAL": "500ms", "SM_ACQUIRE_INTERVAL": "1s",
     "SM_SCHEDULE_REFRESH_INTERVAL": "200ms", "SM_RETRY_DELAY": "300ms", "SM_GATEWAY_TIMEOUT": "20s",
+}  # fmt: skip
+#: A server that only speaks T-SQL may take seconds to read the first statements of each of its sessions.
+SQL_SERVER_SETTINGS = {
+    "SM_LEASE_DURATION": "10s", "SM_RENEW_INTERVAL": "2s", "SM_ACQUIRE_INTERVAL": "2s", "SM_DATABASE_TIMEOUT": "30s",
+    "SM_GATEWAY_TIMEOUT": "100s",
 }  # fmt: skip
 
 
@@ -172,7 +177,9 @@ class Fleet:
             "SM_DATABASE": self.url, "SM_REGISTRY": str(self._registry), "SM_PORT": str(free_port()),
             "SM_HOLDER_ID": holder_id,
         }  # fmt: skip
-        instance = Instance(holder_id, {**SETTINGS, **own, **settings}, self._folder / f"{holder_id}.log", self._client)
+        slow = SQL_SERVER_SETTINGS if self.url.startswith("mssql") else {}
+        chosen = {**SETTINGS, **slow, **own, **settings}
+        instance = Instance(holder_id, chosen, self._folder / f"{holder_id}.log", self._client)
         self.instances.append(instance)
         return instance
 

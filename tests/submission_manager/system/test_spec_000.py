@@ -9,12 +9,13 @@ import pytest
 
 import fencehold
 from tests.servers.postgres import PostgresServer
+from tests.submission_manager.service_url import service_url
 from tests.submission_manager.system.fleet import HOLD, LEASE, Fleet, a_fleet, until
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "sqlserver"])
 def url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(f"{request.param}_url"))
+    return service_url(request)
 
 
 async def called(fleet: Fleet, key: str) -> None:
