@@ -1,14 +1,13 @@
-"""The life of the lock on virtual time: the same states and callbacks as on PostgreSQL, and a proof that ages."""
+"""The life of the lock on virtual time, and a proof that ages; what it shares is tested with pgleaderlock."""
 
 import asyncio
 import logging
-import os
 
 import pytest
 
 from fencehold.model.lock_errors import PoolerError
 from mssqlleaderlock import ConnectionError as LostConnection
-from mssqlleaderlock import FixedInterval, LockError, LockState, ShutdownError
+from mssqlleaderlock import FixedInterval, LockState, ShutdownError
 from tests.mssqlleaderlock.fake_session import Scene
 from tests.unit.on_virtual_time import virtual
 
@@ -51,15 +50,6 @@ async def test_a_step_down_releases_and_follows_on() -> None:
     await scene.reach("acquired")
     assert scene.heard[:3] == ["leader>releasing", "releasing>follower", "released"]
     await scene.lock.shutdown()
-
-
-@virtual
-async def test_an_event_from_outside_makes_a_leader_release() -> None:
-    event = asyncio.Event()
-    scene = Scene(shutdown_event=event)
-    await scene.lead()
-    event.set()
-    assert await scene.end() == ["leader>releasing", "releasing>stopped", "released", "stopped"]
 
 
 @virtual
@@ -155,29 +145,6 @@ async def test_a_lock_that_was_granted_unheard_is_undone_with_its_session() -> N
 
 
 @virtual
-async def test_within_the_grace_nothing_is_told_and_nobody_leads() -> None:
-    scene = Scene(reconnect_grace_s=20)
-    await scene.lead()
-    scene.server.broken = {"probe", "connect"}
-    await scene.reach("leader>reconnecting")
-    assert not scene.lock.is_leader
-    scene.server.broken.clear()
-    await scene.reach("reconnecting>leader")
-    assert scene.heard == ["leader>reconnecting", "error", "reconnecting>leader"]
-    await scene.lock.shutdown()
-
-
-@virtual
-async def test_a_release_of_what_was_not_held_is_an_error() -> None:
-    scene = Scene()
-    await scene.lead()
-    scene.server.holder = "another"
-    await scene.lock.step_down()
-    assert await scene.end() == ["leader>releasing", "releasing>stopped", "error", "stopped"]
-    assert isinstance(scene.errors[0], LockError)
-
-
-@virtual
 async def test_what_no_retry_can_mend_stops_the_lock() -> None:
     scene = Scene()
 
@@ -188,18 +155,6 @@ async def test_what_no_retry_can_mend_stops_the_lock() -> None:
     await scene.lock.start()
     assert (await scene.end())[-2:] == ["follower>stopped", "stopped"]
     assert [str(error) for error in scene.errors] == ["the pool is on"]
-
-
-@virtual
-async def test_a_forked_child_does_not_lead() -> None:
-    scene = Scene()
-    await scene.lead()
-    child = os.fork()
-    if child == 0:
-        os._exit(int(scene.lock.is_leader))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert scene.lock.is_leader
-    await scene.lock.shutdown()
 
 
 def test_log_lines_name_the_lock(caplog: pytest.LogCaptureFixture) -> None:
