@@ -1,0 +1,139 @@
+"""What is SQL Server's own about the fence: the server ends no idle transaction, so the commit asks once more."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fencehold.backends.sqlserver import batch, driver
+from fencehold.backends.sqlserver.address import Address
+from fencehold.model.errors import ConfigurationError, LeaseLost
+from fencehold.model.leases import Lease
+from fencehold.ports.backend import Backend
+from fencehold.testing.conformance.fences import cannot_take
+from fencehold.testing.conformance.suite import LEASE, START, ask, plenty, release, take
+from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S
+from tests.conformance.sqlserver_harness import SqlServerHarness
+
+pytestmark = pytest.mark.limit(120)
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[SqlServerHarness]:
+    harness = SqlServerHarness(url)
+    try:
+        await harness.open()
+        await harness.set_clock(START)
+        yield harness
+    finally:
+        await harness.close()
+
+
+async def take_over(backend: Backend) -> Lease:
+    answer = await backend.leases.acquire(ask("job", "bob"), CALL_LIMIT_S)
+    assert isinstance(answer, Lease), answer
+    return answer
+
+
+async def test_a_frozen_transaction_holds_up_a_takeover_for_a_lease_and_then_cannot_commit(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        one, two = await harness.client(), await harness.client()
+        key = await take(one, "job", "ada")
+
+        async def body() -> None:
+            async with one.fences.transaction(key, plenty) as tx:
+                await harness.write(tx, 1)
+                await harness.set_clock(START + 2 * LEASE)
+                await cannot_take(two, "job", "bob")
+                await harness.set_clock(START + 2 * LEASE + harness.traits.tick)
+                assert (await take_over(two)).epoch == 2
+
+        with pytest.raises(LeaseLost) as caught:
+            await body()
+        assert "nothing was committed" in caught.value.message
+        assert await harness.written() == []
+
+
+async def test_a_fence_in_the_callers_own_transaction_is_never_passed(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        one, two = await harness.client(), await harness.client()
+        key = await take(one, "job", "ada")
+        with contextlib.closing(driver.connect(Address.of(mssql_url), limit_s=10)) as connection:
+            await asyncio.to_thread(batch.rows, connection, "BEGIN TRANSACTION")
+            await one.fences.fence(connection, key)
+            await asyncio.to_thread(batch.rows, connection, ADD_NOTE.format(note=1))
+            await harness.set_clock(START + 20 * LEASE)
+            await cannot_take(two, "job", "bob")
+            await asyncio.to_thread(batch.rows, connection, "COMMIT TRANSACTION")
+        assert (await take_over(two)).epoch == 2
+        assert await harness.written() == [1]
+
+
+async def test_a_lease_that_was_given_back_is_not_taken_before_the_open_transaction_ends(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        one, two = await harness.client(), await harness.client()
+        key = await take(one, "job", "ada")
+        async with one.fences.transaction(key, plenty) as tx:
+            await harness.write(tx, 1)
+            await release(one, key)
+            await cannot_take(two, "job", "bob")
+        assert (await take_over(two)).epoch == 2
+        assert await harness.written() == [1]
+
+
+@pytest.mark.parametrize("ending", ["COMMIT TRANSACTION", "ROLLBACK TRANSACTION"])
+async def test_what_follows_an_end_inside_the_block_is_refused_and_not_kept(mssql_url: str, ending: str):
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        key = await take(backend, "job", "ada")
+
+        async def body() -> None:
+            async with backend.fences.transaction(key, plenty) as tx:
+                await tx.execute(ending)
+                await harness.write(tx, 2)
+
+        with pytest.raises(ConfigurationError) as caught:
+            await body()
+        assert caught.value.code == "fence_gone"
+        assert await harness.written() == []
+
+
+async def test_what_follows_an_error_that_undid_everything_is_refused_and_not_kept(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        key = await take(backend, "job", "ada")
+
+        async def body() -> None:
+            async with backend.fences.transaction(key, plenty) as tx:
+                await harness.write(tx, 1)
+                with contextlib.suppress(harness.sql.error):
+                    await tx.execute("INSERT INTO counters (id, n) VALUES (1, 0)")
+                await harness.write(tx, 2)
+
+        with pytest.raises(ConfigurationError) as caught:
+            await body()
+        assert caught.value.code == "fence_gone"
+        assert await harness.written() == []
+
+
+async def test_one_lock_for_one_table_however_its_name_is_written(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        one, two = await harness.client(), await harness.client("dbo.fencehold_leases")
+        key = await take(one, "job", "ada")
+        await take(two, "another job", "bob")  # some servers are slow when they read a statement for the first time
+        async with one.fences.transaction(key, plenty) as tx:
+            await harness.write(tx, 1)
+            await harness.set_clock(START + LEASE)
+            await cannot_take(two, "job", "bob")
+        assert (await take_over(two)).epoch == 2
+
+
+async def test_statements_of_a_fenced_transaction_say_how_many_rows_they_changed(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        key = await take(backend, "job", "ada")
+        async with backend.fences.transaction(key, plenty) as tx:
+            assert (await tx.execute("UPDATE counters SET n = n + 1 WHERE id = ?", (1,))).rowcount == 1
+            assert (await tx.execute("UPDATE counters SET n = n + 1 WHERE id = %(id)s", {"id": 2})).rowcount == 0
+            assert tuple(await (await tx.execute("SELECT n FROM counters")).fetchone()) == (1,)
