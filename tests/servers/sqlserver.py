@@ -7,15 +7,15 @@ No registry brings one, so a run without it is no failure, even under CI; its la
 """
 
 import contextlib
-import importlib
 import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import urlsplit
 
-from fencehold.backends.sqlserver.driver import set_up
+from fencehold.backends.sqlserver import driver
+from fencehold.backends.sqlserver.address import Address
 
 VARIABLE = "FENCEHOLD_TEST_MSSQL_URL"
 SNAPSHOT_VARIABLE = "FENCEHOLD_TEST_MSSQL_SNAPSHOT"
@@ -77,7 +77,7 @@ class SqlServer:
             with self.connected(url) as connection:
                 connection.cursor().execute(f"SET LOCK_TIMEOUT {LOCK_LIMIT_MS}")
                 drop_all(connection)
-        except importlib.import_module("mssql_python").Error:
+        except driver.Error:
             self._own = url = self.fresh_database()
         return url
 
@@ -103,7 +103,7 @@ def throw_out(connection: Any, database: str) -> None:
     try:
         cursor.execute(f"ALTER DATABASE {database} SET SINGLE_USER WITH ROLLBACK IMMEDIATE")
         return
-    except importlib.import_module("mssql_python").Error:
+    except driver.Error:
         pass  # not every server knows it
     give_up_at = time.monotonic() + THROW_OUT_LIMIT_S
     while (there := cursor.execute(SESSIONS, database).fetchall()) and time.monotonic() < give_up_at:
@@ -135,23 +135,8 @@ def run_all(cursor: Any, statements: Sequence[str]) -> None:
         cursor.execute("; ".join(statements))
 
 
-def open_connection(url: str) -> Any:
-    """A connection of the tests' own, in autocommit: none of the product's code is under it."""
-    driver: Any = importlib.import_module("mssql_python")
-    set_up()  # the first to connect chooses the driver's native library for all
-    parts = urlsplit(url)
-    words = {
-        "Server": f"{parts.hostname},{parts.port or 1433}",
-        "UID": braced(unquote(parts.username or "")),
-        "PWD": braced(unquote(parts.password or "")),
-        "Database": braced(unquote(parts.path.removeprefix("/"))),
-        **dict(parse_qsl(parts.query)),
-    }
-    text = ";".join(f"{key}={value}" for key, value in words.items())
-    connection = driver.connect(text, autocommit=True, timeout=LOGIN_LIMIT_S)
+def open_connection(url: str) -> driver.Connection:
+    """A connection of the tests' own, in autocommit."""
+    connection = driver.connect(Address.of(url), limit_s=LOGIN_LIMIT_S)
     connection.timeout = QUERY_LIMIT_S
     return connection
-
-
-def braced(value: str) -> str:
-    return "{" + value.replace("}", "}}") + "}"
