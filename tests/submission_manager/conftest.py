@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 #: A server that only speaks T-SQL may take seconds to read the first statements of each of its sessions.
-SQL_SERVER_LIMIT_S = 240
+SQL_SERVER_LIMIT_S = 400
 HERE = Path(__file__).parent
 
 

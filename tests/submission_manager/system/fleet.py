@@ -22,7 +22,7 @@ from tests.system.processes import execute
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "submission_manager.cli", "serve"]
-LIMIT_S = 120.0
+LIMIT_S = 180.0
 LOOK_EVERY_S = 0.05
 LEASE = "submission-manager-executor"
 HOLD = "HOLD"
@@ -33,8 +33,8 @@ SETTINGS = {
 }  # fmt: skip
 #: A server that only speaks T-SQL may take seconds to read the first statements of each of its sessions.
 SQL_SERVER_SETTINGS = {
-    "SM_LEASE_DURATION": "10s", "SM_RENEW_INTERVAL": "2s", "SM_ACQUIRE_INTERVAL": "2s", "SM_DATABASE_TIMEOUT": "30s",
-    "SM_GATEWAY_TIMEOUT": "100s",
+    "SM_LEASE_DURATION": "30s", "SM_RENEW_INTERVAL": "8s", "SM_ACQUIRE_INTERVAL": "3s", "SM_DATABASE_TIMEOUT": "30s",
+    "SM_GATEWAY_TIMEOUT": "200s",
 }  # fmt: skip
 
 
