@@ -13,7 +13,7 @@ from fencehold.model.leases import Lease
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.fences import cannot_take
 from fencehold.testing.conformance.suite import LEASE, START, ask, plenty, release, take
-from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S
+from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, COUNT
 from tests.conformance.sqlserver_harness import SqlServerHarness
 
 pytestmark = pytest.mark.limit(120)
@@ -115,6 +115,19 @@ async def test_what_follows_an_error_that_undid_everything_is_refused_and_not_ke
             await body()
         assert caught.value.code == "fence_gone"
         assert await harness.written() == []
+
+
+async def test_a_guard_of_the_new_term_lets_through_and_one_of_the_old_does_not(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        old = await take(backend, "job", "ada")
+        await harness.set_clock(START + LEASE)
+        new = await take(backend, "job", "ada", nonce="again")
+        for key, changed in ((old, 0), (new, 1)):
+            guard = backend.fences.guard(key)
+            with contextlib.closing(driver.connect(Address.of(mssql_url), limit_s=10)) as connection:
+                cursor = connection.cursor().execute(f"{COUNT} AND {guard.sql}", dict(guard.params))
+                assert cursor.rowcount == changed
 
 
 async def test_one_lock_for_one_table_however_its_name_is_written(mssql_url: str):

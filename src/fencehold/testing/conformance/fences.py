@@ -11,7 +11,7 @@ from fencehold.model.errors import FenceholdError, LeaseLost, Unavailable
 from fencehold.model.leases import Busy, TermKey
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, Suite, ask, granted, plenty, release, renew, take
-from fencehold.testing.harness import Harness
+from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 TRY_LIMIT_S = 0.3
 
@@ -25,6 +25,8 @@ async def cannot_take(backend: Backend, name: str, holder: str) -> None:
             raise
     else:
         assert isinstance(answer, Busy), answer
+    seen = await backend.leases.read([name], CALL_LIMIT_S)
+    assert seen[name].holder_id != holder, "a takeover that was no grant has changed the row"
 
 
 async def is_refused(harness: Harness, backend: Backend, key: TermKey) -> None:
