@@ -160,3 +160,30 @@ async def test_what_a_server_refuses_is_told_by_its_reason(mssql_url: str) -> No
     stranger = parts._replace(netloc=f"nobody_at_all:{IN_URL}@{parts.netloc.rpartition('@')[2]}").geturl()
     assert (await refused(stranger)).code == "login_refused"
     assert (await refused(parts._replace(path="/no_such_database").geturl())).code == "no_such_database"
+
+
+FORKS = """
+    import asyncio, atexit, os, sys
+    parent = os.getpid()
+    atexit.register(lambda: os.getpid() == parent or os._exit(0))  # after ours; the driver's own end hangs in a child
+    from fencehold.connect import backend_for
+
+    async def main():
+        backend = backend_for(sys.argv[1])()
+        await backend.open(20)
+        child = os.fork()
+        if child == 0:
+            return
+        os.waitpid(child, 0)
+        before = backend._session._line
+        await backend.open(20)
+        print("still open" if backend._session._line is before else "opened again")
+
+    asyncio.run(main())
+"""
+
+
+def test_a_forked_childs_end_leaves_its_parents_connection_alone(mssql_url: str) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(FORKS), mssql_url]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert said.stdout.strip() == "still open", said.stderr

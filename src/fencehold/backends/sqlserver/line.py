@@ -2,14 +2,15 @@
 
 The driver's calls cannot be interrupted: on a dead peer they return when the network gives up, if ever. So nobody waits
 for the thread. A call that is not back in time is left behind with its thread and its connection, which the thread
-closes should it ever come back; the next call gets a new line. As daemons the threads keep no program from ending, but
-for a moment in which they may end first: one that is stopped inside the driver can take the process with it.
+closes should it ever come back; the next call gets a new line. As daemons the threads keep no program from ending; but
+one that is stopped inside the driver takes the process with it, or holds up its end, so their calls are ended first.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import queue
 import threading
 import time
@@ -17,12 +18,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from fencehold.backends.sqlserver import driver
+from fencehold.backends.sqlserver import driver, sockets
 from fencehold.backends.sqlserver.address import Address
 from fencehold.model.errors import ConfigurationError
 
 CONNECT_LIMIT_S = 10
-EXIT_LIMIT_S = 2.0
+EXIT_GRACE_S = 1.0
+EXIT_LIMIT_S = 5.0
 
 T = TypeVar("T")
 Work = Callable[[driver.Connection], T]
@@ -55,6 +57,10 @@ class Line:
     @property
     def is_left(self) -> bool:
         return self._is_left
+
+    @property
+    def port(self) -> int:
+        return self._address.port
 
     @property
     def is_connecting(self) -> bool:
@@ -132,16 +138,21 @@ class Line:
 
 
 _running: set[Line] = set()
+# The threads, and the right to end their calls, stay with the parent.
+os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register
 def _end_all() -> None:
-    ends_s = time.monotonic() + EXIT_LIMIT_S
-    lines = list(_running)
-    for line in lines:
+    """Calls get a moment to end by themselves, then their sockets are cut: the driver's own end waits for them."""
+    began_s = time.monotonic()
+    for line in list(_running):
         line.leave()
-    for line in lines:
-        line.join(max(0.0, ends_s - time.monotonic()))
+    while _running and (waited_s := time.monotonic() - began_s) < EXIT_LIMIT_S:
+        for line in list(_running):
+            if waited_s > EXIT_GRACE_S:
+                sockets.cut_all(line.port)
+            line.join(0.1)
 
 
 def inside_transaction() -> ConfigurationError:
