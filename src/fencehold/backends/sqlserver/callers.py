@@ -126,6 +126,8 @@ async def _fence_async(door: _AsyncSessionDoor, key: TermKey, over: bool) -> Non
 
 def refused(key: TermKey, rows: Rows) -> FenceholdError | None:
     """What `fence` or `enter` answered: None when the lock is held and the lease is ours and live."""
+    if not rows:
+        return out_of_step()
     open_transactions, locked, is_held = rows[0]
     if not open_transactions:
         return outside_transaction()
@@ -138,6 +140,15 @@ def refused(key: TermKey, rows: Rows) -> FenceholdError | None:
             code="busy",
         )
     return None
+
+
+def out_of_step() -> ConfigurationError:
+    """Seen with the driver's provider mssql-odbc outside of autocommit: each answer comes with the next statement."""
+    return ConfigurationError(
+        "The driver gave no answer to the fence; on this connection answers may be another statement's. Close it.",
+        hint="Use the driver's other provider: install libltdl7, libkrb5-3 and libgssapi-krb5-2 (docs/sqlserver.md).",
+        code="driver_out_of_step",
+    )
 
 
 def outside_transaction() -> ConfigurationError:
