@@ -19,8 +19,8 @@ STEP = dt.timedelta(microseconds=1)
 
 
 def contract(policy: Policy) -> Contract:
-    limits = {Policy.DEADLINE: {"max_acceptance_seconds": 30}, Policy.MAX_ATTEMPTS: {"max_attempts": 2}}
-    return Contract("t", GatewayType.SMS, "http://g", policy, ("no",), **limits.get(policy, {}))
+    seconds, attempts = 30 if policy is Policy.DEADLINE else None, 2 if policy is Policy.MAX_ATTEMPTS else None
+    return Contract("t", GatewayType.SMS, "http://g", policy, ("no",), seconds, attempts)
 
 
 @pytest.mark.parametrize(("policy", "outcome"), list(itertools.product(Policy, OUTCOMES)))
