@@ -99,6 +99,7 @@ def test_what_changes_more_than_one_table_is_one_transaction_inside_its_batch(pa
         "CREATE TRIGGER g ON t AFTER UPDATE AS BEGIN DELETE t FORM u; END",
         "SELECT a FROM OPENJSON(@keys) WITH (place int '$.place';",
         "DELETE FROM t OUTPUT deleted.id, INTO @t (id) WHERE a = 1;",
+        "UPDATE t SET a = 1 WHERE b = 2 OPTION (LOOP JION);",
         "BACKUP DATABASE x TO DISK = 'y';",
     ],
 )

@@ -10,6 +10,7 @@ conditions come one by one, and only what is listed here is left out.
 | BEGIN, END, TRY, CATCH, ELSE         | nothing; that they are paired is checked here |
 | OUTPUT columns INTO @t (columns)     | SELECT columns, on its own                    |
 | DECLARE ... PRIMARY KEY NONCLUSTERED | DECLARE ... PRIMARY KEY                       |
+| UPDATE ... OPTION (known hints)      | UPDATE ...; DELETE too                        |
 | THROW number, text, state            | SELECT number, text, state                    |
 | CREATE TRIGGER name ON table ...     | its body                                      |
 """
@@ -37,6 +38,7 @@ TRIGGER = re.compile(r"\s*CREATE\s+TRIGGER\s+\S+\s+ON\s+\S+\s+(?:AFTER|FOR)\s+[A
 OUTPUT = re.compile(
     r"\b(?<!@)OUTPUT (?P<columns>.*?)(?: INTO @\w+(?: \( [^()]* \))?)?(?= FROM | WHERE | VALUES | SELECT |$)", re.DOTALL
 )
+OPTION = re.compile(r" OPTION \( (?:(?:LOOP JOIN|FORCE ORDER|KEEPFIXED PLAN|RECOMPILE|MAXDOP 1)(?: , )?)+ \)$")
 LOOSE_COMMA = re.compile(r", (?:FROM|WHERE|\))|[,(] ,|, ?$")  # which sqlglot forgives
 BETWEEN = frozenset({";", "ELSE", "TRY", "CATCH"})
 CONDITION = "SELECT 1 WHERE"
@@ -92,6 +94,8 @@ def apart(batch: str) -> list[str]:
 def _known_forms(statement: str) -> list[str]:
     if statement.startswith("DECLARE"):
         return [re.sub(r"(?<=PRIMARY KEY) (?:NON)?CLUSTERED\b", "", statement)]
+    if statement.startswith(("UPDATE", "DELETE")):
+        statement = OPTION.sub("", statement)
     found = None if statement.startswith("EXEC") else OUTPUT.search(statement)
     if found is None:
         return [statement]
