@@ -9,10 +9,10 @@ import pytest
 from fencehold.backends.sqlserver import batch, driver
 from fencehold.backends.sqlserver.address import Address
 from fencehold.model.errors import ConfigurationError, LeaseLost
-from fencehold.model.leases import Lease
+from fencehold.model.leases import Lease, TermKey
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.fences import cannot_take
-from fencehold.testing.conformance.suite import LEASE, START, ask, plenty, release, take
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, ask, plenty, release, take
 from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, COUNT
 from tests.conformance.sqlserver_harness import SqlServerHarness
 
@@ -53,6 +53,16 @@ async def test_a_frozen_transaction_holds_up_a_takeover_for_a_lease_and_then_can
             await body()
         assert "nothing was committed" in caught.value.message
         assert await harness.written() == []
+
+
+@pytest.mark.parametrize(("holder", "epoch"), [("bob", 1), ("ada", 2)])
+async def test_who_does_not_hold_the_lease_does_not_get_into_the_block(mssql_url: str, holder: str, epoch: int):
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        await take(backend, "job", "ada")
+        with pytest.raises(LeaseLost):
+            async with backend.fences.transaction(TermKey("job", holder, epoch, LEASE_S), plenty):
+                pytest.fail("the body ran")
 
 
 async def test_a_fence_in_the_callers_own_transaction_is_never_passed(mssql_url: str):
