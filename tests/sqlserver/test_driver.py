@@ -66,7 +66,7 @@ def test_the_driver_is_there(checked_without_server: Callable[[str], None]) -> N
     checked_without_server(f"driver mssql-python {mssql_python.__version__} imported, provider {told['id']}")
 
 
-async def test_a_closed_port_is_told_at_once() -> None:
+async def test_a_closed_port_is_told_within_the_limit() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         fault = await refused(url(bound.getsockname()[1]))
