@@ -1,9 +1,6 @@
 """Between rows and values: parameters of event statements as SQL Server reads them, and rows as events.
 
 No parameter is ever NULL: the driver would ask the server for its type first. An empty text means "all".
-
-In a list, which is JSON, a text has what JSON would escape written as in an address (%22 and %5C, in an error also its
-line ends and tabs, and so %25): not every server that speaks T-SQL takes JSON's own escapes back.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fencehold.backends.sqlserver.params import instant, instant_text, microseconds, rows_json
+from fencehold.backends.sqlserver.params import instant, instant_text, listed, microseconds, rows_json
 from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import Claim, ClaimAsk, EventRow, Failure, Filter, Key, Recovered, Stats
@@ -73,13 +70,8 @@ def failures_param(failures: Sequence[Failure]) -> str:
     )  # fmt: skip
 
 
-def listed(text: str) -> str:
-    """As it stands in a list; the statements take it back in the opposite order."""
-    return text.replace("%", "%25").replace("\\", "%5C").replace('"', "%22")
-
-
 def listed_error(text: str) -> str:
-    """An error's text may hold anything, and must not keep the failure itself from being stored."""
+    """An error's text may hold anything, also line ends and tabs, and must not keep the failure from being stored."""
     storable = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
     return listed(storable).replace("\t", "%09").replace("\r", "%0D").replace("\n", "%0A")
 

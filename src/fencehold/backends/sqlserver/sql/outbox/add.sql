@@ -6,7 +6,7 @@
 -- that failure would end the caller's transaction, so it is off meanwhile. Only ids that the caller chose are looked for,
 -- each by itself: no plan reads, and waits for, other rows.
 -- Payloads and metadata come in a list of their own, two places for each event: not every server takes long texts out of
--- a list of rows. In a list, texts are written as event_rows.py says.
+-- a list of rows. In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @events nvarchar(max) = :events, @texts nvarchar(max) = :texts, @within int = :within;
 DECLARE @now datetime2(7) = SYSUTCDATETIME(), @first bigint, @tries int = 0, @verdict nvarchar(16) = N'asked';
@@ -18,7 +18,8 @@ SELECT @first = MAX(e.id) FROM fencehold_outbox AS e WHERE e.id = 0;
 IF @within = 1 AND @@TRANCOUNT = 0 SET @verdict = N'outside';
 IF @verdict = N'asked'
     INSERT INTO @text (place, body)
-    SELECT CAST(t.[key] AS int), REPLACE(REPLACE(REPLACE(t.[value] COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%')
+    SELECT CAST(t.[key] AS int),
+           REPLACE(REPLACE(REPLACE(t.[value] COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%')
       FROM OPENJSON(@texts) AS t;
 WHILE @verdict = N'asked'
 BEGIN
@@ -26,7 +27,8 @@ BEGIN
         INSERT INTO fencehold_outbox
                (tracking_id, event_type, payload, max_retries, aggregate_id, aggregate_type, metadata, priority, created_at, due_at)
         OUTPUT inserted.tracking_id INTO @added (tracking_id)
-        SELECT a.tracking_id, REPLACE(REPLACE(REPLACE(a.event_type COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%'),
+        SELECT a.tracking_id,
+               REPLACE(REPLACE(REPLACE(a.event_type COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%'),
                p.body, a.max_retries,
                REPLACE(REPLACE(REPLACE(a.aggregate_id COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%'),
                REPLACE(REPLACE(REPLACE(a.aggregate_type COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%'),

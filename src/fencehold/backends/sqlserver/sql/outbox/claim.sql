@@ -3,12 +3,13 @@
 -- Completes the last batch and claims the next, in one transaction and one round trip; a deadlock undoes both.
 -- READPAST, UPDLOCK, ROWLOCK: what another claims this moment is passed over, not waited for, and what we chose nobody
 -- else can choose. That is for speed only. Each UPDATE asks for everything once more of the row it changes, so where the
--- hints mean nothing it waits for the other, sees that the event is taken, and leaves it: no event goes to two.
+-- hints mean nothing it waits for the other, sees that the event is taken, and leaves it: no event goes to two. It names
+-- its table once: with the table in a join as well, a PostgreSQL-based server would ask the row as it was before the wait.
 -- READCOMMITTEDLOCK: with row versions READPAST is refused without it. The index is named because a plan that reads the
 -- table another way would lock, for the sort, every event that is due. Each priority is searched by itself: what is due
 -- later in one is not walked through to reach the next. The clock is read again once all is locked. What never changes
 -- about an event is read after the commit, which no reader of the answer can hold up, and waits for nobody either.
--- In a list, texts are written as event_rows.py says.
+-- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @keys nvarchar(max) = :keys, @limit int = :limit, @token nvarchar(400) = :token, @lease_us bigint = :lease_us,
         @types nvarchar(max) = :types, @isolated int = :isolated, @recovered int = :recovered;
@@ -31,12 +32,14 @@ BEGIN
     SELECT @locked = COUNT(*) FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK) ON e.id = a.id
      WHERE e.lock_token = a.token;
     SET @now = SYSUTCDATETIME();
-    UPDATE e
+    UPDATE fencehold_outbox WITH (ROWLOCK)
        SET status = 'COMPLETED', locked_until = NULL, processed_at = @now
     OUTPUT inserted.id, inserted.lock_token INTO @done (id, token)
-      FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (ROWLOCK) ON e.id = a.id
-     WHERE e.lock_token = a.token AND DATALENGTH(e.lock_token) = DATALENGTH(a.token)
-       AND e.status = 'PROCESSING' AND e.locked_until > @now;
+      FROM @asked AS a
+     WHERE fencehold_outbox.id = a.id AND fencehold_outbox.lock_token = a.token
+       AND DATALENGTH(fencehold_outbox.lock_token) = DATALENGTH(a.token)
+       AND fencehold_outbox.status = 'PROCESSING' AND fencehold_outbox.locked_until > @now
+    OPTION (LOOP JOIN);
 END
 SET @now = SYSUTCDATETIME();
 INSERT INTO @chosen (id, is_recovered)
@@ -68,11 +71,11 @@ BEGIN
 END
 SET @now = SYSUTCDATETIME();
 SET @until = DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @now));
-UPDATE e
+UPDATE fencehold_outbox WITH (ROWLOCK)
    SET status = 'PROCESSING', lock_token = @token, locked_until = @until
 OUTPUT inserted.id, inserted.locked_until, inserted.retry_count, inserted.due_at INTO @claimed (id, locked_until, retry_count, due_at)
-  FROM @chosen AS c INNER LOOP JOIN fencehold_outbox AS e WITH (ROWLOCK) ON e.id = c.id
- WHERE e.status IN ('PENDING', 'FAILED') AND e.due_at <= @now;
+ WHERE id IN (SELECT c.id FROM @chosen AS c) AND status IN ('PENDING', 'FAILED') AND due_at <= @now
+OPTION (LOOP JOIN);
 COMMIT TRANSACTION;
 SELECT c.id, LOWER(CONVERT(nvarchar(36), e.tracking_id)) AS tracking_id, e.event_type, e.payload, c.locked_until, c.retry_count,
        e.max_retries, e.aggregate_id, e.aggregate_type, e.metadata, e.priority, e.created_at, c.due_at,

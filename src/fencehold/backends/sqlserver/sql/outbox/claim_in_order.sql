@@ -6,7 +6,7 @@
 -- things stand, committed or not: an event that is being added or renewed is in the way at once, and is not waited for;
 -- READPAST would not see it. Then, in the UPDATE, as things are committed: what was seen as finished may be undone yet,
 -- and the transaction that finishes it is a short one. Both questions repeat the condition of their index.
--- In a list, texts are written as event_rows.py says.
+-- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @keys nvarchar(max) = :keys, @limit int = :limit, @token nvarchar(400) = :token, @lease_us bigint = :lease_us,
         @types nvarchar(max) = :types, @isolated int = :isolated, @recovered int = :recovered,
@@ -32,12 +32,14 @@ BEGIN
     SELECT @locked = COUNT(*) FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK) ON e.id = a.id
      WHERE e.lock_token = a.token;
     SET @now = SYSUTCDATETIME();
-    UPDATE e
+    UPDATE fencehold_outbox WITH (ROWLOCK)
        SET status = 'COMPLETED', locked_until = NULL, processed_at = @now
     OUTPUT inserted.id, inserted.lock_token INTO @done (id, token)
-      FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (ROWLOCK) ON e.id = a.id
-     WHERE e.lock_token = a.token AND DATALENGTH(e.lock_token) = DATALENGTH(a.token)
-       AND e.status = 'PROCESSING' AND e.locked_until > @now;
+      FROM @asked AS a
+     WHERE fencehold_outbox.id = a.id AND fencehold_outbox.lock_token = a.token
+       AND DATALENGTH(fencehold_outbox.lock_token) = DATALENGTH(a.token)
+       AND fencehold_outbox.status = 'PROCESSING' AND fencehold_outbox.locked_until > @now
+    OPTION (LOOP JOIN);
 END
 IF @got >= 0
 BEGIN
@@ -86,24 +88,26 @@ BEGIN
      ORDER BY e.priority DESC, e.due_at, e.id;
     SET @now = SYSUTCDATETIME();
     SET @until = DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @now));
-    UPDATE e
+    UPDATE fencehold_outbox WITH (ROWLOCK)
        SET status = 'PROCESSING', lock_token = @token, locked_until = @until
     OUTPUT inserted.id, inserted.locked_until, inserted.retry_count, inserted.due_at INTO @claimed (id, locked_until, retry_count, due_at)
-      FROM @chosen AS c INNER LOOP JOIN fencehold_outbox AS e WITH (ROWLOCK) ON e.id = c.id
-     WHERE e.status IN ('PENDING', 'FAILED') AND e.due_at <= @now
-       AND (e.aggregate_id IS NULL OR (
+     WHERE id IN (SELECT c.id FROM @chosen AS c) AND status IN ('PENDING', 'FAILED') AND due_at <= @now
+       AND (fencehold_outbox.aggregate_id IS NULL OR (
             NOT EXISTS (SELECT 1 FROM fencehold_outbox AS o
                          WHERE o.aggregate_id IS NOT NULL AND o.status IN ('PENDING', 'FAILED', 'PROCESSING')
-                           AND o.aggregate_id = e.aggregate_id AND DATALENGTH(o.aggregate_id) = DATALENGTH(e.aggregate_id)
-                           AND ISNULL(o.aggregate_type, N'') = ISNULL(e.aggregate_type, N'')
-                           AND ISNULL(DATALENGTH(o.aggregate_type), 0) = ISNULL(DATALENGTH(e.aggregate_type), 0)
-                           AND o.status IN ('PENDING', 'FAILED') AND o.id < e.id)
+                           AND o.aggregate_id = fencehold_outbox.aggregate_id
+                           AND DATALENGTH(o.aggregate_id) = DATALENGTH(fencehold_outbox.aggregate_id)
+                           AND ISNULL(o.aggregate_type, N'') = ISNULL(fencehold_outbox.aggregate_type, N'')
+                           AND ISNULL(DATALENGTH(o.aggregate_type), 0) = ISNULL(DATALENGTH(fencehold_outbox.aggregate_type), 0)
+                           AND o.status IN ('PENDING', 'FAILED') AND o.id < fencehold_outbox.id)
         AND NOT EXISTS (SELECT 1 FROM fencehold_outbox AS o
                          WHERE o.aggregate_id IS NOT NULL AND o.status IN ('PENDING', 'FAILED', 'PROCESSING')
-                           AND o.aggregate_id = e.aggregate_id AND DATALENGTH(o.aggregate_id) = DATALENGTH(e.aggregate_id)
-                           AND ISNULL(o.aggregate_type, N'') = ISNULL(e.aggregate_type, N'')
-                           AND ISNULL(DATALENGTH(o.aggregate_type), 0) = ISNULL(DATALENGTH(e.aggregate_type), 0)
-                           AND o.status = 'PROCESSING')));
+                           AND o.aggregate_id = fencehold_outbox.aggregate_id
+                           AND DATALENGTH(o.aggregate_id) = DATALENGTH(fencehold_outbox.aggregate_id)
+                           AND ISNULL(o.aggregate_type, N'') = ISNULL(fencehold_outbox.aggregate_type, N'')
+                           AND ISNULL(DATALENGTH(o.aggregate_type), 0) = ISNULL(DATALENGTH(fencehold_outbox.aggregate_type), 0)
+                           AND o.status = 'PROCESSING')))
+    OPTION (LOOP JOIN);
 END
 COMMIT TRANSACTION;
 SELECT c.id, LOWER(CONVERT(nvarchar(36), e.tracking_id)) AS tracking_id, e.event_type, e.payload, c.locked_until, c.retry_count,

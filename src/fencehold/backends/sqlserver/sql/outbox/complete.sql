@@ -2,8 +2,10 @@
 -- rules: PROCESSING.complete.is_holder
 -- Lock first, then read the clock: a completion that had to wait must not count for a lease that lapsed meanwhile. The
 -- UPDATE names token, status and expiry itself, so what it changes does not depend on the lock. The token stays: it says
--- who finished. LOOP JOIN: each row is sought by its number; a plan that read the table would wait for other rows.
--- In a list, texts are written as event_rows.py says.
+-- who finished. LOOP JOIN: each row is sought by its number; a plan that read the table would wait for other rows. The
+-- UPDATE names its table once: with the table in a join as well, a PostgreSQL-based server would ask the row as it was
+-- before a wait.
+-- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @keys nvarchar(max) = :keys;
 DECLARE @now datetime2(7), @locked int;
@@ -16,11 +18,13 @@ BEGIN TRANSACTION;
 SELECT @locked = COUNT(*) FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK) ON e.id = a.id
  WHERE e.lock_token = a.token;
 SET @now = SYSUTCDATETIME();
-UPDATE e
+UPDATE fencehold_outbox WITH (ROWLOCK)
    SET status = 'COMPLETED', locked_until = NULL, processed_at = @now
 OUTPUT inserted.id, inserted.lock_token INTO @done (id, token)
-  FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (ROWLOCK) ON e.id = a.id
- WHERE e.lock_token = a.token AND DATALENGTH(e.lock_token) = DATALENGTH(a.token)
-   AND e.status = 'PROCESSING' AND e.locked_until > @now;
+  FROM @asked AS a
+ WHERE fencehold_outbox.id = a.id AND fencehold_outbox.lock_token = a.token
+   AND DATALENGTH(fencehold_outbox.lock_token) = DATALENGTH(a.token)
+   AND fencehold_outbox.status = 'PROCESSING' AND fencehold_outbox.locked_until > @now
+OPTION (LOOP JOIN);
 COMMIT TRANSACTION;
 SELECT id, token FROM @done;

@@ -2,7 +2,7 @@
 -- Events that are named are each sought by their id, and waited for if need be: what is there is found. A list waits for
 -- nobody (READPAST): without row versions it would stop at the newest event, whose transaction may be open; what is being
 -- changed this moment is left out.
--- In a list, texts are written as event_rows.py says.
+-- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @statuses nvarchar(max) = :statuses, @types nvarchar(max) = :types, @tracking_ids nvarchar(max) = :tracking_ids,
         @older_us bigint = :older_us, @limit int = :limit;

@@ -2,7 +2,7 @@
 -- Only finished events; a dead letter only when it is named. They are chosen without a lock that lasts, passing over what
 -- others have locked; the DELETE asks for the status once more. Nobody can be given them again, so who met them is
 -- forgotten too.
--- In a list, texts are written as event_rows.py says.
+-- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @statuses nvarchar(max) = :statuses, @types nvarchar(max) = :types, @tracking_ids nvarchar(max) = :tracking_ids,
         @older_us bigint = :older_us, @limit int = :limit;
@@ -35,11 +35,11 @@ SELECT TOP (@limit) e.id
    AND (DATALENGTH(@tracking_ids) = 0 OR EXISTS (SELECT 1 FROM @named AS n WHERE n.tracking_id = e.tracking_id))
    AND (@older_us < 0 OR COALESCE(e.processed_at, e.created_at) < @before)
  ORDER BY e.id OPTION (RECOMPILE);
-DELETE e
+DELETE FROM fencehold_outbox WITH (ROWLOCK)
 OUTPUT deleted.tracking_id INTO @gone (tracking_id)
-  FROM @chosen AS c INNER LOOP JOIN fencehold_outbox AS e WITH (ROWLOCK) ON e.id = c.id
- WHERE e.status IN ('COMPLETED', 'DEAD_LETTER') AND e.status IN (SELECT s.status FROM @some AS s);
-DELETE m
-  FROM @gone AS g INNER LOOP JOIN fencehold_outbox_consumed AS m ON m.tracking_id = g.tracking_id;
+ WHERE id IN (SELECT c.id FROM @chosen AS c)
+   AND status IN ('COMPLETED', 'DEAD_LETTER') AND status IN (SELECT s.status FROM @some AS s)
+OPTION (LOOP JOIN);
+DELETE FROM fencehold_outbox_consumed WHERE tracking_id IN (SELECT g.tracking_id FROM @gone AS g) OPTION (LOOP JOIN);
 COMMIT TRANSACTION;
 SELECT COUNT_BIG(*) AS gone FROM @gone;

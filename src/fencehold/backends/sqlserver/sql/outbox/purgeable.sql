@@ -1,6 +1,6 @@
 -- name: purgeable
 -- What `purge` would delete; nothing is locked, and nobody waited for.
--- In a list, texts are written as event_rows.py says.
+-- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @statuses nvarchar(max) = :statuses, @types nvarchar(max) = :types, @tracking_ids nvarchar(max) = :tracking_ids,
         @older_us bigint = :older_us;

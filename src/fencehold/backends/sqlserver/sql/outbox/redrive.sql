@@ -2,7 +2,7 @@
 -- rules: DEAD_LETTER.redrive.always FAILED.redrive.always
 -- The k-th becomes due after k * spread: a thousand dead letters do not come back as one wave. They are chosen without a
 -- lock that lasts, passing over what others have locked; the UPDATE asks for the status once more.
--- In a list, texts are written as event_rows.py says.
+-- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @statuses nvarchar(max) = :statuses, @types nvarchar(max) = :types, @tracking_ids nvarchar(max) = :tracking_ids,
         @older_us bigint = :older_us, @limit int = :limit, @spread_us bigint = :spread_us,
@@ -39,7 +39,7 @@ SET @now = SYSUTCDATETIME();
 IF @dry_run = 1
     INSERT INTO @revived (id, tracking_id) SELECT c.id, c.tracking_id FROM @chosen AS c;
 ELSE
-    UPDATE fencehold_outbox
+    UPDATE fencehold_outbox WITH (ROWLOCK)
        SET status = 'PENDING', retry_count = 0, last_error = NULL, processed_at = NULL,
            root_cause = CASE WHEN DATALENGTH(@root_cause) > 0 THEN @root_cause END,
            due_at = DATEADD(microsecond, CAST(c.after_us % 1000000 AS int), DATEADD(second, CAST(c.after_us / 1000000 AS int), @now))

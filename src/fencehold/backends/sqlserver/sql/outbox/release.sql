@@ -2,7 +2,7 @@
 -- rules: PROCESSING.release.is_holder
 -- Lock first, then read the clock, as in `complete`. Of the keys to one event at most one is its holder's: that one is
 -- noted before the token is cleared, and the UPDATE asks for it once more.
--- In a list, texts are written as event_rows.py says.
+-- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @keys nvarchar(max) = :keys;
 DECLARE @now datetime2(7);
@@ -17,11 +17,13 @@ INSERT INTO @mine (id, token)
 SELECT a.id, a.token FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK) ON e.id = a.id
  WHERE e.lock_token = a.token AND DATALENGTH(e.lock_token) = DATALENGTH(a.token);
 SET @now = SYSUTCDATETIME();
-UPDATE e
+UPDATE fencehold_outbox WITH (ROWLOCK)
    SET status = 'PENDING', due_at = @now, locked_until = NULL, lock_token = NULL
 OUTPUT inserted.id INTO @given_back (id)
-  FROM @mine AS m INNER LOOP JOIN fencehold_outbox AS e WITH (ROWLOCK) ON e.id = m.id
- WHERE e.lock_token = m.token AND DATALENGTH(e.lock_token) = DATALENGTH(m.token)
-   AND e.status = 'PROCESSING' AND e.locked_until > @now;
+  FROM @mine AS m
+ WHERE fencehold_outbox.id = m.id AND fencehold_outbox.lock_token = m.token
+   AND DATALENGTH(fencehold_outbox.lock_token) = DATALENGTH(m.token)
+   AND fencehold_outbox.status = 'PROCESSING' AND fencehold_outbox.locked_until > @now
+OPTION (LOOP JOIN);
 COMMIT TRANSACTION;
 SELECT m.id, m.token FROM @given_back AS g INNER JOIN @mine AS m ON m.id = g.id;

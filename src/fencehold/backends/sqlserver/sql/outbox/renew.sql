@@ -3,7 +3,7 @@
 -- Lock first, then read the clock: a renewal that had to wait must not revive a lease that lapsed meanwhile. READPAST: one
 -- stuck row must not hold up the renewal of all the others. The UPDATE names token, status and expiry itself, so what it
 -- changes does not depend on the lock.
--- In a list, texts are written as event_rows.py says.
+-- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @keys nvarchar(max) = :keys, @lease_us bigint = :lease_us;
 DECLARE @now datetime2(7), @until datetime2(7);
@@ -20,11 +20,13 @@ SELECT a.id, a.token
  WHERE e.lock_token = a.token AND DATALENGTH(e.lock_token) = DATALENGTH(a.token);
 SET @now = SYSUTCDATETIME();
 SET @until = DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @now));
-UPDATE e
+UPDATE fencehold_outbox WITH (ROWLOCK)
    SET locked_until = @until
 OUTPUT inserted.id, inserted.lock_token, inserted.locked_until INTO @renewed (id, token, locked_until)
-  FROM @mine AS m INNER LOOP JOIN fencehold_outbox AS e WITH (ROWLOCK) ON e.id = m.id
- WHERE e.lock_token = m.token AND DATALENGTH(e.lock_token) = DATALENGTH(m.token)
-   AND e.status = 'PROCESSING' AND e.locked_until > @now;
+  FROM @mine AS m
+ WHERE fencehold_outbox.id = m.id AND fencehold_outbox.lock_token = m.token
+   AND DATALENGTH(fencehold_outbox.lock_token) = DATALENGTH(m.token)
+   AND fencehold_outbox.status = 'PROCESSING' AND fencehold_outbox.locked_until > @now
+OPTION (LOOP JOIN);
 COMMIT TRANSACTION;
 SELECT id, token, locked_until FROM @renewed;
