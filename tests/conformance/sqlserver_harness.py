@@ -126,7 +126,7 @@ class SqlServerSql:
 
 
 class SqlServerHarness(Harness):
-    traits = Traits(tick=dt.timedelta(microseconds=1), walk_steps=700)
+    traits = Traits(tick=dt.timedelta(microseconds=1), walk_steps=700, commit_bytes="COMMIT".encode("utf-16-le"))
 
     def __init__(self, url: str) -> None:
         super().__init__()

@@ -9,6 +9,13 @@ from tests.conformance.sqlserver_harness import SqlServerHarness
 pytestmark = pytest.mark.limit(300)  # some servers take a second to read a statement for the first time
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the same reason: what a server needs a second for cannot be had in a quarter."""
+    for name, seconds in {"faults.LIMIT_S": 2.0, "faults.TERM_S": 4.0, "fences.TRY_LIMIT_S": 2.0}.items():
+        monkeypatch.setattr(f"fencehold.testing.conformance.{name}", seconds)
+
+
 @pytest.fixture
 def harness(mssql_url: str) -> Harness:
     return SqlServerHarness(mssql_url)

@@ -39,6 +39,7 @@ class Traits:
 
     tick: dt.timedelta  # the smallest difference between two instants that the store keeps
     walk_steps: int = 3000  # as many as take a few seconds
+    commit_bytes: bytes = b"COMMIT"  # how the commit of a fenced transaction shows on the network
 
 
 class Caller(Protocol):

@@ -195,7 +195,7 @@ class NetworkFaults(Suite):
         async def body() -> None:
             async with backend.fences.transaction(key, lambda: ends_s - time.monotonic()) as tx:
                 await harness.write(tx, 1)
-                proxy.when_seen(b"COMMIT", Fault.DROP_ANSWERS)
+                proxy.when_seen(harness.traits.commit_bytes, Fault.DROP_ANSWERS)
 
         with pytest.raises(Uncertain):
             await body()
