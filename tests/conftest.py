@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     asked = getattr(getattr(item, "callspec", None), "params", {})
-    chosen = any(name.endswith("_url") and asked[name] == "mssql" for name in asked)  # any_url and its like
+    chosen = any(name.endswith("url") and asked[name] == "mssql" for name in asked)  # any_url and its like
     if chosen or "mssql_server" in getattr(item, "fixturenames", ()):
         asks_sql_server(item.config)
     for marker in item.iter_markers("needs"):

@@ -1,4 +1,8 @@
-"""`url`: an empty database, once on PostgreSQL and once on SQLite. `opened`: a store on it, and what it tells."""
+"""`url`: an empty database, once on PostgreSQL, once on SQLite, and once on SQL Server where one is given.
+
+`pg_or_sqlite_url`: the same without SQL Server, which tells nobody of added events and has no async driver here.
+`opened`: a store on it, and what it tells.
+"""
 
 import tempfile
 import uuid
@@ -61,9 +65,17 @@ def file_url(tmp_path: Path) -> Iterator[str]:
         yield f"sqlite:///{folder}/fencehold.db"
 
 
-@pytest.fixture(params=["postgres", "sqlite"])
+FIXTURES = {"postgres": "schema_url", "sqlite": "file_url", "mssql": "mssql_url"}
+
+
+@pytest.fixture(params=["postgres", "sqlite", "mssql"])
 def url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue("schema_url" if request.param == "postgres" else "file_url"))
+    return str(request.getfixturevalue(FIXTURES[request.param]))
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def pg_or_sqlite_url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(FIXTURES[request.param]))
 
 
 @pytest.fixture

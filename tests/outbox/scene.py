@@ -2,13 +2,18 @@
 
 import asyncio
 import contextlib
+import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psycopg
+
 import fencehold
+from fencehold.backends.sqlserver import driver
+from fencehold.backends.sqlserver.address import Address
 from tests.system.processes import execute
 
 LIMIT_S = 20.0
@@ -16,7 +21,21 @@ COLUMNS = (
     "id", "tracking_id", "event_type", "status", "retry_count", "max_retries", "locked_until", "lock_token",
     "last_error", "processed_at", "due_at", "root_cause", "priority", "created_at",
 )  # fmt: skip
-PAST = {"postgresql": "now() - interval '1 second'", "sqlite": "'2000-01-01T00:00:00.000Z'"}
+PAST = {
+    "postgresql": "now() - interval '1 second'",
+    "sqlite": "'2000-01-01T00:00:00.000Z'",
+    "mssql": "DATEADD(second, -1, SYSUTCDATETIME())",
+}
+HOUR = {
+    "postgresql": "now() + interval '1 hour'",
+    "sqlite": "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+1 hour')",
+    "mssql": "DATEADD(hour, 1, SYSUTCDATETIME())",
+}
+LONG_AGO = {
+    "postgresql": "'2001-01-01'",
+    "sqlite": "'2001-01-01T00:00:00.000Z'",
+    "mssql": "'2001-01-01T00:00:00'",
+}
 
 
 class Heard:
@@ -41,6 +60,20 @@ class Heard:
                 self._news.clear()
                 await self._news.wait()
         return found[times - 1]
+
+
+def dialect(url: str) -> str:
+    return url.partition(":")[0]
+
+
+def own_connection(url: str, autocommit: bool = False) -> Any:
+    """A user's own, of the database's usual driver."""
+    if dialect(url) == "sqlite":
+        settings: dict[str, Any] = {"isolation_level": None} if autocommit else {}
+        return sqlite3.connect(url.removeprefix("sqlite:///"), timeout=5, **settings)
+    if dialect(url) == "mssql":
+        return driver.connect(Address.of(url), autocommit=autocommit, limit_s=10)
+    return psycopg.connect(url, autocommit=autocommit)
 
 
 async def eventually(condition: Callable[[], Awaitable[Any]], limit_s: float = LIMIT_S) -> Any:
@@ -88,11 +121,18 @@ async def update(url: str, change: str, where: str = "1 = 1") -> None:
 
 async def lapse(url: str, where: str = "status = 'PROCESSING'") -> None:
     """As if the lease of these had run out a second ago."""
-    await update(url, f"locked_until = {PAST[url.partition(':')[0]]}", where)
+    await update(url, f"locked_until = {PAST[dialect(url)]}", where)
 
 
 async def make_due(url: str) -> None:
-    await update(url, f"due_at = {PAST[url.partition(':')[0]]}")
+    await update(url, f"due_at = {PAST[dialect(url)]}")
+
+
+async def rename(url: str, table: str, to: str) -> None:
+    is_mssql = dialect(url) == "mssql"
+    await execute(
+        url, f"EXEC sp_rename '{table}', '{to}', 'OBJECT'" if is_mssql else f"ALTER TABLE {table} RENAME TO {to}"
+    )
 
 
 @asynccontextmanager

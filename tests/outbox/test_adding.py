@@ -1,7 +1,6 @@
 """Adding: for sure when it returns, or with the caller's own transaction; twice the same is once."""
 
 import asyncio
-import sqlite3
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -16,7 +15,7 @@ import sqlalchemy.orm
 import fencehold
 import fencehold.sync
 from tests.outbox.conftest import Opened
-from tests.outbox.scene import row, rows
+from tests.outbox.scene import dialect, own_connection, row, rows
 from tests.system.processes import execute
 
 #: Yields (tx, commit, rollback) for one kind of caller.
@@ -24,17 +23,16 @@ Way = Callable[[str], AbstractAsyncContextManager[tuple[Any, Callable[[], Any], 
 
 
 def sa_url(url: str, is_async: bool = False) -> str:
-    if url.startswith("sqlite"):
+    if dialect(url) == "sqlite":
         return url.replace("sqlite://", "sqlite+aiosqlite://") if is_async else url
+    if dialect(url) == "mssql":
+        return url.replace("mssql://", "mssql+mssqlpython://").replace("encrypt=", "Encrypt=")
     return url.replace("postgresql://", "postgresql+psycopg://")
 
 
 @asynccontextmanager
 async def driver_sync(url: str) -> AsyncIterator[Any]:
-    if url.startswith("sqlite"):
-        connection: Any = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=5)
-    else:
-        connection = psycopg.connect(url)
+    connection = own_connection(url)
     try:
         yield connection, connection.commit, connection.rollback
     finally:
@@ -80,6 +78,12 @@ async def sa_connection_async(url: str) -> AsyncIterator[Any]:
 
 
 WAYS: list[Way] = [driver_sync, psycopg_async, sa_session, sa_connection, sa_session_async, sa_connection_async]
+#: What a database lacks, and what is taken instead: no async driver for SQL Server is here.
+INSTEAD: dict[str, dict[Way, Way]] = {
+    "postgresql": {},
+    "sqlite": {psycopg_async: driver_sync},
+    "mssql": {psycopg_async: driver_sync, sa_session_async: sa_session, sa_connection_async: sa_connection},
+}
 EVERY_WAY = pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way.__name__))
 
 
@@ -94,14 +98,13 @@ async def finish(end: Callable[[], Any]) -> None:
 async def test_an_event_is_there_with_the_callers_transaction_or_not_at_all(
     url: str, opened: Opened, way: Way, commits: bool
 ) -> None:
-    if way is psycopg_async and url.startswith("sqlite"):
-        way = driver_sync
+    way = INSTEAD[dialect(url)].get(way, way)
     async with opened(url) as (outbox, _):
         await execute(url, "CREATE TABLE business (a int)")
         async with way(url) as (tx, commit, rollback):
             first = await outbox.add("a", 1, tx=tx, aggregate_id="x", priority=2, metadata={"m": 1})
             more = await outbox.add_many([("a", 2), ("a", 3)], tx=tx)
-            if not url.startswith("sqlite"):
+            if dialect(url) == "postgresql":  # elsewhere a reader may have to wait for the commit
                 assert await rows(url) == [], "nobody sees it before the commit"
             await finish(commit if commits else rollback)
         found = [each["tracking_id"] for each in await rows(url)]
@@ -110,8 +113,7 @@ async def test_an_event_is_there_with_the_callers_transaction_or_not_at_all(
 
 @EVERY_WAY
 async def test_an_event_and_the_business_change_commit_together(url: str, opened: Opened, way: Way) -> None:
-    if way is psycopg_async and url.startswith("sqlite"):
-        way = driver_sync
+    way = INSTEAD[dialect(url)].get(way, way)
     async with opened(url) as (outbox, _):
         await execute(url, "CREATE TABLE business (a int)")
         insert: Any = "INSERT INTO business VALUES (1)"
@@ -131,9 +133,7 @@ def test_without_an_event_loop_an_event_is_added_with_the_callers_transaction(ur
         outbox = store.outbox()
         store.init()
         engine = sqlalchemy.create_engine(sa_url(url))
-        plain: Any = (
-            sqlite3.connect(url.removeprefix("sqlite:///")) if url.startswith("sqlite") else psycopg.connect(url)
-        )
+        plain = own_connection(url)
         with sqlalchemy.orm.Session(engine) as session:
             for tx in (session, plain):
                 outbox.add("a", 1, tx=tx)
@@ -193,8 +193,7 @@ async def test_a_new_event_has_the_columns_of_the_rule_book(url: str, opened: Op
 
 @EVERY_WAY
 async def test_a_consumer_meets_an_event_once_with_its_effect(url: str, opened: Opened, way: Way) -> None:
-    if way is psycopg_async and url.startswith("sqlite"):
-        way = driver_sync
+    way = INSTEAD[dialect(url)].get(way, way)
     async with opened(url) as (outbox, _):
         event = str(uuid.uuid4())
         async with way(url) as (tx, commit, rollback):

@@ -1,9 +1,9 @@
 """Bad input: a coded error that says what is wrong, and nothing written."""
 
 import datetime as dt
-import sqlite3
 import uuid
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -13,7 +13,7 @@ import sqlalchemy.orm
 
 import fencehold
 from tests.outbox.conftest import Opened
-from tests.outbox.scene import code_of, row, rows
+from tests.outbox.scene import code_of, dialect, own_connection, row, rows
 from tests.outbox.test_adding import sa_url
 
 NAIVE = dt.datetime(2030, 1, 1)  # noqa: DTZ001 - that is the point
@@ -145,16 +145,13 @@ async def test_without_an_event_loop_an_async_connection_is_refused(schema_url: 
 
 
 async def test_a_connection_in_autocommit_is_refused(url: str, opened: Opened) -> None:
-    if url.startswith("sqlite"):
-        connection: Any = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
-    else:
-        connection = psycopg.connect(url, autocommit=True)
+    connection = own_connection(url, autocommit=True)
     async with opened(url) as (outbox, _):
         with pytest.raises(fencehold.ConfigurationError) as error:
             await outbox.add("a", 1, tx=connection)
         assert code_of(error) == "add_outside_transaction"
         assert await rows(url) == []
-        connection.execute("BEGIN")
+        connection.execute("BEGIN TRANSACTION")
         event = await outbox.add("a", 1, tx=connection)
         connection.execute("COMMIT")
         assert (await row(url, event))["status"] == "PENDING"
@@ -174,7 +171,8 @@ async def test_a_sqlalchemy_connection_in_autocommit_is_refused(url: str, opened
     engine.dispose()
 
 
-async def test_an_async_sqlalchemy_session_in_autocommit_is_refused(url: str, opened: Opened) -> None:
+async def test_an_async_sqlalchemy_session_in_autocommit_is_refused(pg_or_sqlite_url: str, opened: Opened) -> None:
+    url = pg_or_sqlite_url
     engine = sa_async.create_async_engine(sa_url(url, is_async=True), isolation_level="AUTOCOMMIT")
     async with opened(url) as (outbox, _):
         async with engine.connect() as connection, sa_async.AsyncSession(engine) as session:
@@ -200,10 +198,7 @@ async def test_a_refusal_of_the_database_has_a_code_through_sqlalchemy_too(url: 
 
 
 async def test_a_closed_connection_is_refused_with_a_code(url: str, opened: Opened) -> None:
-    if url.startswith("sqlite"):
-        connection: Any = sqlite3.connect(url.removeprefix("sqlite:///"))
-    else:
-        connection = psycopg.connect(url)
+    connection = own_connection(url)
     connection.close()
     async with opened(url) as (outbox, _):
         with pytest.raises(fencehold.FenceholdError):
@@ -212,10 +207,12 @@ async def test_a_closed_connection_is_refused_with_a_code(url: str, opened: Open
 
 
 async def test_a_connection_to_another_database_is_refused(url: str, opened: Opened, tmp_path: Any) -> None:
-    if url.startswith("sqlite"):
-        connection: Any = sqlite3.connect(tmp_path / "other.db")
-    else:
-        connection = psycopg.connect(url.partition("?")[0])
+    others = {
+        "sqlite": f"sqlite:///{tmp_path / 'other.db'}",
+        "postgresql": url.partition("?")[0],
+        "mssql": urlsplit(url)._replace(path="/master").geturl(),
+    }
+    connection = own_connection(others[dialect(url)])
     async with opened(url) as (outbox, _):
         with pytest.raises(fencehold.ConfigurationError):
             await outbox.add("a", 1, tx=connection)

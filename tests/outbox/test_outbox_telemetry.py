@@ -34,10 +34,10 @@ async def handled(url: str, registry: CollectorRegistry, count: int, failing: in
         await worker.run()
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
-async def test_metrics_of_a_worker_and_its_reaper(request: pytest.FixtureRequest, database: str) -> None:
+@pytest.mark.parametrize("any_url", ["sqlite", "postgres", "mssql"])
+async def test_metrics_of_a_worker_and_its_reaper(request: pytest.FixtureRequest, any_url: str) -> None:
     registry = CollectorRegistry()
-    await handled(request.getfixturevalue(f"{database}_url"), registry, count=20, failing=2)
+    await handled(request.getfixturevalue(f"{any_url}_url"), registry, count=20, failing=2)
     about = {"outbox": "outbox"}
     assert registry.get_sample_value("outbox_events_completed_total", about) == 18
     assert registry.get_sample_value("outbox_events_dead_letter_total", about) == 2

@@ -9,12 +9,15 @@ import pytest
 import fencehold
 from fencehold.backends.postgres.events import PostgresEventPort
 from fencehold.backends.sqlite.events import SqliteEventPort
+from fencehold.backends.sqlserver.events import SqlServerEventPort
 from fencehold.ports.events import ClaimAsk
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import (
+    HOUR,
     Gate,
     becomes,
     code_of,
+    dialect,
     eventually,
     lapse,
     make_due,
@@ -24,8 +27,6 @@ from tests.outbox.scene import (
     statuses,
     update,
 )
-
-HOUR = {"postgresql": "now() + interval '1 hour'", "sqlite": "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+1 hour')"}
 
 
 async def held_s(outbox: fencehold.Outbox) -> float:
@@ -151,7 +152,7 @@ async def test_rule_020_003_only_what_is_processing_can_be_finished(url: str, op
     async with opened(url) as (outbox, _):
         event = await outbox.add("a", 1)
         (claim,) = await outbox.claim(1, "w")
-        await update(url, f"status = '{status}', locked_until = {HOUR[url.partition(':')[0]]}")
+        await update(url, f"status = '{status}', locked_until = {HOUR[dialect(url)]}")
         before = await row(url, event)
         assert await outbox.complete(claim) == []
         assert await outbox.renew(claim) == []
@@ -235,7 +236,7 @@ async def test_rule_020_012_a_failed_heartbeat_stops_the_handler_and_leaves_the_
         whole = port.renew
         return renew
 
-    for port in (PostgresEventPort, SqliteEventPort):
+    for port in (PostgresEventPort, SqliteEventPort, SqlServerEventPort):
         monkeypatch.setattr(port, "renew", renewing(port))
     async with opened(url, lease="600ms") as (outbox, heard):
         first, second = Gate(), Gate(is_open=True)

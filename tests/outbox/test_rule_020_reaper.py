@@ -10,7 +10,20 @@ from prometheus_client import CollectorRegistry
 import fencehold
 from fencehold.telemetry.prometheus import PrometheusSink
 from tests.outbox.conftest import Opened
-from tests.outbox.scene import Gate, Heard, code_of, eventually, lapse, row, rows, running, statuses, update
+from tests.outbox.scene import (
+    LONG_AGO,
+    Gate,
+    Heard,
+    code_of,
+    dialect,
+    eventually,
+    lapse,
+    row,
+    rows,
+    running,
+    statuses,
+    update,
+)
 from tests.system.processes import execute
 
 
@@ -42,10 +55,9 @@ async def test_rule_020_020_a_worker_without_a_reaper_anywhere_is_refused(url: s
 
 
 async def test_rule_020_020_a_reaper_that_ran_long_ago_counts_as_none(url: str, opened: Opened) -> None:
-    old = {"postgresql": "now() - interval '1 hour'", "sqlite": "'2000-01-01T00:00:00.000Z'"}[url.partition(":")[0]]
     async with opened(url) as (outbox, _):
         await outbox.reap()
-        await execute(url, f"UPDATE outbox_reaper SET ran_at = {old}")
+        await execute(url, f"UPDATE outbox_reaper SET ran_at = {LONG_AGO[dialect(url)]}")
         with pytest.raises(fencehold.ConfigurationError) as error:
             await outbox.worker(nothing, reaper=False).run()
         assert code_of(error) == "no_reaper"
@@ -211,6 +223,7 @@ async def test_the_reaper_goes_on_after_the_store_failed_it(
 ) -> None:
     from fencehold.backends.postgres.events import PostgresEventPort
     from fencehold.backends.sqlite.events import SqliteEventPort
+    from fencehold.backends.sqlserver.events import SqlServerEventPort
 
     async def unreachable(*_: Any) -> Any:
         raise fencehold.Unavailable("cut off", code="unreachable")
@@ -220,7 +233,7 @@ async def test_the_reaper_goes_on_after_the_store_failed_it(
         await outbox.claim(1, "dead")
         with contextlib.ExitStack() as stack:
             broken = stack.enter_context(monkeypatch.context())
-            for port in (PostgresEventPort, SqliteEventPort):
+            for port in (PostgresEventPort, SqliteEventPort, SqlServerEventPort):
                 broken.setattr(port, "reap", unreachable)
             async with running(outbox.worker(nothing)):
                 await heard.once("reaper_failed", times=2)

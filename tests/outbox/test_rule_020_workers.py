@@ -11,7 +11,20 @@ import fencehold
 from fencehold.telemetry.fan_out import FanOut
 from fencehold.telemetry.prometheus import PrometheusSink
 from tests.outbox.conftest import Opened
-from tests.outbox.scene import Gate, Heard, all_are, becomes, code_of, eventually, lapse, row, rows, running, statuses
+from tests.outbox.scene import (
+    Gate,
+    Heard,
+    all_are,
+    becomes,
+    code_of,
+    eventually,
+    lapse,
+    rename,
+    row,
+    rows,
+    running,
+    statuses,
+)
 from tests.system.processes import execute
 
 
@@ -274,13 +287,13 @@ async def test_rule_020_052_a_worker_that_dies_says_so_and_stops_its_handlers(ur
         event = await outbox.add("a", 1)
         task = asyncio.create_task(outbox.worker(gate, worker_id="w", poll_every="20ms").run())
         await gate.has(1)
-        await execute(url, "ALTER TABLE outbox RENAME TO outbox_away")
+        await rename(url, "outbox", "outbox_away")
         with pytest.raises(fencehold.ConfigurationError):
             await task
         assert "schema_missing" in (await heard.once("worker_died", worker_id="w"))["error"]
         assert registry.get_sample_value("outbox_worker_deaths_total", {"outbox": "outbox"}) == 1
         await gate.until(lambda: gate.cancelled == [event])
-        await execute(url, "ALTER TABLE outbox_away RENAME TO outbox")
+        await rename(url, "outbox_away", "outbox")
         await lapse(url)
         assert [each.tracking_id for each in await outbox.reap()] == [event]
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,11 +14,17 @@ import pytest
 
 import fencehold
 from fencehold import Status, sync
+from tests.outbox.scene import own_connection
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest) -> Iterator[sync.Store]:
-    with sync.connect(request.getfixturevalue(f"{request.param}_url")) as store:
+@pytest.fixture(params=["sqlite", "postgres", "mssql"])
+def some_url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
+def store(some_url: str) -> Iterator[sync.Store]:
+    with sync.connect(some_url) as store:
         store.init()
         yield store
 
@@ -58,9 +62,9 @@ def test_the_verbs_answer_as_the_async_ones_do(store: sync.Store) -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_an_event_shares_the_fate_of_a_sync_transaction(store: sync.Store, commits: bool) -> None:
+def test_an_event_shares_the_fate_of_a_sync_transaction(store: sync.Store, some_url: str, commits: bool) -> None:
     outbox = store.outbox("outbox")
-    with closing(caller(store)) as conn:
+    with closing(own_connection(some_url)) as conn:
         tracking_id = outbox.add("a", {}, tx=conn)
         assert outbox.first_time(tracking_id, "me", tx=conn)
         assert not outbox.first_time(tracking_id, "me", tx=conn)
@@ -109,25 +113,18 @@ def test_ctrl_c_finishes_what_is_in_hand(sqlite_url: str) -> None:
         assert outbox.stats().completed == 1
 
 
-def caller(store: sync.Store) -> Any:
-    label = store._store._label
-    if label.startswith("sqlite"):
-        return sqlite3.connect(Path("/" + label.partition(":///")[2].lstrip("/")))
-    return psycopg.connect(label.replace("postgresql://", "postgresql://postgres@"))
-
-
-def test_a_purged_event_is_forgotten_by_its_consumers_too(store: sync.Store) -> None:
+def test_a_purged_event_is_forgotten_by_its_consumers_too(store: sync.Store, some_url: str) -> None:
     outbox = store.outbox("outbox")
     purged, kept = outbox.add("a", {}), outbox.add("a", {}, not_before="1h")
     outbox.complete(outbox.claim(1, "me"))
-    with closing(caller(store)) as conn:
+    with closing(own_connection(some_url)) as conn:
         for tracking_id in (purged, kept):
             assert outbox.first_time(tracking_id, "me", tx=conn)
         conn.commit()
     until_gone = 0
     while not until_gone:  # the store's clock ticks in milliseconds
         until_gone = outbox.purge("1ms")
-    with closing(caller(store)) as conn:
+    with closing(own_connection(some_url)) as conn:
         assert outbox.first_time(purged, "me", tx=conn)
         assert not outbox.first_time(kept, "me", tx=conn)
 

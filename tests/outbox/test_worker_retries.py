@@ -9,10 +9,12 @@ import fencehold
 from fencehold.model.outbox_settings import Backoff
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import (
+    LONG_AGO,
     Gate,
     all_are,
     becomes,
     code_of,
+    dialect,
     eventually,
     make_due,
     row,
@@ -21,8 +23,6 @@ from tests.outbox.scene import (
     statuses,
     update,
 )
-
-LONG_AGO = {"postgresql": "'2001-01-01'", "sqlite": "'2001-01-01T00:00:00.000Z'"}
 
 
 def test_a_delay_doubles_with_each_try_within_its_bounds() -> None:
@@ -136,7 +136,7 @@ async def test_a_dry_run_answers_the_same_and_changes_nothing(url: str, opened: 
         before = await rows(url)
         assert await outbox.redrive("paid", "why", dry_run=True) == events
         assert await outbox.retry(events, dry_run=True) == events
-        await update(url, f"processed_at = {LONG_AGO[url.partition(':')[0]]}")
+        await update(url, f"processed_at = {LONG_AGO[dialect(url)]}")
         assert await outbox.purge("1d", statuses=[fencehold.Status.DEAD_LETTER], dry_run=True) == 2
         assert [found["status"] for found in await rows(url)] == [found["status"] for found in before]
 
@@ -166,7 +166,7 @@ async def test_purge_deletes_old_completed_events_and_never_unfinished_ones(url:
     async with opened(url) as (outbox, heard):
         await one_of_each(outbox)
         assert await outbox.purge("1d") == 0, "too young"
-        old = LONG_AGO[url.partition(":")[0]]
+        old = LONG_AGO[dialect(url)]
         await update(url, f"created_at = {old}, processed_at = {old}")
         assert await outbox.purge("1d") == 1
         assert sorted(await statuses(url)) == ["DEAD_LETTER", "FAILED", "PENDING", "PROCESSING"]
@@ -189,7 +189,7 @@ async def test_the_statement_itself_purges_nothing_unfinished(url: str, opened: 
     """Whoever asks the desk past the outbox's own check."""
     async with opened(url) as (outbox, _):
         await one_of_each(outbox)
-        old = LONG_AGO[url.partition(":")[0]]
+        old = LONG_AGO[dialect(url)]
         await update(url, f"created_at = {old}, processed_at = {old}")
         unfinished = (fencehold.Status.PENDING, fencehold.Status.PROCESSING, fencehold.Status.FAILED)
         assert await outbox._here().desk.purge(fencehold.Filter(unfinished, (), (), 1.0), 100, 5.0) == 0
@@ -204,7 +204,7 @@ async def test_purge_goes_in_batches_and_tells_how_far_it_is(
         await outbox.add_many([("a", n) for n in range(5)])
         async with running(outbox.worker(Gate(is_open=True))):
             await all_are(url, "COMPLETED", 5)
-        await update(url, f"processed_at = {LONG_AGO[url.partition(':')[0]]}")
+        await update(url, f"processed_at = {LONG_AGO[dialect(url)]}")
         seen: list[int] = []
         assert await outbox.purge("1d", on_progress=seen.append) == 5
         assert seen == [2, 4, 5]

@@ -9,17 +9,19 @@ import pytest
 import fencehold
 from fencehold.backends.postgres.events import PostgresEventPort
 from fencehold.backends.sqlite.events import SqliteEventPort
+from fencehold.backends.sqlserver.events import SqlServerEventPort
 from fencehold.ports.events import Turn
 from tests.outbox.conftest import Opened
-from tests.outbox.scene import Gate, all_are, becomes, eventually, lapse, running
+from tests.outbox.scene import Gate, all_are, becomes, dialect, eventually, lapse, running
 from tests.servers.postgres import PostgresServer
 from tests.system.processes import execute
 
-PORTS = (PostgresEventPort, SqliteEventPort)
+PORTS = (PostgresEventPort, SqliteEventPort, SqlServerEventPort)
 BY_HAND = {
     "postgresql": "INSERT INTO outbox (event_type, payload) VALUES ('a', '{}')",
     "sqlite": "INSERT INTO outbox (tracking_id, event_type, payload)"
     " VALUES ('018f0000-0000-7000-8000-000000000001', 'a', '{}')",
+    "mssql": "INSERT INTO outbox (event_type, payload) VALUES ('a', '{}')",
 }
 
 
@@ -28,7 +30,8 @@ async def idle(outbox: fencehold.Outbox, gate: Gate, url: str) -> None:
     await becomes(url, await outbox.add("warm up", 0), "COMPLETED")
 
 
-async def test_a_new_event_is_handled_at_once_however_rare_polls_are(url: str, opened: Opened) -> None:
+async def test_a_new_event_is_handled_at_once_however_rare_polls_are(pg_or_sqlite_url: str, opened: Opened) -> None:
+    url = pg_or_sqlite_url
     async with opened(url) as (outbox, heard):
         gate = Gate(is_open=True)
         async with running(outbox.worker(gate, poll_every="1h")):
@@ -59,13 +62,14 @@ async def test_a_poll_finds_what_plain_sql_inserted(url: str, opened: Opened) ->
         gate = Gate(is_open=True)
         async with running(outbox.worker(gate, poll_every="50ms")):
             await heard.once("worker_started")
-            await execute(url, BY_HAND[url.partition(":")[0]])
+            await execute(url, BY_HAND[dialect(url)])
             await all_are(url, "COMPLETED", 1)
         assert gate.entered[0].payload == {}
 
 
 @pytest.mark.parametrize("what", ["redrive", "retry", "reap"])
-async def test_what_becomes_pending_again_wakes_too(url: str, opened: Opened, what: str) -> None:
+async def test_what_becomes_pending_again_wakes_too(pg_or_sqlite_url: str, opened: Opened, what: str) -> None:
+    url = pg_or_sqlite_url
     async with opened(url) as (outbox, heard):
         gate = Gate(is_open=True)
         event = await outbox.add("a", 1)

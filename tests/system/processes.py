@@ -1,5 +1,6 @@
 """Real contenders, started, told, killed and frozen; and the ledger they wrote."""
 
+import asyncio
 import json
 import queue
 import signal
@@ -105,11 +106,24 @@ async def execute(url: str, sql: str) -> list[tuple[Any, ...]]:
 
         with sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30) as connection:
             return connection.execute(sql).fetchall()
+    if url.startswith("mssql"):
+        return await asyncio.to_thread(_execute_on_sql_server, url, sql)
     import psycopg
 
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as pg:
         cursor = await pg.execute(sql.encode())
         return await cursor.fetchall() if cursor.description else []
+
+
+def _execute_on_sql_server(url: str, sql: str) -> list[tuple[Any, ...]]:
+    from tests.servers.sqlserver import open_connection
+
+    connection = open_connection(url)
+    try:
+        cursor = connection.cursor().execute(sql)
+        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+    finally:
+        connection.close()
 
 
 async def ledger(url: str) -> list[tuple[str, int, str]]:
