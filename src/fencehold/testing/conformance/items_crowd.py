@@ -50,6 +50,17 @@ class ItemCrowd(ItemSuite):
             assert_held(refusals[key], holder(winner))
         assert await clients[winner].port.break_leases([keys[winner]], CALL_LIMIT_S) == {}
 
+    async def test_of_many_who_put_one_new_item_at_once_none_fails(self, harness: Harness) -> None:
+        """Some make it and some replace it; what is there afterwards is whole, and of one of them."""
+        clients = (await crowd(harness))[:9]
+        new = [NewItem("deal", f"state {n}", str(n), holder(n)) for n in range(len(clients))]
+        puts = (client.port.put(item, CALL_LIMIT_S) for client, item in zip(clients, new, strict=True))
+        for item, answer in zip(new, await asyncio.gather(*puts), strict=True):
+            made = row(answer)
+            assert (made.state, made.document_json) == (item.state, item.document_json)
+        left = (await clients[0].port.get(["deal"], CALL_LIMIT_S))["deal"]
+        assert left.state == f"state {left.document_json}"
+
     async def test_a_delete_among_many_saves_of_its_lease_is_not_undone(self, harness: Harness) -> None:
         """Whatever came first: a save after the delete is refused, and none is half done."""
         clients = (await crowd(harness))[:9]

@@ -113,6 +113,14 @@ class ItemLocks(ItemSuite):
             granted = row(await waiting)
         assert (granted.leased_at, granted.expires_at) == (START + LEASE, START + 2 * LEASE)
 
+    async def test_a_put_that_waited_begins_its_state_when_it_is_done(self, harness: Harness) -> None:
+        port, _ = await held(harness)
+        async with locked(harness) as other:
+            waiting = await started(harness, port.put(NewItem("deal", "SENT", "{}", "ada"), CALL_LIMIT_S))
+            await harness.set_clock(START + LEASE)
+            await other.commit()
+            assert row(await waiting).state_timestamp == START + LEASE
+
     async def test_an_item_that_another_session_has_locked_is_left_out_and_not_waited_for(
         self, harness: Harness
     ) -> None:
