@@ -15,7 +15,6 @@ SELECT @is_there = 1, @seen_state = state, @seen_since = state_timestamp, @seen_
 SET @now = SYSUTCDATETIME();
 IF @is_there = 1 AND (@seen_holder IS NULL OR @expires_at <= @now OR @seen_holder = @holder COLLATE Latin1_General_BIN2)
 BEGIN
-    SET @is_there = 0;
     BEGIN TRANSACTION;
     UPDATE fencehold_items WITH (UPDLOCK, ROWLOCK) SET token = token WHERE kind = @kind AND id = @id;
     SET @now = SYSUTCDATETIME();
