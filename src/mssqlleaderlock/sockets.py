@@ -8,7 +8,6 @@ noticed by the next probe.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import socket
 import struct
@@ -16,10 +15,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
+from fencehold.backends.sqlserver.sockets import to_port
+
 T = TypeVar("T")
 
-_OPEN_FILES = "/proc/self/fd"
-_TCP_INFO = getattr(socket, "TCP_INFO", None)
+_TCP_INFO = getattr(socket, "TCP_INFO", 0)
 _TCP_INFO_BYTES = 192
 _BYTES_RECEIVED = struct.Struct("=Q")
 _BYTES_RECEIVED_AT = 128  # in Linux's struct tcp_info, since 4.2
@@ -77,33 +77,24 @@ class Wire:
 def found(port: int, ask: Callable[[int], T]) -> tuple[T, Wire | None]:
     """What `ask(padding)` gave, and the socket to that port on which an answer of that length came, if exactly one."""
     padding = _PADDING_MIN + secrets.randbelow(_PADDING_CHOICES)
-    before = {name: received for name, _, received in _sockets_to(port)}
+    before = {name: _received(handle) for name, handle in to_port(port)}
     answer = ask(padding)
     ours = [
-        fd
-        for name, fd, received in _sockets_to(port)
-        if name in before and 0 <= received - before[name] - 2 * padding <= _AROUND_BYTES_MAX
+        handle.dup()
+        for name, handle in to_port(port)
+        if name in before and 0 <= _received(handle) - before[name] - 2 * padding <= _AROUND_BYTES_MAX
     ]
-    return answer, Wire(socket.socket(fileno=os.dup(ours[0]))) if len(ours) == 1 else None
-
-
-def _sockets_to(port: int) -> Iterator[tuple[str, int, int]]:
-    """The system's name of each TCP socket of this process, its descriptor, and how many bytes came on it so far."""
-    if _TCP_INFO is None or not os.path.isdir(_OPEN_FILES):
-        return
-    for fd in map(int, os.listdir(_OPEN_FILES)):
-        # Whatever it was may be closed by now. Our handle lasts for a moment only: it would keep the others' open.
-        with suppress(OSError, struct.error):
-            name = os.readlink(f"{_OPEN_FILES}/{fd}")
-            if not name.startswith("socket:"):
-                continue
-            with socket.socket(fileno=os.dup(fd)) as handle:
-                received = _received(handle)
-                is_there = handle.getpeername()[1] == port
-            if is_there:
-                yield name, fd, received
+    if len(ours) == 1:
+        return answer, Wire(ours[0])
+    for handle in ours:
+        handle.close()
+    return answer, None
 
 
 def _received(handle: socket.socket) -> int:
-    info = handle.getsockopt(socket.IPPROTO_TCP, int(_TCP_INFO or 0), _TCP_INFO_BYTES)
-    return int(_BYTES_RECEIVED.unpack_from(info, _BYTES_RECEIVED_AT)[0])
+    """The bytes that came on it so far; where they are not counted, always none."""
+    try:
+        info = handle.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _TCP_INFO_BYTES)
+        return int(_BYTES_RECEIVED.unpack_from(info, _BYTES_RECEIVED_AT)[0])
+    except (OSError, struct.error):
+        return 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mssqlleaderlock import sockets
+from fencehold.backends.sqlserver import sockets
 from mssqlleaderlock.sockets import Wire, found
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not list sockets")

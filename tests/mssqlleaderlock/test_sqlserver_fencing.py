@@ -20,13 +20,13 @@ from tests.servers.sqlserver import open_connection
 pytestmark = pytest.mark.limit(120)
 
 LEASE_S = 25.0
-SEIZE_LIMIT_S = 8.0
+SEIZE_LIMIT_S = 20.0
 JOB = "CREATE TABLE job (id int PRIMARY KEY, state nvarchar(20))"
 
 
 async def test_epochs_rise_and_a_stale_term_writes_nothing(mssql_url: str) -> None:
     executed(mssql_url, JOB)
-    one = watched(mssql_url, new_name(), fencing_name="job")
+    one = watched(mssql_url, new_name(), fencing_name="job", health_interval_s=5)
     await one.lead()  # the lease table is made on the way
     first = one.lock.term
     assert first is not None
@@ -97,13 +97,13 @@ async def test_a_transaction_of_the_old_term_holds_the_epoch_up_for_a_while_and_
 
 
 async def test_if_another_led_within_the_grace_the_loss_is_told_after_all(mssql_url: str) -> None:
-    async with place(mssql_url, reconnect_grace_s=90, fencing_name="job") as one:
+    async with place(mssql_url, reconnect_grace_s=90, fencing_name="job", health_interval_s=5) as one:
         await one.lead()
         first = one.lock.term
         assert first is not None
         one.proxy.cut()
         await one.reach("leader>reconnecting")
-        two = one.rival(fencing_name="job", retry_strategy=FixedInterval(0.5))
+        two = one.rival(fencing_name="job", health_interval_s=5, retry_strategy=FixedInterval(0.5))
         await two.lead()
         await two.lock.shutdown()
         one.proxy.heal()

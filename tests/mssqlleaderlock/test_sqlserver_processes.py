@@ -20,7 +20,7 @@ pytestmark = pytest.mark.limit(150)
 
 
 def test_of_competing_processes_exactly_one_leads_at_any_time(mssql_url: str) -> None:
-    lock = ("--lock", new_name(), *PACE)
+    lock = ("--lock", new_name(), "--health", "5", "--retry", "1")
     executed(mssql_url, COUNTED)
     with candidates(mssql_url, MODULE) as start:
         everybody = [start(f"c{i}", *lock, "--fencing", "job", "--steady") for i in range(3)]
