@@ -13,6 +13,10 @@ import pytest
 
 from tests.servers.postgres import PostgresServer
 from tests.submission_manager.end_to_end.scene import Scene, a_scene, intent
+from tests.submission_manager.service_url import service_url
+from tests.submission_manager.system import fleet
+
+SQL_SERVER_SETTINGS = {**fleet.SQL_SERVER_SETTINGS, "SM_GATEWAY_TIMEOUT": "2s"}
 
 NO_FAULTS = {
     "intents_lost": 0,
@@ -23,6 +27,11 @@ NO_FAULTS = {
     "calls_repeated": 0,
     "intents_called_too_often": 0,
 }
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    return service_url(request)
 
 
 async def judged(scene: Scene, count: int, blows: int) -> None:
@@ -58,6 +67,18 @@ async def test_2000_intents_survive_two_dead_leaders_a_frozen_one_and_a_crashed_
             scene.want(*map(intent, range(part * 500, part * 500 + 500)))
             await blow()
         await judged(scene, 2000, blows=4)
+
+
+@pytest.mark.needs("haproxy")
+@pytest.mark.limit(600)
+@pytest.mark.parametrize("url", ["sqlserver"], indirect=True)
+async def test_on_sql_server_intents_survive_a_dead_leader_and_a_frozen_one(url: str, tmp_path: Path) -> None:
+    async with a_scene(url, tmp_path) as scene:
+        await scene.start(None, **SQL_SERVER_SETTINGS)
+        for part, blow in enumerate((scene.kill_leader, scene.freeze_leader)):
+            scene.want(*map(intent, range(part * 100, part * 100 + 100)))
+            await blow()
+        await judged(scene, 200, blows=2)
 
 
 @pytest.mark.needs("haproxy")

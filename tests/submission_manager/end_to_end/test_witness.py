@@ -68,7 +68,7 @@ async def a_hand(url: str) -> AsyncIterator[Hand]:
     audit = await prepare(url)
     store = open_store(url)
     try:
-        await store.intake.submit(NewIntent("x", b"{}", TWICE), 10.0)
+        await store.intake.submit(NewIntent("x", b"{}", TWICE), 60.0)
         yield Hand(url, audit)
     finally:
         audit.close()

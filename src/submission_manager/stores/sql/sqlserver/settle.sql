@@ -11,7 +11,7 @@ DECLARE @id nvarchar(400) = :id, @number int = :number, @marker_epoch bigint = :
     @error nvarchar(2000) = :error, @name nvarchar(128) = :name, @holder nvarchar(256) = :holder, @epoch bigint = :epoch,
     @wait_ms int = :wait_ms;
 DECLARE @got int = -1, @held int = 0, @there int = 0, @now datetime2(6), @verdict nvarchar(16) = N'lost';
-DECLARE @status nvarchar(16), @exhausted_reason nvarchar(32), @due_at datetime2(7);
+DECLARE @status nvarchar(16), @exhausted_reason nvarchar(32), @due_at datetime2(7), @appended int;
 DECLARE @fence nvarchar(255) = CONCAT(N'fencehold/', OBJECT_ID(N'submission_manager_leases'), N'/', @name, N'/fence');
 BEGIN TRANSACTION;
 EXEC @got = sp_getapplock @Resource = @fence, @LockMode = N'Shared', @LockOwner = N'Transaction', @LockTimeout = @wait_ms;
@@ -36,6 +36,7 @@ BEGIN
       FROM submission_intents
      WHERE intent_id = @id AND status = N'pending' AND attempt_count = @number - 1 AND attempt_epoch = @marker_epoch
        AND attempt_holder = @marker_holder;
+    SET @appended = @@ROWCOUNT;
     UPDATE submission_intents
        SET status = @status, attempt_count = @number, next_attempt_at = @due_at,
            completed_at = CASE WHEN @status <> N'pending' THEN @now END,
@@ -44,7 +45,7 @@ BEGIN
            exhausted_reason = @exhausted_reason, attempt_started_at = NULL, attempt_epoch = NULL, attempt_holder = NULL,
            updated_at = @now, last_modified_at = @now
      WHERE intent_id = @id AND status = N'pending' AND attempt_count = @number - 1 AND attempt_epoch = @marker_epoch
-       AND attempt_holder = @marker_holder;
+       AND attempt_holder = @marker_holder AND @appended = 1;
     IF @@ROWCOUNT > 0 SET @verdict = N'settled';
 END
 IF @verdict = N'settled' COMMIT TRANSACTION;
