@@ -1,4 +1,7 @@
-"""`url`: an empty database, once on PostgreSQL and once on SQLite. `opened`: a store on it, and what it tells."""
+"""`url`: an empty database, once on PostgreSQL, once on SQLite, and once on SQL Server where one is given.
+
+`opened`: a store on it, and what it tells.
+"""
 
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -8,11 +11,16 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.outbox.conftest import database, file_url, schema_url, url  # noqa: F401 - the same databases
+from tests.outbox.conftest import FIXTURES, database, file_url, schema_url  # noqa: F401 - the same databases
 from tests.outbox.scene import Heard
 
 KIND = "negotiation"
 OpenedItems = Callable[..., AbstractAsyncContextManager[tuple[fencehold.Items, Heard]]]
+
+
+@pytest.fixture(params=["postgres", "sqlite", pytest.param("sqlserver", marks=pytest.mark.limit(240))])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(FIXTURES[request.param]))
 
 
 @pytest.fixture
@@ -25,7 +33,7 @@ def opened() -> OpenedItems:
     """`async with opened(url, lease="1s") as (items, heard):` an open store with its tables made."""
 
     @asynccontextmanager
-    async def open_at(url: str, **settings: Any) -> AsyncIterator[tuple[fencehold.Items, Heard]]:  # noqa: F811
+    async def open_at(url: str, **settings: Any) -> AsyncIterator[tuple[fencehold.Items, Heard]]:
         heard = Heard()
         async with fencehold.connect(url, facts=heard) as store:
             await store.init()

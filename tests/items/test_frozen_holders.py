@@ -7,7 +7,7 @@ from typing import Any
 
 import fencehold
 from tests.items.conftest import OpenedItems
-from tests.items.scene import error_of, free
+from tests.items.scene import enough_s, error_of, free
 from tests.outbox.scene import eventually
 from tests.servers.cosmos import CosmosServer
 from tests.system.processes import Process
@@ -37,7 +37,7 @@ def answer_to(process: HolderProcess, word: str) -> str:
 async def test_a_holder_frozen_past_its_lease_can_neither_save_nor_delete_nor_renew_nor_break(
     url: str, opened: OpenedItems
 ) -> None:
-    await is_powerless_after_a_freeze(url, opened, "700ms")
+    await is_powerless_after_a_freeze(url, opened, f"{enough_s(url, 0.7)}s")
 
 
 async def test_nor_can_it_on_cosmos_db(cosmos_server: CosmosServer, opened: OpenedItems) -> None:
@@ -74,7 +74,7 @@ async def test_a_holder_frozen_past_its_lease_cannot_save_even_if_nobody_took_ov
 ) -> None:
     async with opened(url) as (items, _):
         await items.put("n", state="A", document=1)
-        with holder(url, "hold", "--lease", "700ms") as frozen:
+        with holder(url, "hold", "--lease", f"{enough_s(url, 0.7)}s") as frozen:
             await asyncio.to_thread(frozen.wait_for, "acquired")
             frozen.freeze()
             await eventually(lambda: free(items))
@@ -90,7 +90,7 @@ async def test_the_store_itself_refuses_a_holder_that_does_not_know_its_time_is_
     url: str, opened: OpenedItems
 ) -> None:
     """As if its own clock had stood still: everything is sent, and nothing is written."""
-    async with opened(url, lease="600ms") as (items, _), opened(url) as (others, _):
+    async with opened(url, lease=enough_s(url, 0.6)) as (items, _), opened(url) as (others, _):
         await items.put("n", state="A", document=1)
         stale = [await items.acquire("n")]
         stale[0].lease.deadline_s += 1000
@@ -116,7 +116,7 @@ async def test_a_processor_killed_half_way_leaves_its_item_to_another(url: str, 
     async with opened(url) as (items, _):
         for n in "ab":
             await items.put(n, state="A", document=[])
-        with holder(url, "process", "--lease", "1s") as doomed:
+        with holder(url, "process", "--lease", f"{enough_s(url, 1.0)}s") as doomed:
             assert (await asyncio.to_thread(doomed.wait_for, "began"))["id"] == "a"
             doomed.say("go")
             await asyncio.to_thread(doomed.wait_for, "began", id="b")

@@ -10,7 +10,7 @@ import pytest
 
 import fencehold
 from tests.items.conftest import KIND, OpenedItems
-from tests.items.scene import error_of, free
+from tests.items.scene import enough_s, error_of, free
 from tests.outbox.scene import eventually
 
 #: Nothing lapses by itself on a busy machine, and yet a loss is noticed soon.
@@ -27,13 +27,14 @@ async def steal(url: str, item: fencehold.Item) -> fencehold.Item:
 async def test_the_lease_outlives_its_duration_while_the_body_runs_and_is_broken_when_it_returns(
     url: str, opened: OpenedItems
 ) -> None:
-    async with opened(url, lease="1s", heartbeat_every="100ms") as (items, _):
+    lease_s = enough_s(url, 1.0)
+    async with opened(url, lease=lease_s, heartbeat_every="100ms") as (items, _):
         await items.put("n", state="REQUESTED", document={"n": 1})
         item = await items.acquire("n")
         first_until = item.expires_at
 
         async def is_renewed() -> bool:
-            return item.expires_at > first_until + dt.timedelta(seconds=1)
+            return item.expires_at > first_until + dt.timedelta(seconds=lease_s)
 
         async with item:
             await eventually(is_renewed)
@@ -205,11 +206,12 @@ async def test_a_lost_item_cannot_be_entered_and_a_held_one_not_twice(memory: st
 
 
 async def test_a_blocked_event_loop_keeps_its_item(url: str, opened: OpenedItems) -> None:
-    async with opened(url, lease="1s", heartbeat_every="100ms") as (items, _):
+    lease_s = enough_s(url, 1.0)
+    async with opened(url, lease=lease_s, heartbeat_every="100ms") as (items, _):
         await items.put("n", state="A", document=1)
         async with await items.acquire("n") as item:
             await asyncio.sleep(0)
-            time.sleep(1.5)  # the whole event loop, for longer than a lease
+            time.sleep(1.5 * lease_s)  # the whole event loop, for longer than a lease
             await item.save(state="B")
         assert item.state == "B"
 
