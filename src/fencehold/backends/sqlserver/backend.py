@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fencehold.backends.sql_text import Statements, items_table
 from fencehold.backends.sqlserver.address import Address
+from fencehold.backends.sqlserver.events import SqlServerEvents
 from fencehold.backends.sqlserver.fences import SqlServerFences
+from fencehold.backends.sqlserver.items import SqlServerItems
 from fencehold.backends.sqlserver.leases import SqlServerLeases
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.backends.sqlserver.session import Session
@@ -27,14 +27,10 @@ class SqlServerBackend:
         self.fences = SqlServerFences(address, statements)
         self.wakeup = NoWakeup()
 
-    def events(self, table: str) -> Any:
-        from fencehold.backends.sqlserver.events import SqlServerEvents
-
+    def events(self, table: str) -> SqlServerEvents:
         return SqlServerEvents(self._address, self._package, table)
 
-    def items(self, kind: str) -> Any:
-        from fencehold.backends.sqlserver.items import SqlServerItems
-
+    def items(self, kind: str) -> SqlServerItems:
         return SqlServerItems(self._address, self._package, self._items_table, kind)
 
     async def open(self, limit_s: float) -> None:
