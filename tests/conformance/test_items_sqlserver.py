@@ -6,7 +6,9 @@ import mssql_python
 import pytest
 
 from fencehold.testing import conformance
-from fencehold.testing.harness import Harness
+from fencehold.testing.conformance.items_locks import held, locked, started
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
+from fencehold.testing.harness import CALL_LIMIT_S, Harness
 from tests.conformance.sqlserver_harness import SqlServerHarness
 from tests.servers.sqlserver import open_connection
 
@@ -18,6 +20,8 @@ PASSING_OVER = (
     "test_a_row_that_stays_locked_makes_a_verb_unavailable_and_changes_nothing",
     "test_an_item_that_another_session_has_locked_is_left_out_and_not_waited_for",
 )
+#: ... or only where it waits all the same ...
+WAITING_ANYWAY = ("test_a_renewal_that_had_to_wait_past_its_lease_does_not_revive_it",)
 #: ... and where who reads does not wait for who writes: with READ_COMMITTED_SNAPSHOT on.
 READING_VERSIONS = ("test_who_asks_for_what_another_holds_does_not_wait_for_its_row",)
 
@@ -67,12 +71,22 @@ class TestItemLocks(Patient, conformance.ItemLocks):
     @pytest.fixture(autouse=True)
     def possible(self, request: pytest.FixtureRequest, mssql_url: str) -> None:
         name = request.function.__name__
-        if name in (*PASSING_OVER, *READING_VERSIONS):
+        if name in (*PASSING_OVER, *WAITING_ANYWAY, *READING_VERSIONS):
             passed, can_read = locks_of(mssql_url)
             if name in PASSING_OVER and not passed:
                 pytest.skip("this server waits for a locked row also with READPAST")
+            if name in WAITING_ANYWAY and passed:
+                pytest.skip("on this server a renewal waits for nobody")
             if name in READING_VERSIONS and not can_read:
                 pytest.skip("READ_COMMITTED_SNAPSHOT is off: who reads waits for who writes")
+
+    async def test_a_renewal_that_had_to_wait_past_its_lease_does_not_revive_it(self, harness: Harness) -> None:
+        port, key = await held(harness)
+        async with locked(harness) as other:
+            waiting = await started(harness, port.renew([key], LEASE_S, CALL_LIMIT_S))
+            await harness.set_clock(START + LEASE)
+            await other.commit()
+            assert await waiting == {}
 
 
 class TestItemWalk(Patient, conformance.ItemWalk): ...
