@@ -8,7 +8,7 @@ import pytest
 from fencehold.testing import conformance
 from fencehold.testing.conformance.items_locks import held, locked, started
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
-from fencehold.testing.harness import CALL_LIMIT_S, Harness
+from fencehold.testing.harness import CALL_LIMIT_S, ITEM_TABLE, Harness
 from tests.conformance.sqlserver_harness import SqlServerHarness
 from tests.servers.sqlserver import open_connection
 
@@ -21,7 +21,10 @@ PASSING_OVER = (
     "test_an_item_that_another_session_has_locked_is_left_out_and_not_waited_for",
 )
 #: ... or only where it waits all the same ...
-WAITING_ANYWAY = ("test_a_renewal_that_had_to_wait_past_its_lease_does_not_revive_it",)
+WAITING_ANYWAY = (
+    "test_a_renewal_that_had_to_wait_past_its_lease_does_not_revive_it",
+    "test_an_item_that_left_its_state_while_it_was_waited_for_is_not_taken",
+)
 #: ... and where who reads does not wait for who writes: with READ_COMMITTED_SNAPSHOT on.
 READING_VERSIONS = ("test_who_asks_for_what_another_holds_does_not_wait_for_its_row",)
 
@@ -87,6 +90,15 @@ class TestItemLocks(Patient, conformance.ItemLocks):
             await harness.set_clock(START + LEASE)
             await other.commit()
             assert await waiting == {}
+
+    async def test_an_item_that_left_its_state_while_it_was_waited_for_is_not_taken(self, harness: Harness) -> None:
+        port, key = await held(harness)
+        assert await port.break_leases([key], CALL_LIMIT_S) == {}
+        async with locked(harness) as other:
+            waiting = await started(harness, port.next_for_state("NEW", 9, "bob", LEASE_S, CALL_LIMIT_S))
+            await other.execute(f"UPDATE {ITEM_TABLE} SET state = 'SENT' WHERE id = 'deal'")
+            await other.commit()
+            assert await waiting == []
 
 
 class TestItemWalk(Patient, conformance.ItemWalk): ...

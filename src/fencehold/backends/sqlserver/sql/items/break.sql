@@ -1,9 +1,9 @@
 -- name: break
 -- rules: absent.break.always free.break.always live.break.is_own_lease
--- What another holds is only read, never locked. Our own are locked in the order of their rows, so that two
--- who break the same ones wait for each other in one direction only; the lock is an UPDATE that changes nothing, for that
--- is one on every server, and then the clock is read. The answer is what was refused, and the place of its key; token 0
--- means whatever lease this holder has. In a list, names are written as item_rows.py says.
+-- What another holds is only read, never locked. Our own are freed in the order of their rows, so that two who break the
+-- same ones wait for each other in one direction only. It is one UPDATE, so nothing is locked before it: a lease of ours
+-- that lapses while it waits is freed although it is over, which is the same. The answer is what was refused, and the
+-- place of its key; token 0 means whatever lease this holder has. In a list, names are written as item_rows.py says.
 SET NOCOUNT ON;
 DECLARE @kind nvarchar(256) = :kind, @keys nvarchar(max) = :keys;
 DECLARE @now datetime2(7);
@@ -19,18 +19,13 @@ SELECT i.number, a.holder_id, a.token
   FROM @asked AS a JOIN fencehold_items AS i ON i.kind = @kind AND i.id = a.id
  WHERE i.holder_id = a.holder_id AND a.token IN (0, i.token)
 OPTION (LOOP JOIN, FORCE ORDER);
-BEGIN TRANSACTION;
-UPDATE i
-   SET token = i.token
-  FROM @mine AS m JOIN fencehold_items AS i WITH (UPDLOCK, ROWLOCK) ON i.number = m.number
-OPTION (LOOP JOIN, FORCE ORDER);
 SET @now = SYSUTCDATETIME();
 UPDATE i
    SET holder_id = NULL, leased_at = NULL, lease_ms = NULL, expires_at = NULL
   FROM @mine AS m JOIN fencehold_items AS i WITH (ROWLOCK) ON i.number = m.number
  WHERE i.holder_id = m.holder_id AND m.token IN (0, i.token) AND i.expires_at > @now
 OPTION (LOOP JOIN, FORCE ORDER);
-COMMIT TRANSACTION;
+SET @now = SYSUTCDATETIME();
 SELECT i.id, i.state, i.state_timestamp, i.document, i.token, i.holder_id, i.leased_at, i.lease_ms, i.expires_at, @now AS now, a.place
   FROM @asked AS a JOIN fencehold_items AS i ON i.kind = @kind AND i.id = a.id
  WHERE i.expires_at > @now AND NOT (i.holder_id = a.holder_id AND a.token IN (0, i.token))
