@@ -18,7 +18,7 @@ KIND = "negotiation"
 OpenedItems = Callable[..., AbstractAsyncContextManager[tuple[fencehold.Items, Heard]]]
 
 
-@pytest.fixture(params=["postgres", "sqlite", pytest.param("sqlserver", marks=pytest.mark.limit(240))])
+@pytest.fixture(params=["postgres", "sqlite", pytest.param("mssql", marks=pytest.mark.limit(240))])
 def url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(FIXTURES[request.param]))
 
