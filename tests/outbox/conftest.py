@@ -68,7 +68,7 @@ def file_url(tmp_path: Path) -> Iterator[str]:
 FIXTURES = {"postgres": "schema_url", "sqlite": "file_url", "mssql": "mssql_url"}
 
 
-@pytest.fixture(params=["postgres", "sqlite", "mssql"])
+@pytest.fixture(params=["postgres", "sqlite", pytest.param("mssql", marks=pytest.mark.limit(240))])
 def url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(FIXTURES[request.param]))
 

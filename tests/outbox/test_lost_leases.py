@@ -16,7 +16,7 @@ from fencehold.runtime.flights import Flight, Heartbeat
 from fencehold.testing.proxy import ThreadedFaultProxy
 from tests.outbox.conftest import Opened
 from tests.outbox.laborers import LaborerProcess, laborers
-from tests.outbox.scene import Gate, Heard, all_are, becomes, eventually, row, rows, running
+from tests.outbox.scene import Gate, Heard, all_are, becomes, enough_s, eventually, row, rows, running
 from tests.servers.postgres import PostgresServer
 
 LEASE_S = 0.5
@@ -82,7 +82,7 @@ async def test_a_healthy_handler_of_many_leases_is_started_once_and_completes(
 
 async def test_a_handler_that_blocks_its_event_loop_keeps_its_event(url: str, opened: Opened) -> None:
     began: list[int] = []
-    lease_s = 2 * LEASE_S  # on a busy machine a thread may have to wait for its turn
+    lease_s = enough_s(url, 2 * LEASE_S)  # on a busy machine a thread may have to wait for its turn
 
     async def block(event: fencehold.Claim) -> None:
         began.append(event.attempt)
@@ -96,10 +96,12 @@ async def test_a_handler_that_blocks_its_event_loop_keeps_its_event(url: str, op
 
 
 async def test_a_handler_that_blocks_beyond_max_processing_loses_its_event_to_another(url: str, opened: Opened) -> None:
-    async with opened(url, lease=LEASE_S, reap_every="100ms") as (outbox, _):
+    lease_s = enough_s(url, LEASE_S)
+    async with opened(url, lease=lease_s, reap_every="100ms") as (outbox, _):
         event = await outbox.add("a", 1)
         with laborers(url) as start:
-            stuck = start("block", "stuck", "--lease", f"{LEASE_S}s", "--seconds", "3", "--max-processing", "1s")
+            times = ("--lease", f"{lease_s}s", "--seconds", f"{6 * lease_s}", "--max-processing", f"{2 * lease_s}s")
+            stuck = start("block", "stuck", *times)
             await asyncio.to_thread(stuck.wait_for, "began")
             gate = Gate(is_open=True)
             async with running(outbox.worker(gate, worker_id="other", poll_every="50ms")):
@@ -112,10 +114,11 @@ async def test_a_handler_that_blocks_beyond_max_processing_loses_its_event_to_an
 
 
 async def test_a_frozen_worker_cannot_complete_what_another_has_taken(url: str, opened: Opened) -> None:
-    async with opened(url, lease=LEASE_S, reap_every="100ms") as (outbox, _):
+    lease_s = enough_s(url, LEASE_S)
+    async with opened(url, lease=lease_s, reap_every="100ms") as (outbox, _):
         event = await outbox.add("a", 1)
         with laborers(url) as start:
-            frozen = start("wait", "frozen", "--lease", f"{LEASE_S}s")
+            frozen = start("wait", "frozen", "--lease", f"{lease_s}s")
             await asyncio.to_thread(frozen.wait_for, "began")
             await freeze(frozen, url)
             gate = Gate()
@@ -137,12 +140,13 @@ async def test_a_frozen_worker_cannot_complete_what_another_has_taken(url: str, 
 async def test_an_event_that_kills_its_process_ends_among_the_dead_letters_and_says_why(
     url: str, opened: Opened, death: str
 ) -> None:
-    async with opened(url, lease=LEASE_S, max_retries=2, reap_every="100ms") as (outbox, _):
+    lease_s = enough_s(url, LEASE_S)
+    async with opened(url, lease=lease_s, max_retries=2, reap_every="100ms") as (outbox, _):
         event = await outbox.add("a", {"poison": True})
         reaper = outbox.reaper("the-reaper")
         task = asyncio.create_task(reaper.run())
         with laborers(url) as start:
-            victims = [start(death, f"victim-{n}", "--lease", f"{LEASE_S}s") for n in range(2)]
+            victims = [start(death, f"victim-{n}", "--lease", f"{lease_s}s") for n in range(2)]
             found = await becomes(url, event, "DEAD_LETTER")
             assert sorted(victim.exit_code() for victim in victims) == sorted([3, 3] if death == "exit" else [-9, -9])
         assert found["retry_count"] == 2

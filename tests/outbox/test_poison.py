@@ -14,7 +14,7 @@ import fencehold
 from fencehold.model.names import LEASE_NAME_CHARS_MAX
 from fencehold.runtime.outbox_parts import reaper_lease
 from tests.outbox.conftest import Opened
-from tests.outbox.scene import all_are, becomes, lapse, row, running
+from tests.outbox.scene import all_are, becomes, enough_s, lapse, row, running
 
 
 class Weird(BaseException):
@@ -97,7 +97,7 @@ async def test_whatever_a_handler_raises_is_a_failed_try_and_the_worker_goes_on(
 
 
 async def test_a_raised_lease_keeps_what_is_in_hand(url: str, opened: Opened) -> None:
-    async with opened(url, lease="600ms") as (outbox, heard):
+    async with opened(url, lease=enough_s(url, 0.6)) as (outbox, heard):
         event = await outbox.add("a", {})
         begun = asyncio.Event()
 

@@ -18,6 +18,7 @@ from tests.outbox.scene import (
     becomes,
     code_of,
     dialect,
+    enough_s,
     eventually,
     lapse,
     make_due,
@@ -85,14 +86,15 @@ async def test_rule_020_002_a_lease_is_configurable_at_runtime(url: str, opened:
 
 
 async def test_rule_020_002_a_worker_that_runs_keeps_up_with_a_lease_made_shorter(url: str, opened: Opened) -> None:
+    lease_s = enough_s(url, 0.6)
     async with opened(url, lease="30s") as (outbox, heard):
         gate = Gate()
         async with running(outbox.worker(gate)):
             await heard.once("worker_started")
-            outbox.configure(lease="600ms")
+            outbox.configure(lease=lease_s)
             event = await outbox.add("a", 1)
             await gate.has(1)
-            await asyncio.sleep(2.5 * 0.6)  # healthy work of two and a half of the new leases
+            await asyncio.sleep(2.5 * lease_s)  # healthy work of two and a half of the new leases
             gate.open()
             assert (await becomes(url, event, "COMPLETED"))["retry_count"] == 0
             assert len(gate.entered) == 1
@@ -184,7 +186,7 @@ async def test_rule_020_003_a_completion_sent_along_with_a_claim_is_checked_as_w
 
 
 async def test_rule_020_010_a_worker_renews_the_lease_of_what_it_works_on(url: str, opened: Opened) -> None:
-    async with opened(url, lease="600ms") as (outbox, heard):
+    async with opened(url, lease=enough_s(url, 0.6)) as (outbox, heard):
         gate = Gate()
         event = await outbox.add("a", 1)
         async with running(outbox.worker(gate, worker_id="w")):
@@ -238,7 +240,7 @@ async def test_rule_020_012_a_failed_heartbeat_stops_the_handler_and_leaves_the_
 
     for port in (PostgresEventPort, SqliteEventPort, SqlServerEventPort):
         monkeypatch.setattr(port, "renew", renewing(port))
-    async with opened(url, lease="600ms") as (outbox, heard):
+    async with opened(url, lease=enough_s(url, 0.6)) as (outbox, heard):
         first, second = Gate(), Gate(is_open=True)
         event = await outbox.add("a", 1)
         async with running(outbox.worker(first)):
@@ -255,7 +257,8 @@ async def test_rule_020_012_a_failed_heartbeat_stops_the_handler_and_leaves_the_
 
 
 async def test_rule_020_012_a_refused_heartbeat_stops_that_handler_and_no_other(url: str, opened: Opened) -> None:
-    async with opened(url, lease="1s", reap_every="900ms") as (outbox, heard):
+    lease_s = enough_s(url, 1.0)
+    async with opened(url, lease=lease_s, reap_every=0.9 * lease_s) as (outbox, heard):
         gate = Gate()
         lost, kept = await outbox.add_many([("a", 1), ("a", 2)])
         worker = outbox.worker(gate, poll_every="1h")

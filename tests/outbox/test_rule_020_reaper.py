@@ -16,6 +16,7 @@ from tests.outbox.scene import (
     Heard,
     code_of,
     dialect,
+    enough_s,
     eventually,
     lapse,
     row,
@@ -37,7 +38,7 @@ async def nothing(event: fencehold.Claim) -> None:
 
 
 async def test_rule_020_020_a_worker_brings_a_reaper_that_runs_continuously(url: str, opened: Opened) -> None:
-    async with opened(url, lease="600ms") as (outbox, heard), running(outbox.worker(nothing)):
+    async with opened(url, lease=enough_s(url, 0.6)) as (outbox, heard), running(outbox.worker(nothing)):
         await heard.once("reaper_run", times=3)
         assert await runs(url) >= 3
 
@@ -87,7 +88,7 @@ async def test_rule_020_020_one_reaper_is_active_and_another_takes_over(
         return await real(self, events)
 
     monkeypatch.setattr(fencehold.Reaper, "once", once)
-    async with opened(url, lease="1s") as (outbox, heard):
+    async with opened(url, lease=enough_s(url, 1.0)) as (outbox, heard):
         workers = [outbox.worker(nothing, worker_id=f"w{n}") for n in range(3)]
         tasks = {worker.worker_id: asyncio.create_task(worker.run()) for worker in workers}
         first = (await heard.once("leader_acquired"))["holder_id"]
@@ -228,7 +229,7 @@ async def test_the_reaper_goes_on_after_the_store_failed_it(
     async def unreachable(*_: Any) -> Any:
         raise fencehold.Unavailable("cut off", code="unreachable")
 
-    async with opened(url, lease="600ms") as (outbox, heard):
+    async with opened(url, lease=enough_s(url, 0.6)) as (outbox, heard):
         event = await outbox.add("a", 1)
         await outbox.claim(1, "dead")
         with contextlib.ExitStack() as stack:

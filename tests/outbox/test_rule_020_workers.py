@@ -17,6 +17,7 @@ from tests.outbox.scene import (
     all_are,
     becomes,
     code_of,
+    enough_s,
     eventually,
     lapse,
     rename,
@@ -261,16 +262,17 @@ async def test_rule_020_050_whatever_a_handler_gets_is_leased_to_it_at_that_mome
 async def test_rule_020_051_a_handler_is_aborted_after_three_leases_and_its_event_retried(
     url: str, opened: Opened
 ) -> None:
-    async with opened(url, lease="500ms", retry_base="100ms") as (outbox, heard):
+    lease_s = enough_s(url, 0.5)
+    async with opened(url, lease=lease_s, retry_base="100ms") as (outbox, heard):
         gate = Gate()
         event = await outbox.add("a", 1)
         worker = outbox.worker(gate, poll_every="50ms")
-        assert worker.settings.max_processing_s == 1.5
+        assert worker.settings.max_processing_s == 3 * lease_s
         async with running(worker):
             await gate.has(1)
             began_s = asyncio.get_running_loop().time()
             await gate.until(lambda: gate.cancelled == [event])
-            assert 1.2 < asyncio.get_running_loop().time() - began_s < 4
+            assert 2.4 * lease_s < asyncio.get_running_loop().time() - began_s < 8 * lease_s
             await heard.once("event_aborted", tracking_id=event)
             assert "max_processing" in (await heard.once("event_failed", attempt=1))["error"]
             await gate.has(2)

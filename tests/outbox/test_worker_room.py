@@ -8,6 +8,7 @@ import pytest
 import fencehold
 from fencehold.backends.postgres.events import PostgresEventPort
 from fencehold.backends.sqlite.events import SqliteEventPort
+from fencehold.backends.sqlserver.events import SqlServerEventPort
 from fencehold.ports.events import Turn
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import (
@@ -16,6 +17,7 @@ from tests.outbox.scene import (
     all_are,
     becomes,
     code_of,
+    enough_s,
     eventually,
     lapse,
     row,
@@ -23,7 +25,7 @@ from tests.outbox.scene import (
     statuses,
 )
 
-PORTS = (PostgresEventPort, SqliteEventPort)
+PORTS = (PostgresEventPort, SqliteEventPort, SqlServerEventPort)
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
@@ -136,9 +138,9 @@ async def test_an_event_lost_and_claimed_again_by_the_same_worker_keeps_its_hear
             except asyncio.CancelledError:
                 continue
 
-    async with opened(url, lease="600ms") as (outbox, heard):
+    async with opened(url, lease=enough_s(url, 0.6)) as (outbox, heard):
         event = await outbox.add("a", 1)
-        worker = outbox.worker(stubborn, concurrency=2, poll_every="20ms", max_processing="10s")
+        worker = outbox.worker(stubborn, concurrency=2, poll_every="20ms", max_processing="60s")
         async with running(worker):
             await heard.once("events_claimed")
             await lapse(url)
@@ -158,10 +160,11 @@ async def test_an_event_lost_and_claimed_again_by_the_same_worker_keeps_its_hear
 
 
 async def test_a_thread_that_outlives_its_lease_keeps_its_slot(url: str, opened: Opened) -> None:
-    async with opened(url, lease="500ms", retry_base="100ms") as (outbox, heard):
+    lease_s = enough_s(url, 0.5)
+    async with opened(url, lease=lease_s, retry_base="100ms") as (outbox, heard):
         gate = ThreadGate()
         await outbox.add_many([("a", 1), ("a", 2), ("a", 3)])
-        worker = outbox.worker(gate, concurrency=2, max_processing="500ms", poll_every="20ms")
+        worker = outbox.worker(gate, concurrency=2, max_processing=lease_s, poll_every="20ms")
         async with running(worker):
             await gate.has(2)
             await heard.once("event_recovered", times=2)
@@ -178,7 +181,7 @@ async def test_an_answer_that_comes_after_the_lease_is_over_starts_nothing(
     """As when the process was frozen between the claim and its answer."""
     is_first = [False] * 99 + [True]
 
-    async with opened(url, lease="500ms", reap_every="100ms") as (outbox, heard):
+    async with opened(url, lease=enough_s(url, 0.5), reap_every="100ms") as (outbox, heard):
         for port in PORTS:
             real = port.turn
 
