@@ -78,8 +78,19 @@ class SqlServerItemPort:
         ends_s = time.monotonic() + limit_s
         refused: dict[ItemKey, ItemRefusal] = {}
         for some in rounds(keys, lambda key: key.id):
-            rows = await self._run("break", {"keys": item_rows.keys_param(some)}, max(0.001, ends_s - time.monotonic()))
-            refused.update((some[row[10]], ItemRefusal(HELD_BY_ANOTHER, item_rows.item(row))) for row in rows)
+            refused.update(await self._break_once_each(some, ends_s))
+        return refused
+
+    async def _break_once_each(self, keys: Sequence[ItemKey], ends_s: float) -> dict[ItemKey, ItemRefusal]:
+        """Asks again for what is still our own: it changed while it was waited for."""
+        refused: dict[ItemKey, ItemRefusal] = {}
+        while keys:
+            if (left_s := ends_s - time.monotonic()) <= 0:
+                raise _busy()
+            rows = await self._run("break", {"keys": item_rows.keys_param(keys)}, left_s)
+            others = [row for row in rows if not row[11]]
+            refused.update((keys[row[10]], ItemRefusal(HELD_BY_ANOTHER, item_rows.item(row))) for row in others)
+            keys = [keys[row[10]] for row in rows if row[11]]
         return refused
 
     async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:

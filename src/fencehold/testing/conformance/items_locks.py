@@ -12,12 +12,16 @@ from fencehold.model.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import ItemPort, NewItem
 from fencehold.testing.conformance.items_pair import ItemSuite, refused, row
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
-from fencehold.testing.harness import CALL_LIMIT_S, ITEM_TABLE, Caller, Harness
+from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, ITEM_TABLE, Caller, Harness
 
 T = TypeVar("T")
 
 TOUCH = f"UPDATE {ITEM_TABLE} SET document = document WHERE id = 'deal'"
 HAND_OVER = f"UPDATE {ITEM_TABLE} SET holder_id = 'bob', token = token + 1 WHERE id = 'deal'"
+PUT = (
+    f"INSERT INTO {ITEM_TABLE} (kind, id, state, state_timestamp, document) "
+    f"VALUES ('{ITEM_KIND}', 'deal', 'NEW', '2031-05-17 12:00:00', '{{}}')"
+)
 GONE = f"DELETE FROM {ITEM_TABLE} WHERE id = 'deal'"
 IN_VAIN_S = 2.0  # long enough for a busy server to say so in time
 
@@ -120,6 +124,25 @@ class ItemLocks(ItemSuite):
             await harness.set_clock(START + LEASE)
             await other.commit()
             assert row(await waiting).state_timestamp == START + LEASE
+
+    async def test_a_put_of_what_another_is_just_putting_waits_and_replaces_it(self, harness: Harness) -> None:
+        await harness.set_clock(START)
+        port = (await harness.items()).port
+        async with harness.sql.doors()[0].open() as other:
+            await other.begin()
+            await other.execute(PUT)
+            waiting = await started(harness, port.put(NewItem("deal", "SENT", "1", "ada"), CALL_LIMIT_S))
+            await other.commit()
+            assert row(await waiting).state == "SENT"
+        assert (await port.get(["deal"], CALL_LIMIT_S))["deal"].document_json == "1"
+
+    async def test_a_break_that_waited_has_broken_the_lease(self, harness: Harness) -> None:
+        port, key = await held(harness)
+        async with locked(harness) as other:
+            waiting = await started(harness, port.break_leases([key], CALL_LIMIT_S))
+            await other.commit()
+            assert await waiting == {}
+        assert (await port.get(["deal"], CALL_LIMIT_S))["deal"].holder_id is None
 
     async def test_an_item_that_another_session_has_locked_is_left_out_and_not_waited_for(
         self, harness: Harness

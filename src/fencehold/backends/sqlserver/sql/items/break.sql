@@ -2,8 +2,10 @@
 -- rules: absent.break.always free.break.always live.break.is_own_lease
 -- What another holds is only read, never locked. Our own are freed in the order of their rows, so that two who break the
 -- same ones wait for each other in one direction only. It is one UPDATE, so nothing is locked before it: a lease of ours
--- that lapses while it waits is freed although it is over, which is the same. The answer is what was refused, and the
--- place of its key; token 0 means whatever lease this holder has. In a list, names are written as item_rows.py says.
+-- that lapses while it waits is freed although it is over, which is the same. The answer is whatever is held afterwards
+-- and the place of its key: refused, or our own still, which is asked for again, because there are servers whose UPDATE
+-- passes over a row that changed while it waited for it. Token 0 means whatever lease this holder has. In a list, names
+-- are written as item_rows.py says.
 SET NOCOUNT ON;
 DECLARE @kind nvarchar(256) = :kind, @keys nvarchar(max) = :keys;
 DECLARE @now datetime2(7);
@@ -26,7 +28,8 @@ UPDATE i
  WHERE i.holder_id = m.holder_id AND m.token IN (0, i.token) AND i.expires_at > @now
 OPTION (LOOP JOIN, FORCE ORDER);
 SET @now = SYSUTCDATETIME();
-SELECT i.id, i.state, i.state_timestamp, i.document, i.token, i.holder_id, i.leased_at, i.lease_ms, i.expires_at, @now AS now, a.place
+SELECT i.id, i.state, i.state_timestamp, i.document, i.token, i.holder_id, i.leased_at, i.lease_ms, i.expires_at, @now AS now, a.place,
+       CASE WHEN i.holder_id = a.holder_id AND a.token IN (0, i.token) THEN 1 ELSE 0 END AS is_own
   FROM @asked AS a JOIN fencehold_items AS i ON i.kind = @kind AND i.id = a.id
- WHERE i.expires_at > @now AND NOT (i.holder_id = a.holder_id AND a.token IN (0, i.token))
+ WHERE i.expires_at > @now
 OPTION (LOOP JOIN, FORCE ORDER);
