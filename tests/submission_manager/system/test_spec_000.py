@@ -10,7 +10,7 @@ import pytest
 import fencehold
 from tests.servers.postgres import PostgresServer
 from tests.submission_manager.service_url import service_url
-from tests.submission_manager.system.fleet import HOLD, LEASE, Fleet, a_fleet, until
+from tests.submission_manager.system.fleet import HOLD, LEASE, Fleet, Instance, a_fleet, until
 
 
 @pytest.fixture(params=["sqlite", "postgres", "sqlserver"])
@@ -23,6 +23,13 @@ async def called(fleet: Fleet, key: str) -> None:
         return key in fleet.gateway.calls
 
     await until(is_called, f"the gateway was never called for {key}: {fleet.gateway.calls}")
+
+
+async def renewed(instance: Instance) -> None:
+    async def is_renewed() -> bool:
+        return "leader_renewed" in instance.log()
+
+    await until(is_renewed, f"never renewed: {instance.log()}")
 
 
 def errors(history: dict[str, Any]) -> list[str | None]:
@@ -64,6 +71,7 @@ async def test_2_failover_after_expiry_of_a_leader_frozen_or_killed(url: str, tm
         (b,) = await fleet.start("B")
         await a.submit("frozen", HOLD)
         await called(fleet, "frozen/1")
+        await renewed(a)
         a.freeze()
         left_behind = await fleet.lease()
         await called(fleet, "frozen/2")
