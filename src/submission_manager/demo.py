@@ -173,8 +173,7 @@ class Story:
         self._tell(f"{leader.holder_id}, the leader, is frozen (SIGSTOP) with attempts under way", "red")
         await self._failed_over(scene, "freeze", epoch, time.monotonic())
         await self._quiet()
-        leader.process.send_signal(signal.SIGCONT)
-        leader.is_frozen = False
+        leader.thaw()
         self._tell(f"{leader.holder_id} is thawed (SIGCONT): it may not write any more", "red")
 
         async def follows() -> bool:
@@ -187,12 +186,10 @@ class Story:
         """At a moment without a write: who is frozen inside one keeps SQLite's only write lock, and nobody goes on."""
         while True:
             leader, epoch = await self._leader(scene)
-            leader.process.send_signal(signal.SIGSTOP)
-            leader.is_frozen = True
+            await leader.freeze()
             if not await asyncio.to_thread(self._audit.is_locked):
                 return leader, epoch
-            leader.process.send_signal(signal.SIGCONT)
-            leader.is_frozen = False
+            leader.thaw()
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _stopped(self, scene: Scene) -> None:

@@ -138,7 +138,9 @@ class Instance:
         return self._log.read_text()
 
     def freeze(self) -> None:
+        """Back when every thread stands still; a thread inside a call to the kernel still ends it."""
         self._child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._child.pid, os.WSTOPPED)
 
     def thaw(self) -> None:
         self._child.send_signal(signal.SIGCONT)
