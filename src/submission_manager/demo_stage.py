@@ -71,7 +71,7 @@ class Instance:
         return self.process.returncode is None
 
     async def freeze(self) -> None:
-        """Back when all threads stand still: one inside a call to the kernel ends it first, and may have a lock then."""
+        """Back when all threads stand still: one inside a call to the kernel ends it first, perhaps with a lock."""
         self.process.send_signal(signal.SIGSTOP)
         self.is_frozen = True
         await asyncio.to_thread(os.waitid, os.P_PID, self.process.pid, os.WSTOPPED)

@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fencehold.backends.sqlserver import batch, driver
+from fencehold.backends.sql_text import Statements
+from fencehold.backends.sqlserver import batch, callers, driver
 from fencehold.backends.sqlserver.address import Address
-from fencehold.model.errors import ConfigurationError, LeaseLost
+from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
 from fencehold.model.leases import Lease, TermKey
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.fences import cannot_take
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, ask, plenty, release, take
-from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, COUNT
+from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, COUNT, LEASE_TABLE
 from tests.conformance.sqlserver_harness import SqlServerHarness
 
 pytestmark = pytest.mark.limit(120)
@@ -160,3 +161,76 @@ async def test_statements_of_a_fenced_transaction_say_how_many_rows_they_changed
             assert (await tx.execute("UPDATE counters SET n = n + 1 WHERE id = ?", (1,))).rowcount == 1
             assert (await tx.execute("UPDATE counters SET n = n + 1 WHERE id = %(id)s", {"id": 2})).rowcount == 0
             assert tuple(await (await tx.execute("SELECT n FROM counters")).fetchone()) == (1,)
+
+
+async def test_an_error_behind_the_first_result_leaves_the_block_and_nothing_is_kept(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        key = await take(backend, "job", "ada")
+        with pytest.raises(harness.sql.error, match="too late"):
+            async with backend.fences.transaction(key, plenty) as tx:
+                await tx.execute(ADD_NOTE.format(note=1) + "; RAISERROR (N'too late', 16, 1)")
+        assert await harness.written() == []
+
+
+async def test_a_statement_may_give_its_rows_behind_a_count(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        key = await take(backend, "job", "ada")
+        async with backend.fences.transaction(key, plenty) as tx:
+            result = await tx.execute(ADD_NOTE.format(note=1) + "; SELECT 7; SELECT 8")
+            assert [tuple(row) for row in await result.fetchall()] == [(7,)]
+        assert await harness.written() == [1]
+
+
+async def test_the_settings_of_one_transaction_are_not_those_of_the_next(mssql_url: str):
+    """The second is on the session of the first. Without the setting, what follows an end inside it would be kept."""
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        key = await take(backend, "job", "ada")
+        async with backend.fences.transaction(key, plenty) as tx:
+            await tx.execute("SET IMPLICIT_TRANSACTIONS OFF")
+            (first,) = await (await tx.execute("SELECT @@SPID")).fetchone()
+
+        async def body() -> None:
+            async with backend.fences.transaction(key, plenty) as tx:
+                assert tuple(await (await tx.execute("SELECT @@SPID")).fetchone()) == (first,)
+                await tx.execute("ROLLBACK TRANSACTION")
+                await harness.write(tx, 2)
+
+        with pytest.raises(ConfigurationError) as caught:
+            await body()
+        assert caught.value.code == "fence_gone"
+        assert await harness.written() == []
+
+
+async def test_a_kept_session_that_died_is_replaced(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        key = await take(backend, "job", "ada")
+        async with backend.fences.transaction(key, plenty) as tx:
+            (session,) = await (await tx.execute("SELECT @@SPID")).fetchone()
+        await harness.sql.run(f"KILL {session:d}")
+        async with backend.fences.transaction(key, plenty) as tx:
+            await harness.write(tx, 1)
+        assert await harness.written() == [1]
+
+
+class Failing(Statements):
+    """Its fence is an error that leaves the transaction open, as most of this server's do."""
+
+    def named(self, name: str) -> str:
+        return "RAISERROR (N'not now', 16, 1)" if name == "fence" else super().named(name)
+
+
+async def test_a_fence_that_fails_leaves_nothing_to_commit(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        key = await take(await harness.client(), "job", "ada")
+        statements = Failing("fencehold.backends.sqlserver", LEASE_TABLE)
+        with contextlib.closing(driver.connect(Address.of(mssql_url), limit_s=10)) as connection:
+            await asyncio.to_thread(batch.rows, connection, "BEGIN TRANSACTION")
+            await asyncio.to_thread(batch.rows, connection, ADD_NOTE.format(note=1))
+            with pytest.raises(Unavailable):
+                await callers.fence(statements, connection, key, over=False)
+            await asyncio.to_thread(batch.rows, connection, "IF @@TRANCOUNT > 0 COMMIT TRANSACTION")
+        assert await harness.written() == []

@@ -89,7 +89,7 @@ def test_the_grants_never_let_a_lease_be_deleted() -> None:
         "[ops].[fencehold_items]": "SELECT, INSERT, UPDATE, DELETE",
         "[ops].[fencehold_items_token]": "UPDATE",
         "[ops].[orders]": "SELECT, INSERT, UPDATE",
-        "[ops].[orders_reaper]": "SELECT, UPDATE",
+        "[ops].[orders_reaper]": "SELECT, INSERT, UPDATE",
         "[ops].[orders_consumed]": "SELECT, INSERT",
         "[ops].[fencehold_schema]": "SELECT",
     }

@@ -258,7 +258,9 @@ def of(kind: str, state: str, text: str) -> Exception:
 SAID: list[tuple[Exception, type[FenceholdError], str]] = [
     (of("ProgrammingError", "x", "Lock request time out period exceeded."), Unavailable, "busy"),
     (of("OperationalError", "Serialization failure", "chosen as the deadlock victim."), Unavailable, "busy"),
-    (of("IntegrityError", "Integrity constraint violation", "Violation of PRIMARY KEY"), Unavailable, "conflict"),
+    (of("IntegrityError", "Integrity constraint violation", "duplicate key row"), Unavailable, "conflict"),
+    (of("IntegrityError", "Integrity constraint violation", "conflicted with a CHECK"), Unavailable, "store_error"),
+    (of("ProgrammingError", "x", "Invalid object name 'OPENJSON'."), ConfigurationError, "old_database"),
     (of("ProgrammingError", "x", "Invalid object name 'x'."), ConfigurationError, "schema_missing"),
     (of("ProgrammingError", "x", "The SELECT permission was denied on 'x'."), ConfigurationError, "no_permission"),
     (of("OperationalError", "x", "because the database is read-only."), Unavailable, "read_only"),

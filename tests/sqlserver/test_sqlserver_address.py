@@ -38,7 +38,8 @@ def pairs(url: str) -> dict[str, str]:
 
 
 def test_a_plain_url_names_host_port_database_and_login():
-    assert pairs(GOOD) == {"server": "db.example,1444", "database": "orders", "uid": "app", "pwd": PASSWORD}
+    named = {"server": "db.example,1444", "database": "orders", "uid": "app", "pwd": PASSWORD}
+    assert pairs(GOOD) == {**named, "connectretrycount": "0"}
 
 
 def test_the_port_may_be_left_out():

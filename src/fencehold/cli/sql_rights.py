@@ -15,7 +15,7 @@ OUTBOX = """\
 -- Of the outbox, for producers, workers and reapers; whoever runs `fencehold outbox purge` needs DELETE as well, on it
 -- and on {consumed}.
 {schema}-- GRANT SELECT, INSERT, UPDATE ON {table} TO app;
--- GRANT {reaper_rights} ON {reaper} TO app;
+-- GRANT SELECT, INSERT, UPDATE ON {reaper} TO app;
 -- GRANT SELECT, INSERT ON {consumed} TO app;
 """
 ITEMS = """\
@@ -23,8 +23,6 @@ ITEMS = """\
 {schema}-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO app;
 """
 
-#: SQL Server's is a row that init makes, PostgreSQL's one that the first reaper does.
-REAPER_RIGHTS = {"postgresql": "SELECT, INSERT, UPDATE", "mssql": "SELECT, UPDATE"}
 #: Of one dialect: the rights on leases, items and an outbox.
 RIGHTS: Mapping[str, Mapping[str, str]] = {
     "postgresql": {
@@ -51,7 +49,7 @@ def rights(dialect: str, topic: str, table: str) -> str:
     named = {suffix.lstrip("_") or "table": quoted(schema, name + suffix) for suffix in SUFFIXES}
     # A schema of SQL Server needs no right of its own.
     usage = f'-- GRANT USAGE ON SCHEMA "{schema}" TO app;\n' if schema and dialect == "postgresql" else ""
-    named |= {"schema": usage, "steps": quoted(schema, "fencehold_schema"), "reaper_rights": REAPER_RIGHTS[dialect]}
+    named |= {"schema": usage, "steps": quoted(schema, "fencehold_schema")}
     return RIGHTS[dialect][topic].format(**named)
 
 

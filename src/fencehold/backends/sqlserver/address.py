@@ -48,7 +48,8 @@ class Address:
         return cls(parts.hostname, port, database, user, password, _options(parts))
 
     def connection_string(self) -> str:
-        pairs = [("Server", f"{self.host},{self.port}"), ("Database", self.database)]
+        # A connection that broke stays broken: the driver would make another one without the session's settings.
+        pairs = [("Server", f"{self.host},{self.port}"), ("Database", self.database), ("ConnectRetryCount", "0")]
         if self.user:
             pairs += [("UID", self.user), ("PWD", self.password)]
         given = {OPTIONS[name]: value for name, value in self.options}

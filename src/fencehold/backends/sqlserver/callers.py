@@ -1,6 +1,6 @@
 """The fence in a transaction that the caller owns: mssql-python connections, SQLAlchemy sessions, sync and async.
 
-A refusal rolls the caller's transaction back: nothing it wrote before can be committed.
+A refusal rolls the caller's transaction back, and so does an error: nothing it wrote before can be committed.
 """
 
 from __future__ import annotations
@@ -108,8 +108,10 @@ def _fence_sync(door: _PlainDoor | _SessionDoor, key: TermKey, over: bool) -> No
     if not over:
         try:
             refusal = refused(key, door.run("fence", params(key)))
-        except driver.Error as error:
-            raise faults.of_statement(error) from error
+        except BaseException as error:
+            with suppress(Exception):
+                door.poison()
+            raise faults.of_callers(error) from error
     if refusal is not None:
         door.poison()
         raise refusal
@@ -118,7 +120,12 @@ def _fence_sync(door: _PlainDoor | _SessionDoor, key: TermKey, over: bool) -> No
 async def _fence_async(door: _AsyncSessionDoor, key: TermKey, over: bool) -> None:
     refusal: FenceholdError | None = lost(key, "the term is over; this transaction was rolled back")
     if not over:
-        refusal = refused(key, await door.run("fence", params(key)))
+        try:
+            refusal = refused(key, await door.run("fence", params(key)))
+        except BaseException as error:
+            with suppress(Exception):
+                await door.poison()
+            raise faults.of_callers(error) from error
     if refusal is not None:
         await door.poison()
         raise refusal

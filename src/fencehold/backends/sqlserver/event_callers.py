@@ -51,7 +51,7 @@ async def _run_async(target: Any, sql: str, params: Params, finish: Callable[[Ro
     try:
         rows = await sql_session.run_async(target, sql, params)
     except Exception as error:
-        raise _fault(error) from error
+        raise faults.of_callers(error) from error
     return finish(_within(rows))
 
 
@@ -59,13 +59,7 @@ def _sorted(run: Callable[[], Rows]) -> Rows:
     try:
         return run()
     except Exception as error:
-        raise _fault(error) from error
-
-
-def _fault(error: Exception) -> Exception:
-    """SQLAlchemy's errors carry the driver's; those of anybody else stay as they are."""
-    cause = getattr(error, "orig", error)
-    return faults.of_statement(cause) if isinstance(cause, driver.Error) else error
+        raise faults.of_callers(error) from error
 
 
 def _within(rows: Rows) -> Rows:

@@ -58,7 +58,7 @@ def _not_executed(error: Exception, text: str) -> FenceholdError | None:
         return Unavailable(f"SQL Server: {text}; nothing was changed.", hint=hint, code="busy")
     if is_deadlock(error):
         return Unavailable(f"SQL Server: {text}; nothing was changed.", code="busy")
-    if isinstance(error, driver.IntegrityError):  # 2627, 2601
+    if isinstance(error, driver.IntegrityError) and "duplicate key" in text.lower():  # 2627, 2601
         return Unavailable(f"SQL Server: {text}; nothing was changed.", code="conflict")
     return None
 
@@ -67,6 +67,11 @@ def _misfit(text: str) -> FenceholdError | None:
     if "permission" in text.lower() and "denied" in text.lower():  # 229, 230, 262
         hint = "GRANT this user what `fencehold sql init` prints (purge also needs DELETE on an outbox)."
         return ConfigurationError(f"SQL Server refused: {text}.", hint=hint, code="no_permission")
+    if "OPENJSON" in text:  # 208, too
+        hint = "ALTER DATABASE ... SET COMPATIBILITY_LEVEL = 130 or higher (SQL Server 2016)."
+        return ConfigurationError(
+            f"The database's compatibility level is too low: {text}.", hint=hint, code="old_database"
+        )
     if any(part in text for part in _MISSING):
         return ConfigurationError(f"A table is missing or old: {text}.", hint=INIT_HINT, code="schema_missing")
     if "read-only" in text:  # 3906
@@ -80,6 +85,17 @@ def _unknown(error: Exception, text: str) -> FenceholdError:
         hint = "It counts as lost until the store says otherwise."
         return Uncertain(f"SQL Server gave no answer: {text or type(error).__name__}.", hint=hint, code="no_answer")
     return Unavailable(f"SQL Server refused the statement: {text}.", code="store_error")
+
+
+def of_callers(error: BaseException) -> BaseException:
+    """On a connection of the caller's: SQLAlchemy's errors carry the driver's; anybody else's stay as they are."""
+    cause = getattr(error, "orig", error)
+    if not isinstance(cause, driver.Error):
+        return error
+    if is_deadlock(cause):
+        hint = "Begin it again, from its first statement."
+        return Unavailable(f"SQL Server: {text_of(cause)}; your transaction was rolled back.", hint=hint, code="busy")
+    return of_statement(cause)
 
 
 def of_init(error: Exception) -> FenceholdError:

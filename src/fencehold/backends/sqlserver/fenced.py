@@ -48,17 +48,22 @@ class FencedLine:
 
     def enter(self, _: driver.Connection) -> FenceholdError | None:
         """Bounded on the server by half the lease, as what follows is: no wait of this session outlasts the lease."""
-        line, limit_s = self.line, self.key.lease_s / 2
-        line.connection.timeout = max(1, math.ceil(limit_s))
-        if line.lock_timeout_ms != callers.wait_ms(self.key):
-            line.lock_timeout_ms = callers.wait_ms(self.key)
-            batch.rows(line.connection, f"SET LOCK_TIMEOUT {line.lock_timeout_ms:d}")
+        line, wait_ms = self.line, callers.wait_ms(self.key)
+        line.connection.timeout = max(1, math.ceil(self.key.lease_s / 2))
+        # Once more, all of them: a kept session may have other settings from the statements of its last transaction.
+        batch.rows(line.connection, f"{line.settings} SET LOCK_TIMEOUT {wait_ms:d};")
         return callers.refused(self.key, self._rows("enter"))
 
     def execute(self, connection: driver.Connection, statement: Any, params: Params) -> Result:
+        """The first rows that it gives. All its results are asked for: an error after the first comes only then."""
         with contextlib.closing(connection.cursor()) as cursor:
             cursor.execute(statement, *([] if params is None else [params]))
-            return Result(list(cursor.fetchall()) if cursor.description else [], cursor.rowcount)
+            rows, rowcount = None, cursor.rowcount
+            while True:
+                if cursor.description and rows is None:
+                    rows = list(cursor.fetchall())
+                if not cursor.nextset():
+                    return Result(rows or [], rowcount)
 
     def commit(self, _: driver.Connection) -> None:
         """Raises unless committed: the batch rolls back by itself."""

@@ -13,7 +13,7 @@ from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.callers import lost
 from fencehold.backends.sqlserver.fenced import BlockingTransaction, FencedLine, SqlServerTransaction
 from fencehold.backends.sqlserver.line import Line
-from fencehold.model.errors import Unavailable
+from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import GuardText, RemainingS
 
@@ -61,7 +61,7 @@ class SqlServerFences:
             try:
                 await tx.enter()
                 return tx
-            except Unavailable as error:
+            except (Unavailable, Uncertain) as error:
                 line.leave()
                 if not was_kept or error.code == "busy":
                     raise

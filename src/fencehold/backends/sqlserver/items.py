@@ -23,6 +23,8 @@ from fencehold.model.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
 
 RENEW_PAUSE_S = 0.02
+#: For what is not given: of a NULL the driver would first have to ask the server for its type.
+NO_TEXT = ""
 
 
 class SqlServerItemPort:
@@ -94,8 +96,7 @@ class SqlServerItemPort:
         return refused
 
     async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:
-        state = None if state is None else stored(state)
-        params = {**item_rows.key_params(key), "state": state, "document": document_json}
+        params = {**item_rows.key_params(key), "state": stored(state or NO_TEXT), "document": document_json or NO_TEXT}
         rows = await self._run("save", params, limit_s)
         return _refusal(rows) or item_rows.item(rows[0])
 
@@ -113,7 +114,7 @@ class SqlServerItemPort:
         return sorted(items, key=lambda item: (item.state_timestamp, item.id))
 
     async def find(self, state: str | None, limit: int, limit_s: float) -> list[ItemRow]:
-        params = {"state": None if state is None else stored(state), "limit": limit}
+        params = {"state": stored(state or NO_TEXT), "limit": limit}
         return [item_rows.item(row) for row in await self._run("find", params, limit_s)]
 
     async def kinds(self, limit_s: float) -> list[str]:

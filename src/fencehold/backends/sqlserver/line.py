@@ -31,6 +31,8 @@ Work = Callable[[driver.Connection], T]
 
 #: On every new connection. XACT_ABORT: an error inside a batch undoes the whole of its transaction.
 SETTINGS = "SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET IMPLICIT_TRANSACTIONS {};"
+#: On those that run no statements of the caller's: errors are told apart by their text.
+LANGUAGE = " SET LANGUAGE us_english;"
 OPEN_TRANSACTIONS = "SELECT @@TRANCOUNT AS open_transactions"
 
 
@@ -43,7 +45,7 @@ class Line:
 
     def __init__(self, address: Address, *, keeps_open: bool = False, name: str = "fencehold-mssql") -> None:
         self._address = address
-        self._settings = SETTINGS.format("ON" if keeps_open else "OFF")
+        self.settings = SETTINGS.format("ON") if keeps_open else SETTINGS.format("OFF") + LANGUAGE
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._connection: driver.Connection | None = None
         self._is_left = False
@@ -114,7 +116,7 @@ class Line:
         connection = driver.connect(self._address, limit_s=CONNECT_LIMIT_S)
         try:
             with contextlib.closing(connection.cursor()) as cursor:
-                cursor.execute(self._settings)
+                cursor.execute(self.settings)
             with contextlib.closing(connection.cursor()) as cursor:
                 if cursor.execute(OPEN_TRANSACTIONS).fetchall()[0][0] != 0:
                     raise inside_transaction()

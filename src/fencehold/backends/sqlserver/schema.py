@@ -47,6 +47,7 @@ class SqlServerSchema:
 
     def _apply(self, line: Line, ends_s: float) -> list[str]:
         batch.bounded(line, ends_s - time.monotonic())
+        self._rows(line, "json_there")  # refused before anything is made
         batch.rows(line.connection, "BEGIN TRANSACTION")
         wait_ms = max(0, int((ends_s - time.monotonic()) * 1000))
         if self._rows(line, "steps_lock", wait_ms=wait_ms)[0][0] < 0:

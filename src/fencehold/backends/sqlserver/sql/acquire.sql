@@ -5,7 +5,8 @@
 -- the exclusive application locks of the lease: `fence` always, `courtesy` (an open term.transaction(), which is asked
 -- once more when it commits) unless the lease has been over for longer than it lasts; and the term's row, under a lock
 -- that a guard's shared one keeps out. None of them is waited for: one stuck holder holds up no other lease, and what
--- is not to be had at once is a "not yet", rolled back. docs/decisions/0011 has the argument.
+-- is not to be had at once is a "not yet", rolled back. A grant is answered from what was written, not read again: after
+-- the commit the row may be locked, or another's by now. docs/decisions/0011 has the argument.
 SET NOCOUNT ON;
 DECLARE @name nvarchar(128) = :name, @holder nvarchar(256) = :holder, @nonce nvarchar(128) = :nonce, @lease_us bigint = :lease_us;
 DECLARE @now datetime2(7), @until datetime2(7), @expires_at datetime2(7), @epoch bigint, @verdict nvarchar(16) = N'held', @got int = 0;
@@ -51,11 +52,17 @@ BEGIN
     END
     ELSE COMMIT TRANSACTION;
 END
-SET @now = SYSUTCDATETIME();
-SELECT CASE WHEN @verdict IN (N'granted', N'busy') THEN @verdict
-            WHEN acquire_nonce = @nonce AND acquire_nonce <> N'' AND holder_id = @holder AND expires_at > @now THEN N'granted'
-            WHEN expires_at <= @now THEN N'busy'
-            ELSE N'held' END AS verdict,
-       lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, @now AS now,
-       CASE WHEN step_down_epoch = lease_epoch THEN 1 ELSE 0 END AS step_down, acquire_nonce
-  FROM fencehold_leases WHERE lease_name = @name;
+IF @verdict = N'granted'
+    SELECT @verdict AS verdict, @name AS lease_name, @holder AS holder_id, @epoch AS lease_epoch, @now AS acquired_at,
+           @now AS renewed_at, @until AS expires_at, SYSUTCDATETIME() AS now, 0 AS step_down, @nonce AS acquire_nonce;
+ELSE
+BEGIN
+    SET @now = SYSUTCDATETIME();
+    SELECT CASE WHEN @verdict = N'busy' THEN @verdict
+                WHEN acquire_nonce = @nonce AND acquire_nonce <> N'' AND holder_id = @holder AND expires_at > @now THEN N'granted'
+                WHEN expires_at <= @now THEN N'busy'
+                ELSE N'held' END AS verdict,
+           lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, @now AS now,
+           CASE WHEN step_down_epoch = lease_epoch THEN 1 ELSE 0 END AS step_down, acquire_nonce
+      FROM fencehold_leases WHERE lease_name = @name;
+END

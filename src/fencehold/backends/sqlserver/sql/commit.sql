@@ -9,8 +9,8 @@ DECLARE @name nvarchar(128) = :name, @holder nvarchar(256) = :holder, @epoch big
 DECLARE @got int = -1, @held int = 0, @verdict nvarchar(16) = N'lost';
 DECLARE @lock nvarchar(255) = CONCAT(N'fencehold/', OBJECT_ID(N'fencehold_leases'), N'/', @name);
 DECLARE @fence nvarchar(255) = CONCAT(@lock, N'/fence'), @courtesy nvarchar(255) = CONCAT(@lock, N'/courtesy');
-IF @@TRANCOUNT = 0 OR APPLOCK_MODE(N'public', @courtesy, N'Transaction') = N'NoLock'
-    SET @verdict = N'gone';
+IF @@TRANCOUNT = 0 SET @verdict = N'gone';
+ELSE IF COALESCE(APPLOCK_MODE(N'public', @courtesy, N'Transaction'), N'NoLock') = N'NoLock' SET @verdict = N'gone';
 ELSE
 BEGIN
     EXEC @got = sp_getapplock @Resource = @fence, @LockMode = N'Shared', @LockOwner = N'Transaction', @LockTimeout = @wait_ms;

@@ -3,12 +3,12 @@
 -- rules: live.fence.is_holder
 -- The start of a term's own transaction; the first read opens it (the connection has IMPLICIT_TRANSACTIONS on). The
 -- lock it takes is a courtesy: a takeover waits for it, but not for longer than a lease. What fences is `commit`, which
--- asks again.
+-- asks again. READCOMMITTEDLOCK: no read keeps a lock on the row, which renewals change.
 SET NOCOUNT ON;
 DECLARE @name nvarchar(128) = :name, @holder nvarchar(256) = :holder, @epoch bigint = :epoch, @wait_ms int = :wait_ms;
 DECLARE @got int = -1, @there bigint = 0, @held int = 0;
 DECLARE @courtesy nvarchar(255) = CONCAT(N'fencehold/', OBJECT_ID(N'fencehold_leases'), N'/', @name, N'/courtesy');
-SELECT @there = lease_epoch FROM fencehold_leases WHERE lease_name = @name;
+SELECT @there = lease_epoch FROM fencehold_leases WITH (READCOMMITTEDLOCK) WHERE lease_name = @name;
 EXEC @got = sp_getapplock @Resource = @courtesy, @LockMode = N'Shared', @LockOwner = N'Transaction', @LockTimeout = @wait_ms;
 SELECT @held = 1 FROM fencehold_leases WITH (READCOMMITTEDLOCK)
  WHERE lease_name = @name AND holder_id = @holder AND lease_epoch = @epoch AND expires_at > SYSUTCDATETIME();

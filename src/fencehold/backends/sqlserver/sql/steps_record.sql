@@ -1,5 +1,6 @@
 -- name: steps_record
 -- The record is there already when a table that was dropped by hand is made again.
+DECLARE @component nvarchar(64) = :component, @step nvarchar(64) = :step;
 INSERT INTO fencehold_schema (component, step, applied_at)
-SELECT c.component, c.step, SYSUTCDATETIME() FROM (SELECT :component AS component, :step AS step) AS c
- WHERE NOT EXISTS (SELECT 1 FROM fencehold_schema AS s WHERE s.component = c.component AND s.step = c.step);
+SELECT @component, @step, SYSUTCDATETIME()
+ WHERE NOT EXISTS (SELECT 1 FROM fencehold_schema AS s WHERE s.component = @component AND s.step = @step);

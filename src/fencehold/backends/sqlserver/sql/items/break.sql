@@ -18,18 +18,18 @@ SELECT a.place, REPLACE(REPLACE(REPLACE(a.id COLLATE Latin1_General_BIN2, N'%22'
   FROM OPENJSON(@keys) WITH (place int '$.place', id nvarchar(2000) '$.id', holder_id nvarchar(2000) '$.holder', token bigint '$.token') AS a;
 INSERT INTO @mine (number, holder_id, token)
 SELECT i.number, a.holder_id, a.token
-  FROM @asked AS a JOIN fencehold_items AS i ON i.kind = @kind AND i.id = a.id
+  FROM @asked AS a JOIN fencehold_items AS i WITH (INDEX (fencehold_items_one)) ON i.kind = @kind AND i.id = a.id
  WHERE i.holder_id = a.holder_id AND a.token IN (0, i.token)
 OPTION (LOOP JOIN, FORCE ORDER);
 SET @now = SYSUTCDATETIME();
 UPDATE i
    SET holder_id = NULL, leased_at = NULL, lease_ms = NULL, expires_at = NULL
-  FROM @mine AS m JOIN fencehold_items AS i WITH (ROWLOCK) ON i.number = m.number
+  FROM @mine AS m JOIN fencehold_items AS i WITH (UPDLOCK, ROWLOCK) ON i.number = m.number
  WHERE i.holder_id = m.holder_id AND m.token IN (0, i.token) AND i.expires_at > @now
 OPTION (LOOP JOIN, FORCE ORDER);
 SET @now = SYSUTCDATETIME();
 SELECT i.id, i.state, i.state_timestamp, i.document, i.token, i.holder_id, i.leased_at, i.lease_ms, i.expires_at, @now AS now, a.place,
        CASE WHEN i.holder_id = a.holder_id AND a.token IN (0, i.token) THEN 1 ELSE 0 END AS is_own
-  FROM @asked AS a JOIN fencehold_items AS i ON i.kind = @kind AND i.id = a.id
+  FROM @asked AS a JOIN fencehold_items AS i WITH (INDEX (fencehold_items_one)) ON i.kind = @kind AND i.id = a.id
  WHERE i.expires_at > @now
 OPTION (LOOP JOIN, FORCE ORDER);

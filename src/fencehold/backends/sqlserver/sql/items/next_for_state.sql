@@ -31,7 +31,7 @@ OUTPUT inserted.id, inserted.state, inserted.state_timestamp, inserted.document,
        inserted.holder_id, inserted.leased_at, inserted.lease_ms, inserted.expires_at
   INTO @taken (id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at)
   FROM @next AS n
-  JOIN fencehold_items AS i WITH (ROWLOCK) ON i.number = n.number
+  JOIN fencehold_items AS i WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK) ON i.number = n.number
  WHERE i.state = @state AND (i.holder_id IS NULL OR i.expires_at <= @now)
 OPTION (LOOP JOIN, FORCE ORDER);
 COMMIT TRANSACTION;

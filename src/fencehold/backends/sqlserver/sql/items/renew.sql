@@ -23,7 +23,7 @@ UPDATE i
    SET token = i.token
 OUTPUT inserted.number, inserted.holder_id, inserted.token INTO @mine (number, holder_id, token)
   FROM @asked AS a
-  JOIN fencehold_items AS i WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK) ON i.kind = @kind AND i.id = a.id
+  JOIN fencehold_items AS i WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (fencehold_items_one)) ON i.kind = @kind AND i.id = a.id
  WHERE i.holder_id = a.holder_id AND i.token = a.token
 OPTION (LOOP JOIN, FORCE ORDER);
 SET @now = SYSUTCDATETIME();
@@ -41,7 +41,7 @@ SELECT r.id, r.holder_id, r.token, r.expires_at FROM @renewed AS r
 UNION ALL
 SELECT i.id, i.holder_id, i.token, NULL
   FROM @asked AS a
-  JOIN fencehold_items AS i WITH (READUNCOMMITTED) ON i.kind = @kind AND i.id = a.id
+  JOIN fencehold_items AS i WITH (READUNCOMMITTED, INDEX (fencehold_items_one)) ON i.kind = @kind AND i.id = a.id
  WHERE i.holder_id = a.holder_id AND i.token = a.token AND i.expires_at > @now
    AND NOT EXISTS (SELECT 1 FROM @renewed AS r WHERE r.number = i.number)
 OPTION (LOOP JOIN, FORCE ORDER);

@@ -14,7 +14,7 @@ DECLARE @aborts int = @@OPTIONS & 16384;
 DECLARE @text TABLE (place int NOT NULL PRIMARY KEY, body nvarchar(max) NULL);
 DECLARE @added TABLE (tracking_id uniqueidentifier NOT NULL);
 SET XACT_ABORT OFF;
-SELECT @first = MAX(e.id) FROM fencehold_outbox AS e WHERE e.id = 0;
+SELECT @first = MAX(e.id) FROM fencehold_outbox AS e WITH (READCOMMITTEDLOCK) WHERE e.id = 0;
 IF @within = 1 AND @@TRANCOUNT = 0 SET @verdict = N'outside';
 IF @verdict = N'asked'
     INSERT INTO @text (place, body)
@@ -50,7 +50,11 @@ BEGIN
     END TRY
     BEGIN CATCH
         SET @tries = @tries + 1;
-        IF ERROR_NUMBER() NOT IN (2601, 2627) OR XACT_STATE() = -1 OR @tries = 5 THROW;
+        IF ERROR_NUMBER() NOT IN (2601, 2627) OR XACT_STATE() = -1 OR @tries = 5
+        BEGIN
+            IF @aborts <> 0 SET XACT_ABORT ON;
+            THROW;
+        END
     END CATCH
 END
 IF @aborts <> 0 SET XACT_ABORT ON;

@@ -5,6 +5,7 @@
 -- else can choose. That is for speed only. Each UPDATE asks for everything once more of the row it changes, so where the
 -- hints mean nothing it waits for the other, sees that the event is taken, and leaves it: no event goes to two. It names
 -- its table once: with the table in a join as well, a PostgreSQL-based server would ask the row as it was before the wait.
+-- READPAST in the UPDATEs too: a plan that reads the rows of others must not wait for them.
 -- READCOMMITTEDLOCK: with row versions READPAST is refused without it. The index is named because a plan that reads the
 -- table another way would lock, for the sort, every event that is due. Each priority is searched by itself: what is due
 -- later in one is not walked through to reach the next. The clock is read again once all is locked. What never changes
@@ -32,7 +33,7 @@ BEGIN
     SELECT @locked = COUNT(*) FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK) ON e.id = a.id
      WHERE e.lock_token = a.token;
     SET @now = SYSUTCDATETIME();
-    UPDATE fencehold_outbox WITH (ROWLOCK)
+    UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
        SET status = 'COMPLETED', locked_until = NULL, processed_at = @now
     OUTPUT inserted.id, inserted.lock_token INTO @done (id, token)
       FROM @asked AS a
@@ -51,7 +52,7 @@ SELECT TOP (@recovered) e.id, 1
  ORDER BY e.due_at, e.id;
 SET @found = @@ROWCOUNT;
 SELECT @level = MAX(e.priority)
-  FROM fencehold_outbox AS e WITH (READPAST, READCOMMITTEDLOCK, INDEX (fencehold_outbox_due_idx))
+  FROM fencehold_outbox AS e WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (fencehold_outbox_due_idx))
  WHERE e.status IN ('PENDING', 'FAILED');
 WHILE @found < @limit AND @level IS NOT NULL
 BEGIN
@@ -66,12 +67,12 @@ BEGIN
     SET @found = @found + @@ROWCOUNT;
     IF @found < @limit
         SELECT @level = MAX(e.priority)
-          FROM fencehold_outbox AS e WITH (READPAST, READCOMMITTEDLOCK, INDEX (fencehold_outbox_due_idx))
+          FROM fencehold_outbox AS e WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (fencehold_outbox_due_idx))
          WHERE e.status IN ('PENDING', 'FAILED') AND e.priority < @level;
 END
 SET @now = SYSUTCDATETIME();
 SET @until = DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @now));
-UPDATE fencehold_outbox WITH (ROWLOCK)
+UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
    SET status = 'PROCESSING', lock_token = @token, locked_until = @until
 OUTPUT inserted.id, inserted.locked_until, inserted.retry_count, inserted.due_at INTO @claimed (id, locked_until, retry_count, due_at)
  WHERE id IN (SELECT c.id FROM @chosen AS c) AND status IN ('PENDING', 'FAILED') AND due_at <= @now

@@ -32,7 +32,7 @@ BEGIN
     SELECT @locked = COUNT(*) FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK) ON e.id = a.id
      WHERE e.lock_token = a.token;
     SET @now = SYSUTCDATETIME();
-    UPDATE fencehold_outbox WITH (ROWLOCK)
+    UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
        SET status = 'COMPLETED', locked_until = NULL, processed_at = @now
     OUTPUT inserted.id, inserted.lock_token INTO @done (id, token)
       FROM @asked AS a
@@ -88,7 +88,7 @@ BEGIN
      ORDER BY e.priority DESC, e.due_at, e.id;
     SET @now = SYSUTCDATETIME();
     SET @until = DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @now));
-    UPDATE fencehold_outbox WITH (ROWLOCK)
+    UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
        SET status = 'PROCESSING', lock_token = @token, locked_until = @until
     OUTPUT inserted.id, inserted.locked_until, inserted.retry_count, inserted.due_at INTO @claimed (id, locked_until, retry_count, due_at)
      WHERE id IN (SELECT c.id FROM @chosen AS c) AND status IN ('PENDING', 'FAILED') AND due_at <= @now

@@ -2,8 +2,8 @@
 -- rules: PROCESSING.complete.is_holder
 -- Lock first, then read the clock: a completion that had to wait must not count for a lease that lapsed meanwhile. The
 -- UPDATE names token, status and expiry itself, so what it changes does not depend on the lock. The token stays: it says
--- who finished. LOOP JOIN: each row is sought by its number; a plan that read the table would wait for other rows. The
--- UPDATE names its table once: with the table in a join as well, a PostgreSQL-based server would ask the row as it was
+-- who finished. READPAST in the UPDATE: our rows are locked, and a plan that reads others passes over them instead of
+-- waiting. It names its table once: with the table in a join as well, a PostgreSQL-based server would ask the row as it was
 -- before a wait.
 -- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
@@ -18,7 +18,7 @@ BEGIN TRANSACTION;
 SELECT @locked = COUNT(*) FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK) ON e.id = a.id
  WHERE e.lock_token = a.token;
 SET @now = SYSUTCDATETIME();
-UPDATE fencehold_outbox WITH (ROWLOCK)
+UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
    SET status = 'COMPLETED', locked_until = NULL, processed_at = @now
 OUTPUT inserted.id, inserted.lock_token INTO @done (id, token)
   FROM @asked AS a

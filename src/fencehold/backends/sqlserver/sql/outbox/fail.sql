@@ -24,7 +24,7 @@ SELECT a.id, a.token, a.error, a.delay_us, a.retry
   FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK) ON e.id = a.id
  WHERE e.lock_token = a.token AND DATALENGTH(e.lock_token) = DATALENGTH(a.token);
 SET @now = SYSUTCDATETIME();
-UPDATE fencehold_outbox WITH (ROWLOCK)
+UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
    SET status = CASE WHEN m.retry = 1 AND fencehold_outbox.retry_count + 1 < fencehold_outbox.max_retries
                      THEN 'FAILED' ELSE 'DEAD_LETTER' END,
        due_at = CASE WHEN m.retry = 1 AND fencehold_outbox.retry_count + 1 < fencehold_outbox.max_retries

@@ -35,7 +35,7 @@ ELSE
     SELECT TOP (@limit) e.id, LOWER(CONVERT(nvarchar(36), e.tracking_id)) AS tracking_id, e.event_type, e.aggregate_id, e.aggregate_type,
            e.payload, e.metadata, e.status, e.priority, e.created_at, e.due_at, e.processed_at, e.retry_count, e.max_retries,
            e.locked_until, e.lock_token, e.last_error, e.root_cause, @now AS now
-      FROM fencehold_outbox AS e WITH (READPAST, READCOMMITTEDLOCK)
+      FROM fencehold_outbox AS e WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
      WHERE (DATALENGTH(@statuses) = 0 OR e.status IN (SELECT s.status FROM @some AS s))
        AND (DATALENGTH(@types) = 0 OR EXISTS (SELECT 1 FROM @wanted AS w WHERE w.event_type = e.event_type
                                                  AND DATALENGTH(w.event_type) = DATALENGTH(e.event_type)))

@@ -6,7 +6,8 @@ SET NOCOUNT ON;
 DECLARE @tracking_id uniqueidentifier = :tracking_id, @consumer nvarchar(256) = :consumer;
 DECLARE @known int, @verdict nvarchar(16) = N'known', @aborts int = @@OPTIONS & 16384;
 SET XACT_ABORT OFF;
-SELECT @known = COUNT(*) FROM fencehold_outbox_consumed AS m WHERE m.tracking_id = @tracking_id AND m.consumer_id = @consumer;
+SELECT @known = COUNT(*) FROM fencehold_outbox_consumed AS m WITH (READCOMMITTEDLOCK)
+ WHERE m.tracking_id = @tracking_id AND m.consumer_id = @consumer;
 IF @@TRANCOUNT = 0 SET @verdict = N'outside';
 ELSE IF @known = 0
 BEGIN
@@ -15,7 +16,11 @@ BEGIN
         SET @verdict = N'first';
     END TRY
     BEGIN CATCH
-        IF ERROR_NUMBER() NOT IN (2601, 2627) OR XACT_STATE() = -1 THROW;
+        IF ERROR_NUMBER() NOT IN (2601, 2627) OR XACT_STATE() = -1
+        BEGIN
+            IF @aborts <> 0 SET XACT_ABORT ON;
+            THROW;
+        END
     END CATCH
 END
 IF @aborts <> 0 SET XACT_ABORT ON;

@@ -28,18 +28,18 @@ IF DATALENGTH(@statuses) = 0
 BEGIN TRANSACTION;
 INSERT INTO @chosen (id)
 SELECT TOP (@limit) e.id
-  FROM fencehold_outbox AS e WITH (READPAST, READCOMMITTEDLOCK)
+  FROM fencehold_outbox AS e WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
  WHERE e.status IN ('COMPLETED', 'DEAD_LETTER') AND e.status IN (SELECT s.status FROM @some AS s)
    AND (DATALENGTH(@types) = 0 OR EXISTS (SELECT 1 FROM @wanted AS w WHERE w.event_type = e.event_type
                                              AND DATALENGTH(w.event_type) = DATALENGTH(e.event_type)))
    AND (DATALENGTH(@tracking_ids) = 0 OR EXISTS (SELECT 1 FROM @named AS n WHERE n.tracking_id = e.tracking_id))
    AND (@older_us < 0 OR COALESCE(e.processed_at, e.created_at) < @before)
  ORDER BY e.id OPTION (RECOMPILE);
-DELETE FROM fencehold_outbox WITH (ROWLOCK)
+DELETE FROM fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
 OUTPUT deleted.tracking_id INTO @gone (tracking_id)
  WHERE id IN (SELECT c.id FROM @chosen AS c)
    AND status IN ('COMPLETED', 'DEAD_LETTER') AND status IN (SELECT s.status FROM @some AS s)
 OPTION (LOOP JOIN);
-DELETE FROM fencehold_outbox_consumed WHERE tracking_id IN (SELECT g.tracking_id FROM @gone AS g) OPTION (LOOP JOIN);
+DELETE FROM fencehold_outbox_consumed WITH (ROWLOCK) WHERE tracking_id IN (SELECT g.tracking_id FROM @gone AS g) OPTION (LOOP JOIN);
 COMMIT TRANSACTION;
 SELECT COUNT_BIG(*) AS gone FROM @gone;

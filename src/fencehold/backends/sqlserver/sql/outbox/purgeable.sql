@@ -22,7 +22,7 @@ IF @older_us >= 0
 IF DATALENGTH(@statuses) = 0
     INSERT INTO @some (status) VALUES ('COMPLETED');
 SELECT COUNT_BIG(*) AS purgeable
-  FROM fencehold_outbox AS e WITH (READPAST, READCOMMITTEDLOCK)
+  FROM fencehold_outbox AS e WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
  WHERE e.status IN ('COMPLETED', 'DEAD_LETTER') AND e.status IN (SELECT s.status FROM @some AS s)
    AND (DATALENGTH(@types) = 0 OR EXISTS (SELECT 1 FROM @wanted AS w WHERE w.event_type = e.event_type
                                              AND DATALENGTH(w.event_type) = DATALENGTH(e.event_type)))

@@ -17,7 +17,7 @@ SELECT TOP (@limit) e.id, e.locked_until, e.lock_token
  WHERE e.status = 'PROCESSING' AND e.locked_until <= @now
  ORDER BY e.locked_until, e.id;
 SET @now = SYSUTCDATETIME();
-UPDATE fencehold_outbox WITH (ROWLOCK)
+UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
    SET status = CASE WHEN fencehold_outbox.retry_count + 1 < fencehold_outbox.max_retries THEN 'PENDING' ELSE 'DEAD_LETTER' END,
        due_at = CASE WHEN fencehold_outbox.retry_count + 1 < fencehold_outbox.max_retries THEN @now ELSE fencehold_outbox.due_at END,
        processed_at = CASE WHEN fencehold_outbox.retry_count + 1 < fencehold_outbox.max_retries THEN NULL ELSE @now END,

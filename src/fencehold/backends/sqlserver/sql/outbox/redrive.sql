@@ -1,7 +1,8 @@
 -- name: redrive
 -- rules: DEAD_LETTER.redrive.always FAILED.redrive.always
 -- The k-th becomes due after k * spread: a thousand dead letters do not come back as one wave. They are chosen without a
--- lock that lasts, passing over what others have locked; the UPDATE asks for the status once more.
+-- lock that lasts, passing over what others have locked; the UPDATE asks for the status once more. Each status repeats the
+-- condition of an index of its own: what is finished is not read.
 -- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @statuses nvarchar(max) = :statuses, @types nvarchar(max) = :types, @tracking_ids nvarchar(max) = :tracking_ids,
@@ -27,9 +28,14 @@ IF @older_us >= 0
 BEGIN TRANSACTION;
 INSERT INTO @chosen (id, tracking_id, after_us)
 SELECT TOP (@limit) e.id, e.tracking_id, (ROW_NUMBER() OVER (ORDER BY e.id) - 1) * @spread_us
-  FROM fencehold_outbox AS e WITH (READPAST, READCOMMITTEDLOCK)
- WHERE e.status IN ('DEAD_LETTER', 'FAILED')
-   AND (DATALENGTH(@statuses) = 0 OR e.status IN (SELECT s.status FROM @some AS s))
+  FROM (SELECT d.id, d.tracking_id, d.status, d.event_type, d.processed_at, d.created_at
+          FROM fencehold_outbox AS d WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
+         WHERE d.status = 'DEAD_LETTER'
+         UNION ALL
+        SELECT f.id, f.tracking_id, f.status, f.event_type, f.processed_at, f.created_at
+          FROM fencehold_outbox AS f WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
+         WHERE f.status IN ('PENDING', 'FAILED') AND f.status = 'FAILED') AS e
+ WHERE (DATALENGTH(@statuses) = 0 OR e.status IN (SELECT s.status FROM @some AS s))
    AND (DATALENGTH(@types) = 0 OR EXISTS (SELECT 1 FROM @wanted AS w WHERE w.event_type = e.event_type
                                              AND DATALENGTH(w.event_type) = DATALENGTH(e.event_type)))
    AND (DATALENGTH(@tracking_ids) = 0 OR EXISTS (SELECT 1 FROM @named AS n WHERE n.tracking_id = e.tracking_id))
@@ -39,7 +45,7 @@ SET @now = SYSUTCDATETIME();
 IF @dry_run = 1
     INSERT INTO @revived (id, tracking_id) SELECT c.id, c.tracking_id FROM @chosen AS c;
 ELSE
-    UPDATE fencehold_outbox WITH (ROWLOCK)
+    UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
        SET status = 'PENDING', retry_count = 0, last_error = NULL, processed_at = NULL,
            root_cause = CASE WHEN DATALENGTH(@root_cause) > 0 THEN @root_cause END,
            due_at = DATEADD(microsecond, CAST(c.after_us % 1000000 AS int), DATEADD(second, CAST(c.after_us / 1000000 AS int), @now))

@@ -17,7 +17,7 @@ INSERT INTO @mine (id, token)
 SELECT a.id, a.token FROM @asked AS a INNER LOOP JOIN fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK) ON e.id = a.id
  WHERE e.lock_token = a.token AND DATALENGTH(e.lock_token) = DATALENGTH(a.token);
 SET @now = SYSUTCDATETIME();
-UPDATE fencehold_outbox WITH (ROWLOCK)
+UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
    SET status = 'PENDING', due_at = @now, locked_until = NULL, lock_token = NULL
 OUTPUT inserted.id INTO @given_back (id)
   FROM @mine AS m

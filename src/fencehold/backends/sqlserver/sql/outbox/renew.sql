@@ -20,7 +20,7 @@ SELECT a.id, a.token
  WHERE e.lock_token = a.token AND DATALENGTH(e.lock_token) = DATALENGTH(a.token);
 SET @now = SYSUTCDATETIME();
 SET @until = DATEADD(microsecond, CAST(@lease_us % 1000000 AS int), DATEADD(second, CAST(@lease_us / 1000000 AS int), @now));
-UPDATE fencehold_outbox WITH (ROWLOCK)
+UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
    SET locked_until = @until
 OUTPUT inserted.id, inserted.lock_token, inserted.locked_until INTO @renewed (id, token, locked_until)
   FROM @mine AS m

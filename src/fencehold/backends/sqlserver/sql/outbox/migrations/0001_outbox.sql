@@ -70,3 +70,5 @@ CREATE TABLE fencehold_outbox_consumed (
     processed_at datetime2(7)     NOT NULL CONSTRAINT fencehold_outbox_consumed_when DEFAULT SYSUTCDATETIME(),
     CONSTRAINT fencehold_outbox_consumed_pkey PRIMARY KEY CLUSTERED (tracking_id, consumer_id)
 );
+GO
+ALTER TABLE fencehold_outbox_consumed SET (LOCK_ESCALATION = DISABLE);
