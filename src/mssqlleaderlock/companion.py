@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.fences import SqlServerFences
-from fencehold.backends.sqlserver.params import microseconds, rows_json
+from fencehold.backends.sqlserver.params import listed, microseconds, rows_json
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.model import names
 from fencehold.model.errors import ConfigurationError
@@ -65,5 +65,6 @@ class Companion:
         await session.row(self._statements.named("release"), self._keys(epoch, 0.0), limit_s)
 
     def _keys(self, epoch: int, lease_s: float) -> dict[str, Any]:
-        key = {"name": self.name, "holder": self.holder_id, "epoch": epoch, "lease_us": microseconds(lease_s)}
+        name, holder = listed(self.name), listed(self.holder_id)
+        key = {"name": name, "holder": holder, "epoch": epoch, "lease_us": microseconds(lease_s)}
         return {"keys": rows_json([key])}

@@ -144,17 +144,22 @@ async def test_a_lock_that_was_granted_unheard_is_undone_with_its_session() -> N
     await scene.lock.shutdown()
 
 
-@virtual
-async def test_what_no_retry_can_mend_stops_the_lock() -> None:
-    scene = Scene()
+def test_what_no_retry_can_mend_stops_the_lock_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    @virtual
+    async def run() -> None:
+        scene = Scene()
 
-    async def refused() -> None:
-        raise PoolerError("the pool is on")
+        async def refused() -> None:
+            raise PoolerError("the pool is on")
 
-    scene.lock._open = refused  # type: ignore[method-assign]
-    await scene.lock.start()
-    assert (await scene.end())[-2:] == ["follower>stopped", "stopped"]
-    assert [str(error) for error in scene.errors] == ["the pool is on"]
+        scene.lock._open = refused  # type: ignore[method-assign]
+        await scene.lock.start()
+        assert (await scene.end())[-2:] == ["follower>stopped", "stopped"]
+        assert [str(error) for error in scene.errors] == ["the pool is on"]
+
+    run()
+    [said] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert said.getMessage().startswith('gave_up error="the pool is on"')
 
 
 def test_log_lines_name_the_lock(caplog: pytest.LogCaptureFixture) -> None:

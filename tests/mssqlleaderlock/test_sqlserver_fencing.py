@@ -45,6 +45,14 @@ async def test_epochs_rise_and_a_stale_term_writes_nothing(mssql_url: str) -> No
     assert executed(mssql_url, "SELECT state FROM job") == [("first",)]
 
 
+async def test_a_name_is_the_same_in_every_statement(mssql_url: str) -> None:
+    one = watched(mssql_url, new_name(), fencing_name='say "hi", 100%25 \\ 🎉', health_interval_s=5)
+    await one.lead()
+    assert one.lock.term is not None
+    assert one.lock.term.epoch == 1
+    await one.lock.shutdown()
+
+
 @asynccontextmanager
 async def seizing(url: str) -> AsyncIterator[Callable[[], Awaitable[int]]]:
     """What the next leader does with the epoch, on a session of its own."""

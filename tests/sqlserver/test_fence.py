@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -179,8 +179,91 @@ async def test_a_statement_may_give_its_rows_behind_a_count(mssql_url: str):
         key = await take(backend, "job", "ada")
         async with backend.fences.transaction(key, plenty) as tx:
             result = await tx.execute(ADD_NOTE.format(note=1) + "; SELECT 7; SELECT 8")
-            assert [tuple(row) for row in await result.fetchall()] == [(7,)]
+            assert [tuple(row) async for row in result] == [(7,)]
+            assert await result.fetchone() is None
+            assert [tuple(row) for row in await (await tx.execute("SELECT 1 UNION SELECT 2")).fetchmany(5)] == [
+                (1,),
+                (2,),
+            ]
         assert await harness.written() == [1]
+
+
+async def test_without_an_event_loop_rows_are_not_awaited(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        key = await take(backend, "job", "ada")
+
+        def body() -> None:
+            with backend.fences.transaction_sync(key, plenty) as tx:
+                result = tx.execute("SELECT n AS n FROM counters")
+                assert [one[0] for one in result.description] == ["n"]
+                assert tuple(result.fetchone()) == (0,)
+                assert result.fetchall() == []
+                assert [tuple(row) for row in tx.execute("SELECT 5")] == [(5,)]
+
+        await asyncio.to_thread(body)
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+async def test_the_connection_of_a_transaction_cannot_end_it(mssql_url: str, ending: str):
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        key = await take(backend, "job", "ada")
+
+        async def body() -> None:
+            async with backend.fences.transaction(key, plenty) as tx:
+                await harness.write(tx, 1)
+                getattr(tx.connection, ending)()
+
+        with pytest.raises(ConfigurationError) as caught:
+            await body()
+        assert caught.value.code == "fence_gone"
+        assert await harness.written() == []
+
+
+@contextlib.contextmanager
+def counters_locked(url: str) -> Iterator[driver.Connection]:
+    with contextlib.closing(driver.connect(Address.of(url), limit_s=10)) as connection:
+        batch.rows(connection, "BEGIN TRANSACTION")
+        batch.rows(connection, "UPDATE counters SET n = n + 1")
+        yield connection
+
+
+async def test_a_transaction_with_a_statement_that_was_given_up_is_not_committed(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        key = await take(backend, "job", "ada")
+
+        async def body() -> None:
+            async with backend.fences.transaction(key, plenty) as tx:
+                await harness.write(tx, 1)
+                with counters_locked(mssql_url), contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        await tx.execute(COUNT)
+
+        with pytest.raises(ConfigurationError) as caught:
+            await body()
+        assert caught.value.code == "statement_given_up"
+        assert await harness.written() == []
+
+
+async def test_the_loop_runs_on_while_a_statement_of_the_callers_is_spoilt(mssql_url: str):
+    """The statement waits for a lock that only this loop lets go."""
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        with (
+            contextlib.closing(driver.connect(Address.of(mssql_url), limit_s=10)) as connection,
+            counters_locked(mssql_url) as other,
+        ):
+            await asyncio.to_thread(batch.rows, connection, "BEGIN TRANSACTION")
+            await asyncio.to_thread(batch.rows, connection, ADD_NOTE.format(note=1))
+            statement = asyncio.create_task(asyncio.to_thread(batch.rows, connection, COUNT))
+            await harness.sql.until_one_waits()
+            spoiling = asyncio.create_task(backend.fences.spoil(connection))
+            await asyncio.to_thread(batch.rows, other, "ROLLBACK TRANSACTION")
+            await asyncio.gather(statement, spoiling)
+            await asyncio.to_thread(batch.rows, connection, "IF @@TRANCOUNT > 0 COMMIT TRANSACTION")
+        assert await harness.written() == []
 
 
 async def test_the_settings_of_one_transaction_are_not_those_of_the_next(mssql_url: str):
@@ -233,4 +316,21 @@ async def test_a_fence_that_fails_leaves_nothing_to_commit(mssql_url: str):
             with pytest.raises(Unavailable):
                 await callers.fence(statements, connection, key, over=False)
             await asyncio.to_thread(batch.rows, connection, "IF @@TRANCOUNT > 0 COMMIT TRANSACTION")
+        assert await harness.written() == []
+
+
+async def test_a_fence_behind_an_unread_cursor_is_refused_and_nothing_can_be_committed(mssql_url: str):
+    async with opened(mssql_url) as harness:
+        backend = await harness.client()
+        key = await take(backend, "job", "ada")
+        with contextlib.closing(driver.connect(Address.of(mssql_url), limit_s=10)) as connection:
+            await asyncio.to_thread(batch.rows, connection, "BEGIN TRANSACTION")
+            await asyncio.to_thread(batch.rows, connection, ADD_NOTE.format(note=1))
+            cursor = connection.cursor()
+            await asyncio.to_thread(cursor.execute, "SELECT 1; SELECT 2")
+            with pytest.raises(ConfigurationError) as caught:
+                await backend.fences.fence(connection, key)
+            assert caught.value.code == "cursor_open"
+            with pytest.raises(driver.Error):
+                connection.cursor()
         assert await harness.written() == []

@@ -127,6 +127,14 @@ async def test_a_user_with_the_printed_grants_can_do_everything(mssql_url: str, 
         connection.cursor().execute("DELETE FROM fencehold_leases")
 
 
+async def test_a_user_with_rights_on_leases_alone_finds_everything_up_to_date(
+    mssql_url: str, clerk: Callable[[str], str]
+) -> None:
+    applied(mssql_url, script := _script("mssql", "fencehold_leases", ["orders"]))
+    leases = [line for line in script.splitlines() if "fencehold_leases" in line or "fencehold_schema" in line]
+    assert await initialised(clerk("\n".join(leases)), "orders") == []
+
+
 async def test_a_user_who_may_not_create_hears_who_must(clerk: Callable[[str], str]) -> None:
     with pytest.raises(fencehold.ConfigurationError) as caught:
         await initialised(clerk(""), "orders")

@@ -266,6 +266,7 @@ SAID: list[tuple[Exception, type[FenceholdError], str]] = [
     (of("OperationalError", "x", "because the database is read-only."), Unavailable, "read_only"),
     (of("OperationalError", "Communication link failure", "TCP Provider: Error code 0x2746"), Uncertain, "no_answer"),
     (of("OperationalError", "Timeout expired", "Query timeout expired"), Uncertain, "no_answer"),
+    (of("OperationalError", "General error", "Connection is busy with results"), ConfigurationError, "cursor_open"),
     (of("ProgrammingError", "x", "Divide by zero error encountered."), Unavailable, "store_error"),
 ]  # fmt: skip
 

@@ -26,6 +26,9 @@ WRONG = {
     "an unknown option": f"{GOOD}?encript=yes",
     "a choice that is none": f"{GOOD}?encrypt=maybe",
     "the driver's own keyword": f"{GOOD}?PWD=hunter2",
+    "an option twice": f"{GOOD}?encrypt=no&Encrypt=yes",
+    "an authentication that is none": f"{GOOD}?authentication=Foo",
+    "a control character": f"mssql://app:{IN_URL}@db.example/or%00ders",
 }
 
 
@@ -55,6 +58,15 @@ def test_without_being_asked_encryption_and_certificates_are_as_the_driver_has_t
 def test_options_are_heard():
     said = pairs(f"{GOOD}?encrypt=strict&trust_server_certificate=yes&multi_subnet_failover=yes")
     assert (said["encrypt"], said["trustservercertificate"], said["multisubnetfailover"]) == ("strict", "yes", "yes")
+
+
+def test_the_options_of_sqlalchemys_urls_are_heard():
+    assert pairs(f"{GOOD}?Encrypt=no&TrustServerCertificate=yes")["trustservercertificate"] == "yes"
+
+
+def test_a_login_without_a_password_is_a_login():
+    assert pairs("mssql://4711-ab@db.example/orders?authentication=ActiveDirectoryMSI")["uid"] == "4711-ab"
+    assert "pwd" not in pairs("mssql://app@db.example/orders")
 
 
 def test_without_a_login_the_account_that_runs_the_program_is_meant():

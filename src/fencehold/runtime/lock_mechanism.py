@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from fencehold.model.lock_errors import LockError, as_lock_error
+from fencehold.model.lock_errors import HopelessError, LockError, as_lock_error
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.lock_session import Companion, LockSession
@@ -110,7 +110,10 @@ class SessionMechanism(Generic[S]):
                 return await self._attempt()
             except Exception as error:
                 await self.close()
-                raise self._as_error(error) from error
+                fault = self._as_error(error)
+                if isinstance(fault, HopelessError):  # nobody will try again
+                    self._facts.fact("gave_up", error=fault)
+                raise fault from error
             except BaseException:
                 await self.close()  # a cancelled try may have locked: only the end of the session is sure to unlock
                 raise

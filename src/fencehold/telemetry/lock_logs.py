@@ -7,7 +7,12 @@ from typing import Any
 
 from fencehold.model.errors import redact
 
-LEVELS = {"health_check_failed": logging.WARNING, "lock_lost": logging.WARNING, "callback_failed": logging.ERROR}
+LEVELS = {
+    "health_check_failed": logging.WARNING,
+    "lock_lost": logging.WARNING,
+    "callback_failed": logging.ERROR,
+    "gave_up": logging.ERROR,
+}
 
 
 class StructuredLogger:

@@ -19,7 +19,11 @@ CHOICES = {
     "encrypt": ("yes", "no", "strict", "mandatory", "optional"),
     "trust_server_certificate": ("yes", "no"),
     "multi_subnet_failover": ("yes", "no"),
-}
+    "authentication": (
+        "sqlpassword", "activedirectorypassword", "activedirectoryintegrated", "activedirectoryinteractive",
+        "activedirectorymsi", "activedirectoryserviceprincipal", "activedirectorydefault", "activedirectorydevicecode",
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,18 +44,20 @@ class Address:
             parts = urlsplit(url)
             port = parts.port or DEFAULT_PORT
         except ValueError:
-            raise _unreadable() from None
+            raise unreadable() from None
         database = unquote(parts.path.removeprefix("/"))
         if not parts.hostname or not database or "/" in database or "@" in database or parts.fragment:
-            raise _unreadable()
+            raise unreadable()
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        if not f"{parts.hostname}{database}{user}{password}".isprintable():
+            raise unreadable()
         return cls(parts.hostname, port, database, user, password, _options(parts))
 
     def connection_string(self) -> str:
         # A connection that broke stays broken: the driver would make another one without the session's settings.
         pairs = [("Server", f"{self.host},{self.port}"), ("Database", self.database), ("ConnectRetryCount", "0")]
         if self.user:
-            pairs += [("UID", self.user), ("PWD", self.password)]
+            pairs += [("UID", self.user), *([("PWD", self.password)] if self.password else [])]
         given = {OPTIONS[name]: value for name, value in self.options}
         if not self.user and "Authentication" not in given:
             given["Trusted_Connection"] = "yes"
@@ -60,8 +66,11 @@ class Address:
 
 
 def _options(parts: SplitResult) -> tuple[tuple[str, str], ...]:
-    given = parse_qsl(parts.query, keep_blank_values=True)
+    # SQLAlchemy's URLs have the driver's own words: Encrypt, TrustServerCertificate.
+    words = {word.lower(): name for name, word in OPTIONS.items()}
+    given = [(words.get(name.lower(), name), value) for name, value in parse_qsl(parts.query, keep_blank_values=True)]
     problems = [f"there is no option {name!r}" for name, _ in given if name not in OPTIONS]
+    problems += [f"{name} is given twice" for name in OPTIONS if sum(name == other for other, _ in given) > 1]
     problems += [
         f"{name} must be one of {', '.join(CHOICES[name])}"
         for name, value in given
@@ -81,9 +90,10 @@ def _braced(value: str) -> str:
     return "{" + value.replace("}", "}}") + "}"
 
 
-def _unreadable() -> ConfigurationError:
+def unreadable() -> ConfigurationError:
     return ConfigurationError(
         "The SQL Server URL cannot be read (it is not repeated here, it may hold a password).",
-        hint="Write mssql://user:password@host:1433/database; special characters in the password as %40, %2F etc.",
+        hint="Write mssql://host:1433/database, with user and password before the host as in postgresql://; special "
+        "characters in them as %40, %2F etc.",
         code="bad_url",
     )

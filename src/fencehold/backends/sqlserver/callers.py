@@ -5,8 +5,10 @@ A refusal rolls the caller's transaction back, and so does an error: nothing it 
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Mapping
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +21,9 @@ from fencehold.model.leases import TermKey
 from fencehold.ports.fence import DONE
 
 WAIT_MS_MAX = 2**31 - 1
+#: For a statement of the caller's own that is under way on another thread; then its connection is closed.
+SPOIL_LIMIT_S = 30.0
+LOOK_EVERY_S = 0.02
 
 Rows = list[tuple[Any, ...]]
 
@@ -41,7 +46,7 @@ def fence(statements: Statements, target: object, key: TermKey, over: bool) -> A
     if isinstance(target, driver.Connection):
         _fence_sync(_PlainDoor(target, statements), key, over)
         return DONE
-    if sql_session.is_sqlalchemy(target):
+    if sql_session.is_sqlalchemy(target) and callable(getattr(target, "execute", None)):
         if sql_session.is_async(target):
             return _fence_async(_AsyncSessionDoor(target, statements), key, over)
         _fence_sync(_SessionDoor(target, statements), key, over)
@@ -54,13 +59,31 @@ def fence(statements: Statements, target: object, key: TermKey, over: bool) -> A
 
 
 async def spoil(statements: Statements, target: Any) -> None:
-    """Nothing that was begun on `target` and not committed yet can be committed afterwards."""
-    if isinstance(target, driver.Connection):
-        _PlainDoor(target, statements).poison()
+    """Nothing that was begun on `target` and not committed yet can be committed afterwards.
+
+    A blocking connection is rolled back on a thread: it may be in the midst of a statement.
+    """
+    if sql_session.is_async(target):
+        await _AsyncSessionDoor(target, statements).poison()
+    elif isinstance(target, driver.Connection):
+        await _aside(_PlainDoor(target, statements).poison_when_free)
     else:
-        done = target.rollback()
-        if inspect.isawaitable(done):
-            await done
+        await _aside(_SessionDoor(target, statements).poison)
+
+
+async def _aside(work: Callable[[], object]) -> None:
+    """On a thread that keeps no program from ending."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+
+    def run() -> None:
+        with suppress(Exception):
+            work()
+        with suppress(RuntimeError):  # the loop may be closed by now
+            loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=run, name="fencehold-mssql-spoil", daemon=True).start()
+    await done.wait()
 
 
 class _PlainDoor:
@@ -73,10 +96,27 @@ class _PlainDoor:
         return batch.rows(self._target, *bound(self._statements.named(name), values))
 
     def poison(self) -> None:
-        with suppress(driver.Error):
-            self.run("poison", {})
-        with suppress(driver.Error):
-            self._target.rollback()
+        """What cannot be asked to roll back (a cursor is unread, say) is closed: that ends its transaction too."""
+        with suppress(Exception):
+            try:
+                self.run("poison", {})
+            except driver.Error:
+                self._target.close()
+            else:
+                self._target.rollback()
+
+    def poison_when_free(self) -> None:
+        """After the statement that is under way on another thread, if there is one."""
+        ends_s = time.monotonic() + SPOIL_LIMIT_S
+        while time.monotonic() < ends_s:
+            try:
+                self.run("poison", {})
+                break
+            except driver.Error as error:
+                if not faults.is_cursor_open(error):
+                    break
+                time.sleep(LOOK_EVERY_S)
+        self.poison()
 
 
 class _SessionDoor:
@@ -89,7 +129,11 @@ class _SessionDoor:
         return sql_session.run(self._target, self._statements.named(name), values)
 
     def poison(self) -> None:
-        self._target.rollback()
+        try:
+            self._target.rollback()
+        except Exception:
+            self._target.invalidate()
+            raise
 
 
 class _AsyncSessionDoor:
@@ -100,7 +144,11 @@ class _AsyncSessionDoor:
         return await sql_session.run_async(self._target, self._statements.named(name), values)
 
     async def poison(self) -> None:
-        await self._target.rollback()
+        try:
+            await self._target.rollback()
+        except Exception:
+            await self._target.invalidate()
+            raise
 
 
 def _fence_sync(door: _PlainDoor | _SessionDoor, key: TermKey, over: bool) -> None:

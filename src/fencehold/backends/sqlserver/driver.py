@@ -11,7 +11,8 @@ import warnings
 import mssql_python
 from mssql_python.pooling import PoolingManager
 
-from fencehold.backends.sqlserver.address import Address
+from fencehold.backends.sqlserver.address import Address, unreadable
+from fencehold.model.errors import ConfigurationError
 
 #: The driver's default is the older and better known of its two native libraries, but on Linux it needs these of the
 #: system's, which a fresh machine lacks; the other one needs nothing but the driver's own wheels.
@@ -64,7 +65,23 @@ def is_pooled() -> bool:
 def connect(address: Address, *, limit_s: int, autocommit: bool = True) -> Connection:
     """Open, in the calling thread. `limit_s` bounds the login, not a peer that stops answering in the midst of it."""
     set_up()
-    connection = mssql_python.connect(address.connection_string(), autocommit=autocommit, timeout=limit_s)
+    try:
+        connection = mssql_python.connect(address.connection_string(), autocommit=autocommit, timeout=limit_s)
+    except mssql_python.ConnectionStringParseError:
+        raise unreadable() from None
     # At exit the driver closes what it knows of, also under a call that hangs: the process would end by SIGABRT.
     getattr(mssql_python, "_active_connections", set()).discard(connection)
     return connection
+
+
+def without_ends(connection: Connection) -> None:
+    """In autocommit the driver's own commit and rollback do nothing and say nothing; on this connection they say so."""
+
+    def refuse() -> None:
+        raise ConfigurationError(
+            "The transaction's own connection can neither commit nor roll back; nothing was done.",
+            hint="`term.transaction()` does both: leave its block, with an error to have it rolled back.",
+            code="fence_gone",
+        )
+
+    connection.__dict__.update(commit=refuse, rollback=refuse)

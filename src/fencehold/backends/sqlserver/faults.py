@@ -30,6 +30,7 @@ _MISSING = (
     "does not exist",
     "Could not find stored procedure",
 )  # 208, 207
+_CURSOR_OPEN = "busy with results"
 _LOST = ("link failure", "not open", "closed connection", "connection is closed", "broken", "IO error", "TCP Provider")
 
 
@@ -60,6 +61,9 @@ def _not_executed(error: Exception, text: str) -> FenceholdError | None:
         return Unavailable(f"SQL Server: {text}; nothing was changed.", code="busy")
     if isinstance(error, driver.IntegrityError) and "duplicate key" in text.lower():  # 2627, 2601
         return Unavailable(f"SQL Server: {text}; nothing was changed.", code="conflict")
+    if is_cursor_open(error):
+        hint = "Read the cursor to its end, or close it, before anything else is done on its connection."
+        return ConfigurationError(f"SQL Server: {text}; nothing was sent.", hint=hint, code="cursor_open")
     return None
 
 
@@ -92,6 +96,10 @@ def of_callers(error: BaseException) -> BaseException:
     cause = getattr(error, "orig", error)
     if not isinstance(cause, driver.Error):
         return error
+    if "closed connection" in text_of(cause):
+        return ConfigurationError(
+            "The connection that was given is closed; nothing was written.", code="bad_connection"
+        )
     if is_deadlock(cause):
         hint = "Begin it again, from its first statement."
         return Unavailable(f"SQL Server: {text_of(cause)}; your transaction was rolled back.", hint=hint, code="busy")
@@ -111,6 +119,11 @@ def is_deadlock(error: Exception) -> bool:
     return "Serialization failure" in _state(error) or "deadlock" in text_of(error).lower()
 
 
+def is_cursor_open(error: Exception) -> bool:
+    """The driver's own refusal: the connection has results that nobody has read yet, or a statement under way."""
+    return _CURSOR_OPEN in text_of(error)
+
+
 def is_lock_timeout(error: Exception) -> bool:
     """1222: LOCK_TIMEOUT was over; with XACT_ABORT on all of the transaction was undone."""
     text = text_of(error).lower()
@@ -125,6 +138,8 @@ def is_time_out(error: Exception) -> bool:
 def is_connection_lost(error: Exception) -> bool:
     """The session is gone, and with it the answer."""
     state = _state(error)
+    if is_cursor_open(error):
+        return False
     if "onnection" in state or "ommunication" in state or "General error" in state:
         return True
     text = text_of(error)

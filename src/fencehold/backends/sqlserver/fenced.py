@@ -15,26 +15,12 @@ from fencehold.backends.sqlserver import batch, callers, driver, faults
 from fencehold.backends.sqlserver.callers import lost
 from fencehold.backends.sqlserver.line import Line
 from fencehold.backends.sqlserver.params import bound
+from fencehold.backends.sqlserver.results import Result, Rows
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Unavailable, Uncertain
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import Params, RemainingS
 
 T = TypeVar("T")
-
-
-class Result:
-    """What a statement gave, in the shape of a cursor that is awaited."""
-
-    def __init__(self, rows: list[Any], rowcount: int) -> None:
-        self.rows = rows
-        self.rowcount = rowcount
-
-    async def fetchone(self) -> Any:
-        return self.rows.pop(0) if self.rows else None
-
-    async def fetchall(self) -> list[Any]:
-        rows, self.rows = self.rows, []
-        return rows
 
 
 class FencedLine:
@@ -54,16 +40,10 @@ class FencedLine:
         batch.rows(line.connection, f"{line.settings} SET LOCK_TIMEOUT {wait_ms:d};")
         return callers.refused(self.key, self._rows("enter"))
 
-    def execute(self, connection: driver.Connection, statement: Any, params: Params) -> Result:
-        """The first rows that it gives. All its results are asked for: an error after the first comes only then."""
+    def execute(self, connection: driver.Connection, statement: Any, params: Params) -> Rows:
         with contextlib.closing(connection.cursor()) as cursor:
             cursor.execute(statement, *([] if params is None else [params]))
-            rows, rowcount = None, cursor.rowcount
-            while True:
-                if cursor.description and rows is None:
-                    rows = list(cursor.fetchall())
-                if not cursor.nextset():
-                    return Result(rows or [], rowcount)
+            return Rows(cursor)
 
     def commit(self, _: driver.Connection) -> None:
         """Raises unless committed: the batch rolls back by itself."""
@@ -111,15 +91,16 @@ class SqlServerTransaction:
     def __init__(self, fenced: FencedLine) -> None:
         self._fenced = fenced
         self.line = fenced.line
+        self._is_given_up = False
 
     @property
     def connection(self) -> driver.Connection:
         return self.line.connection
 
     async def execute(self, statement: Any, params: Params = None) -> Result:
-        self._fenced.check("the term ended before this statement was sent")
+        self._check("the term ended before this statement was sent")
         future = await self._returned(lambda c: self._fenced.execute(c, statement, params))
-        return self._fenced.callers(future)
+        return Result(self._fenced.callers(future))
 
     async def enter(self) -> None:
         refusal = self._fenced.own(await self._returned(self._fenced.enter))
@@ -127,7 +108,7 @@ class SqlServerTransaction:
             raise refusal
 
     async def commit(self) -> None:
-        self._fenced.check("the term ended before the commit")
+        self._check("the term ended before the commit")
         try:
             self._fenced.own(await self._returned(self._fenced.commit))
         except _TermOver:
@@ -142,8 +123,17 @@ class SqlServerTransaction:
             left_s = self._fenced.remaining_s()
             if left_s <= 0:
                 raise _term_over(self._fenced.key)
-            await asyncio.wait([waiting], timeout=left_s)
+            try:
+                await asyncio.wait([waiting], timeout=left_s)
+            except BaseException:
+                self._is_given_up = True
+                raise
         return future
+
+    def _check(self, why: str) -> None:
+        self._fenced.check(why)
+        if self._is_given_up:
+            raise given_up()
 
 
 class BlockingTransaction:
@@ -156,7 +146,7 @@ class BlockingTransaction:
     def connection(self) -> driver.Connection:
         return self._fenced.line.connection
 
-    def execute(self, statement: Any, params: Params = None) -> Result:
+    def execute(self, statement: Any, params: Params = None) -> Rows:
         self._fenced.check("the term ended before this statement was sent")
         return self._fenced.callers(self._returned(lambda c: self._fenced.execute(c, statement, params)))
 
@@ -189,6 +179,14 @@ def fence_gone() -> ConfigurationError:
         hint="Leave commit and rollback to `term.transaction()`, and open a second one for a second transaction; an "
         "error that the server answers by rolling back (a deadlock, say) must leave the block.",
         code="fence_gone",
+    )
+
+
+def given_up() -> ConfigurationError:
+    return ConfigurationError(
+        "A statement of this transaction was given up before its answer came; nothing of it is committed.",
+        hint="Let the timeout, or the cancellation, leave the block.",
+        code="statement_given_up",
     )
 
 

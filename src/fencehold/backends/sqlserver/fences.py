@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TypeVar
@@ -18,7 +17,6 @@ from fencehold.model.leases import TermKey
 from fencehold.ports.fence import GuardText, RemainingS
 
 IDLE_LINES_MAX = 4
-SPOIL_LIMIT_S = 2.0
 
 T = TypeVar("T")
 
@@ -94,7 +92,7 @@ class SqlServerFences:
 
     async def spoil(self, target: object) -> None:
         with suppress(Exception):
-            await asyncio.wait_for(callers.spoil(self._statements, target), SPOIL_LIMIT_S)
+            await callers.spoil(self._statements, target)
 
     def guard(self, key: TermKey) -> GuardText:
         text = self._statements.named("guard")

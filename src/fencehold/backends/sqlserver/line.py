@@ -45,6 +45,7 @@ class Line:
 
     def __init__(self, address: Address, *, keeps_open: bool = False, name: str = "fencehold-mssql") -> None:
         self._address = address
+        self._keeps_open = keeps_open
         self.settings = SETTINGS.format("ON") if keeps_open else SETTINGS.format("OFF") + LANGUAGE
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._connection: driver.Connection | None = None
@@ -110,6 +111,8 @@ class Line:
             finally:
                 self._connecting_since_s = None
             self.is_open = True
+            if self._keeps_open:
+                driver.without_ends(self._connection)
         return self._connection
 
     def _connected(self) -> driver.Connection:
