@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from fencehold.backends import sql_session
+from fencehold.backends.given_up import given_up
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.session import Session, connect
@@ -57,6 +58,7 @@ class SqliteTransaction:
         self._session = session
         self._key = key
         self._remaining_s = remaining_s
+        self._is_given_up = False
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -65,6 +67,8 @@ class SqliteTransaction:
     async def execute(self, statement: Any, params: Params = None) -> SqliteResult:
         if self._remaining_s() <= 0:
             raise lost(self._key, "the term ended before this statement was sent")
+        if self._is_given_up:
+            raise given_up()
         if not self.connection.in_transaction:
             raise fence_gone()
         return await self._raw(lambda c: SqliteResult(c.execute(statement, params if params is not None else ())))
@@ -78,6 +82,9 @@ class SqliteTransaction:
         await self._session.call(lambda: work(self.connection), self._limit_s())
 
     async def commit(self) -> None:
+        if self._is_given_up:
+            raise given_up()
+
         def work(connection: sqlite3.Connection) -> None:
             if self._remaining_s() <= 0:
                 raise lost(self._key, "the term ended before the commit")
@@ -89,7 +96,11 @@ class SqliteTransaction:
 
     async def _raw(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The caller's own statement: its errors stay sqlite3's."""
-        outcome = await self._session.call(lambda: _caught(work, self.connection), self._limit_s())
+        try:
+            outcome = await self._session.call(lambda: _caught(work, self.connection), self._limit_s())
+        except BaseException:
+            self._is_given_up = True
+            raise
         if isinstance(outcome, sqlite3.Error):
             raise outcome
         return outcome

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from fencehold.backends.given_up import given_up
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlserver import batch, callers, driver, faults
 from fencehold.backends.sqlserver.callers import lost
@@ -179,14 +180,6 @@ def fence_gone() -> ConfigurationError:
         hint="Leave commit and rollback to `term.transaction()`, and open a second one for a second transaction; an "
         "error that the server answers by rolling back (a deadlock, say) must leave the block.",
         code="fence_gone",
-    )
-
-
-def given_up() -> ConfigurationError:
-    return ConfigurationError(
-        "A statement of this transaction was given up before its answer came; nothing of it is committed.",
-        hint="Let the timeout, or the cancellation, leave the block.",
-        code="statement_given_up",
     )
 
 
