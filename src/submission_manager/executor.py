@@ -284,7 +284,7 @@ class Executor:
             tenure.schedule.settle(running.job, tenure.store_clock.now_us() + int(again_s * 1_000_000))
         self._facts.fact(
             "intent_parked", intent_id=running.job.intent_id, write=running.phase.value,
-            error=f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX],
+            error=f"{type(error).__name__}: {error}".rstrip(": ")[:ERROR_CHARS_MAX],
         )  # fmt: skip
 
     # --- room ---

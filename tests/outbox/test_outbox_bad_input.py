@@ -268,7 +268,7 @@ async def test_ids_that_are_none_are_refused_with_a_code(url: str, opened: Opene
             await outbox.retry(["no uuid"])
         with pytest.raises(fencehold.ConfigurationError):
             await outbox.first_time("no uuid", "me", tx=None)
-        with pytest.raises(fencehold.ConfigurationError):
+        with pytest.raises(fencehold.ConfigurationError, match="consumer_id"):
             await outbox.first_time(uuid.uuid4(), "", tx=None)
         with pytest.raises(fencehold.ConfigurationError) as error:
             await outbox.complete(["no claim"])  # type: ignore[list-item]

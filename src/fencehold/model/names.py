@@ -30,6 +30,11 @@ def holder_id(holder: object) -> str:
     return _text(holder, "holder_id", HOLDER_ID_CHARS_MAX)
 
 
+def consumer_id(consumer: object) -> str:
+    """`consumer` itself if every backend stores it unchanged, else ConfigurationError."""
+    return _text(consumer, "consumer_id", HOLDER_ID_CHARS_MAX)
+
+
 def item_kind(kind: object) -> str:
     """`kind` itself if every backend stores it unchanged, else ConfigurationError."""
     return _text(kind, "item kind", ITEM_KIND_CHARS_MAX)

@@ -113,14 +113,14 @@ class Outbox:
     def first_time_now(self, event: Claim | str | uuid.UUID, consumer_id: str, tx: Any) -> bool:
         """`first_time` for callers without an event loop."""
         desk = self._parts.make_events(self.name).desk
-        return bool(_done_now(desk.first_time(_tracking_id(event), names.holder_id(consumer_id), tx)))
+        return bool(_done_now(desk.first_time(_tracking_id(event), names.consumer_id(consumer_id), tx)))
 
     async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Any) -> bool:
         """True if this consumer meets this event for the first time; recorded in the caller's transaction `tx`.
 
         Write the effect in the same transaction: then both are there, or neither is, however often it is delivered.
         """
-        return await self._here().desk.first_time(_tracking_id(event), names.holder_id(consumer_id), tx)
+        return await self._here().desk.first_time(_tracking_id(event), names.consumer_id(consumer_id), tx)
 
     # --- consumers ---
 
