@@ -5,6 +5,7 @@ the conformance suite (NetworkFaults, Fences) and at the end of this file.
 """
 
 import asyncio
+import datetime as dt
 import subprocess
 import sys
 import threading
@@ -18,9 +19,11 @@ from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver import line as lines
 from fencehold.backends.sqlserver.address import Address
+from fencehold.backends.sqlserver.leases import SqlServerLeases
 from fencehold.backends.sqlserver.line import Line
 from fencehold.backends.sqlserver.session import Session
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
+from fencehold.model.leases import Ask, Busy
 
 ADDRESS = Address.of("mssql://clerk:secret@127.0.0.1:1/db")
 PLENTY_S = 30.0
@@ -114,6 +117,20 @@ async def test_one_connection_serves_one_call_after_another(made: Made):
     assert len(made) == 1
     await one.close()
     assert await asyncio.to_thread(made[0].closed.wait, PLENTY_S)
+
+
+@pytest.mark.parametrize(("verdict", "connections"), [("busy", 1), ("spent", 2)])
+async def test_a_session_that_was_refused_a_lock_by_an_odd_number_is_not_used_again(
+    made: Made, verdict: str, connections: int
+):
+    at = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - as the driver gives it
+    made.answer = lambda text: [(verdict, "job", "ada", 1, at, at, at, at, 0, "")]
+    one = session()
+    for _ in range(2):
+        answer = await SqlServerLeases(one).acquire(Ask("job", "bob", 30.0, "n"), PLENTY_S)
+        assert isinstance(answer, Busy), answer
+    assert len(made) == connections
+    await one.close()
 
 
 async def test_while_it_connects_nothing_was_sent_and_the_connection_is_the_next_calls(made: Made):

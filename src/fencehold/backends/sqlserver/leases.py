@@ -13,6 +13,8 @@ from fencehold.ports.leases import Answer
 
 Row = tuple[Any, ...]
 GRANTED = ("granted", "yes", "seen")
+SPENT = "spent"
+NOT_YET = ("busy", SPENT)
 
 
 class SqlServerLeases:
@@ -27,6 +29,8 @@ class SqlServerLeases:
             if error.code != "conflict":
                 raise
             return Busy()  # another made the row first
+        if rows and rows[0][0] == SPENT:
+            await self._session.drop_line()
         return answer(rows[0]) if rows else Busy()
 
     async def renew(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
@@ -64,7 +68,7 @@ def answer(row: Row) -> Answer:
     if row[0] in GRANTED:
         return lease(row)
     current = lease(row) if row[2] is not None else None
-    return Busy(current) if row[0] == "busy" else Refusal(row[0], current)
+    return Busy(current) if row[0] in NOT_YET else Refusal(row[0], current)
 
 
 def lease(row: Row) -> Lease:

@@ -58,6 +58,11 @@ class Session:
         except TimeoutError:
             raise Unavailable("The store's connection was busy; nothing was sent.", code="busy") from None
 
+    async def drop_line(self) -> None:
+        """The next call is on a new connection."""
+        async with self._turn:
+            await self.close()
+
     async def close(self) -> None:
         if self._line is not None:
             self._line.leave()

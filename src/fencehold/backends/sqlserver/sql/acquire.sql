@@ -6,7 +6,8 @@
 -- once more when it commits) unless the lease has been over for longer than it lasts; and the term's row, under a lock
 -- that a guard's shared one keeps out. None of them is waited for: one stuck holder holds up no other lease, and what
 -- is not to be had at once is a "not yet", rolled back. A grant is answered from what was written, not read again: after
--- the commit the row may be locked, or another's by now. docs/decisions/0011 has the argument.
+-- the commit the row may be locked, or another's by now. `spent` is a "not yet" after which the session is not used again:
+-- the answer to a refused lock is -1, and a server with another word for it may keep something of each refusal. docs/decisions/0011 has the argument.
 SET NOCOUNT ON;
 DECLARE @name nvarchar(128) = :name, @holder nvarchar(256) = :holder, @nonce nvarchar(128) = :nonce, @lease_us bigint = :lease_us;
 DECLARE @now datetime2(7), @until datetime2(7), @expires_at datetime2(7), @epoch bigint, @verdict nvarchar(16) = N'held', @got int = 0;
@@ -47,7 +48,7 @@ BEGIN
     END
     IF @got < 0
     BEGIN
-        SET @verdict = N'busy';
+        SET @verdict = CASE WHEN @got < -1 THEN N'spent' ELSE N'busy' END;
         ROLLBACK TRANSACTION;
     END
     ELSE COMMIT TRANSACTION;
@@ -58,7 +59,7 @@ IF @verdict = N'granted'
 ELSE
 BEGIN
     SET @now = SYSUTCDATETIME();
-    SELECT CASE WHEN @verdict = N'busy' THEN @verdict
+    SELECT CASE WHEN @verdict IN (N'busy', N'spent') THEN @verdict
                 WHEN acquire_nonce = @nonce AND acquire_nonce <> N'' AND holder_id = @holder AND expires_at > @now THEN N'granted'
                 WHEN expires_at <= @now THEN N'busy'
                 ELSE N'held' END AS verdict,
