@@ -65,7 +65,7 @@ class FakeConnection:
     def answer(self, text: str) -> Any:
         if text == lines.OPEN_TRANSACTIONS:
             return [(0,)]
-        return None if text.startswith("SET ") else self._answer(text)
+        return None if text.startswith("SET ") and "SELECT" not in text else self._answer(text)
 
     def cursor(self) -> FakeCursor:
         return FakeCursor(self)
