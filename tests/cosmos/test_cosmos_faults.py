@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencehold.backends.cosmos.wire import refuse_many_writers
-from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
+from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 from fencehold.model.leases import Ask, Lease
 from fencehold.testing.proxy import Fault, FaultProxy
 from tests.cosmos.conftest import LIMIT_S
@@ -52,7 +52,7 @@ async def test_put_off_again_and_again_it_ends_with_the_limit(opened: Opened, co
 async def test_a_key_that_is_not_let_in_is_said_so(opened: Opened, cosmos_server: CosmosServer, status: int) -> None:
     async with opened() as backend:
         cosmos_server.fail_next(1, status)
-        with pytest.raises(Unavailable) as caught:
+        with pytest.raises(ConfigurationError) as caught:
             await backend.leases.acquire(ASK, LIMIT_S)
         assert caught.value.code == "login_refused"
 
@@ -72,12 +72,13 @@ async def test_a_write_the_server_gave_up_is_uncertain_and_a_read_is_not(
         assert isinstance((await backend.leases.renew([key], LIMIT_S))[0], Lease)
 
 
+@pytest.mark.parametrize("status", [503, 403])
 async def test_in_a_batch_the_one_without_an_answer_is_busy_and_the_others_are_kept(
-    opened: Opened, cosmos_server: CosmosServer
+    opened: Opened, cosmos_server: CosmosServer, status: int
 ) -> None:
     async with opened() as backend:
         keys = [(await backend.leases.acquire(Ask(name, "ada", 60.0, "n"), LIMIT_S)).key(60.0) for name in "abc"]
-        cosmos_server.fail_next(1, 503, method="PUT")
+        cosmos_server.fail_next(1, status, method="PUT")
         answers = await backend.leases.renew(keys, LIMIT_S)
         assert sorted(type(answer).__name__ for answer in answers) == ["Busy", "Lease", "Lease"]
 
@@ -124,7 +125,7 @@ async def test_the_key_is_in_no_error(opened: Opened, cosmos_server: CosmosServe
     async with opened() as backend:
         for status in (401, 429, 500):
             cosmos_server.fail_next(1000, status, retry_ms=60_000)
-            with pytest.raises((Unavailable, Uncertain)) as caught:
+            with pytest.raises(FenceholdError) as caught:
                 await backend.leases.acquire(ASK, 0.5)
             assert backend._address.key not in repr(caught.value) + str(caught.value.__dict__)
 

@@ -1,7 +1,9 @@
 """Items by etag: how many requests a verb is, what a renewal sends, and how ids and kinds find their partition."""
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from fencehold.backends.cosmos.documents import ID_CHARS_MAX, document_id
 from fencehold.backends.cosmos.item_documents import bucket_of, item_partition
 from fencehold.backends.cosmos.items import CosmosItems
 from fencehold.backends.cosmos.wire import Wire
-from fencehold.model.errors import Uncertain
+from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.ports.items import ItemRefusal, ItemRow, NewItem
 from fencehold.testing.conformance.names import AWKWARD, LOOK_ALIKES
 from tests.cosmos.conftest import LIMIT_S
@@ -28,6 +30,20 @@ async def filled(items: Any, count: int) -> None:
         await items.port.put(NewItem(f"item {n}", "NEW", json.dumps({"n": n}), "whoever"), LIMIT_S)
 
 
+async def clients(stack: AsyncExitStack, opened: Opened, count: int) -> list[Any]:
+    made = [(await stack.enter_async_context(opened())).items("negotiation") for _ in range(count)]
+    for items in made:
+        stack.push_async_callback(items.close)
+    return made
+
+
+async def taken_at_once(takers: Sequence[Any], wanted: int) -> list[str]:
+    calls = (one.port.next_for_state("NEW", wanted, f"taker {n}", 60.0, LIMIT_S) for n, one in enumerate(takers))
+    ids = [row.id for batch in await asyncio.gather(*calls) for row in batch]
+    assert len(ids) == len(set(ids)), "leased to two at once"
+    return ids
+
+
 async def test_a_batch_of_20_is_leased_in_22_requests_at_most(opened: Opened, cosmos_server: CosmosServer) -> None:
     async with opened() as backend:
         items = backend.items("negotiation")
@@ -37,6 +53,18 @@ async def test_a_batch_of_20_is_leased_in_22_requests_at_most(opened: Opened, co
         assert len(taken) == BATCH
         assert cosmos_server.request_count() - before <= REQUESTS_MAX
         assert backend.charges.by_verb()["next_for_state"].requests <= REQUESTS_MAX
+        await items.close()
+
+
+async def test_with_nobody_in_the_way_fewer_free_items_than_wanted_are_one_query_and_no_second_look(
+    opened: Opened, cosmos_server: CosmosServer
+) -> None:
+    async with opened() as backend:
+        items = backend.items("negotiation")
+        await filled(items, 3)
+        before = cosmos_server.request_count()
+        assert len(await items.port.next_for_state("NEW", BATCH, "ada", 60.0, LIMIT_S)) == 3
+        assert cosmos_server.request_count() - before == 1 + 3
         await items.close()
 
 
@@ -126,27 +154,29 @@ async def test_a_renewal_without_an_answer_is_uncertain_and_may_be_repeated(
         await items.close()
 
 
-async def test_a_batch_of_which_a_part_was_put_off_too_long_is_not_said_to_be_unexecuted(
-    opened: Opened, cosmos_server: CosmosServer
+@pytest.mark.parametrize("status", [429, 403])
+async def test_a_batch_of_which_a_part_was_refused_is_not_said_to_be_unexecuted(
+    opened: Opened, cosmos_server: CosmosServer, status: int
 ) -> None:
     async with opened() as backend:
         items = backend.items("negotiation")
         await filled(items, 3)
         keys = [one.key for one in await items.port.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)]
-        cosmos_server.fail_next(1, 429, retry_ms=60_000, method="PATCH")
+        cosmos_server.fail_next(1, status, retry_ms=60_000, method="PATCH")
         with pytest.raises(Uncertain) as caught:
             await items.port.renew(keys, 60.0, LIMIT_S)
         assert caught.value.code == "half_done"
         await items.close()
 
 
-async def test_of_a_batch_in_which_one_got_no_answer_the_others_are_handed_out(
-    opened: Opened, cosmos_server: CosmosServer
+@pytest.mark.parametrize("status", [503, 403])
+async def test_of_a_batch_in_which_one_was_not_granted_the_others_are_handed_out(
+    opened: Opened, cosmos_server: CosmosServer, status: int
 ) -> None:
     async with opened() as backend:
         items = backend.items("negotiation")
         await filled(items, 5)
-        cosmos_server.fail_next(1, 503, method="PUT")
+        cosmos_server.fail_next(1, status, method="PUT")
         assert len(await items.port.next_for_state("NEW", 5, "ada", 60.0, LIMIT_S)) == 4
         await items.close()
 
@@ -165,6 +195,107 @@ async def test_in_several_buckets_the_longest_in_its_state_still_comes_first(
         taken = await items.port.next_for_state("NEW", 5, "ada", 60.0, LIMIT_S)
         assert [one.id for one in taken] == [f"item {n}" for n in range(5)]
         assert len(await items.port.find(None, 100, LIMIT_S)) == 8
+        await items.close()
+
+
+async def test_what_one_client_put_within_a_second_is_leased_in_the_order_it_was_put(opened: Opened) -> None:
+    async with opened() as backend:
+        items = backend.items("negotiation")
+        await filled(items, 40)
+        taken = await items.port.next_for_state("NEW", 40, "ada", 60.0, LIMIT_S)
+        assert [one.id for one in taken] == [f"item {n}" for n in range(40)]
+        assert len({one.state_timestamp for one in taken}) == 40
+        await items.close()
+
+
+@pytest.mark.parametrize(("wanted", "leased"), [(1, 20), (2, 23), (20, 23)])
+async def test_20_takers_of_23_free_items_get_all_they_asked_for_until_nothing_is_free(
+    opened: Opened, wanted: int, leased: int
+) -> None:
+    async with AsyncExitStack() as stack:
+        takers = await clients(stack, opened, 20)
+        await filled(takers[0], 23)
+        assert len(await taken_at_once(takers, wanted)) == leased
+
+
+async def test_who_was_beaten_looks_further_so_that_not_all_try_for_the_same(
+    opened: Opened, cosmos_server: CosmosServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened() as backend:
+        items = backend.items("negotiation")
+        await filled(items, 3)
+        real, looked = items.port._free, []
+
+        async def heard(call: Any, partition: str, state: str, limit: int, skip: Sequence[str]) -> list[Any]:
+            looked.append(limit)
+            return list(await real(call, partition, state, limit, skip))
+
+        monkeypatch.setattr(items.port, "_free", heard)
+        cosmos_server.fail_next(5 * 3, 412, method="PUT")
+        assert len(await items.port.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)) == 3
+        assert looked[:6] == [3, 6, 12, 24, 24, 24]
+        await items.close()
+
+
+async def test_who_was_beaten_takes_the_oldest_again_once_alone(opened: Opened) -> None:
+    async with opened() as one, opened() as two:
+        mine, other = one.items("negotiation"), two.items("negotiation")
+        await filled(mine, 12)
+        await asyncio.gather(*(who.port.next_for_state("NEW", 2, "x", 60.0, LIMIT_S) for who in (mine, other) * 2))
+        free = [row.id for row in await mine.port.find("NEW", 12, LIMIT_S) if row.holder_id is None]
+        assert [row.id for row in await mine.port.next_for_state("NEW", 2, "x", 60.0, LIMIT_S)] == free[:2]
+        for items in (mine, other):
+            await items.close()
+
+
+async def test_who_is_beaten_for_as_long_as_the_call_may_take_is_told_so(
+    opened: Opened, cosmos_server: CosmosServer
+) -> None:
+    """412 for every write: somebody is always quicker. An empty list would say that nothing is free."""
+    async with opened() as backend:
+        items = backend.items("negotiation")
+        await filled(items, 3)
+        cosmos_server.fail_next(10_000, 412, method="PUT")
+        with pytest.raises((Unavailable, Uncertain)):  # uncertain if the last write was still on its way
+            await items.port.next_for_state("NEW", 3, "ada", 60.0, 0.5)
+        cosmos_server.behave()
+        assert len(await items.port.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)) == 3
+        await items.close()
+
+
+async def test_what_is_taken_at_the_second_try_stands_in_its_place(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened() as backend:
+        items = backend.items("negotiation")
+        await filled(items, 3)
+        real, tried = items.port._taken, []
+
+        async def beaten_once(call: Any, document: Any, made: Any) -> ItemRow | None:
+            tried.append(document["itemId"])
+            return None if tried == ["item 0"] else await real(call, document, made)
+
+        monkeypatch.setattr(items.port, "_taken", beaten_once)
+        taken = await items.port.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)
+        assert [one.id for one in taken] == ["item 0", "item 1", "item 2"]
+        assert tried == ["item 0", "item 1", "item 2", "item 0"]
+        await items.close()
+
+
+async def test_what_was_taken_before_the_time_was_over_is_handed_out(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened() as backend:
+        items = backend.items("negotiation")
+        await filled(items, 3)
+        real = items.port._taken
+
+        async def beaten_to_one(call: Any, document: Any, made: Any) -> ItemRow | None:
+            return None if document["itemId"] == "item 1" else await real(call, document, made)
+
+        monkeypatch.setattr(items.port, "_taken", beaten_to_one)
+        taken = await items.port.next_for_state("NEW", 3, "ada", 60.0, 1.5)
+        assert [one.id for one in taken] == ["item 0", "item 2"]
         await items.close()
 
 

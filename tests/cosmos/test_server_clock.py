@@ -26,7 +26,7 @@ class Bench:
         self.true_s = 0.0
         self._rates = [1 + draw.uniform(-0.45, 0.45) * DRIFT_PER_S for _ in range(2)]
         self._server_start_s, self._client_start_s = draw.uniform(1e9, 2e9), draw.uniform(0, 1e6)
-        self._way_there_s, self._way_back_s = draw.uniform(0, 0.8), draw.uniform(0, 0.8)
+        self._way_there_s, self.way_back_s = draw.uniform(0, 0.8), draw.uniform(0, 0.8)
         self.age_s = draw.uniform(0, AGE_S_MAX * 0.9)
         self.clock = ServerClock(lambda: self._client_start_s + self.true_s * self._rates[1])
 
@@ -37,7 +37,7 @@ class Bench:
         sent_s = self.clock.now_s()
         self.true_s += self._way_there_s
         ts_s = (self.server() - EPOCH_START) // SECOND
-        self.true_s += self._way_back_s
+        self.true_s += self.way_back_s
         self.clock.note("p", ts_s, sent_s)
 
 
@@ -82,6 +82,46 @@ def test_an_old_reading_and_another_partitions_are_none():
     assert clock.window("another") is None
     now_s += AGE_S_MAX + 0.001
     assert clock.window("p") is None
+
+
+def stamped(bench: Bench) -> dt.datetime:
+    window = bench.clock.window("p")
+    assert window is not None
+    at = bench.clock.stamp("p", window)
+    assert window.earliest <= at <= window.latest
+    return at
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_stamp_is_later_than_the_one_before_and_near_the_servers_time_after_some_writes(seed: int):
+    """A window alone would go back by up to a second with every new reading."""
+    bench, draw = Bench(seed), random.Random(seed)
+    before = EPOCH_START
+    for _ in range(300):
+        bench.write()
+        bench.true_s += draw.uniform(0, 0.05)
+        at = stamped(bench)
+        assert at > before
+        before = at
+    assert abs(bench.server() - before) < dt.timedelta(seconds=bench.way_back_s + 0.3), "little more than the way back"
+    assert stamped(bench) > before, "at the same instant too"
+
+
+def test_stamps_follow_a_server_whose_clock_was_set_back():
+    now_s = 100.0
+    clock = ServerClock(lambda: now_s)
+    clock.note("p", 1_000_003_600, now_s)
+    window = clock.window("p")
+    assert window is not None
+    ahead = clock.stamp("p", window)
+    now_s += 1.0
+    for ts_s in range(1_000_000_000, 1_000_000_003):
+        clock.note("p", ts_s, now_s)
+        now_s += 1.0
+        window = clock.window("p")
+        assert window is not None
+        assert ahead - clock.stamp("p", window) > dt.timedelta(minutes=59)
+    assert clock.stamp("p", window) < window.latest, "and are no longer held at its end by what was read before"
 
 
 def lease(expires_at: dt.datetime) -> Lease:

@@ -176,7 +176,7 @@ class TestBuckets:
         assert [len(ids) for ids in taken] == [7, 7, 7, 7, 2, 0]
         assert len({item_id for ids in taken for item_id in ids}) == 30
 
-    @pytest.mark.parametrize(("calls", "expected"), [((2,), Uncertain), ((1, 2, 3), Unavailable)])
+    @pytest.mark.parametrize(("calls", "expected"), [((2,), Uncertain), ((1, 2, 3), ConfigurationError)])
     async def test_of_three_buckets_some_or_all_refuse(
         self, harness: ProcedureHarness, calls: Sequence[int], expected: type[Exception]
     ) -> None:

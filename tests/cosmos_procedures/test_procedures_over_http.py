@@ -1,10 +1,14 @@
 """The driver's own requests: what it sends to upload and execute a procedure, and what it makes of the answers."""
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
 import fencehold
+from fencehold.backends.cosmos import wire
+from fencehold.backends.cosmos.address import parse
+from fencehold.backends.cosmos.procedures import ProcedureItems
 from fencehold.connect import backend_for
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.model.items import HELD_BY_ANOTHER
@@ -79,6 +83,29 @@ async def test_a_procedure_that_is_not_there_and_one_that_throws(bridge: Bridge)
             assert asked == ["execute"], "nothing is gained by asking again at once"
         finally:
             await items.close()
+
+
+async def test_with_a_token_init_uploads_nothing_and_says_which_procedure_is_missing(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The front takes no TLS, so the key goes in the token's place: what is asked for is the same."""
+    monkeypatch.setattr(wire, "token_credential", lambda: None)
+    async with http_front(bridge, uuid.uuid4().hex) as (address, asked):
+        by_key = parse(url_of(address))
+        mine, admins = (
+            ProcedureItems(wire.Wire(one), "deal") for one in (replace(by_key, credential="default"), by_key)
+        )
+        try:
+            with pytest.raises(ConfigurationError, match="no stored procedure fencehold-lease") as caught:
+                await mine.init(CALL_LIMIT_S)
+            assert caught.value.code == "schema_missing"
+            await admins.init(CALL_LIMIT_S)
+            asked.clear()
+            assert await mine.init(CALL_LIMIT_S) == []
+            assert asked == ["execute"] * 2, "nothing was uploaded"
+        finally:
+            await mine.close()
+            await admins.close()
 
 
 def test_the_way_to_work_is_chosen_in_the_url_and_a_wrong_word_is_refused() -> None:

@@ -11,16 +11,11 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.outbox.conftest import FIXTURES, database, file_url, schema_url  # noqa: F401 - the same databases
+from tests.outbox.conftest import database, file_url, schema_url, url  # noqa: F401 - the same databases
 from tests.outbox.scene import Heard
 
 KIND = "negotiation"
 OpenedItems = Callable[..., AbstractAsyncContextManager[tuple[fencehold.Items, Heard]]]
-
-
-@pytest.fixture(params=["postgres", "sqlite", pytest.param("mssql", marks=pytest.mark.limit(240))])
-def url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(FIXTURES[request.param]))
 
 
 @pytest.fixture
@@ -33,7 +28,7 @@ def opened() -> OpenedItems:
     """`async with opened(url, lease="1s") as (items, heard):` an open store with its tables made."""
 
     @asynccontextmanager
-    async def open_at(url: str, **settings: Any) -> AsyncIterator[tuple[fencehold.Items, Heard]]:
+    async def open_at(url: str, **settings: Any) -> AsyncIterator[tuple[fencehold.Items, Heard]]:  # noqa: F811
         heard = Heard()
         async with fencehold.connect(url, facts=heard) as store:
             await store.init()

@@ -7,8 +7,8 @@ from typing import Any
 
 import fencehold
 from tests.items.conftest import OpenedItems
-from tests.items.scene import enough_s, error_of, free
-from tests.outbox.scene import eventually
+from tests.items.scene import error_of, free
+from tests.outbox.scene import enough_s, eventually
 from tests.servers.cosmos import CosmosServer
 from tests.system.processes import Process
 

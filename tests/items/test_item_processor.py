@@ -120,7 +120,8 @@ async def test_a_handler_that_raises_frees_its_item_at_once_and_is_not_called_in
             await heard.once("item_failed", times=5)
             told = heard.all("item_failed", id="000")
             assert "ValueError" in told[0]["error"]
-            assert "secret" not in told[0]["error"]
+            assert "secret" not in repr(told)
+            assert "raise ValueError" in told[0]["traceback"], "where it failed"
             assert [fact["rest_s"] for fact in told] == sorted(fact["rest_s"] for fact in told)
             others = await eventually(lambda: other_gets(url, "000"))
             assert others.id == "000"
@@ -315,6 +316,18 @@ async def test_a_handler_that_returns_a_generator_has_failed(memory: str, opened
         await fill(items, 1)
         async with running(items.process("A", handler)):
             assert "nothing of it was run" in (await heard.once("item_failed"))["error"]
+        assert not heard.all("item_processed")
+
+
+async def forgets_await(item: fencehold.Item) -> Any:
+    return item.save(state="B")
+
+
+async def test_a_handler_that_forgets_to_await_its_save_has_failed(memory: str, opened: OpenedItems) -> None:
+    async with opened(memory) as (items, heard):
+        await fill(items, 1)
+        async with running(items.process("A", forgets_await)):
+            assert "without awaiting it, and nothing of it was run" in (await heard.once("item_failed"))["error"]
         assert not heard.all("item_processed")
 
 

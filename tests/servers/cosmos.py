@@ -12,10 +12,9 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from tests.servers.process import ServerProcess, readable_by_server
-from tests.servers.programs import ROOT, Missing, reason, require
+from tests.servers.programs import NPM, Missing, reason, require
 
 PACKAGE = "cosmosdb-server"
-FOLDER = ROOT / ".venv" / "npm" / "node_modules"
 STARTER = Path(__file__).with_name("cosmos_server.mjs")
 KEY = "dGVzdCBrZXkvK29ubHk9PQ=="  # any base64: the stand-in looks at no key
 
@@ -27,9 +26,9 @@ class CosmosServer(ServerProcess):
 
     def __init__(self, *, tls: bool = False) -> None:
         self._node = require("node")
-        if not (FOLDER / "@vercel" / PACKAGE).is_dir():
+        if not (NPM / "@vercel" / PACKAGE).is_dir():
             raise Missing(PACKAGE, reason(PACKAGE))
-        self._packages = within_reach(FOLDER)
+        self._packages = within_reach(NPM)
         super().__init__()
         self._tls = tls
         # At localhost and 127.0.0.1 the driver looks at no certificate.
@@ -59,7 +58,8 @@ class CosmosServer(ServerProcess):
         """Of a database nobody else uses, unless told."""
         name = database or f"d{uuid.uuid4().hex[:12]}"
         query = urlencode(options if self._tls else {"tls": "off", **options})
-        return f"cosmos://:{quote(key, safe='')}@{self.host}:{port or self.port}/{name}?{query}"
+        login = f":{quote(key, safe='')}@" if key else ""
+        return f"cosmos://{login}{self.host}:{port or self.port}/{name}?{query}"
 
     def shift_clock(self, ahead_s: float) -> None:
         """Its clock runs so far ahead of (or behind) this machine's."""
@@ -77,6 +77,10 @@ class CosmosServer(ServerProcess):
     def request_count(self) -> int:
         return int(self._told("count"))
 
+    def last_authorization(self) -> str:
+        """What the last request to a document said about who sent it; the driver asks for others in the background."""
+        return self._told("authorization")
+
     def _told(self, what: str, **values: str | int) -> str:
         address = f"{'https' if self._tls else 'http'}://{self.host}:{self.port}/__test/{what}?{urlencode(values)}"
         unverified = ssl._create_unverified_context() if self._tls else None
@@ -91,4 +95,5 @@ def within_reach(packages: Path) -> Path:
     home = Path(tempfile.mkdtemp(prefix="fencehold-npm-"))
     home.chmod(0o755)
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    return Path(shutil.copytree(packages, home / "node_modules", symlinks=True))
+    unused = shutil.ignore_patterns("typescript", ".bin")
+    return Path(shutil.copytree(packages, home / "node_modules", symlinks=True, ignore=unused))

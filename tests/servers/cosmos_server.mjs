@@ -2,6 +2,7 @@
 //   GET /__test/clock?ahead_ms=N   its clock runs so far ahead of the machine's
 //   GET /__test/fail?status=S&times=N&retry_ms=M&method=VERB   the next N requests to documents are answered so
 //   GET /__test/count              how many requests came so far, those to /__test aside
+//   GET /__test/authorization      what the last request to a document said in its header of that name
 import { createRequire } from 'node:module';
 
 const [folder, host, port, tls] = process.argv.slice(2);
@@ -10,6 +11,7 @@ const machine = Date.now;
 let aheadMs = 0;
 let fail = { times: 0 };
 let count = 0;
+let authorization = '';
 Date.now = () => machine() + aheadMs;
 
 const server = (tls ? createHttpsServer : createHttpServer)({ keepAlive: true, keepAliveTimeout: 120000 });
@@ -20,6 +22,7 @@ server.on('request', (request, response) => {
     if (url.pathname.startsWith('/__test/')) return obey(url, response);
     count += 1;
     const isDocument = url.pathname.includes('/docs');
+    if (isDocument) authorization = decodeURIComponent(request.headers.authorization ?? '');
     if (isDocument && fail.times > 0 && (!fail.method || fail.method === request.method)) return refuse(response);
     // Asked for a document that is absent, it fails unless it believes that the request may span partitions.
     if (isDocument && request.method === 'GET') request.headers['x-ms-documentdb-query-enablecrosspartition'] = 'True';
@@ -31,7 +34,7 @@ function obey(url, response) {
     const asked = Object.fromEntries(url.searchParams);
     if (url.pathname === '/__test/clock') aheadMs = Number(asked.ahead_ms);
     if (url.pathname === '/__test/fail') fail = { ...asked, times: Number(asked.times) };
-    response.end(String(count));
+    response.end(url.pathname === '/__test/authorization' ? authorization : String(count));
 }
 
 function refuse(response) {

@@ -1,4 +1,8 @@
-"""A cosmos:// URL, read and checked before anything is opened. The key never shows in an error, a log or a repr."""
+"""A cosmos:// URL, read and checked before anything is opened. The key never shows in an error, a log or a repr.
+
+Who we are is said by an account key, in the URL or in the environment, or by `credential=default`: a token of Microsoft
+Entra ID. The URL decides: a key that happens to be in the environment is not used then.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,8 @@ HTTPS_PORT = 443
 @dataclass(frozen=True)
 class Address:
     """Where the documents are. `buckets`: over how many logical partitions the items of one kind are spread.
-    `by_procedure`: the verbs of items run as stored procedures.
+    `by_procedure`: the verbs of items run as stored procedures. `credential`: which identity of Microsoft Entra ID we
+    are ("default"), or "" with a key.
 
     `tls` and `verify` are off only for an emulator: its certificate is its own, and addresses it tells lead nowhere.
     """
@@ -30,6 +35,7 @@ class Address:
     database: str
     container: str = DEFAULT_CONTAINER
     key: str = field(default="", repr=False)
+    credential: str = ""
     buckets: int = 1
     by_procedure: bool = False
     verify: bool = True
@@ -48,13 +54,17 @@ def parse(url: str) -> Address:
     items = options.pop("items", "etag")
     if items not in ("etag", "procedures"):
         raise wrong(f"items={items!r:.20} is neither etag nor procedures.")
+    credential = _credential(options.pop("credential", None), parts, tls)
     if options:
-        raise wrong(f"Unknown option {min(options)!r}; known are container, buckets, items, verify and tls.")
+        raise wrong(
+            f"Unknown option {min(options)!r}; known are container, buckets, items, credential, verify and tls."
+        )
     return Address(
         endpoint=_endpoint(parts, tls == "on"),
         database=_name(unquote(parts.path.removeprefix("/")), "database"),
         container=_name(container, "container"),
-        key=_key(parts),
+        key=_key(parts) if not credential else "",
+        credential=credential,
         buckets=_buckets(buckets),
         by_procedure=items == "procedures",
         verify=verify == "on",
@@ -103,10 +113,25 @@ def _buckets(text: str) -> int:
     return int(text)
 
 
+def _credential(asked: str | None, parts: SplitResult, tls: str) -> str:
+    if asked is None:
+        return ""
+    if asked != "default":
+        raise wrong(f"credential={asked!r:.20} is not known; there is credential=default.")
+    if parts.password:
+        raise wrong("it has both a key and credential=default.")
+    if tls == "off":
+        raise wrong("credential=default sends a token, which tls=off would show to everybody on the way.")
+    return asked
+
+
 def _key(parts: SplitResult) -> str:
     key = unquote(parts.password or "") or os.environ.get(KEY_VARIABLE, "").strip()
     if not key:
-        raise wrong(f"there is no account key in it, nor in the environment as {KEY_VARIABLE}.", code="no_key")
+        raise wrong(
+            f"there is no account key in it, nor in the environment as {KEY_VARIABLE}, and no credential=default.",
+            code="no_key",
+        )
     try:
         base64.b64decode(key, validate=True)
     except (binascii.Error, ValueError):

@@ -7,6 +7,7 @@ import asyncio
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.address import Address, parse
 from fencehold.backends.cosmos.charges import Charges
+from fencehold.backends.cosmos.credentials import check_installed
 from fencehold.backends.cosmos.fences import NoFences, NoWakeup, no_events
 from fencehold.backends.cosmos.items import CosmosItems
 from fencehold.backends.cosmos.leases import CosmosLeases
@@ -14,6 +15,7 @@ from fencehold.backends.cosmos.procedures import ProcedureItems
 from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.server_clock import ServerClock
 from fencehold.backends.cosmos.wire import Wire
+from fencehold.backends.no_checkup import NoCheckup
 from fencehold.ports.events import Events
 from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemStore
@@ -33,10 +35,14 @@ class CosmosBackend:
         self.schema = CosmosSchema(self._wire)
         self.fences = NoFences()
         self.wakeup = NoWakeup()
+        self.checkup = NoCheckup("Cosmos DB has no transaction to undo one")
 
     @staticmethod
     def check(url: str) -> Address:
-        return parse(url)
+        address = parse(url)
+        if address.credential:
+            check_installed()
+        return address
 
     def events(self, table: str) -> Events:
         return no_events()
@@ -46,7 +52,7 @@ class CosmosBackend:
         return make(Wire(self._address, self._clock, self.charges), kind)
 
     async def open(self, limit_s: float) -> None:
-        """The account answers and takes the key; the container may not be there before init()."""
+        """The account answers and takes the key or token; the container may not be there before init()."""
         try:
             async with asyncio.timeout(limit_s):
                 await self._wire.client()

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import aiohttp
-from azure.core.exceptions import AzureError, ServiceRequestTimeoutError
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestTimeoutError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
 
 INIT_HINT = "Create them with `await store.init()` or `fencehold init`; docs/cosmos.md says how to do it by hand."
-KEY_HINT = "Check the account key (a read-only key cannot hold a lease) and the account's firewall."
+KEY_HINT = (
+    "Check the account key (a read-only key cannot hold a lease) or, with credential=default, that the identity has "
+    "the role Cosmos DB Built-in Data Contributor; and the account's firewall."
+)
+IDENTITY_HINT = "credential=default: sign in (az login), or give this process an identity; docs/cosmos.md says how."
+SIGNED = re.compile(r"eyJ[\w.-]+|(?<=sig=)[^\s&\"']+|(?<=Bearer )\S+")  # a token, or what a key signed
 RETRY_AFTER_HEADER = "x-ms-retry-after-ms"
 RETRY_AFTER_MS_DEFAULT = 100.0
 
@@ -73,7 +80,8 @@ def of_answer(error: CosmosHttpResponseError, is_write: bool) -> FenceholdError:
     if status == TOO_LARGE:
         return ConfigurationError(f"The document is too large: {text}.", hint="2 MB at most.", code="too_large")
     code, hint = _REFUSED.get((status, error.sub_status), _REFUSED.get((status, None), ("store_error", "")))
-    return Unavailable(f"Cosmos DB refused the request ({status}): {text}.", hint=hint, code=code)
+    kind = ConfigurationError if code == "login_refused" else Unavailable
+    return kind(f"Cosmos DB refused the request ({status}): {text}.", hint=hint, code=code)
 
 
 def of_transport(error: Exception, is_write: bool) -> FenceholdError:
@@ -82,7 +90,9 @@ def of_transport(error: Exception, is_write: bool) -> FenceholdError:
     The driver's own distinction is not: it files a connection cut after sending under requests that were never sent.
     """
     inner = getattr(error, "inner_exception", None) or error.__cause__ or error
-    never_sent = isinstance(error, ServiceRequestTimeoutError) or isinstance(inner, aiohttp.ClientConnectorError)
+    never_sent = isinstance(error, ServiceRequestTimeoutError | ClientAuthenticationError) or isinstance(
+        inner, aiohttp.ClientConnectorError
+    )
     return of_connect(error) if never_sent or not is_write else lost(_text(error))
 
 
@@ -90,6 +100,9 @@ def of_connect(error: Exception) -> FenceholdError:
     """Nothing was sent yet, or nothing that could change anything."""
     if isinstance(error, CosmosHttpResponseError):
         return of_answer(error, is_write=False)
+    if isinstance(error, ClientAuthenticationError):  # raised before a request is sent, by whoever should bring a token
+        text = f"There is no token of Microsoft Entra ID to be had: {_text(error)}."
+        return Unavailable(text, hint=IDENTITY_HINT, code="no_token")  # and not for good: who gives them may be away
     return Unavailable(
         f"Cosmos DB cannot be reached: {_text(error)}.",
         hint="Check host, port and network, and that the certificate is trusted.",
@@ -117,10 +130,19 @@ def schema_missing(text: str) -> ConfigurationError:
     return ConfigurationError(f"The database or container is missing: {text}.", hint=INIT_HINT, code="schema_missing")
 
 
+def only_by_hand(what: str) -> ConfigurationError:
+    """A token of Entra ID reads and writes documents; Cosmos DB lets it create nothing else."""
+    return ConfigurationError(
+        f"{what}, and with credential=default it cannot be created from here.",
+        hint="Create it with the Azure command line (docs/cosmos.md), or by `fencehold init` with an account key.",
+        code="schema_missing",
+    )
+
+
 def _text(error: BaseException) -> str:
     """One line, without secrets: the driver's messages go on for a page."""
-    words = getattr(error, "message", "") or str(error)
-    return redact(" ".join(str(words).split())[:300]).rstrip(".") or type(error).__name__
+    words = SIGNED.sub("***", str(getattr(error, "message", "") or error))
+    return redact(" ".join(words.split())[:300]).rstrip(".") or type(error).__name__
 
 
 DRIVER_ERRORS = (AzureError, aiohttp.ClientError, OSError)

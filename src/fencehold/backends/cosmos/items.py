@@ -16,7 +16,8 @@ from fencehold.backends.cosmos.documents import Document, document_id, query
 from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.server_clock import Window
 from fencehold.backends.cosmos.wire import Call, Wire
-from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
+from fencehold.backends.own_tables import OwnTables
+from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 from fencehold.model.items import (
     ItemKey,
     Request,
@@ -33,6 +34,7 @@ from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
 KNOWN_MAX = 1000
 SPREAD_MAX = 8
 CONTENDED_PAUSE_S_MAX = 0.02
+NOT_EXECUTED = (Unavailable, ConfigurationError)  # of one request: the others of a batch may have been
 
 Made = Callable[[dt.datetime, int], Request]  # from the instant and the next token
 
@@ -44,7 +46,6 @@ class CosmosItemPort:
         self._buckets = wire.address.buckets
         # What we hold, as we wrote it last: a save or a renewal writes at once under its etag, and is one request.
         self._known: dict[str, Document] = {}
-        self._spread = 1  # how many times as many as are wanted next_for_state looks at
 
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
         def made(now: dt.datetime, token: int) -> Request:
@@ -105,25 +106,32 @@ class CosmosItemPort:
     ) -> list[ItemRow]:
         """One query for each bucket, then one write for each item; who was quicker has changed the etag.
 
-        Whoever was beaten looks further the next time and leaves the oldest to the others: all would try for the same.
+        Whoever was beaten asks again until the batch is full, nothing is free, or the time is over.
         """
-        if limit <= 0:
-            return []
         call = self._wire.call("next_for_state", limit_s)
-        ahead = limit * self._spread
-        found = await asyncio.gather(*(self._free(call, part, state, ahead, skip) for part in self._partitions()))
-        oldest = sorted((one for part in found for one in part), key=lambda one: int(one["stateTimestamp"]))[:ahead]
-        chosen = one_slice(oldest, limit)
+        taken: list[ItemRow] = []
+        spread = 1
 
         def made(now: dt.datetime, token: int) -> Request:
             return Request(now, holder_id, next_token=token, lease_s=lease_s, state=state)
 
-        outcomes = await asyncio.gather(*(self._taken(call, one, made) for one in chosen), return_exceptions=True)
-        taken = [one for one in outcomes if isinstance(one, ItemRow)]
-        self._spread = min(self._spread * 2, SPREAD_MAX) if None in outcomes else max(self._spread // 2, 1)
-        if not taken:  # what some request got no answer to lapses by itself; those that were granted must be handed out
-            raise_first([one for one in outcomes if isinstance(one, BaseException)])
-        return taken
+        try:
+            while len(taken) < limit:
+                wanted = limit - len(taken)
+                free = await self._oldest_free(call, state, wanted * spread, skip)
+                chosen = one_slice(free, wanted)
+                asked = (self._taken(call, one, made) for one in chosen)
+                outcomes = await asyncio.gather(*asked, return_exceptions=True)
+                taken += [one for one in outcomes if isinstance(one, ItemRow)]
+                raise_first([one for one in outcomes if isinstance(one, BaseException)])
+                if None not in outcomes and len(chosen) == len(free):
+                    break  # nothing else was free
+                spread = min(spread * 2, SPREAD_MAX)
+                await contended(call)
+        except FenceholdError:
+            if not taken:  # those that were granted must be handed out; what got no answer lapses by itself
+                raise
+        return sorted(taken, key=lambda row: row.state_timestamp)
 
     async def find(self, state: str | None, limit: int, limit_s: float) -> list[ItemRow]:
         if limit <= 0:
@@ -162,7 +170,7 @@ class CosmosItemPort:
                 continue
             if rule is None:
                 return refused(item_id, row, verb, made, window)
-            after = rule.then(row, made(window.latest, token))
+            after = rule.then(row, made(self._instant(partition, verb, window), token))
             if rule.then is keep:
                 return shape.item_row(item_id, after, window.earliest) if after is not None else None
             stored = await self._written(call, item_id, document, rule, after)
@@ -192,6 +200,10 @@ class CosmosItemPort:
             self._remember(item_id, stored)
         return stored
 
+    async def _oldest_free(self, call: Call, state: str, limit: int, skip: Sequence[str]) -> list[Document]:
+        found = await asyncio.gather(*(self._free(call, part, state, limit, skip) for part in self._partitions()))
+        return sorted((one for part in found for one in part), key=lambda one: int(one["stateTimestamp"]))[:limit]
+
     async def _free(self, call: Call, partition: str, state: str, limit: int, skip: Sequence[str]) -> list[Document]:
         """Left out here and not in the query: a query may not be as long as all that is skipped."""
         window = await now(call, partition)
@@ -213,6 +225,11 @@ class CosmosItemPort:
         kept = shape.stored_item(stored)
         return shape.item_row(document["itemId"], kept, window.latest) if kept is not None else None
 
+    def _instant(self, partition: str, verb: Verb, window: Window) -> dt.datetime:
+        """Leases count from the latest it may be. A change of state is dated so that one client's keep their order."""
+        is_transition = verb in (Verb.PUT, Verb.SAVE)
+        return self._wire.clock.stamp(partition, window) if is_transition else window.latest
+
     def _remembered(self, key: ItemKey | None) -> Document | None:
         document = self._known.get(key.id) if key is not None else None
         if document is None or key is None:
@@ -233,19 +250,13 @@ class CosmosItemPort:
         return [shape.item_partition(self._kind, bucket) for bucket in range(self._buckets)]
 
 
-class CosmosItems:
+class CosmosItems(OwnTables):
     """The items of one kind, on a client of their own that opens when needed; for one event loop."""
 
     def __init__(self, wire: Wire, kind: str) -> None:
         self._wire = wire
-        self._schema = CosmosSchema(wire)
+        super().__init__(CosmosSchema(wire))
         self.port = CosmosItemPort(wire, kind)
-
-    async def init(self, limit_s: float) -> list[str]:
-        return await self._schema.init(limit_s)
-
-    def script(self) -> str:
-        return self._schema.script()
 
     async def close(self) -> None:
         await self._wire.close()
@@ -287,7 +298,7 @@ def of_key(key: ItemKey, *, lease_s: float = 0.0, state: str | None = None, docu
 
 
 def one_slice(oldest: Sequence[Document], limit: int) -> Sequence[Document]:
-    """As many as are wanted, from the front or as if others had the front already."""
+    """As many as are wanted; of more than that from any place on, for others try for the front at this moment."""
     first = random.randrange(0, max(len(oldest), 1), limit)
     return oldest[first : first + limit]
 
@@ -312,7 +323,7 @@ async def all_answered(
     distinct = list(dict.fromkeys(keys))
     outcomes = await asyncio.gather(*(one(key) for key in distinct), return_exceptions=True)
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-    if len(errors) < len(outcomes) and errors and all(isinstance(error, Unavailable) for error in errors):
+    if len(errors) < len(outcomes) and errors and all(isinstance(error, NOT_EXECUTED) for error in errors):
         raise Uncertain(f"A part of the batch was executed, the rest not: {errors[0]}", code="half_done")
     raise_first(errors)
     pairs = zip(distinct, outcomes, strict=True)

@@ -21,7 +21,7 @@ from fencehold.backends.cosmos.documents import (
 )
 from fencehold.backends.cosmos.server_clock import Window
 from fencehold.backends.cosmos.wire import Call, Wire
-from fencehold.model.errors import Unavailable, Uncertain
+from fencehold.model.errors import FenceholdError, Uncertain
 from fencehold.model.leases import Ask, Busy, Lease, Refusal, Request, Rule, TermKey, Verb, decide, keep, refusal_reason
 from fencehold.ports.leases import Answer
 
@@ -113,9 +113,9 @@ async def batch(keys: Sequence[TermKey], attempt: Callable[[TermKey], Awaitable[
     distinct = list(dict.fromkeys(keys))
     outcomes = await asyncio.gather(*(attempt(key) for key in distinct), return_exceptions=True)
     answers: dict[TermKey, Answer] = {}
-    unknown: list[Unavailable | Uncertain] = []
+    unknown: list[FenceholdError] = []
     for key, outcome in zip(distinct, outcomes, strict=True):
-        if isinstance(outcome, Unavailable | Uncertain):
+        if isinstance(outcome, FenceholdError):
             unknown.append(outcome)
             answers[key] = Busy()
         elif isinstance(outcome, BaseException):

@@ -22,11 +22,12 @@ from typing import Any, TypeVar
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos import item_documents as shape
 from fencehold.backends.cosmos.documents import Document, document_id
-from fencehold.backends.cosmos.items import CosmosItemPort, CosmosItems, raise_first
+from fencehold.backends.cosmos.items import NOT_EXECUTED, CosmosItemPort, CosmosItems, raise_first
 from fencehold.backends.cosmos.wire import Call, Wire
-from fencehold.model.errors import Unavailable, Uncertain
+from fencehold.model.errors import FenceholdError, Unavailable, Uncertain
 from fencehold.model.items import ItemKey
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
+from fencehold.ports.schema import Waits, unheard
 
 Key = TypeVar("Key")  # of a lease, or an id
 
@@ -98,7 +99,7 @@ class ProcedureItemPort(CosmosItemPort):
             ask = [state, asked, holder_id, shape.duration_ms(lease_s), skipped]
             try:
                 reply = await execute(call, waiting[0], "nextForState", ask)
-            except (Unavailable, Uncertain):
+            except FenceholdError:
                 if not taken:
                     raise
                 break  # those that were leased must be handed out; what an unknown call leased lapses by itself
@@ -132,13 +133,26 @@ class ProcedureItems(CosmosItems):
     def __init__(self, wire: Wire, kind: str) -> None:
         super().__init__(wire, kind)
         self.port = ProcedureItemPort(wire, kind)
+        self._any_partition = shape.item_partition(kind, 0)
 
-    async def init(self, limit_s: float) -> list[str]:
+    async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
         """Safe to repeat and in parallel: a procedure that is there has this very content."""
-        steps = await super().init(limit_s)
+        steps = await super().init(limit_s, waits)
         call = self._wire.call("init", limit_s)
+        if self._wire.address.credential:
+            await self._check_uploaded(call)
+            return steps
         wanted = [procedure(script) for script in SCRIPTS]
         return steps + [f"procedure {one.id}" for one in wanted if await call.create_procedure(one.id, one.body)]
+
+    async def _check_uploaded(self, call: Call) -> None:
+        """A token may execute procedures, neither upload nor list them; so each is asked for what changes nothing."""
+        nothing: dict[str, list[Any]] = {"lease": ["get", []], "nextForState": ["", 1, "", 0, []]}
+        for script in SCRIPTS:
+            try:
+                await call.execute_procedure(self._any_partition, procedure(script).id, nothing[script])
+            except LookupError:
+                raise faults.only_by_hand(f"There is no stored procedure {procedure(script).id}") from None
 
     def script(self) -> str:
         address = self._wire.address
@@ -158,7 +172,7 @@ async def answers(call: Call, verb: str, partition: str, requests: Sequence[Docu
         rest = requests[len(told) :][:BATCH_MAX]
         try:
             told += (await execute(call, partition, "lease", [verb, rest]))["answers"]
-        except Unavailable as error:
+        except NOT_EXECUTED as error:
             raise (half_done(error) if told else error) from None
     return told
 
@@ -175,7 +189,7 @@ async def execute(call: Call, partition: str, script: str, parameters: Sequence[
 async def together(parts: Sequence[Any]) -> list[list[Document]]:
     outcomes = await asyncio.gather(*parts, return_exceptions=True)
     errors = [one for one in outcomes if isinstance(one, BaseException)]
-    if len(errors) < len(outcomes) and all(isinstance(error, Unavailable) for error in errors) and errors:
+    if len(errors) < len(outcomes) and all(isinstance(error, NOT_EXECUTED) for error in errors) and errors:
         raise half_done(errors[0])
     raise_first(errors)
     return [one for one in outcomes if not isinstance(one, BaseException)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 from azure.cosmos import PartitionKey
@@ -11,6 +12,7 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.wire import Wire
 from fencehold.model.errors import ConfigurationError
+from fencehold.ports.schema import Waits, unheard
 
 PARTITION_KEY_PATH = "/pk"
 # Every write pays for each indexed path: only what a query asks for is.
@@ -21,19 +23,41 @@ class CosmosSchema:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
-    async def init(self, limit_s: float) -> list[str]:
+    async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
         """Safe to repeat and in parallel: whoever comes second finds it there."""
+        return await self._sorted(self._created(), limit_s, is_write=True)
+
+    async def missing(self, limit_s: float) -> list[str]:
+        return await self._sorted(self._absent(), limit_s, is_write=False)
+
+    async def fault(self, limit_s: float) -> ConfigurationError | None:
+        missing = await self.missing(limit_s)
+        return faults.schema_missing(", ".join(missing)) if missing else None
+
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        return []  # a key has all rights or only that to read, which the server tells when something is written
+
+    async def _sorted(self, work: Coroutine[Any, Any, list[str]], limit_s: float, *, is_write: bool) -> list[str]:
         try:
             async with asyncio.timeout(limit_s):
-                return await self._created()
+                return await work
         except TimeoutError:
-            raise faults.of_timeout(is_write=True) from None
+            raise faults.of_timeout(is_write=is_write) from None
         except CosmosHttpResponseError as error:
-            raise faults.of_answer(error, is_write=True) from None
+            raise faults.of_answer(error, is_write=is_write) from None
         except ConfigurationError:
             raise
         except faults.DRIVER_ERRORS as error:
-            raise faults.of_transport(error, is_write=True) from None
+            raise faults.of_transport(error, is_write=is_write) from None
+
+    async def _absent(self) -> list[str]:
+        try:
+            await self._check_container()
+        except CosmosHttpResponseError as error:
+            if error.status_code != faults.NOT_FOUND:
+                raise
+            return [f"container {self._wire.address.container}"]
+        return []
 
     async def _created(self) -> list[str]:
         client, address = await self._wire.client(), self._wire.address
@@ -44,6 +68,10 @@ class CosmosSchema:
         except CosmosHttpResponseError as error:
             if error.status_code != faults.NOT_FOUND:
                 raise
+        if address.credential:
+            raise faults.only_by_hand(
+                f"There is no container {address.container!r} in the database {address.database!r}"
+            )
         if await self._made(client.create_database(address.database)):
             steps.append(f"database {address.database}")
         database = client.get_database_client(address.database)

@@ -16,21 +16,17 @@ Readings are per logical partition: each physical partition is another machine, 
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fencehold.ports.clock import boot_s
+
 EPOCH_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 SECOND = dt.timedelta(seconds=1)  # `_ts` is cut to whole seconds
+MILLISECOND = dt.timedelta(milliseconds=1)
 AGE_S_MAX = 30.0  # also how long a step of the server's clock can go unnoticed
 DRIFT_PER_S = 0.001  # both clocks together; twice what NTP slews at most
 PARTITIONS_MAX = 10_000
-
-_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def boot_s() -> float:
-    return time.clock_gettime(_BOOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +47,34 @@ class _Reading:
     sent_s: float
     answered_s: float
 
+    def earliest(self, now_s: float) -> dt.datetime:
+        return self.ts + dt.timedelta(seconds=now_s - self.answered_s - self._drift_s(now_s))
+
+    def latest(self, now_s: float) -> dt.datetime:
+        return self.ts + SECOND + dt.timedelta(seconds=now_s - self.sent_s + self._drift_s(now_s))
+
+    def _drift_s(self, now_s: float) -> float:
+        return (now_s - self.sent_s) * DRIFT_PER_S
+
 
 class ServerClock:
     def __init__(self, now_s: Callable[[], float] = boot_s) -> None:
         self.now_s = now_s
         self._readings: dict[str, _Reading] = {}
+        self._tightest: dict[str, _Reading] = {}  # of all readings the one that says the latest `earliest`
+        self._stamped: dict[str, dt.datetime] = {}
 
     def note(self, partition: str, ts_s: float, sent_s: float) -> None:
         """A write to this partition, sent at `sent_s`, was just answered with this `_ts`."""
-        if len(self._readings) >= PARTITIONS_MAX:
-            self._readings.clear()
-        self._readings[partition] = _Reading(EPOCH_START + dt.timedelta(seconds=ts_s), sent_s, self.now_s())
+        for known in (self._readings, self._tightest, self._stamped):
+            if len(known) >= PARTITIONS_MAX:
+                known.clear()
+        now_s = self.now_s()
+        reading = _Reading(EPOCH_START + dt.timedelta(seconds=ts_s), sent_s, now_s)
+        before = self._tightest.get(partition)
+        self._readings[partition] = reading
+        if before is None or not reading.earliest(now_s) < before.earliest(now_s) <= reading.latest(now_s):
+            self._tightest[partition] = reading  # later, or the server's clock was set back meanwhile
 
     def window(self, partition: str) -> Window | None:
         """None: no reading, or too old a one; a write will bring the next."""
@@ -69,9 +82,17 @@ class ServerClock:
         now_s = self.now_s()
         if reading is None or now_s - reading.sent_s > AGE_S_MAX:
             return None
-        drift_s = (now_s - reading.sent_s) * DRIFT_PER_S
-        since_answer, since_request = now_s - reading.answered_s, now_s - reading.sent_s
-        return Window(
-            earliest=reading.ts + dt.timedelta(seconds=since_answer - drift_s),
-            latest=reading.ts + SECOND + dt.timedelta(seconds=since_request + drift_s),
-        )
+        return Window(reading.earliest(now_s), reading.latest(now_s))
+
+    def stamp(self, partition: str, window: Window) -> dt.datetime:
+        """An instant within this window to put things in order by; it decides nothing else.
+
+        Each is later than the one before, unless the server's clock was set back. It comes from all readings so far:
+        the more writes, the nearer it is to the server's true time. Lower bounds from old readings are good enough for
+        an order, never for a judgement: a step of the clock by less than the window's width would go unnoticed.
+        """
+        tightest = self._tightest.get(partition)
+        after = self._stamped.get(partition, EPOCH_START) + MILLISECOND
+        likely = tightest.earliest(self.now_s()) if tightest is not None else window.earliest
+        self._stamped[partition] = min(max(window.earliest, likely, after), window.latest)
+        return self._stamped[partition]

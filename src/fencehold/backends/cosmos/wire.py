@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from azure.core import MatchConditions
+from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
@@ -15,6 +16,7 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.address import Address
 from fencehold.backends.cosmos.charges import Charges
+from fencehold.backends.cosmos.credentials import token_credential
 from fencehold.backends.cosmos.server_clock import ServerClock, Window
 from fencehold.model.errors import ConfigurationError, FenceholdError
 
@@ -34,6 +36,7 @@ class Wire:
         self.clock = clock or ServerClock()
         self.charges = charges or Charges()
         self._client: CosmosClient | None = None
+        self._token: AsyncTokenCredential | None = None  # ours to close: the client does not
         self._container: ContainerProxy | None = None
         self._opening = asyncio.Lock()
         self.slots = asyncio.Semaphore(AT_ONCE_MAX)
@@ -46,26 +49,30 @@ class Wire:
         """Connected, the login not yet tried out; called within somebody's limit."""
         async with self._opening:
             if self._client is None:
-                client = CosmosClient(
-                    self.address.endpoint, self.address.key,
-                    connection_verify=self.address.verify, enable_endpoint_discovery=not self.address.is_emulator,
-                    # What may be asked again is decided here, within the limit, which the driver's own retries do not
-                    # know; a count of 0 it takes for none given.
-                    retry_total=0, retry_connect=0, retry_read=0, retry_status=0, retry_throttle_total=-1,
-                    retry_write=0,
-                    # Proxies of the environment lead out of the house, where no emulator is.
-                    transport=AioHttpTransport(use_env_settings=not self.address.is_emulator),
-                )  # fmt: skip
-                try:
-                    await client.__aenter__()
-                    if not self.address.is_emulator:
-                        await refuse_many_writers(client)
-                except BaseException:
-                    with suppress(Exception):
-                        await client.close()
-                    raise
-                self._client = client
+                self._client = await self._connected()
             return self._client
+
+    async def _connected(self) -> CosmosClient:
+        token = token_credential() if self.address.credential else None
+        client = CosmosClient(
+            self.address.endpoint, token or self.address.key,
+            connection_verify=self.address.verify, enable_endpoint_discovery=not self.address.is_emulator,
+            # What may be asked again is decided here, within the limit, which the driver's own retries do not
+            # know; a count of 0 it takes for none given.
+            retry_total=0, retry_connect=0, retry_read=0, retry_status=0, retry_throttle_total=-1,
+            retry_write=0,
+            # Proxies of the environment lead out of the house, where no emulator is.
+            transport=AioHttpTransport(use_env_settings=not self.address.is_emulator),
+        )  # fmt: skip
+        try:
+            await client.__aenter__()
+            if not self.address.is_emulator:
+                await refuse_many_writers(client)
+        except BaseException:
+            await closed(client, token)
+            raise
+        self._token = token
+        return client
 
     async def container(self) -> ContainerProxy:
         """Looked for once, so that from then on an absent document is just that."""
@@ -77,10 +84,9 @@ class Wire:
         return self._container
 
     async def close(self) -> None:
-        client, self._client, self._container = self._client, None, None
-        if client is not None:
-            with suppress(Exception):
-                await client.close()
+        client, token = self._client, self._token
+        self._client = self._token = self._container = None
+        await closed(client, token)
 
 
 class Call:
@@ -251,6 +257,13 @@ class Call:
 
     def _charge(self, headers: Mapping[str, str] | None = None, *_: Any) -> None:
         self._wire.charges.add(self.verb, headers)
+
+
+async def closed(*parts: CosmosClient | AsyncTokenCredential | None) -> None:
+    for part in parts:
+        if part is not None:
+            with suppress(Exception):
+                await part.close()
 
 
 async def refuse_many_writers(client: CosmosClient) -> None:
