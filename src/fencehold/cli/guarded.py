@@ -33,20 +33,23 @@ class Outcome:
     exit_code: int | None = None
     failed_errno: int | None = None
     survivors: tuple[int, ...] = ()
+    ended_by: str = ""
 
 
 class Guarded:
     """Started before the lease is sought, so that the command begins as soon as it is granted."""
 
-    def __init__(self, path: str, argv: Sequence[str]) -> None:
+    def __init__(self, path: str, argv: Sequence[str], *, may_have_cgroup: bool = True) -> None:
         self._loop = asyncio.get_running_loop()
         commands_r, self._commands_fd = os.pipe()
         self._status_fd, status_w = os.pipe()
         os.set_blocking(self._commands_fd, False)
         os.set_blocking(self._status_fd, False)
         # Orphans come to us should the guardian die: then we are the ones to end them.
-        guardian.prctl(guardian.PR_SET_CHILD_SUBREAPER, 1)
-        command = [sys.executable, "-I", "-S", guardian.__file__, str(commands_r), str(status_w), path, *argv]
+        guardian.become_subreaper()
+        folder = os.path.dirname(guardian.__path__[0])
+        settings = [folder, str(commands_r), str(status_w), guardian.CGROUP if may_have_cgroup else "-"]
+        command = [sys.executable, "-I", "-S", "-c", guardian.START, *settings, path, *argv]
         # A session of its own: `kill -9` of the wrapper's process group must not take the guardian along.
         self._process = subprocess.Popen(command, pass_fds=(commands_r, status_w), start_new_session=True)
         os.close(commands_r)
@@ -54,6 +57,8 @@ class Guarded:
         self._deadline_s = guardian.now_s()
         self._heard = b""
         self._child = 0
+        self._cgroup: guardian.Cgroup | None = None
+        self._ended_by = ""
         self._failed_errno: int | None = None
         self._outcome: asyncio.Future[Outcome] = self._loop.create_future()
         self._loop.add_reader(self._status_fd, self._hear)
@@ -113,15 +118,22 @@ class Guarded:
             self._note(json.loads(line))
 
     def _note(self, status: dict[str, Any]) -> None:
-        self._child = status.get("started", self._child)
+        if "started" in status:
+            self._child, self._ended_by = status["started"], status["by"]
+            self._cgroup = guardian.Cgroup(status["cgroup"]) if status["cgroup"] else None
         self._failed_errno = status.get("failed", self._failed_errno)
         if "ended" in status and not self._outcome.done():
             survivors = tuple(status["survivors"])
-            self._outcome.set_result(Outcome(status["because"], status["ended"], self._failed_errno, survivors))
+            self._outcome.set_result(
+                Outcome(status["because"], status["ended"], self._failed_errno, survivors, self._ended_by)
+            )
 
     def _end_by_hand(self, because: str) -> Outcome:
-        survivors = guardian.end_descendants(os.getpid(), self._child, KILL_LIMIT_S)
-        outcome = Outcome(because, survivors=tuple(survivors))
+        descendants = guardian.Descendants(group=self._child, cgroup=self._cgroup)
+        survivors = descendants.end(KILL_LIMIT_S)
+        if self._cgroup:
+            self._cgroup.remove()
+        outcome = Outcome(because, survivors=tuple(survivors), ended_by=descendants.by)
         if not self._outcome.done():
             self._outcome.set_result(outcome)
         return outcome

@@ -86,6 +86,13 @@ def _tell(left: list[str], waited_s: float) -> None:
     )  # fmt: skip
 
 
+def leave_soon(code: int) -> None:
+    """From any thread, once the grace is over, whatever the event loop does; an orderly end may come before."""
+    timer = threading.Timer(GRACE_S, leave, (code,))
+    timer.daemon = True
+    timer.start()
+
+
 def leave(code: int, last_words: Callable[[], None] | None = None) -> NoReturn:
     """Now: a handler's thread cannot be stopped, and must not hold up the exit. The reaper has its event."""
 

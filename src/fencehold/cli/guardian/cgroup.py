@@ -1,0 +1,83 @@
+"""A control group (cgroup v2) of the command's own: the kernel ends everything in it in one step.
+
+`cgroup.kill` reaches processes that fork at that moment, that left the session, and that run as another user. It needs
+Linux 5.14 and the right to make a folder below one's own control group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+
+PREFIX = "fencehold-run-"
+DELEGATED = ("trusted.delegate", "user.delegate")  # what systemd writes onto a control group that it gave away
+
+
+class Cgroup:
+    """A folder of the control group file system. Every failure is an OSError."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @classmethod
+    def make(cls) -> Cgroup:
+        """A new, empty one below the control group of this process."""
+        own = own_cgroup()
+        # A process may be moved only by whoever may write to the group that both groups have in common.
+        if not os.access(os.path.join(own, "cgroup.procs"), os.W_OK):
+            raise PermissionError(f"{own}/cgroup.procs cannot be written")
+        _remove_abandoned(own)
+        made = cls(os.path.join(own, f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"))
+        os.mkdir(made.path)
+        if not os.path.exists(os.path.join(made.path, "cgroup.kill")):
+            made.remove()
+            raise FileNotFoundError("this kernel has no cgroup.kill (Linux 5.14)")
+        return made
+
+    def enter(self) -> None:
+        """The calling process, and with it all that it will start."""
+        self._write("cgroup.procs", "0")
+
+    def kill(self) -> None:
+        self._write("cgroup.kill", "1")
+
+    def remove(self) -> None:
+        """Once it is empty; groups that were made inside it go first."""
+        with contextlib.suppress(OSError):
+            for folder, _, _ in os.walk(self.path, topdown=False):
+                os.rmdir(folder)
+
+    def _write(self, name: str, text: str) -> None:
+        with open(os.path.join(self.path, name), "w") as file:
+            file.write(text)
+
+
+def own_cgroup() -> str:
+    """The folder of this process's own control group (v2); an OSError if it has none."""
+    with open("/proc/self/cgroup") as file:
+        own = next((line.rstrip("\n")[3:] for line in file if line.startswith("0::/")), None)
+    with open("/proc/self/mountinfo") as file:
+        mounts = [line.split() for line in file if " - cgroup2 " in line]
+    if own is None or not mounts:
+        raise FileNotFoundError("there is no control group of version 2 here")
+    top, place = mounts[0][3], mounts[0][4]
+    return os.path.normpath(os.path.join(place, os.path.relpath(own, top)))
+
+
+def is_ours_to_divide() -> bool:
+    """False where systemd manages the control groups and has not given ours away (Delegate=yes)."""
+    if not os.path.exists("/run/systemd/system"):
+        return True
+    for name in DELEGATED:
+        with contextlib.suppress(OSError):
+            return os.getxattr(own_cgroup(), name) == b"1"
+    return False
+
+
+def _remove_abandoned(parent: str) -> None:
+    """Empty groups whose guardian was killed together with its wrapper: nobody else removes them."""
+    for name in os.listdir(parent):
+        pid = name.removeprefix(PREFIX).split("-")[0]
+        if name.startswith(PREFIX) and not os.path.exists(f"/proc/{pid}"):
+            Cgroup(os.path.join(parent, name)).remove()

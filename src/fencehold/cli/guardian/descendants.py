@@ -1,0 +1,221 @@
+"""Every process below this one: found, signalled and ended, also those that left the process group or the session.
+
+Four ways, the best that can be had is used:
+
+- `cgroup`: the command has a control group of its own, which the kernel ends in one step; beside it, as below;
+- `children`: the kernel's lists of children (/proc/PID/task/TID/children). Orphans become our children, because this
+  process is their subreaper: whoever forks and exits is at once in our own list. A list is read and its processes are
+  killed in microseconds, and who has been killed cannot fork: the few who were faster are in the next round's list;
+- `scan`: all of /proc. Who forks and exits every few milliseconds is often gone before its turn comes;
+- `group`: the process group alone, where there is no /proc.
+
+With the first three, nothing is left when this process has no child any more: whatever lives below us has an ancestor
+among our children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from .cgroup import Cgroup
+from .kernel import now_s
+
+CGROUP, CHILDREN, SCAN, GROUP = "cgroup", "children", "scan", "group"
+
+HAS_PROC = os.path.exists("/proc/self/stat")
+CALM_ROUNDS = 3
+PAUSE_S = 0.002
+PAUSE_S_MAX = 0.05  # what does not die of SIGKILL at once waits for a disk or for another user's permission
+
+Visit = Callable[[int], None]
+
+
+def finder() -> str:
+    """The best way on this machine, but for a control group."""
+    if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return CHILDREN
+    return SCAN if HAS_PROC else GROUP
+
+
+class Descendants:
+    """Of the process that calls. `group` is the command's process group, `cgroup` its control group if it has one.
+
+    `pause_s` says how long to wait after a round of `kill`.
+    """
+
+    def __init__(self, *, group: int = 0, cgroup: Cgroup | None = None, by: str | None = None) -> None:
+        self.group = group
+        self.cgroup = cgroup
+        self.pause_s = 0.0
+        self._finder = by or finder()
+        self._killed: set[int] = set()
+        self._refused: set[int] = set()
+        self._calm_rounds = 0
+
+    @property
+    def by(self) -> str:
+        return CGROUP if self.cgroup else self._finder
+
+    def find(self) -> set[int]:
+        match self._finder:
+            case "children":
+                return _by_lists(os.getpid())
+            case "scan":
+                return _by_scan(os.getpid())
+            case _:
+                return _by_group(self.group)
+
+    def signal(self, signum: int) -> None:
+        """Once to each of them: the process group in one step, the others one by one."""
+        found = self.find()
+        others = [] if self._finder == GROUP else [pid for pid in found if _group_of(pid) != self.group]
+        for target in [-self.group, *others] if len(others) < len(found) else others:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(target, signum)
+
+    def kill(self) -> None:
+        """One round of SIGKILL."""
+        if self.cgroup:
+            with contextlib.suppress(OSError):  # removed from outside: what was in it is found below
+                self.cgroup.kill()
+        if self._finder == CHILDREN:
+            found = _by_lists(os.getpid(), self._kill)
+        else:
+            self.signal(signal.SIGKILL)  # the group in one step, so that none in it can fork away
+            found = self.find()
+            for pid in found:  # and one by one: a group hides who in it refused
+                self._kill(pid)
+        self._note_round(found)
+
+    def _note_round(self, found: set[int]) -> None:
+        # Whoever was not there in the last round has just been forked, and may fork: the next round is due at once.
+        self.pause_s = 0.0 if found - self._killed else min(PAUSE_S_MAX, max(PAUSE_S, self.pause_s * 1.5))
+        self._killed = found
+        calm = bool(found and self._refused) and {pid for pid in found if _is_alive(pid)} <= self._refused
+        self._calm_rounds = self._calm_rounds + 1 if calm else 0
+
+    def _kill(self, pid: int) -> None:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            self._refused.add(pid)
+
+    def reap(self, ended: Callable[[int, int], None] = lambda *_: None) -> bool:
+        """Collect children that have ended, `ended` is told pid and status of each; True when no child is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            ended(pid, status)
+
+    def survivors(self, *, childless: bool) -> list[int] | None:
+        """Empty when all are dead; the pids that may not be signalled when only those are left; None before that."""
+        if childless and (self._finder != GROUP or not self.find()):
+            return []
+        if self._calm_rounds >= CALM_ROUNDS:
+            return self._living()
+        return None
+
+    def _living(self) -> list[int]:
+        return sorted(pid for pid in self.find() if _is_alive(pid))
+
+    def end(self, limit_s: float) -> list[int]:
+        """Kill round after round until nothing is left; the pids that are, when the limit has passed."""
+        end_s = now_s() + limit_s
+        while (left := self.survivors(childless=self.reap())) is None:
+            self.kill()
+            if now_s() > end_s:
+                return self._living()
+            time.sleep(self.pause_s)
+        return left
+
+
+# By lists of children
+
+
+def _by_lists(root: int, visit: Visit = lambda _: None) -> set[int]:
+    """`visit` is called for each process as soon as it is found, before the next list is read."""
+    found: set[int] = set()
+    level = _children(root)
+    while level:
+        for pid in level:
+            visit(pid)
+        found.update(level)
+        level = [child for pid in level for child in _children(pid) if child not in found]
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """Of all its threads; none if it is gone, and then its children are ours."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        return found
+    return found
+
+
+# By a scan of /proc
+
+
+def _by_scan(root: int) -> set[int]:
+    below: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := _stat(int(name))):
+            below.setdefault(int(fields[1]), []).append(int(name))
+    found: set[int] = set()
+    level = below.pop(root, [])
+    while level:
+        found.update(level)
+        level = [child for pid in level for child in below.pop(pid, [])]
+    return {pid for pid in found if _is_alive(pid)}
+
+
+def _stat(pid: int) -> list[bytes]:
+    """State, parent, group and so on; empty if there is no such process (or no /proc)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return []
+    return stat[stat.rindex(b")") + 2 :].split()
+
+
+def _is_alive(pid: int) -> bool:
+    """A zombie is not. Where there is no /proc, whatever was found is."""
+    if not HAS_PROC:
+        return True
+    fields = _stat(pid)
+    return bool(fields) and fields[0] not in (b"Z", b"X")
+
+
+# By process group
+
+
+def _by_group(group: int) -> set[int]:
+    """What can be known where there is no /proc: whether the group has a member."""
+    if not group:
+        return set()
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return set()
+    return {group}
+
+
+def _group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0

@@ -1,0 +1,32 @@
+"""What the guardian asks of the kernel: a clock that runs through suspend, orphans, death with the parent."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+_CLOCK_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def now_s() -> float:
+    return time.clock_gettime(_CLOCK_ID)
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children, where the kernel knows such a thing (Linux)."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """SIGKILL for this process when its parent ends (Linux)."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
