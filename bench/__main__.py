@@ -1,4 +1,4 @@
-"""python -m bench [leases|locks|outbox|items|submission] [--only PART] [--rounds N] [--quick] [-o json]
+"""python -m bench [leases|locks|outbox|items|submission|sqlite] [--only PART] [--rounds N] [--quick] [-o json]
 
 Starts its own PostgreSQL with default durability, or uses the server of BENCH_DSN (a new database on it; statements
 are then not counted, since that needs the server's log). Ends with 1 if a promise was missed.
@@ -11,13 +11,13 @@ import os
 import sys
 from typing import Any
 
-from bench import items, leases, locks, outbox, submission
+from bench import items, leases, locks, outbox, sqlite, submission
 from bench.report import Finding, Progress, as_json, table
 from bench.server import bench_server
 from bench.sizes import sizes
 
 TOPICS: dict[str, Any] = {
-    "leases": leases, "locks": locks, "outbox": outbox, "items": items, "submission": submission,
+    "leases": leases, "locks": locks, "outbox": outbox, "items": items, "submission": submission, "sqlite": sqlite,
 }  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="fewer rounds: two minutes, four for the outbox, one for items, two for submission",
+        help="fewer rounds: two minutes, four for the outbox, one for items, two for submission, one for sqlite",
     )
     parser.add_argument("-o", "--output", default="table", choices=["table", "json"])
     return parser.parse_args()

@@ -60,6 +60,19 @@ SUBMISSION_QUICK = SubmissionSizes(
 
 
 @dataclass(frozen=True)
+class SqliteSizes:
+    """`watch_s` is how long the lock is watched in each round."""
+
+    rounds: int = 3
+    watch_s: float = 8.0
+    intents_per_s: float = 30.0
+    events_per_s: float = 50.0
+
+
+SQLITE_QUICK = SqliteSizes(rounds=2, watch_s=4.0)
+
+
+@dataclass(frozen=True)
 class Sizes:
     handovers: int = 200
     polls: int = 20
@@ -72,11 +85,12 @@ class Sizes:
     outbox: OutboxSizes = field(default_factory=OutboxSizes)
     items: ItemSizes = field(default_factory=ItemSizes)
     submission: SubmissionSizes = field(default_factory=SubmissionSizes)
+    sqlite: SqliteSizes = field(default_factory=SqliteSizes)
 
 
 QUICK = Sizes(
     handovers=40, polls=5, takeovers=4, idle_s=30.0, rate_rounds=5, rate_cycles=50, leases=1000, renewal_rounds=1,
-    outbox=OUTBOX_QUICK, items=ITEMS_QUICK, submission=SUBMISSION_QUICK,
+    outbox=OUTBOX_QUICK, items=ITEMS_QUICK, submission=SUBMISSION_QUICK, sqlite=SQLITE_QUICK,
 )  # fmt: skip
 
 
@@ -90,5 +104,5 @@ def sizes(*, quick: bool, rounds: int | None) -> Sizes:
     submission = replace(chosen.submission, rounds=rounds, kills=rounds, stops=rounds)
     return replace(
         chosen, handovers=rounds, takeovers=rounds, rate_rounds=rounds, outbox=outbox, items=items,
-        submission=submission,
+        submission=submission, sqlite=replace(chosen.sqlite, rounds=rounds),
     )  # fmt: skip

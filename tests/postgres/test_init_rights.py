@@ -77,7 +77,7 @@ async def test_tables_further_down_the_search_path_are_not_taken_for_ours(postgr
     mark = "&" if "?" in postgres_url else "?"
     async with fencehold.connect(f"{postgres_url}{mark}options=-csearch_path%3Dtenant,public") as store:
         store.outbox("tenant_events")
-        assert len(await store.init()) == 3
+        assert {step[:4] for step in await store.init()} >= {"0001"}
     async with await psycopg.AsyncConnection.connect(postgres_url) as pg:
         cursor = await pg.execute("SELECT to_regclass('tenant.fencehold_leases'), to_regclass('tenant.tenant_events')")
         assert None not in (await cursor.fetchone() or (None,))

@@ -15,6 +15,7 @@ from fencehold.backends.postgres.events import PostgresEvents
 from fencehold.model.new_events import new_event
 from fencehold.model.outbox_settings import outbox_settings
 from fencehold.ports.events import Claim, ClaimAsk
+from fencehold.testing.conformance.events_pair import add_in
 
 LIMIT_S = 10.0
 SETTINGS = outbox_settings()
@@ -53,7 +54,7 @@ async def test_claims_without_a_sweep_go_on_where_the_last_ended(postgres_url: s
 async def test_an_event_of_a_transaction_that_ended_late_is_found_by_the_sweep(postgres_url: str) -> None:
     async with opened(postgres_url) as events:
         async with await psycopg.AsyncConnection.connect(postgres_url) as slow:
-            await events.port.add_in(slow, [new_event(SETTINGS, "late", {})])
+            await add_in(events, slow, [new_event(SETTINGS, "late", {})])
             await add(events, "early")
             assert types(await claim(events, 5, sweep=False)) == ["early"]
             await slow.commit()

@@ -14,7 +14,7 @@ LOAD = "INSERT INTO outbox (event_type, payload) SELECT 'bench', '{}' FROM gener
 HISTORY = "UPDATE outbox SET status = 'COMPLETED', processed_at = now() WHERE id % 20 <> 0"
 WHOLE_TABLE = ("Seq Scan", "Bitmap", "Hash", "Merge Join")
 KEYS = {"ids": "{01a1e28d-fe7d-7152-96c0-99fdbc106dd3}", "tokens": "{worker/1}"}
-ASK = {"limit": 10, "token": "worker/2", "lease": 30.0, "types": None, "isolated": True, "recovered": 1}
+ASK = {"limit": 10, "token": "worker/2", "lease": 30.0, "types": None, "isolated": True, "suspects": 1}
 FLOORS = {"levels": "{0}", "floors": "{-infinity}", "floor_ids": "{0}", "asked": 1}
 PARAMS: dict[str, dict[str, Any]] = {
     "turn": {**KEYS, **ASK, **FLOORS},

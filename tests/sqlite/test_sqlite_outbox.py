@@ -38,7 +38,7 @@ async def test_on_a_sync_connection_the_event_is_written_before_anything_is_awai
     async with outbox(tmp_path / "a.db") as events:
         with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as connection:
             one = event()
-            events.port.add_in(connection, [one])
+            events.port.add_in(connection, [one], "")
             assert connection.in_transaction
             connection.commit()
         assert await stored(events) == [one.tracking_id]
@@ -50,9 +50,9 @@ async def test_a_connection_to_another_file_is_refused_even_with_this_one_attach
             with contextlib.closing(sqlite3.connect(name)) as connection:
                 connection.execute("ATTACH ? AS a", (str(tmp_path / "a.db"),))
                 with pytest.raises(ConfigurationError, match="nothing was written") as caught:
-                    await events.port.add_in(connection, [event()])
+                    await events.port.add_in(connection, [event()], "")
                 connection.commit()
-            assert caught.value.code == "bad_connection"
+            assert caught.value.code == "wrong_store"
         assert await stored(events) == await stored(others) == []
 
 
@@ -60,7 +60,7 @@ async def test_the_same_file_by_another_path_is_the_same_file(tmp_path: Path):
     (tmp_path / "link.db").symlink_to(tmp_path / "a.db")
     async with outbox(tmp_path / "a.db") as events:
         with contextlib.closing(sqlite3.connect(tmp_path / "link.db")) as connection:
-            added = await events.port.add_in(connection, [event()])
+            added = await events.port.add_in(connection, [event()], "")
             connection.commit()
         assert await stored(events) == added
 
@@ -71,9 +71,9 @@ async def test_a_callers_factories_do_not_matter(tmp_path: Path):
             connection.row_factory = lambda cursor, row: {"row": row}
             connection.text_factory = bytes
             one = event()
-            assert await events.port.add_in(connection, [one, one]) == [one.tracking_id]
-            assert await events.desk.first_time(one.tracking_id, "mail", connection) is True
-            assert await events.desk.first_time(one.tracking_id, "mail", connection) is False
+            assert await events.port.add_in(connection, [one, one], "") == [one.tracking_id]
+            assert await events.desk.first_time(one.tracking_id, "mail", connection, "") is True
+            assert await events.desk.first_time(one.tracking_id, "mail", connection, "") is False
 
 
 async def test_a_file_with_somebody_elses_table_is_not_touched(tmp_path: Path):
@@ -141,12 +141,12 @@ async def test_no_statement_of_a_worker_reads_the_whole_table(tmp_path: Path, na
                 "lease": "+1 seconds",
                 "types": None,
                 "isolated": True,
-                "recovered": 1,
+                "suspects": 1,
             }
             rows = connection.execute(f"EXPLAIN QUERY PLAN {statements[name]}", params)
             plan = [row[3] for row in rows if "json_each" not in row[3]]
     assert all(any(used in line for line in plan) for used in PLANS[name]), plan
-    # No scan but that of an index in the order of the claim, which ends at the limit, and of the one recovered event.
-    scans = [line for line in plan if line.startswith("SCAN") and line != "SCAN back"]
+    # No scan but that of an index in the order of the claim, which ends at the limit, and of the one suspect.
+    scans = [line for line in plan if line.startswith("SCAN") and line != "SCAN suspect"]
     assert not [line for line in scans if "due_idx" not in line], plan
     assert not [line for line in plan if "TEMP B-TREE" in line], plan

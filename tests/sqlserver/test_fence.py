@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 
 import pytest
 
@@ -18,6 +18,14 @@ from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, COUNT, LEASE_TABLE
 from tests.conformance.sqlserver_harness import SqlServerHarness
 
 pytestmark = pytest.mark.limit(120)
+
+
+async def nothing_is_kept(harness: SqlServerHarness, body: Awaitable[None], code: str) -> None:
+    """Refused for that reason, and with it all that was written in the block."""
+    with pytest.raises(ConfigurationError) as caught:
+        await body
+    assert caught.value.code == code
+    assert await harness.written() == []
 
 
 @contextlib.asynccontextmanager
@@ -104,10 +112,7 @@ async def test_what_follows_an_end_inside_the_block_is_refused_and_not_kept(mssq
                 await tx.execute(ending)
                 await harness.write(tx, 2)
 
-        with pytest.raises(ConfigurationError) as caught:
-            await body()
-        assert caught.value.code == "fence_gone"
-        assert await harness.written() == []
+        await nothing_is_kept(harness, body(), "fence_gone")
 
 
 async def test_what_follows_an_error_that_undid_everything_is_refused_and_not_kept(mssql_url: str):
@@ -122,10 +127,7 @@ async def test_what_follows_an_error_that_undid_everything_is_refused_and_not_ke
                     await tx.execute("INSERT INTO counters (id, n) VALUES (1, 0)")
                 await harness.write(tx, 2)
 
-        with pytest.raises(ConfigurationError) as caught:
-            await body()
-        assert caught.value.code == "fence_gone"
-        assert await harness.written() == []
+        await nothing_is_kept(harness, body(), "fence_gone")
 
 
 async def test_a_guard_of_the_new_term_lets_through_and_one_of_the_old_does_not(mssql_url: str):
@@ -215,10 +217,7 @@ async def test_the_connection_of_a_transaction_cannot_end_it(mssql_url: str, end
                 await harness.write(tx, 1)
                 getattr(tx.connection, ending)()
 
-        with pytest.raises(ConfigurationError) as caught:
-            await body()
-        assert caught.value.code == "fence_gone"
-        assert await harness.written() == []
+        await nothing_is_kept(harness, body(), "fence_gone")
 
 
 @contextlib.contextmanager
@@ -241,10 +240,7 @@ async def test_a_transaction_with_a_statement_that_was_given_up_is_not_committed
                     async with asyncio.timeout(0.2):
                         await tx.execute(COUNT)
 
-        with pytest.raises(ConfigurationError) as caught:
-            await body()
-        assert caught.value.code == "statement_given_up"
-        assert await harness.written() == []
+        await nothing_is_kept(harness, body(), "statement_given_up")
 
 
 async def test_the_loop_runs_on_while_a_statement_of_the_callers_is_spoilt(mssql_url: str):
@@ -281,10 +277,7 @@ async def test_the_settings_of_one_transaction_are_not_those_of_the_next(mssql_u
                 await tx.execute("ROLLBACK TRANSACTION")
                 await harness.write(tx, 2)
 
-        with pytest.raises(ConfigurationError) as caught:
-            await body()
-        assert caught.value.code == "fence_gone"
-        assert await harness.written() == []
+        await nothing_is_kept(harness, body(), "fence_gone")
 
 
 async def test_a_kept_session_that_died_is_replaced(mssql_url: str):

@@ -124,7 +124,7 @@ async def test_a_session_that_was_refused_a_lock_by_an_odd_number_is_not_used_ag
     made: Made, verdict: str, connections: int
 ):
     at = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - as the driver gives it
-    made.answer = lambda text: [(verdict, "job", "ada", 1, at, at, at, at, 0, "")]
+    made.answer = lambda text: [(verdict, "job", "ada", 1, at, at, at, at, 0, "", "id")]
     one = session()
     for _ in range(2):
         answer = await SqlServerLeases(one).acquire(Ask("job", "bob", 30.0, "n"), PLENTY_S)

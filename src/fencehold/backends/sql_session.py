@@ -1,18 +1,45 @@
-"""SQLAlchemy sessions and connections, sync and async, as one thing that runs a text statement."""
+"""A caller's connection that is no plain driver's: SQLAlchemy's sessions and connections (SQLModel's among them), sync
+and async, Django's connection, and raw connections of asyncpg and aiosqlite, as one thing that runs a text statement.
+"""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from fencehold.backends.raw_async import RawAsync, raw_async
+from fencehold.model.errors import ConfigurationError
+
+
+def unwrapped(target: Any) -> Any:
+    """What stands behind a registry of sessions, or behind Django's connection; anything else as it is.
+
+    A raw connection of an async driver becomes something that is asked as an async session is. ConfigurationError
+    (bad_connection) if Django has no connection open.
+    """
+    if _is_of(target, "sqlalchemy.orm.scoping", "sqlalchemy.ext.asyncio.scoping"):
+        return target()
+    if _is_of(target, "django") and hasattr(target, "ensure_connection"):
+        if target.connection is None:
+            raise ConfigurationError(
+                "Django's connection is not open, so it is in no transaction; nothing was written.",
+                hint="Use it inside `with transaction.atomic():`, in the same thread.",
+                code="bad_connection",
+            )
+        return target.connection
+    return raw_async(target) or target
+
 
 def is_sqlalchemy(target: object) -> bool:
-    return any(base.__module__.partition(".")[0] == "sqlalchemy" for base in type(target).__mro__)
+    """Of SQLAlchemy, and something that executes: an engine or a transaction of its own is no connection.
+
+    A raw connection of an async driver is taken for one.
+    """
+    return isinstance(target, RawAsync) or (_is_of(target, "sqlalchemy") and hasattr(target, "execute"))
 
 
 def is_async(target: Any) -> bool:
-    return inspect.iscoroutinefunction(getattr(target, "execute", None))
+    return isinstance(target, RawAsync) or _is_of(target, "sqlalchemy.ext.asyncio")
 
 
 def prepared(sql: str) -> Any:
@@ -24,34 +51,51 @@ def prepared(sql: str) -> Any:
 
 def run(target: Any, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """Rows of a statement on a sync session or connection."""
-    result = target.execute(prepared(sql), dict(params))
+    result = _connection(target).execute(prepared(sql), dict(params))
     return [tuple(row) for row in result] if result.returns_rows else []
 
 
 async def run_async(target: Any, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """The same on an AsyncSession or AsyncConnection."""
-    result = await target.execute(prepared(sql), dict(params))
+    """The same on an AsyncSession or AsyncConnection, or a raw connection."""
+    if isinstance(target, RawAsync):
+        return await target.run(sql, params)
+    result = await (await _connection_async(target)).execute(prepared(sql), dict(params))
     return [tuple(row) for row in result] if result.returns_rows else []
 
 
 def driver_connection(target: Any) -> Any:
     """The driver's own connection under a sync session or connection."""
-    connection = target.connection() if callable(getattr(target, "connection", None)) else target
-    return connection.connection.driver_connection
+    return _connection(target).connection.driver_connection
 
 
 def is_autocommit(target: Any) -> bool:
     """Whether what a sync session or connection writes is kept at once: every driver under SQLAlchemy says it so."""
-    connection = target.connection() if callable(getattr(target, "connection", None)) else target
-    return getattr(connection.connection.dbapi_connection, "autocommit", False) is True
+    return getattr(_connection(target).connection.dbapi_connection, "autocommit", False) is True
 
 
 async def is_autocommit_async(target: Any) -> bool:
-    connection = await target.connection() if hasattr(target, "sync_session") else target
-    return is_autocommit(connection.sync_connection)
+    if isinstance(target, RawAsync):
+        return not target.in_transaction()
+    return is_autocommit((await _connection_async(target)).sync_connection)
 
 
 async def driver_connection_async(target: Any) -> Any:
-    """The same under an AsyncSession or AsyncConnection."""
-    connection = await target.connection() if hasattr(target, "sync_session") else target
-    return connection.sync_connection.connection.driver_connection
+    """The same under an AsyncSession or AsyncConnection, or a raw connection."""
+    if isinstance(target, RawAsync):
+        return target.connection
+    return driver_connection((await _connection_async(target)).sync_connection)
+
+
+def _connection(target: Any) -> Any:
+    """Of a session the connection of its transaction: SQLModel's own execute() is deprecated, and warns."""
+    return target.connection() if callable(getattr(target, "connection", None)) else target
+
+
+async def _connection_async(target: Any) -> Any:
+    return await target.connection() if hasattr(target, "sync_session") else target
+
+
+def _is_of(target: object, *packages: str) -> bool:
+    """Whether a class of it comes from one of these packages; they need not be installed."""
+    modules = {base.__module__ for base in type(target).__mro__}
+    return any(module == one or module.startswith(f"{one}.") for module in modules for one in packages)

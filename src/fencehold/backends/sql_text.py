@@ -13,7 +13,7 @@ from fencehold.model.errors import ConfigurationError
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _SCHEMA_TABLE = "fencehold_schema"
 # What stands in a schema beside the table itself; indexes, constraints and triggers take the table's.
-_QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed", "_token", "_terms")
+_QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed", "_identity", "_token", "_terms")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,16 @@ def named(sql: str) -> str:
 def pyformat(sql: str) -> str:
     """`:name` parameters as `%(name)s` (psycopg)."""
     return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
+
+
+def numbered(sql: str) -> tuple[str, list[str]]:
+    """`:name` parameters as `$1` and so on (asyncpg), and the names in that order."""
+    names = list(dict.fromkeys(_PARAMETER.findall(sql)))
+    return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", sql), names
+
+
+#: (a condition that is true when the step is recorded, the step's text) -> a text that does nothing if it is
+Once = Callable[[str, str], str]
 
 
 class Statements:
@@ -94,15 +104,21 @@ class Statements:
             raise table_lost(self.table)
         return self.steps
 
-    def script(self, between: str = "") -> str:
-        """All steps as one text that a database's own shell takes; `between` ends a batch where the shell needs it."""
-        head = f"-- fencehold: tables for {self.table}\n{self.named('steps_table')};\n{between}"
-        parts = (f"\n-- step {s.name}\n{s.sql}{between}{self._recorded(s)}" for s in self.steps)
-        return head + (between or "\n").join(parts)
+    def script(self, between: str = "", once: Once | None = None) -> str:
+        """All steps as one text that a database's own shell takes; `between` ends a batch where the shell needs it.
 
-    def _recorded(self, step: Step) -> str:
+        With `once` it is safe to repeat: for shells that know conditions.
+        """
+        head = f"-- fencehold: tables for {self.table}\n{self.named('steps_table')};\n{between}"
+        return head + (between or "\n").join(self._step_script(step, between, once) for step in self.steps)
+
+    def _step_script(self, step: Step, between: str, once: Once | None) -> str:
+        sql = step.sql if once is None else once(self._filled("steps_recorded", step), step.sql)
+        return f"\n-- step {step.name}\n{sql}{between}{self._filled('steps_record', step)};\n"
+
+    def _filled(self, name: str, step: Step) -> str:
         values = {":component": f"'{self.table}'", ":step": f"'{step.name}'"}
-        return re.sub(":component|:step", lambda m: values[m[0]], self.named("steps_record")) + ";\n"
+        return re.sub(":component|:step", lambda m: values[m[0]], self.named(name))
 
     def _bound(self, sql: str) -> str:
         return self._table.sub(self._identifier, sql)
@@ -138,6 +154,46 @@ def table_lost(table: str) -> ConfigurationError:
         hint="Restore it from a backup. If nothing still uses its epochs, delete the rows with component "
         f"{table!r} from {_SCHEMA_TABLE} (on PostgreSQL also drop the function {table}_guard), then init again.",
         code="table_lost",
+    )
+
+
+def schema_old(text: str) -> ConfigurationError:
+    """Of a statement that names a column which is not there."""
+    return ConfigurationError(
+        f"The tables are older than this version of fencehold, or a column was dropped: {text}.",
+        hint="Bring them up to date first: `fencehold init` or `await store.init()` (`fencehold sql init` prints the "
+        "SQL). Programs of the version before run on meanwhile.",
+        code="schema_old",
+    )
+
+
+def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError:
+    """For tables that are there, and all of whose steps are recorded, but that are not whole."""
+    what = "column" if any(part.removeprefix(statements.table).count(".") for part in missing) else "table"
+    return ConfigurationError(
+        f"Made once and gone now: {', '.join(missing)}. Nothing was changed.",
+        hint="Restore it from a backup. If what it held may be lost, make it again by hand, as `fencehold sql init` "
+        "prints it.",
+        code=f"{what}_lost",
+    )
+
+
+def judged(statements: Statements, applied: set[str], there: bool, missing: list[str]) -> ConfigurationError | None:
+    """What is wrong with these tables, in the words in which `init` would take it or refuse it; None: nothing."""
+    if not missing:
+        return None
+    try:
+        due = statements.due(applied, there)
+    except ConfigurationError as lost:
+        return lost
+    if not due:
+        return parts_lost(statements, missing)
+    if there:
+        return schema_old(f"missing: {', '.join(missing)}")
+    return ConfigurationError(
+        f"There are no such tables: {', '.join(missing)}.",
+        hint="Create them with `fencehold init` or `await store.init()` (`fencehold sql init` prints the SQL).",
+        code="schema_missing",
     )
 
 

@@ -35,6 +35,7 @@ class Input(enum.Enum):
     RELEASE_REQUESTED = "release_requested"
     RELEASE_SUCCEEDED = "release_succeeded"
     RELEASE_FAILED = "release_failed"
+    RELEASE_UNANSWERED = "release_unanswered"
     GAVE_UP = "gave_up"
 
 
@@ -54,7 +55,7 @@ class Circumstances:
     auto_reacquire: bool = True
     has_grace: bool = False
     stepping_down: bool = False
-    another_led: bool = False
+    new_term: bool = False
 
 
 When = Callable[[Circumstances], bool]
@@ -84,12 +85,12 @@ def no_grace_gives_up(c: Circumstances) -> bool:
     return not c.has_grace and not c.auto_reacquire
 
 
-def undisturbed(c: Circumstances) -> bool:
-    return not c.another_led
+def same_term(c: Circumstances) -> bool:
+    return not c.new_term
 
 
-def another_led(c: Circumstances) -> bool:
-    return c.another_led
+def new_term(c: Circumstances) -> bool:
+    return c.new_term
 
 
 def steps_down_and_goes_on(c: Circumstances) -> bool:
@@ -135,8 +136,8 @@ TABLE: tuple[Row, ...] = (
     Row(S.LEADER,       IN.DB_ERROR,            no_grace_gives_up,      S.STOPPED,      (E.LOST, E.ERROR, E.STOPPED)),
     Row(S.LEADER,       IN.STOP_REQUESTED,      always,                 S.RELEASING,    ()),                     # 10
     Row(S.LEADER,       IN.RELEASE_REQUESTED,   always,                 S.RELEASING,    ()),                     # 11
-    Row(S.RECONNECTING, IN.REACQUIRE_SUCCEEDED, undisturbed,            S.LEADER,       ()),                     # 12
-    Row(S.RECONNECTING, IN.REACQUIRE_SUCCEEDED, another_led,            S.LEADER,       (E.LOST, E.ACQUIRED)),   # 12
+    Row(S.RECONNECTING, IN.REACQUIRE_SUCCEEDED, same_term,              S.LEADER,       ()),                     # 12
+    Row(S.RECONNECTING, IN.REACQUIRE_SUCCEEDED, new_term,               S.LEADER,       (E.LOST, E.ACQUIRED)),   # 12
     Row(S.RECONNECTING, IN.REACQUIRE_FAILED,    goes_on,                S.FOLLOWER,     (E.LOST,)),              # 13
     Row(S.RECONNECTING, IN.REACQUIRE_FAILED,    gives_up,               S.STOPPED,      (E.LOST, E.STOPPED)),    # 13
     Row(S.RECONNECTING, IN.GRACE_EXPIRED,       goes_on,                S.FOLLOWER,     (E.LOST,)),              # 14
@@ -144,6 +145,8 @@ TABLE: tuple[Row, ...] = (
     Row(S.RECONNECTING, IN.STOP_REQUESTED,      always,                 S.STOPPED,      (E.STOPPED,)),           # 15
     Row(S.RELEASING,    IN.RELEASE_SUCCEEDED,   steps_down_and_goes_on, S.FOLLOWER,     (E.RELEASED,)),          # 16
     Row(S.RELEASING,    IN.RELEASE_SUCCEEDED,   ends,                   S.STOPPED,      (E.RELEASED, E.STOPPED)),
+    Row(S.RELEASING,    IN.RELEASE_UNANSWERED,  steps_down_and_goes_on, S.FOLLOWER,     (E.LOST, E.ERROR)),      # 16
+    Row(S.RELEASING,    IN.RELEASE_UNANSWERED,  ends,                   S.STOPPED,      (E.LOST, E.ERROR, E.STOPPED)),
     Row(S.RELEASING,    IN.RELEASE_FAILED,      always,                 S.STOPPED,      (E.ERROR, E.STOPPED)),   # 17
     Row(S.RELEASING,    IN.DB_ERROR,            always,                 S.STOPPED,      (E.ERROR, E.STOPPED)),   # 17
 )  # fmt: skip

@@ -70,6 +70,12 @@ class Uncertain(FenceholdError):
     code = "uncertain"
 
 
+class WorkerStuck(FenceholdError):
+    """A worker of an outbox gave up (`give_up_after`): it can handle nothing any more until its process starts anew."""
+
+    code = "worker_stuck"
+
+
 class ConfigurationError(FenceholdError, ValueError):
     """What was asked for cannot work; raised before anything is sent or written."""
 

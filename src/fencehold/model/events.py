@@ -60,6 +60,10 @@ class Request:
     root_cause: str = ""
 
 
+#: A recovered event with so many tries behind it is a suspect: a worker handles one at a time, because it may be what
+#: kills workers, and others must not die of it again and again. Statements write it as `retry_count > 1`.
+SUSPECT_TRIES = 2
+
 When = Callable[[Stored, Request], bool]
 Then = Callable[[Stored, Request], Stored]
 
@@ -75,6 +79,15 @@ class Rule:
     @property
     def id(self) -> str:
         return f"{self.source.value}.{self.on.value}.{self.when.__name__}"
+
+
+def is_recovered(row: Stored) -> bool:
+    """Free again after a worker did not finish it (or, after a failed try, handed it back)."""
+    return row.status is Status.PENDING and row.retry_count > 0
+
+
+def is_suspect(row: Stored) -> bool:
+    return is_recovered(row) and row.retry_count >= SUSPECT_TRIES
 
 
 def always(row: Stored, request: Request) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 from fencehold.model.errors import ConfigurationError
 
+# NUL as JSON writes it. Behind an even number of backslashes; behind an odd number the six characters are a text's own.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -37,7 +40,7 @@ def _check_size(text: str, what: str, bytes_max: int, code: str, taker: str) -> 
 
 
 def _check_characters(text: str, what: str, code: str) -> None:
-    if "\\u0000" in text or any(0xD800 <= ord(c) <= 0xDFFF for c in text):
+    if _NUL.search(text) or any(0xD800 <= ord(c) <= 0xDFFF for c in text):
         raise ConfigurationError(
             f"The {what} holds a NUL character or half of a surrogate pair, which not every database can keep.",
             hint="Encode binary data, for example as base64.",

@@ -19,6 +19,7 @@ class TermKey:
     holder_id: str
     epoch: int
     lease_s: float
+    lease_id: str = field(default="", repr=False)  # as in Lease
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Lease:
     remaining_s: float
     step_down_requested: bool = False
     nonce: str = field(default="", repr=False)
+    #: Made with the row and never changed: tells it from a lease of the same name in another database.
+    lease_id: str = field(default="", repr=False, compare=False)
 
     @property
     def is_live(self) -> bool:
@@ -41,7 +44,7 @@ class Lease:
         return self.remaining_s > 0
 
     def key(self, lease_s: float) -> TermKey:
-        return TermKey(self.name, self.holder_id, self.epoch, lease_s)
+        return TermKey(self.name, self.holder_id, self.epoch, lease_s, self.lease_id)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fencehold.model import durations
 from fencehold.model.durations import Duration
@@ -17,6 +17,8 @@ RETRY_S_MIN = 0.1
 CONCURRENCY_MAX = 10_000
 PAYLOAD_BYTES_MAX = 1024 * 1024
 RETRIES_MAX = 32_000
+LOOP_SILENT_S = 5.0
+STUCK_AFTER_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -89,11 +91,42 @@ def outbox_settings(
 
 @dataclass(frozen=True)
 class WorkerSettings:
+    """`max_processing_given_s` and `shutdown_given_s` are what was set by hand; None follows the lease."""
+
     concurrency: int
     poll_every_s: float
-    max_processing_s: float
-    shutdown_timeout_s: float
-    batch_size: int | None = None
+    batch_size: int | None
+    lease_s: float
+    max_processing_given_s: float | None = None
+    shutdown_given_s: float | None = None
+    give_up_after_s: float | None = None
+
+    @property
+    def slow_after_s(self) -> float:
+        """A handler that takes longer is told of."""
+        return self.max_processing_s / 2
+
+    @property
+    def stuck_after_s(self) -> float:
+        """Handlers that take longer in all places are told of."""
+        return min(STUCK_AFTER_S, self.slow_after_s)
+
+    @property
+    def loop_silent_s(self) -> float:
+        """An event loop that does not turn for longer is told of."""
+        return min(LOOP_SILENT_S, self.lease_s / 3)
+
+    @property
+    def max_processing_s(self) -> float:
+        return 3 * self.lease_s if self.max_processing_given_s is None else self.max_processing_given_s
+
+    @property
+    def shutdown_timeout_s(self) -> float:
+        """Never above the lease: what is in hand longer than that is no longer ours to finish."""
+        return self.lease_s if self.shutdown_given_s is None else min(self.shutdown_given_s, self.lease_s)
+
+    def with_lease(self, lease_s: float) -> WorkerSettings:
+        return self if lease_s == self.lease_s else replace(self, lease_s=lease_s)
 
 
 def worker_settings(
@@ -104,21 +137,24 @@ def worker_settings(
     max_processing: Duration | None = None,
     shutdown_timeout: Duration | None = None,
     batch_size: int | None = None,
+    give_up_after: Duration | None = None,
 ) -> WorkerSettings:
     """Settings of one worker, checked against the lease of its outbox."""
     check = Check("Worker")
     poll_s = check.seconds(poll_every, "poll_every", 1.0)
-    processing_s = check.seconds(max_processing, "max_processing", 3 * lease_s)
-    shutdown_s = check.seconds(shutdown_timeout, "shutdown_timeout", lease_s)
+    processing_s = None if max_processing is None else check.seconds(max_processing, "max_processing", 3 * lease_s)
+    shutdown_s = None if shutdown_timeout is None else check.seconds(shutdown_timeout, "shutdown_timeout", lease_s)
+    give_up_s = None if give_up_after is None else check.seconds(give_up_after, "give_up_after", lease_s)
     check.count(concurrency, "concurrency", 1, CONCURRENCY_MAX)
     if batch_size is not None:
         check.count(batch_size, "batch_size", 1, CONCURRENCY_MAX)
         check.at_most(batch_size, "batch_size", concurrency, "concurrency, which counts its events too")
-    check.that(
-        shutdown_s <= lease_s, f"shutdown_timeout ({shutdown_s:g} s) must not be above the lease ({lease_s:g} s)"
-    )
+    if shutdown_s is not None:
+        check.that(
+            shutdown_s <= lease_s, f"shutdown_timeout ({shutdown_s:g} s) must not be above the lease ({lease_s:g} s)"
+        )
     check.done("Leave what you are unsure of to its default.")
-    return WorkerSettings(concurrency, poll_s, processing_s, shutdown_s, batch_size)
+    return WorkerSettings(concurrency, poll_s, batch_size, lease_s, processing_s, shutdown_s, give_up_s)
 
 
 class Check:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -13,9 +13,10 @@ class RetryContext:
 
     attempt: int
     elapsed_s: float
-    last_error: Exception | None
+    last_error: Exception | None = None
 
 
+@runtime_checkable
 class RetryStrategy(Protocol):
     """Seconds to wait before the next attempt, or None to give up."""
 

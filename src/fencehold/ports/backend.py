@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from fencehold.ports.checkup import CheckupPort
 from fencehold.ports.events import Events
 from fencehold.ports.fence import FencePort
 from fencehold.ports.items import ItemStore
@@ -26,6 +27,9 @@ class Backend(Protocol):
 
     @property
     def fences(self) -> FencePort: ...
+
+    @property
+    def checkup(self) -> CheckupPort: ...
 
     def events(self, table: str) -> Events:
         """One outbox, on a connection of its own that is opened when needed; for one event loop."""

@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import time
+from collections.abc import Callable
 from typing import Protocol
+
+
+def _machine_clock() -> Callable[[], float]:
+    """Linux: CLOCK_BOOTTIME. macOS: CLOCK_MONOTONIC, which counts sleep there. Windows has neither."""
+    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
+        if (clock_id := getattr(time, name, None)) is not None:
+            return functools.partial(getattr(time, "clock_gettime"), clock_id)  # noqa: B009 - not there on Windows
+    return time.monotonic
+
+
+#: Seconds on a clock of this machine that never goes back, is the same in all its processes, and counts sleep.
+boot_s = _machine_clock()
 
 
 class Clock(Protocol):

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fencehold.model.events import Status
+from fencehold.model.events import SUSPECT_TRIES, Status
 from fencehold.model.new_events import NewEvent
+from fencehold.ports.schema import SchemaPort
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +47,11 @@ class Claim:
         return found
 
     @property
+    def is_suspect(self) -> bool:
+        """Recovered, with two tries or more behind it: it may be what killed its workers."""
+        return self.recovered and self.attempt > SUSPECT_TRIES
+
+    @property
     def key(self) -> ClaimKey:
         return ClaimKey(self.id, self.token, self.tracking_id)
 
@@ -77,7 +83,7 @@ class ClaimAsk:
     `in_order`: of each aggregate only the oldest unfinished event, and none while another of it is held.
     `sweep`: look at everything that is due, not only at what came after the last claim (a backend may not need to);
     `patient`: if that has become slow, at a later claim instead.
-    `recovered_max`: at most so many of those that were recovered from a worker that did not finish them (None: all).
+    `suspects_max`: at most so many suspects (None: all): recovered events with two tries or more behind them.
     """
 
     limit: int
@@ -87,7 +93,7 @@ class ClaimAsk:
     in_order: bool = False
     sweep: bool = True
     patient: bool = False
-    recovered_max: int | None = None
+    suspects_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +188,11 @@ class EventPort(Protocol):
         """
         ...
 
-    def add_in(self, target: object, events: Sequence[NewEvent]) -> Awaitable[list[str]]:
-        """The same inside the caller's own transaction, on the caller's connection or session."""
+    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
+        """The same inside the caller's own transaction, on the caller's connection or session.
+
+        `outbox_id` is what `identity` answered: a connection to another database is refused (wrong_store).
+        """
         ...
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
@@ -226,8 +235,15 @@ class EventDesk(Protocol):
         """Delete up to `limit` finished events; events in any other status are never deleted."""
         ...
 
-    def first_time(self, tracking_id: str, consumer_id: str, target: object) -> Awaitable[bool]:
-        """Inside the caller's transaction: whether this consumer meets this event for the first time."""
+    async def identity(self, limit_s: float) -> str:
+        """What tells this outbox from all others: kept for ever, and by copies of the database. Empty: not needed."""
+        ...
+
+    def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
+        """Inside the caller's transaction: whether this consumer meets this event for the first time.
+
+        A connection to another database is refused, as in `add_in`.
+        """
         ...
 
 
@@ -242,7 +258,7 @@ class EventHints(Protocol):
     async def listen(self, limit_s: float) -> bool: ...
 
 
-class Events(Protocol):
+class Events(SchemaPort, Protocol):
     """One outbox of one database, as a backend offers it; all on one connection of its own, opened when needed."""
 
     @property
@@ -253,11 +269,5 @@ class Events(Protocol):
 
     @property
     def hints(self) -> EventHints: ...
-
-    async def init(self, limit_s: float) -> list[str]:
-        """Create or upgrade its tables; the names of the steps just applied."""
-        ...
-
-    def script(self) -> str: ...
 
     async def close(self) -> None: ...

@@ -31,13 +31,22 @@ class SyncTransaction(Protocol):
     def execute(self, statement: Any, params: Params = None) -> Any: ...
 
 
+def not_known() -> bool | None:
+    """For databases where a renewal is the way to ask: an open transaction of the caller's does not hold it up."""
+    return None
+
+
 @dataclass(frozen=True)
 class GuardText:
-    """A condition for the WHERE of one statement: `sql` in the driver's parameter style, `text` with `:name` ones."""
+    """A condition for the WHERE of one statement: `sql` in the driver's parameter style, `text` with `:name` ones.
+
+    `is_held` says at once, in the calling thread, whether the store has the lease as this term's; None: it cannot.
+    """
 
     sql: str
     text: str
     params: Mapping[str, Any]
+    is_held: Callable[[], bool | None] = not_known
 
 
 class Done:

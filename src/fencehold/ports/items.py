@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fencehold.model.items import ItemKey
+from fencehold.ports.schema import SchemaPort
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +104,13 @@ class ItemPort(Protocol):
         ...
 
 
-class ItemStore(Protocol):
-    """The items of one kind of one database, on a connection of its own that opens when needed; for one event loop."""
+class ItemStore(SchemaPort, Protocol):
+    """The items of one kind of one database, on a connection of its own that opens when needed; for one event loop.
+
+    All kinds share their tables.
+    """
 
     @property
     def port(self) -> ItemPort: ...
-
-    async def init(self, limit_s: float) -> list[str]:
-        """Create or upgrade the tables, which all kinds share; the names of the steps just applied."""
-        ...
-
-    def script(self) -> str: ...
 
     async def close(self) -> None: ...

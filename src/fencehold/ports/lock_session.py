@@ -54,12 +54,17 @@ class Companion(Protocol[S_contra]):
 
     name: str
     holder_id: str
+    lease_id: str  # of the lease's row, once it was seized
 
     @property
     def fences(self) -> FencePort: ...
 
     async def seize(self, session: S_contra, lease_s: float, limit_s: float) -> int:
         """The next epoch."""
+        ...
+
+    async def resume(self, session: S_contra, epoch: int, lease_s: float, limit_s: float) -> bool:
+        """Renew this epoch's lease, if nobody has raised the epoch and the lease has not lapsed; else False."""
         ...
 
     async def renew(self, session: S_contra, epoch: int, lease_s: float, limit_s: float) -> None:

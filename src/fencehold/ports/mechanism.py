@@ -9,6 +9,14 @@ from typing import Any, Protocol, TypeVar
 G = TypeVar("G")
 
 
+class Unanswered(Exception):
+    """A release was not confirmed: others may find the grant in place until it lapses, or until its server notices."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Mechanism(Protocol[G]):
     """`attempt` answers a grant (yes), None (no) or raises (don't know). Nothing here may block without a limit."""
 
@@ -19,15 +27,15 @@ class Mechanism(Protocol[G]):
         ...
 
     async def release(self, grant: G) -> bool:
-        """Local state first; True when it was given back, or is sure to lapse by itself."""
+        """Local state first; True when it was given back, or was to lapse by itself. Raises Unanswered."""
         ...
 
     async def pause(self, delay_s: float, stop: asyncio.Event, *, heed_hints: bool) -> None:
         """Wait for the delay, but no longer than until `stop`, or until an attempt is worth while."""
         ...
 
-    def another_led(self, grant: G) -> bool:
-        """Whether somebody else led between our last grant and this one."""
+    def is_new_term(self, grant: G) -> bool:
+        """Whether a grant that was regained within the grace belongs to another term than the one before it."""
         ...
 
     async def close(self) -> None: ...

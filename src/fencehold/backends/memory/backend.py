@@ -14,6 +14,8 @@ from typing import Any
 from fencehold.backends.memory.event_shelf import EventShelf
 from fencehold.backends.memory.events import MemoryEvents
 from fencehold.backends.memory.items import ItemShelf, MemoryItems
+from fencehold.backends.memory.no_tables import NoTables
+from fencehold.backends.no_checkup import NoCheckup
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.model.leases import (
     Ask,
@@ -205,14 +207,6 @@ class MemoryFences:
             raise LeaseLost(f"Lease {key.name!r} epoch {key.epoch} is over.", name=key.name, epoch=key.epoch)
 
 
-class MemorySchema:
-    async def init(self, limit_s: float) -> list[str]:
-        return []
-
-    def script(self) -> str:
-        return "-- the memory store has no tables\n"
-
-
 class MemoryWakeup:
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
@@ -244,8 +238,9 @@ class MemoryBackend:
         self._shelf = shelf
         self.leases = MemoryLeases(shelf)
         self.fences = MemoryFences(shelf)
-        self.schema = MemorySchema()
+        self.schema = NoTables()
         self.wakeup = MemoryWakeup(shelf)
+        self.checkup = NoCheckup("the store is in memory")
 
     def events(self, table: str) -> MemoryEvents:
         return MemoryEvents(self._shelf.outbox(table))

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from fencehold.model.events import Request, Status, Stored, Verb, apply
+from fencehold.model.events import Request, Status, Stored, Verb, apply, is_suspect
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import ClaimAsk
 
@@ -26,11 +26,6 @@ class Kept:
     new: NewEvent
     created_at: dt.datetime
     stored: Stored
-
-    @property
-    def is_recovered(self) -> bool:
-        """From a worker that did not finish it: perhaps it is why."""
-        return self.stored.status is Status.PENDING and self.stored.retry_count > 0
 
     @property
     def aggregate(self) -> Aggregate | None:
@@ -92,11 +87,9 @@ class EventShelf:
             and row.stored.due_at <= now
             and (ask.event_types is None or row.new.event_type in ask.event_types)
         ]
-        if ask.recovered_max is not None:
-            back = [row for row in free if row.is_recovered]
-            free = [row for row in free if not row.is_recovered] + back[: ask.recovered_max]
         free.sort(key=lambda row: (-row.new.priority, row.stored.due_at, row.id))
-        return self._in_order(free) if ask.in_order else iter(free)
+        chosen = self._in_order(free) if ask.in_order else iter(free)
+        return chosen if ask.suspects_max is None else _few_suspects(chosen, ask.suspects_max)
 
     def _in_order(self, free: Iterable[Kept]) -> Iterator[Kept]:
         held = {row.aggregate for row in self.unfinished.values() if row.stored.status is Status.PROCESSING}
@@ -111,3 +104,12 @@ class EventShelf:
     def tell(self) -> None:
         for relay in list(self.relays):
             relay()
+
+
+def _few_suspects(rows: Iterator[Kept], suspects_max: int) -> Iterator[Kept]:
+    left = suspects_max
+    for row in rows:
+        if is_suspect(row.stored):
+            left -= 1
+        if left >= 0 or not is_suspect(row.stored):
+            yield row

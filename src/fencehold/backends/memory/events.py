@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from fencehold.backends.memory.event_shelf import CLAIMABLE, EventShelf, Kept, Relay
+from fencehold.backends.memory.no_tables import NoTables
 from fencehold.backends.ready import Ready
 from fencehold.model.errors import ConfigurationError
-from fencehold.model.events import Request, Status, Verb, has_lapsed
+from fencehold.model.events import Request, Status, Verb, has_lapsed, is_recovered
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import (
     Claim,
@@ -44,7 +45,7 @@ class MemoryEventPort:
             self._shelf.tell()
         return added
 
-    def add_in(self, target: object, events: Sequence[NewEvent]) -> Awaitable[list[str]]:
+    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
         raise no_transactions()
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
@@ -95,7 +96,7 @@ class MemoryEventPort:
     def _claim(self, ask: ClaimAsk) -> list[Claim]:
         chosen = list(islice(self._shelf.candidates(ask), ask.limit))
         request = Request(self._shelf.now(), ask.token, ask.lease_s)
-        recovered = {row.id for row in chosen if row.is_recovered}
+        recovered = {row.id for row in chosen if is_recovered(row.stored)}
         rows = (self._shelf.apply(row.id, Verb.CLAIM, request) for row in chosen)
         return [_claim(row, ask.token, row.id in recovered) for row in rows if row]
 
@@ -156,7 +157,10 @@ class MemoryEventDesk:
                 self._shelf.consumed = {met for met in self._shelf.consumed if met[0] != gone}
         return len(chosen)
 
-    def first_time(self, tracking_id: str, consumer_id: str, target: object) -> Awaitable[bool]:
+    async def identity(self, limit_s: float) -> str:
+        return ""
+
+    def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
         """Memory has no transactions to be inside of: it is remembered at once."""
         if target is not None:
             raise no_transactions()
@@ -209,17 +213,11 @@ class MemoryEventHints:
             hint()
 
 
-class MemoryEvents:
+class MemoryEvents(NoTables):
     def __init__(self, shelf: EventShelf) -> None:
         self.port = MemoryEventPort(shelf)
         self.desk = MemoryEventDesk(shelf)
         self.hints = MemoryEventHints(shelf)
-
-    async def init(self, limit_s: float) -> list[str]:
-        return []
-
-    def script(self) -> str:
-        return "-- the memory store has no tables\n"
 
     async def close(self) -> None:
         self.hints.close()

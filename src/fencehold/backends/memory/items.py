@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from fencehold.backends.memory.no_tables import NoTables
 from fencehold.model.items import ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
 
@@ -163,15 +164,9 @@ class MemoryItemPort:
         )  # fmt: skip
 
 
-class MemoryItems:
+class MemoryItems(NoTables):
     def __init__(self, shelf: ItemShelf, kind: str) -> None:
         self.port = MemoryItemPort(shelf, kind)
-
-    async def init(self, limit_s: float) -> list[str]:
-        return []
-
-    def script(self) -> str:
-        return "-- the memory store has no tables\n"
 
     async def close(self) -> None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fencehold.backends.postgres import wire
+from fencehold.backends.postgres.checkup import PostgresCheckup
 from fencehold.backends.postgres.events import PostgresEvents
 from fencehold.backends.postgres.fences import PostgresFences
 from fencehold.backends.postgres.items import PostgresItems
@@ -22,6 +23,7 @@ class PostgresBackend:
         self.schema = PostgresSchema(info, statements)
         self.fences = PostgresFences(info, statements)
         self.wakeup = self._session
+        self.checkup = PostgresCheckup(info, statements)
 
     def events(self, table: str) -> PostgresEvents:
         return PostgresEvents(self._info, __package__, table)

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from fencehold.backends.postgres import faults, wire
+from fencehold.backends.postgres import faults, hosts, wire
 from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import Params, RemainingS
@@ -83,16 +83,27 @@ def blocking_transaction(
     """Commits only while the epoch holds; a connection that hangs is cut when the term's own time is over."""
     if remaining_s() <= 0:
         raise lost(key, "the term is over")
-    limit_s = max(1, round(min(remaining_s(), wire.CONNECT_LIMIT_S)))
-    try:
-        connection = psycopg.connect(info, connect_timeout=limit_s)
-    except psycopg.Error as error:
-        raise faults.of_connect(error) from None
+    connection = connect(info, min(remaining_s(), wire.CONNECT_LIMIT_S))
     tx = BlockingTransaction(connection, key, remaining_s)
     with contextlib.closing(connection), _cut_when_over(connection, remaining_s):
         fence(connection, key)
         yield tx
         tx.commit()
+
+
+def connect(info: str, limit_s: float) -> Connection:
+    """An open connection to the first usable server; each has its share of the limit, and at least two seconds."""
+    attempts = hosts.attempts_sync(info)
+    errors: list[Exception] = []
+    for one in attempts:
+        try:
+            connection = psycopg.connect(one, connect_timeout=hosts.share_s(limit_s, len(attempts)))
+        except psycopg.Error as error:
+            errors.append(error)
+        else:
+            hosts.answered(info, one)
+            return connection
+    raise faults.of_connect(*errors)
 
 
 @contextlib.contextmanager

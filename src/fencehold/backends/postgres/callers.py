@@ -6,17 +6,18 @@ A refusal makes the caller's transaction unable to commit, whatever the caller d
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from fencehold.backends import sql_session
+from fencehold.backends import sql_session, wrong_store
 from fencehold.backends.postgres import faults
 from fencehold.backends.postgres.blocking import lost
+from fencehold.backends.raw_async import RawAsync
 from fencehold.backends.sql_text import Statements
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.leases import TermKey
@@ -24,12 +25,16 @@ from fencehold.ports.fence import DONE
 
 SNAPSHOT_SEES_ALL = "read committed"
 LIMIT_MS_MAX = 2**31 - 1
+NOT_THERE = ("42P01", "42703", "3F000")  # undefined table, undefined column, invalid schema name
 
 Rows = list[tuple[Any, ...]]
 
 
 def params(key: TermKey) -> dict[str, Any]:
-    return {"name": key.name, "holder": key.holder_id, "epoch": key.epoch, "limit_ms": limit_ms(key)}
+    return {
+        "name": key.name, "holder": key.holder_id, "epoch": key.epoch, "lease_id": key.lease_id,
+        "limit_ms": limit_ms(key),
+    }  # fmt: skip
 
 
 def limit_ms(key: TermKey) -> str:
@@ -44,6 +49,7 @@ def mark() -> str:
 
 def fence(statements: Statements, target: object, key: TermKey, over: bool) -> Awaitable[None]:
     """`over`: the term has already ended here, so nothing is asked and the transaction is only made to fail."""
+    target = sql_session.unwrapped(target)
     if isinstance(target, psycopg.AsyncConnection):
         must_be_in_transaction(target)
         return _fence_async(AsyncDoor(target, statements), key, over)
@@ -58,13 +64,14 @@ def fence(statements: Statements, target: object, key: TermKey, over: bool) -> A
         return DONE
     raise ConfigurationError(
         f"term.fence() cannot use a {type(target).__module__}.{type(target).__qualname__}.",
-        hint="Give a psycopg connection (sync or async) or a SQLAlchemy session or connection.",
+        hint="Give a connection of psycopg, asyncpg or Django, or a SQLAlchemy session or connection.",
         code="bad_connection",
     )
 
 
 async def spoil(statements: Statements, target: Any) -> None:
     """Nothing that was begun on `target` and not committed yet can be committed afterwards."""
+    target = sql_session.unwrapped(target)
     if sql_session.is_sqlalchemy(target):
         if not target.in_transaction():
             return
@@ -79,16 +86,54 @@ async def spoil(statements: Statements, target: Any) -> None:
             SyncDoor(target, statements).poison()
 
 
+def must_keep_text(connection: object) -> None:
+    """Raise ConfigurationError if what we send would be stored as other bytes than our own connections send.
+
+    A database in SQL_ASCII keeps the bytes it is given and converts nothing.
+    """
+    if not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
+        return
+    stored, sent = (connection.info.parameter_status(f"{side}_encoding") for side in ("server", "client"))
+    if stored == "SQL_ASCII" and sent not in ("UTF8", "SQL_ASCII"):
+        raise ConfigurationError(
+            f"This database is in SQL_ASCII and the connection in {sent}: text would not be stored in UTF8, as "
+            "fencehold stores it. Nothing was written.",
+            hint="Connect with client_encoding=utf8.",
+            code="bad_encoding",
+        )
+
+
+@contextmanager
+def text_must_fit() -> Iterator[None]:
+    """The driver's own refusal of a character that the connection's encoding lacks, as an error with a code."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(
+            f"The connection's encoding ({error.encoding}) has no {error.object[error.start]!r}; nothing was written.",
+            hint="Connect with client_encoding=utf8.",
+            code="not_in_encoding",
+        ) from None
+
+
+def readable(rows: Rows) -> Rows:
+    """Text as text: on a connection in SQL_ASCII psycopg gives bytes for it."""
+    return [tuple(value.decode() if isinstance(value, bytes) else value for value in row) for row in rows]
+
+
 class SyncDoor:
     """A psycopg connection. Its own cursor: the caller's factories may return anything."""
 
     def __init__(self, target: psycopg.Connection[Any], statements: Statements) -> None:
         self._target, self._statements = target, statements
+        self.table = statements.table
 
     def run(self, name: str, values: Mapping[str, Any]) -> Rows:
+        must_keep_text(self._target)
         cursor = psycopg.Cursor(self._target, row_factory=tuple_row)
-        cursor.execute(self._statements[name].encode(), values or None)
-        return cursor.fetchall() if cursor.description else []
+        with text_must_fit():
+            cursor.execute(self._statements[name].encode(), values or None)
+        return readable(cursor.fetchall()) if cursor.description else []
 
     def poison(self) -> None:
         with suppress(psycopg.Error):
@@ -100,11 +145,14 @@ class SyncDoor:
 class AsyncDoor:
     def __init__(self, target: psycopg.AsyncConnection[Any], statements: Statements) -> None:
         self._target, self._statements = target, statements
+        self.table = statements.table
 
     async def run(self, name: str, values: Mapping[str, Any]) -> Rows:
+        must_keep_text(self._target)
         cursor = psycopg.AsyncCursor(self._target, row_factory=tuple_row)
-        await cursor.execute(self._statements[name].encode(), values or None)
-        return await cursor.fetchall() if cursor.description else []
+        with text_must_fit():
+            await cursor.execute(self._statements[name].encode(), values or None)
+        return readable(await cursor.fetchall()) if cursor.description else []
 
     async def poison(self) -> None:
         with suppress(psycopg.Error):
@@ -118,9 +166,12 @@ class SessionDoor:
 
     def __init__(self, target: Any, statements: Statements) -> None:
         self.target, self._statements = target, statements
+        self.table = statements.table
 
     def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        return sql_session.run(self.target, self._statements.named(name), values)
+        must_keep_text(sql_session.driver_connection(self.target))
+        with text_must_fit():
+            return readable(sql_session.run(self.target, self._statements.named(name), values))
 
     def poison(self) -> None:
         with suppress(Exception):  # as it must: from here on the server refuses everything but a rollback
@@ -130,27 +181,39 @@ class SessionDoor:
 class AsyncSessionDoor:
     def __init__(self, target: Any, statements: Statements) -> None:
         self.target, self._statements = target, statements
+        self.table = statements.table
 
     async def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        return await sql_session.run_async(self.target, self._statements.named(name), values)
+        must_keep_text(await sql_session.driver_connection_async(self.target))
+        with text_must_fit():
+            return readable(await sql_session.run_async(self.target, self._statements.named(name), values))
 
     async def poison(self) -> None:
         with suppress(Exception):
             await self.run("poison", {})
+        if isinstance(self.target, RawAsync):
+            await self.target.rollback()
 
 
-def fence_sync(door: SyncDoor | SessionDoor, key: TermKey, over: bool = False) -> None:
+def fence_sync(door: SyncDoor | SessionDoor, key: TermKey, over: bool = False, own: bool = False) -> None:
+    """`own`: on a connection of the store's own, which leads to no other database."""
     refusal: Exception = lost(key, "the term is over; this transaction was made to fail")
     if not over:
         token = mark()
         try:
-            if door.run("fence", {**params(key), "mark": token}):
+            [(epoch, is_ours)] = door.run("fence", {**params(key), "mark": token})
+            if epoch is not None:
                 if door.run("fence_kept", {}) != [(token,)]:
                     raise outside_transaction()
                 return
-            refusal = _refusal(key, door.run("isolation", {}))
-        except psycopg.Error as error:
-            raise of_fence(error, key) from error
+            refusal = _refusal(key, door.run("isolation", {})) if is_ours or own else wrong_store.of_fence(key)
+        except Exception as error:
+            if is_elsewhere(error) and not own:
+                refusal = wrong_store.of_fence(key)
+            elif isinstance(error, psycopg.Error):
+                raise of_fence(error, key) from error
+            else:
+                raise
     door.poison()
     raise refusal
 
@@ -160,13 +223,19 @@ async def _fence_async(door: AsyncDoor | AsyncSessionDoor, key: TermKey, over: b
     if not over:
         token = mark()
         try:
-            if await door.run("fence", {**params(key), "mark": token}):
+            [(epoch, is_ours)] = await door.run("fence", {**params(key), "mark": token})
+            if epoch is not None:
                 if await door.run("fence_kept", {}) != [(token,)]:
                     raise outside_transaction()
                 return
-            refusal = _refusal(key, await door.run("isolation", {}))
-        except psycopg.Error as error:
-            raise of_fence(error, key) from error
+            refusal = _refusal(key, await door.run("isolation", {})) if is_ours else wrong_store.of_fence(key)
+        except Exception as error:
+            if is_elsewhere(error):
+                refusal = wrong_store.of_fence(key)
+            elif isinstance(error, psycopg.Error):
+                raise of_fence(error, key) from error
+            else:
+                raise
     await door.poison()
     raise refusal
 
@@ -186,6 +255,11 @@ def of_fence(error: psycopg.Error, key: TermKey) -> Exception:
     if isinstance(error, psycopg.errors.SerializationFailure):
         return lost(key, "the lease row changed under this transaction's snapshot")
     return faults.of_statement(error)
+
+
+def is_elsewhere(error: Exception) -> bool:
+    """Whether it says that our table, or its newest column, is not there: in the store's database it is."""
+    return getattr(getattr(error, "orig", error), "sqlstate", None) in NOT_THERE
 
 
 def must_be_in_transaction(target: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:

@@ -2,41 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from fencehold.backends import sql_session
+from fencehold.backends import sql_session, wrong_store
 from fencehold.backends.postgres import faults
-from fencehold.backends.postgres.callers import AsyncDoor, AsyncSessionDoor, Rows, SessionDoor, SyncDoor
+from fencehold.backends.postgres.callers import (
+    AsyncDoor,
+    AsyncSessionDoor,
+    Rows,
+    SessionDoor,
+    SyncDoor,
+    is_elsewhere,
+)
 from fencehold.backends.ready import Ready
 from fencehold.backends.sql_text import Statements
 from fencehold.model.errors import ConfigurationError
 
+AnyDoor = SyncDoor | AsyncDoor | SessionDoor | AsyncSessionDoor
+T = TypeVar("T")
+
 
 def add_in(statements: Statements, target: object, params: Mapping[str, Any]) -> Awaitable[list[str]]:
     """On a sync connection it is done when this returns; the result can be awaited in either case."""
-    door = door_to(statements, target)
-    if isinstance(door, (AsyncDoor, AsyncSessionDoor)):
-        return _add_async(door, params)
-    return Ready([row[0] for row in run(door, "add", params)])
-
-
-async def _add_async(door: AsyncDoor | AsyncSessionDoor, params: Mapping[str, Any]) -> list[str]:
-    return [row[0] for row in await run_async(door, "add", params)]
+    return _run(statements, target, "add", params, _added)
 
 
 def first_time(statements: Statements, target: object, params: Mapping[str, Any]) -> Awaitable[bool]:
+    return _run(statements, target, "first_time", params, _is_first)
+
+
+def _run(
+    statements: Statements, target: object, name: str, params: Mapping[str, Any], finish: Callable[[Rows], T | None]
+) -> Awaitable[T]:
+    """`finish` makes the answer of the rows; None: they say that this is another outbox."""
     door = door_to(statements, target)
-    if isinstance(door, (AsyncDoor, AsyncSessionDoor)):
-        return _first_time_async(door, params)
-    return Ready(bool(run(door, "first_time", params)))
+
+    def answer(rows: Rows) -> T:
+        found = finish(rows)
+        if found is None:
+            raise wrong_store.of_outbox(statements.table)
+        return found
+
+    async def awaited(door: AsyncDoor | AsyncSessionDoor) -> T:
+        return answer(await run_async(door, name, params))
+
+    return awaited(door) if isinstance(door, (AsyncDoor, AsyncSessionDoor)) else Ready(answer(run(door, name, params)))
 
 
-async def _first_time_async(door: AsyncDoor | AsyncSessionDoor, params: Mapping[str, Any]) -> bool:
-    return bool(await run_async(door, "first_time", params))
+def _added(rows: Rows) -> list[str] | None:
+    return None if rows == [(None,)] else [row[0] for row in rows]
+
+
+def _is_first(rows: Rows) -> bool | None:
+    [(is_first, is_ours)] = rows
+    return bool(is_first) if is_ours else None
 
 
 def run(door: SyncDoor | SessionDoor, name: str, params: Mapping[str, Any]) -> Rows:
@@ -45,7 +68,7 @@ def run(door: SyncDoor | SessionDoor, name: str, params: Mapping[str, Any]) -> R
             raise outside_transaction()
         return door.run(name, params)
     except Exception as error:
-        raise _sorted(error) from error
+        raise _sorted(error, door) from error
 
 
 async def run_async(door: AsyncDoor | AsyncSessionDoor, name: str, params: Mapping[str, Any]) -> Rows:
@@ -54,27 +77,30 @@ async def run_async(door: AsyncDoor | AsyncSessionDoor, name: str, params: Mappi
             raise outside_transaction()
         return await door.run(name, params)
     except Exception as error:
-        raise _sorted(error) from error
+        raise _sorted(error, door) from error
 
 
-def _sorted(error: Exception) -> Exception:
+def _sorted(error: Exception, door: AnyDoor) -> Exception:
     """SQLAlchemy's errors carry the driver's; those of anybody else stay as they are."""
+    if is_elsewhere(error):
+        return wrong_store.of_outbox(door.table)
     cause = getattr(error, "orig", error)
     return faults.of_statement(cause) if isinstance(cause, psycopg.Error) else error
 
 
-def door_to(statements: Statements, target: object) -> SyncDoor | AsyncDoor | SessionDoor | AsyncSessionDoor:
+def door_to(statements: Statements, target: object) -> AnyDoor:
+    target = sql_session.unwrapped(target)
     if isinstance(target, psycopg.AsyncConnection):
         _must_be_in_transaction(target)
         return AsyncDoor(target, statements)
     if isinstance(target, psycopg.Connection):
         _must_be_in_transaction(target)
         return SyncDoor(target, statements)
-    if sql_session.is_sqlalchemy(target) and callable(getattr(target, "execute", None)):
+    if sql_session.is_sqlalchemy(target):
         return (AsyncSessionDoor if sql_session.is_async(target) else SessionDoor)(target, statements)
     raise ConfigurationError(
         f"tx cannot be a {type(target).__module__}.{type(target).__qualname__}; nothing was written.",
-        hint="Give a psycopg connection (sync or async) or a SQLAlchemy session or connection, or leave tx out.",
+        hint="Give a connection of psycopg, asyncpg or Django, or a SQLAlchemy session or connection; or leave tx out.",
         code="bad_connection",
     )
 

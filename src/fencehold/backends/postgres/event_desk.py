@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from fencehold.backends import wrong_store
 from fencehold.backends.postgres import event_rows
 from fencehold.backends.postgres.event_callers import first_time
 from fencehold.backends.postgres.event_session import EventSession
@@ -39,5 +40,10 @@ class PostgresEventDesk:
             return min(limit, int((await self._session.run("purgeable", params, limit_s))[0][0]))
         return int((await self._session.run("purge", {**params, "limit": limit}, limit_s))[0][0])
 
-    def first_time(self, tracking_id: str, consumer_id: str, target: object) -> Awaitable[bool]:
-        return first_time(self._statements, target, {"tracking_id": tracking_id, "consumer": consumer_id})
+    async def identity(self, limit_s: float) -> str:
+        rows = await self._session.run("identity", {}, limit_s)
+        return wrong_store.identity_of(rows, self._statements.table)
+
+    def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
+        params = {"tracking_id": tracking_id, "consumer": consumer_id, "outbox_id": outbox_id}
+        return first_time(self._statements, target, params)

@@ -27,9 +27,10 @@ def failure_params(failures: Sequence[Failure]) -> dict[str, Any]:
     }
 
 
-def add_params(events: Sequence[NewEvent]) -> dict[str, Any]:
+def add_params(events: Sequence[NewEvent], outbox_id: str | None = None) -> dict[str, Any]:
     """Lists, not texts: a caller's session may sit on another driver. A column nobody uses is one NULL, not many."""
     return {
+        "outbox_id": outbox_id,
         "tracking_ids": [e.tracking_id for e in events],
         "event_types": [e.event_type for e in events],
         "payloads": [e.payload for e in events],

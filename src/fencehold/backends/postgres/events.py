@@ -19,6 +19,7 @@ from fencehold.backends.postgres.event_session import EventSession
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.postgres.session import Rows
 from fencehold.backends.sql_text import OUTBOX, Statements, pyformat
+from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, OnAdded, Recovered, Turn
@@ -102,11 +103,12 @@ class PostgresEventPort:
         """All or none; the hint follows by itself, and the poll covers for it if it does not."""
         await self._session.copy("copy", copy_chunks(made, making), limit_s)
         priorities = ",".join(sorted({str(event.priority) for event in made}))
-        await self._session.run("tell", {"priorities": priorities}, limit_s)
+        with contextlib.suppress(Unavailable, Uncertain):  # they are stored, whatever becomes of the hint
+            await self._session.run("tell", {"priorities": priorities}, limit_s)
         return [event.tracking_id for event in made]
 
-    def add_in(self, target: object, events: Sequence[NewEvent]) -> Awaitable[list[str]]:
-        return add_in(self._statements, target, event_rows.add_params(events))
+    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
+        return add_in(self._statements, target, event_rows.add_params(events, outbox_id))
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         if ask is None or ask.limit == 0:
@@ -213,5 +215,5 @@ def _ask_params(ask: ClaimAsk) -> dict[str, Any]:
     types = None if ask.event_types is None else text_array(ask.event_types)
     return {
         "limit": ask.limit, "token": ask.token, "lease": ask.lease_s, "types": types,
-        "isolated": ask.recovered_max is not None, "recovered": ask.recovered_max or 0,
+        "isolated": ask.suspects_max is not None, "suspects": ask.suspects_max or 0,
     }  # fmt: skip

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import psycopg
 from psycopg import errors as pg
 
+from fencehold.backends.sql_text import schema_old
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
 
 INIT_HINT = "Create the tables with `await store.init()` or `fencehold init` (`fencehold sql init` prints the SQL)."
@@ -12,48 +15,119 @@ OWNER_HINT = (
     "A role that owns the schema must run `fencehold init` (`fencehold sql init` prints the SQL and the GRANTs); on "
     "tables that are up to date this role needs only SELECT on fencehold_schema."
 )
+GRANT_HINT = "GRANT this user what `fencehold sql init` prints (purge also needs DELETE on an outbox)."
+LOGIN_HINT = "Check user and password."
+DATABASE_HINT = "Create the database, or correct its name."
+REPLICA_HINT = "This is a replica: name the primary, or list all hosts in the URL."
+TIMEOUT_HINT = "A limit set for this role or database is shorter than the statement takes: `fencehold doctor` shows it."
 _UNKNOWN_OUTCOME_CLASSES = ("08", "57")  # the connection went away: the statement may have been committed before it did
 
-_LOGIN = (
-    ("password authentication failed", "login_refused", "Check user and password."),
-    ("no password supplied", "login_refused", "Give a password in the URL, in PGPASSWORD or in ~/.pgpass."),
-    ("no pg_hba.conf entry", "login_refused", "The server's pg_hba.conf does not let this user in from here."),
-    ("role ", "login_refused", "Check the user name."),
-    ("database ", "no_such_database", "Create the database or correct its name."),
-    ("session is read-only", "read_only", "This is a replica: name the primary, or list all hosts in the URL."),
-    ("server is in hot standby", "read_only", "This is a replica: name the primary, or list all hosts in the URL."),
-)
+# libpq gives no SQLSTATE for a refused connection, only the server's words. They are English unless the server's own
+# lc_messages says otherwise; what is not recognised counts as an outage, which is waited for and shown.
+_MISTAKES = (  # 28xxx, 3D000, 42501, and what is wrong with the URL itself: no waiting helps
+    (re.compile("no password supplied"), "login_refused", "Give a password in the URL, in PGPASSWORD or in ~/.pgpass."),
+    (re.compile("pg_hba.conf"), "login_refused", "The server's pg_hba.conf does not let this user in from here."),
+    (re.compile("authentication failed"), "login_refused", LOGIN_HINT),
+    (re.compile("is not permitted to log in"), "login_refused", "The role needs LOGIN."),
+    (re.compile('role ".*" does not exist|no such user'), "login_refused", "Check the user name."),
+    (re.compile('database ".*" does not exist|no such database'), "no_such_database", DATABASE_HINT),
+    (re.compile("permission denied for database"), "no_permission", "The role needs CONNECT on the database."),
+    (re.compile("does not support SSL|certificate verify failed|root certificate file"), "tls_refused",
+     "Check sslmode and sslrootcert in the URL, and the server's certificate."),
+    (re.compile(r"invalid \w+ (value|number)"), "bad_url", "Correct this parameter of the URL."),
+)  # fmt: skip
+_OUTAGES = (
+    (re.compile("session is read-only|hot standby"), "read_only", REPLICA_HINT),
+    (re.compile("too many (clients|connections)|connection slots are reserved"), "too_many_connections",
+     "Close connections that are not needed, or raise max_connections (or the role's own limit)."),
+    (re.compile("starting up|shutting down|recovery mode|not (yet )?accepting connections"), "starting",
+     "The server is starting or stopping: try again."),
+)  # fmt: skip
 
 
-def of_connect(error: Exception) -> FenceholdError:
-    """Nothing was sent yet, so nothing was changed."""
-    text = redact(" ".join(str(error).split()))
-    for part, code, hint in _LOGIN:
-        if part in text and (code == "read_only" or "does not exist" in text or part not in ("role ", "database ")):
-            return Unavailable(f"PostgreSQL refused the connection: {text}.", hint=hint, code=code)
+def of_connect(*errors: Exception) -> FenceholdError:
+    """Why none of the servers could be used; nothing was sent, so nothing was changed.
+
+    ConfigurationError (login_refused, no_such_database, ...) if every one of them refused for a reason that no waiting
+    mends; else Unavailable.
+    """
+    texts = list(dict.fromkeys(map(text_of, errors)))
+    said = "; ".join(texts)
+    mistakes = [_found(text, _MISTAKES) for text in texts]
+    if all(mistakes) and (found := mistakes[0]):
+        code, hint = found
+        return ConfigurationError(f"PostgreSQL refused the connection: {said}.", hint=hint, code=code)
+    if found := next(filter(None, (_found(text, _OUTAGES) for text in texts)), None):
+        code, hint = found
+        return Unavailable(f"PostgreSQL refused the connection: {said}.", hint=hint, code=code)
     return Unavailable(
-        f"PostgreSQL cannot be reached: {text or type(error).__name__}.",
+        f"PostgreSQL cannot be reached: {said}.",
         hint="Check host, port and network, and that the server runs.",
         code="unreachable",
     )
 
 
+def _found(text: str, table: tuple[tuple[re.Pattern[str], str, str], ...]) -> tuple[str, str] | None:
+    return next(((code, hint) for part, code, hint in table if part.search(text)), None)
+
+
+def text_of(error: Exception) -> str:
+    """What went wrong, on one line, without secrets, and never empty."""
+    return redact(" ".join(str(error).split())).rstrip(".") or type(error).__name__
+
+
 def of_statement(error: psycopg.Error) -> FenceholdError:
     """The server's answer, or the lack of one, to a statement that was sent."""
-    text = redact(" ".join(str(error).split()))
-    state = error.sqlstate
-    if isinstance(error, (pg.UndefinedTable, pg.UndefinedColumn, pg.InvalidSchemaName)):
-        return ConfigurationError(f"A table is missing or old: {text}.", hint=INIT_HINT, code="schema_missing")
+    text = text_of(error)
+    found = _mistake(error, text) or _refused_login(error, text) or _not_executed(error, text)
+    return found or _unknown(error, text)
+
+
+def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
+    """What no waiting mends."""
+    if isinstance(error, (pg.UndefinedTable, pg.InvalidSchemaName)):
+        return ConfigurationError(f"A table is missing: {text}.", hint=INIT_HINT, code="schema_missing")
+    if isinstance(error, pg.UndefinedColumn):
+        return schema_old(text)
     if isinstance(error, pg.InsufficientPrivilege):
-        hint = "GRANT this user what `fencehold sql init` prints (purge also needs DELETE on an outbox)."
-        return ConfigurationError(f"PostgreSQL refused: {text}.", hint=hint, code="no_permission")
+        return ConfigurationError(f"PostgreSQL refused: {text}.", hint=GRANT_HINT, code="no_permission")
+    if isinstance(error, (pg.UntranslatableCharacter, pg.CharacterNotInRepertoire)):
+        hint = "The database's encoding has no such character: use others, or a database in UTF8."
+        return ConfigurationError(f"PostgreSQL refused the text: {text}.", hint=hint, code="not_in_encoding")
+    return None
+
+
+def _refused_login(error: psycopg.Error, text: str) -> FenceholdError | None:
+    """A pooler logs in to the server only when a statement comes, and passes the refusal on."""
+    if (error.sqlstate or "")[:2] == "28":
+        return ConfigurationError(f"PostgreSQL refused the login: {text}.", hint=LOGIN_HINT, code="login_refused")
+    if isinstance(error, pg.InvalidCatalogName):
+        return ConfigurationError(f"PostgreSQL: {text}.", hint=DATABASE_HINT, code="no_such_database")
+    return None
+
+
+def _not_executed(error: psycopg.Error, text: str) -> FenceholdError | None:
     if isinstance(error, pg.ReadOnlySqlTransaction):
-        hint = "Name the primary, or list all hosts in the URL."
-        return Unavailable(f"This server is a read-only replica: {text}.", hint=hint, code="read_only")
+        return Unavailable(f"This server is a read-only replica: {text}.", hint=REPLICA_HINT, code="read_only")
+    if isinstance(error, pg.QueryCanceled):
+        return Unavailable(f"PostgreSQL: {text}; nothing was changed.", hint=TIMEOUT_HINT, code="canceled")
+    if isinstance(error, pg.DiskFull):
+        hint = "Make room on the server's disk; it is retried meanwhile."
+        return Unavailable(f"PostgreSQL: {text}; nothing was changed.", hint=hint, code="disk_full")
+    return None
+
+
+def _unknown(error: psycopg.Error, text: str) -> FenceholdError:
     if is_connection_lost(error):
         hint = "It counts as lost until the store says otherwise."
-        return Uncertain(f"PostgreSQL gave no answer: {text or type(error).__name__}.", hint=hint, code="no_answer")
-    return Unavailable(f"PostgreSQL refused the statement ({state}): {text}.", code="store_error")
+        return Uncertain(f"PostgreSQL gave no answer: {text}.", hint=hint, code="no_answer")
+    return Unavailable(f"PostgreSQL refused the statement ({error.sqlstate}): {text}.", code="store_error")
+
+
+def locked(error: psycopg.Error) -> Unavailable:
+    """Somebody keeps the whole table locked; a single row that is locked is passed over."""
+    hint = "Find the session that has it (pg_locks), and end its transaction."
+    return Unavailable(f"The table is locked by another session: {text_of(error)}.", hint=hint, code="busy")
 
 
 def of_init(error: psycopg.Error) -> FenceholdError:

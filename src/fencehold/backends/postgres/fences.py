@@ -105,7 +105,7 @@ class PostgresFences:
         try:
             params = {**callers.params(key), "mark": tx.mark}
             cursor = await tx.run(tx.connection.execute(self._statements["fence"], params))
-            if await cursor.fetchone() is None:
+            if (await cursor.fetchone() or (None,))[0] is None:
                 raise lost(key, "the store refused the fence: it has expired or another holds it")
         except psycopg.Error as error:
             raise callers.of_fence(error, key) from error
@@ -179,4 +179,4 @@ class PostgresFences:
         return GuardText(self._statements["guard"], self._statements.named("guard"), params)
 
     def _fence_blocking(self, connection: psycopg.Connection[Any], key: TermKey) -> None:
-        callers.fence_sync(callers.SyncDoor(connection, self._statements), key)
+        callers.fence_sync(callers.SyncDoor(connection, self._statements), key, own=True)

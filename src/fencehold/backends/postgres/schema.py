@@ -1,13 +1,26 @@
-"""Migrations on PostgreSQL: all steps in one transaction, under an advisory lock that ends with it."""
+"""Migrations on PostgreSQL: all steps in one transaction, under an advisory lock that ends with it.
+
+A statement that changes a table waits for everybody who has it in an open transaction, and whoever comes later queues
+behind that wait, renewals of leases among them. So no lock is waited for long: the transaction is rolled back, and
+tried again after a pause.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg import errors as pg
 
-from fencehold.backends.postgres import faults, wire
-from fencehold.backends.sql_text import Statements, Step, table_exists
+from fencehold.backends.lock_patience import LOCK_WAIT_S_MAX, LockPatience
+from fencehold.backends.postgres import faults, session_limits, wire
+from fencehold.backends.sql_text import Statements, Step, judged, parts_lost, table_exists
+from fencehold.model.errors import ConfigurationError
+from fencehold.ports.schema import Waits, unheard
+
+T = TypeVar("T")
 
 
 class PostgresSchema:
@@ -15,34 +28,91 @@ class PostgresSchema:
         self._info = info
         self._statements = statements
 
-    async def init(self, limit_s: float) -> list[str]:
+    async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
         left_s = wire.fixed(limit_s)
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=False)
         try:
-            return await wire.bounded(connection, self._apply(connection), left_s)
+            await wire.bounded(connection, self._lift_limits(connection), left_s)
+            return await wire.bounded(connection, self._tried(connection, waits, left_s), left_s)
         except psycopg.Error as error:
             raise faults.of_init(error) from None
         finally:
             wire.discard(connection)
 
-    def script(self) -> str:
-        return f"BEGIN;\n{self._statements.script()}\nCOMMIT;\n"
+    async def _lift_limits(self, connection: wire.Connection) -> None:
+        await session_limits.lifted(connection, self._statements)
+        await connection.commit()  # else a rollback would bring them back
 
-    async def _apply(self, connection: wire.Connection) -> list[str]:
+    async def missing(self, limit_s: float) -> list[str]:
+        return await self._asked(self._missing, limit_s)
+
+    async def fault(self, limit_s: float) -> ConfigurationError | None:
+        return await self._asked(self._judged, limit_s)
+
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        return await self._asked(self._rights, limit_s)
+
+    async def _asked(self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float) -> T:
+        connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=True)
+        try:
+            return await wire.bounded(connection, work(connection), wire.fixed(limit_s))
+        except psycopg.Error as error:
+            raise faults.of_statement(error) from None
+        finally:
+            wire.discard(connection)
+
+    async def _judged(self, connection: wire.Connection) -> ConfigurationError | None:
+        missing = await self._missing(connection)
+        applied = await self._applied(connection) if missing and await self._says(connection, "steps_there") else set()
+        return judged(self._statements, applied, await self._says(connection, "table_there"), missing)
+
+    async def _rights(self, connection: wire.Connection) -> list[str]:
+        cursor = await connection.execute(self._statements["rights_missing"])
+        return [row[0] for row in await cursor.fetchall()]
+
+    async def _applied(self, connection: wire.Connection) -> set[str]:
+        cursor = await connection.execute(self._statements["steps_applied"], {"component": self._statements.table})
+        return {row[0] for row in await cursor.fetchall()}
+
+    def script(self) -> str:
+        """Safe to repeat: a step that is recorded is left out."""
+        limit = f"SET LOCAL lock_timeout = '{LOCK_WAIT_S_MAX:.0f}s'; -- if it is over, run the script again\n"
+        return f"BEGIN;\n{limit}{self._statements.script(once=_once)}\nCOMMIT;\n"
+
+    async def _tried(self, connection: wire.Connection, waits: Waits, left_s: Callable[[], float]) -> list[str]:
+        patience = LockPatience(f"The table {self._statements.table}", waits, left_s)
+        while True:
+            try:
+                return await self._apply(connection, patience.wait_ms)
+            except pg.LockNotAvailable:
+                await connection.rollback()
+                await asyncio.sleep(patience.refused(await self._in_use(connection)))
+
+    async def _apply(self, connection: wire.Connection, lock_wait_ms: int) -> list[str]:
         component = self._statements.table
+        await connection.execute(self._statements["lock_limit"], {"limit_ms": str(lock_wait_ms)})
+        if await self._is_current(connection):  # as a rule: no lock then, however many programs start at once
+            return []
         await connection.execute(self._statements["steps_lock"])
         if not await self._says(connection, "steps_there"):
             await connection.execute(self._statements["steps_table"])
-        cursor = await connection.execute(self._statements["steps_applied"], {"component": component})
-        applied = {row[0] for row in await cursor.fetchall()}
+        applied = await self._applied(connection)
         due = self._statements.due(applied, await self._says(connection, "table_there"))
         fresh = not self._statements.recorded(applied)
         if fresh and "foreign" in self._statements and await self._says(connection, "foreign"):
             raise table_exists(self._statements)
         for step in due:
             await self._step(connection, step, {"component": component, "step": step.name})
+        if missing := await self._missing(connection):
+            raise parts_lost(self._statements, missing)
         await connection.commit()
         return [step.name for step in due]
+
+    async def _is_current(self, connection: wire.Connection) -> bool:
+        if not (await self._says(connection, "steps_there") and await self._says(connection, "table_there")):
+            return False
+        steps = {step.name for step in self._statements.steps}
+        return steps <= await self._applied(connection) and not await self._missing(connection)
 
     async def _says(self, connection: wire.Connection, name: str) -> bool:
         cursor = await connection.execute(self._statements[name], {"table": self._statements.table})
@@ -51,3 +121,25 @@ class PostgresSchema:
     async def _step(self, connection: wire.Connection, step: Step, record: dict[str, Any]) -> None:
         await connection.execute(step.sql.encode())  # bytes: a composed text, run as it stands
         await connection.execute(self._statements["steps_record"], record)
+
+    async def _missing(self, connection: wire.Connection) -> list[str]:
+        if "parts_missing" not in self._statements:
+            return []
+        cursor = await connection.execute(self._statements["parts_missing"])
+        return [row[0] for row in await cursor.fetchall()]
+
+    async def _in_use(self, connection: wire.Connection) -> str:
+        """By whom, in words; empty when nobody is to be seen any more."""
+        cursor = await connection.execute(self._statements["in_use"], {"table": self._statements.table})
+        rows = await cursor.fetchall()
+        await connection.rollback()
+        sessions = [
+            f"session {pid} ({', '.join(filter(None, (user, program, state)))}; transaction open for {open_s:.1f} s)"
+            for pid, user, program, state, open_s in rows
+        ]
+        return f" by {' and '.join(sessions)}" if sessions else ""
+
+
+def _once(recorded: str, sql: str) -> str:
+    """`sql` as one statement of a script, which does nothing if `recorded` is true."""
+    return f"DO $fencehold$ BEGIN IF NOT {recorded} THEN\n{sql}END IF; END $fencehold$;\n"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from fencehold.backends.postgres import faults, wire
+from fencehold.backends.postgres import faults, session_limits, wire
 from fencehold.backends.sql_text import Statements
 from fencehold.model.errors import Unavailable
 from fencehold.ports.wakeup import UNKNOWN, Hint
@@ -28,6 +28,7 @@ class Session:
         self._lock = asyncio.Lock()
         self._connection: wire.Connection | None = None
         self._connecting: asyncio.Task[wire.Connection] | None = None
+        self._connect_errors: list[Exception] = []
         self._hints: list[Hint] = []
         self._wants_listen = False
         self._listening: wire.Connection | None = None
@@ -83,20 +84,21 @@ class Session:
         if self._connection is not None and not self._connection.closed:
             return self._connection
         if self._connecting is None or self._connecting.done():
-            self._connecting = asyncio.create_task(self._connect())
+            self._connect_errors = []
+            self._connecting = asyncio.create_task(self._connect(self._connect_errors))
             self._connecting.add_done_callback(_retrieve)
         done, _ = await asyncio.wait([self._connecting], timeout=max(0.0, limit_s))
         if not done:
-            raise Unavailable("PostgreSQL is slow to answer a new connection; nothing was sent.", code="unreachable")
+            raise wire.silent(self._info, limit_s, self._connect_errors)
         task, self._connecting = self._connecting, None
         self._connection = task.result()
         return self._connection
 
-    async def _connect(self) -> wire.Connection:
-        connection = await wire.connect(self._info, wire.CONNECT_LIMIT_S, autocommit=True)
+    async def _connect(self, errors: list[Exception]) -> wire.Connection:
+        connection = await wire.connect(self._info, wire.CONNECT_LIMIT_S, autocommit=True, errors=errors)
         try:
-            row = await wire.bounded(connection, self._probe(connection), wire.fixed(wire.CONNECT_LIMIT_S))
-            self.is_pooled = row[0] != connection.info.backend_pid
+            own = session_limits.lifted(connection, self._statements)
+            self.is_pooled = not await wire.bounded(connection, own, wire.fixed(wire.CONNECT_LIMIT_S))
             # A pooler hands each statement to any server session: prepared statements and LISTEN would go astray.
             connection.prepare_threshold = None if self.is_pooled else PREPARE_AFTER
             connection.add_notify_handler(lambda notify: self._tell(notify.payload))
@@ -111,12 +113,6 @@ class Session:
 
     async def _settle(self, connection: wire.Connection) -> None:
         """What else a new connection needs; nothing here."""
-
-    async def _probe(self, connection: wire.Connection) -> tuple[Any, ...]:
-        cursor = await connection.execute(self._statements["probe"])
-        row = await cursor.fetchone()
-        assert row is not None, "probe always answers one row"
-        return tuple(row)
 
     async def _listen(self, connection: wire.Connection) -> None:
         await connection.execute(self._statements["changes"])

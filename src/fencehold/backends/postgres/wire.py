@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from fencehold.backends.postgres import faults
+from fencehold.backends.postgres import faults, hosts
 from fencehold.model.errors import ConfigurationError, Unavailable
 
 T = TypeVar("T")
@@ -33,6 +33,14 @@ def conninfo(url: str) -> str:
     misread = "@" in str(given.get("dbname", "")) or "@" in str(given.get("host", ""))[1:]  # @name: an abstract socket
     if (ports and not ports.isdigit()) or misread:
         raise _unreadable()  # an unescaped / or @ in the password makes its pieces a host, a port or a database name
+    try:
+        hosts.places(url)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"The hosts of the PostgreSQL URL do not fit together: {error}.",
+            hint="Write postgresql://user@host1:5432,host2:5432/dbname: every host with its port, or one port for all.",
+            code="bad_url",
+        ) from None
     defaults: dict[str, Any] = {
         "application_name": "fencehold",
         "connect_timeout": math.ceil(CONNECT_LIMIT_S),
@@ -40,7 +48,8 @@ def conninfo(url: str) -> str:
         "tcp_user_timeout": 10_000,
         "target_session_attrs": "read-write",
     }  # fmt: skip
-    return make_conninfo(**{**defaults, **given})
+    # From a database in SQL_ASCII psycopg gives bytes for text, unless the connection asks for an encoding.
+    return make_conninfo(**{**defaults, **given, "client_encoding": "utf8"})
 
 
 def _unreadable() -> ConfigurationError:
@@ -52,25 +61,73 @@ def _unreadable() -> ConfigurationError:
     )
 
 
-async def connect(info: str, limit_s: float, *, autocommit: bool) -> Connection:
-    """An open connection, or Unavailable within the limit; an attempt that hangs is abandoned, not awaited."""
-    attempt = asyncio.ensure_future(psycopg.AsyncConnection.connect(info, autocommit=autocommit))
+async def connect(info: str, limit_s: float, *, autocommit: bool, errors: list[Exception] | None = None) -> Connection:
+    """An open connection to the first usable server, or Unavailable within the limit.
+
+    Of several addresses each is asked alone for a while, then the next one too; the first that can be used is taken.
+    An attempt that hangs is abandoned, not awaited. `errors` collects why addresses could not be used, as they fail.
+    """
+    left_s = fixed(limit_s)
+    errors = [] if errors is None else errors
     try:
-        done, _ = await asyncio.wait([attempt], timeout=limit_s)
-    except asyncio.CancelledError:
-        _abandon(attempt)
-        raise
-    if not done:
-        _abandon(attempt)
-        raise Unavailable(
-            f"PostgreSQL did not answer within {limit_s:.1f} s of connecting.",
-            hint="Check host, port and network, and that the server runs.",
-            code="unreachable",
-        )
-    try:
-        return attempt.result()
-    except (psycopg.Error, OSError) as error:
-        raise faults.of_connect(error) from None
+        async with asyncio.timeout(limit_s):
+            attempts, unresolved = await hosts.attempts(info)
+    except TimeoutError:
+        raise silent(info, limit_s, errors) from None
+    errors += unresolved
+    return await _Race(info, attempts, errors, autocommit).first(left_s, limit_s)
+
+
+class _Race:
+    """Attempts to connect that run side by side, each begun when the one before has failed or had its head start."""
+
+    def __init__(self, info: str, attempts: list[str], errors: list[Exception], autocommit: bool) -> None:
+        self._info, self._autocommit = info, autocommit
+        self._waiting = attempts
+        self._running: dict[asyncio.Task[Connection], str] = {}
+        self._errors = errors
+
+    async def first(self, left_s: Callable[[], float], limit_s: float) -> Connection:
+        head_start_s = hosts.head_start_s(limit_s, max(1, len(self._waiting)))
+        try:
+            while left_s() > 0 and (self._waiting or self._running):
+                if self._waiting:
+                    self._begin(self._waiting.pop(0))
+                alone_s = min(head_start_s, left_s()) if self._waiting else left_s()
+                done, _ = await asyncio.wait(self._running, timeout=alone_s, return_when=asyncio.FIRST_COMPLETED)
+                for attempt in done:
+                    if (connection := self._ended(attempt)) is not None:
+                        return connection
+        finally:
+            for attempt in self._running:
+                _abandon(attempt)
+        if self._running or self._waiting:
+            raise silent(self._info, limit_s, self._errors)
+        raise faults.of_connect(*self._errors)
+
+    def _begin(self, one: str) -> None:
+        work = psycopg.AsyncConnection.connect(one, autocommit=self._autocommit)
+        self._running[asyncio.ensure_future(work)] = one
+
+    def _ended(self, attempt: asyncio.Task[Connection]) -> Connection | None:
+        one = self._running.pop(attempt)
+        try:
+            connection = attempt.result()
+        except (psycopg.Error, OSError) as error:
+            self._errors.append(error)
+            return None
+        hosts.answered(self._info, one)
+        return connection
+
+
+def silent(info: str, limit_s: float, errors: list[Exception]) -> Unavailable:
+    """No address could be used, and at least one has not answered; `errors` are those of the others."""
+    said = f" ({'; '.join(map(faults.text_of, errors))})" if errors else ""
+    return Unavailable(
+        f"PostgreSQL did not answer within {limit_s:.1f} s of connecting to {hosts.named(info)}{said}.",
+        hint="Check host, port and network, and that the server runs.",
+        code="unreachable",
+    )
 
 
 def _abandon(attempt: asyncio.Future[Connection]) -> None:

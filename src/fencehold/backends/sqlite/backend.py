@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fencehold.backends.sql_text import Statements
+from fencehold.backends.sqlite import file_system
+from fencehold.backends.sqlite.checkup import SqliteCheckup
 from fencehold.backends.sqlite.events import SqliteEvents
 from fencehold.backends.sqlite.fences import SqliteFences
 from fencehold.backends.sqlite.items import SqliteItems
@@ -10,17 +12,21 @@ from fencehold.backends.sqlite.leases import SqliteLeases
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
 from fencehold.backends.sqlite.wakeup import FileWatch
+from fencehold.ports.facts import FactSink
 
 
 class SqliteBackend:
-    def __init__(self, path: str, table: str) -> None:
+    def __init__(self, path: str, table: str, *, facts: FactSink | None = None, any_file_system: bool = False) -> None:
         statements = Statements(__package__, table)
         self._path = path
+        self._facts = facts
+        self._any_file_system = any_file_system
         self._session = Session(path)
         self.leases = SqliteLeases(self._session, statements)
         self.schema = SqliteSchema(self._session, statements)
         self.fences = SqliteFences(path, statements)
         self.wakeup = FileWatch(self._session, statements)
+        self.checkup = SqliteCheckup(self._session, statements)
 
     def events(self, table: str) -> SqliteEvents:
         return SqliteEvents(self._path, table)
@@ -29,7 +35,11 @@ class SqliteBackend:
         return SqliteItems(self._path, kind)
 
     async def open(self, limit_s: float) -> None:
-        return None  # the file may not exist before init(); every verb opens it when it is there
+        """Look at the file's place only: it may not exist before init(), and every verb opens it when it is there."""
+        if not self._any_file_system:
+            file_system.check(self._path)
+        if self._facts is not None and (doubt := file_system.doubt(self._path)):
+            self._facts.fact("file_system_doubtful", detail=doubt)
 
     async def close(self) -> None:
         self.wakeup.close()

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from fencehold.backends import sql_session
+from fencehold.backends import sql_session, wrong_store
 from fencehold.backends.ready import Ready
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlite import faults
@@ -27,9 +27,10 @@ class CallerStatements:
 
     def run(self, target: object, name: str, batch: Sequence[Params], finish: Finish[T]) -> Awaitable[T]:
         """`finish` gets, for each of the batch, whether it wrote. On a sync connection all is done on return."""
+        target = sql_session.unwrapped(target)
         if isinstance(target, sqlite3.Connection):
             return Ready(finish(self._on_connection(target, name, batch)))
-        if sql_session.is_sqlalchemy(target) and callable(getattr(target, "execute", None)):
+        if sql_session.is_sqlalchemy(target):
             if sql_session.is_async(target):
                 return self._on_async_session(target, name, batch, finish)
             return Ready(finish(self._on_session(target, name, batch)))
@@ -78,12 +79,8 @@ class CallerStatements:
                     return
             except FileNotFoundError:
                 pass
-            raise ConfigurationError(
-                f"The connection given as tx is to {os.fsdecode(file) or 'memory'}, the outbox is in {self._path}; "
-                "nothing was written.",
-                hint="One transaction cannot hold both; keep the outbox in the file of the data it tells of.",
-                code="bad_connection",
-            )
+            where = f" (it is to {os.fsdecode(file) or 'memory'}, the outbox is in {self._path})"
+            raise wrong_store.of_outbox(self._statements.table, where)
 
     def _sorted(self, error: Exception) -> Exception:
         """SQLAlchemy's errors carry the driver's; those of anybody else stay as they are."""
@@ -117,6 +114,7 @@ def outside_transaction(what_happened: str) -> ConfigurationError:
 def not_ours(target: object) -> ConfigurationError:
     return ConfigurationError(
         f"tx cannot be a {type(target).__module__}.{type(target).__qualname__}; nothing was written.",
-        hint="Give a sqlite3 connection or a SQLAlchemy session or connection to the outbox's file, or leave tx out.",
+        hint="Give a connection of sqlite3, aiosqlite or Django, or a SQLAlchemy session or connection, to the file of "
+        "the outbox; or leave tx out.",
         code="bad_connection",
     )

@@ -54,7 +54,11 @@ class SqliteEventDesk:
 
         return await self._session.write(work, limit_s)
 
-    def first_time(self, tracking_id: str, consumer_id: str, target: object) -> Awaitable[bool]:
+    async def identity(self, limit_s: float) -> str:
+        """Not needed: the files are compared."""
+        return ""
+
+    def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
         params = {"tracking_id": tracking_id, "consumer": consumer_id}
         return self._callers.run(target, "first_time", [params], lambda wrote: wrote[0])
 

@@ -43,7 +43,7 @@ def ask_params(ask: ClaimAsk) -> Params:
     types = None if ask.event_types is None else _json(ask.event_types)
     return {
         "limit": ask.limit, "token": ask.token, "lease": modifier(ask.lease_s), "types": types,
-        "isolated": ask.recovered_max is not None, "recovered": ask.recovered_max or 0,
+        "isolated": ask.suspects_max is not None, "suspects": ask.suspects_max or 0,
     }  # fmt: skip
 
 

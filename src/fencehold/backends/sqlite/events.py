@@ -22,11 +22,14 @@ from fencehold.model import names
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent
-from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
+from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
 
 
 class SqliteEventPort:
-    """Every verb is one write transaction: committed whole, or not at all."""
+    """Every verb is one write transaction: committed whole, or not at all.
+
+    Inside it nothing is done but statements: parameters are made before, and rows become values after the commit.
+    """
 
     def __init__(self, session: Session, statements: Statements, neighbours: Neighbours) -> None:
         self._session = session
@@ -35,18 +38,17 @@ class SqliteEventPort:
         self._callers = CallerStatements(session.path, statements)
 
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
-        statement, made = self._statements["add"], list(events)
+        statement, batch = self._statements["add"], [event_rows.add_params(event) for event in events]
 
-        def work(connection: sqlite3.Connection) -> list[str]:
-            wrote = (connection.execute(statement, event_rows.add_params(event)).fetchall() for event in made)
-            return [rows[0][0] for rows in wrote if rows]
+        def work(connection: sqlite3.Connection) -> list[list[Row]]:
+            return [connection.execute(statement, params).fetchall() for params in batch]
 
-        added = await self._session.write(work, limit_s)
+        added = [rows[0][0] for rows in await self._session.write(work, limit_s) if rows]
         if added:
             self._neighbours.tell()
         return added
 
-    def add_in(self, target: object, events: Sequence[NewEvent]) -> Awaitable[list[str]]:
+    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
         """Nobody is told here: the caller's commit changes the file, and whoever listens sees that."""
 
         def new(wrote: list[bool]) -> list[str]:
@@ -55,65 +57,73 @@ class SqliteEventPort:
         return self._callers.run(target, "add", [event_rows.add_params(event) for event in events], new)
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
-        def work(connection: sqlite3.Connection) -> Turn:
-            done = [key for key, _ in self._change_keys(connection, "complete", completed, {})]
-            return Turn(done, self._claim(connection, ask) if ask else [])
+        change = KeyChange(self._statements["complete"], completed)
+        claim = self._statements["claim_in_order" if ask and ask.in_order else "claim"]
+        params = event_rows.ask_params(ask) if ask else None
 
-        return await self._session.write(work, limit_s)
+        def work(connection: sqlite3.Connection) -> tuple[list[list[Row]], list[Row]]:
+            return change.run(connection), connection.execute(claim, params).fetchall() if params else []
+
+        done, claimed = await self._session.write(work, limit_s)
+        return Turn([key for key, _ in change.answers(done)], event_rows.claims(claimed, ask.token) if ask else [])
 
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
-        def work(connection: sqlite3.Connection) -> dict[ClaimKey, dt.datetime]:
-            lease = {"lease": modifier(lease_s)}
-            return {key: instant(row[1]) for key, row in self._change_keys(connection, "renew", keys, lease)}
-
-        return await self._session.write(work, limit_s)
+        change = KeyChange(self._statements["renew"], keys, {"lease": modifier(lease_s)})
+        done = await self._session.write(change.run, limit_s)
+        return {key: instant(row[1]) for key, row in change.answers(done)}
 
     async def fail(self, failures: Sequence[Failure], limit_s: float) -> list[tuple[ClaimKey, Status]]:
-        statement = self._statements["fail"]
+        statement, parts = self._statements["fail"], rounds(failures, lambda failure: failure.key.id)
+        batch = [{"failures": event_rows.failures_param(some)} for some in parts]
 
-        def work(connection: sqlite3.Connection) -> list[tuple[ClaimKey, Status]]:
-            failed: list[tuple[ClaimKey, Status]] = []
-            for some in rounds(failures, lambda failure: failure.key.id):
-                statuses = dict(connection.execute(statement, {"failures": event_rows.failures_param(some)}).fetchall())
-                failed += [(f.key, Status(statuses[f.key.id])) for f in some if f.key.id in statuses]
-            return failed
+        def work(connection: sqlite3.Connection) -> list[list[Row]]:
+            return [connection.execute(statement, params).fetchall() for params in batch]
 
-        return await self._session.write(work, limit_s)
+        failed: list[tuple[ClaimKey, Status]] = []
+        for some, rows in zip(parts, await self._session.write(work, limit_s), strict=True):
+            statuses: dict[int, str] = dict(rows)
+            failed += [(f.key, Status(statuses[f.key.id])) for f in some if f.key.id in statuses]
+        return failed
 
     async def release(self, keys: Sequence[ClaimKey], limit_s: float) -> list[ClaimKey]:
-        def work(connection: sqlite3.Connection) -> list[ClaimKey]:
-            return [key for key, _ in self._change_keys(connection, "release", keys, {})]
-
-        released = await self._session.write(work, limit_s)
+        change = KeyChange(self._statements["release"], keys)
+        released = [key for key, _ in change.answers(await self._session.write(change.run, limit_s))]
         if released:
             self._neighbours.tell()
         return released
 
     async def reap(self, limit: int, limit_s: float) -> list[Recovered]:
-        def work(connection: sqlite3.Connection) -> list[Recovered]:
-            stuck = {row[0]: row for row in connection.execute(self._statements["lapsed"], {"limit": limit})}
-            ids = event_rows.ids_param(list(stuck))
-            rows = {row[0]: row for row in connection.execute(self._statements["reap"], {"ids": ids}).fetchall()}
-            connection.execute(self._statements["reaped"], {"recovered": len(rows)})
-            return [event_rows.recovered(rows[event_id], row) for event_id, row in stuck.items()]
+        def work(connection: sqlite3.Connection) -> tuple[list[Row], list[Row]]:
+            stuck = connection.execute(self._statements["lapsed"], {"limit": limit}).fetchall()
+            ids = event_rows.ids_param([row[0] for row in stuck])
+            reaped = connection.execute(self._statements["reap"], {"ids": ids}).fetchall()
+            connection.execute(self._statements["reaped"], {"recovered": len(reaped)})
+            return stuck, reaped
 
-        recovered = await self._session.write(work, limit_s)
+        stuck, reaped = await self._session.write(work, limit_s)
+        rows = {row[0]: row for row in reaped}
+        recovered = [event_rows.recovered(rows[row[0]], row) for row in stuck]
         if any(one.status is Status.PENDING for one in recovered):
             self._neighbours.tell()
         return recovered
 
-    def _claim(self, connection: sqlite3.Connection, ask: ClaimAsk) -> list[Claim]:
-        statement = self._statements["claim_in_order" if ask.in_order else "claim"]
-        return event_rows.claims(connection.execute(statement, event_rows.ask_params(ask)).fetchall(), ask.token)
 
-    def _change_keys(
-        self, connection: sqlite3.Connection, statement: str, keys: Sequence[Any], params: dict[str, str]
-    ) -> list[tuple[Any, Row]]:
+class KeyChange:
+    """A statement for many keys, ready to run: as many times as one of the ids comes again."""
+
+    def __init__(self, statement: str, keys: Sequence[Any], params: dict[str, str] | None = None) -> None:
+        self._statement = statement
+        self._parts = rounds(keys, lambda key: key.id)
+        self._batch = [{"keys": event_rows.keys_param(some), **(params or {})} for some in self._parts]
+
+    def run(self, connection: sqlite3.Connection) -> list[list[Row]]:
+        return [connection.execute(self._statement, params).fetchall() for params in self._batch]
+
+    def answers(self, done: list[list[Row]]) -> list[tuple[Any, Row]]:
         """The keys that were not refused, as they were given, each with its row."""
-        changed: list[tuple[ClaimKey, Row]] = []
-        for some in rounds(keys, lambda key: key.id):
-            bound = {"keys": event_rows.keys_param(some), **params}
-            rows = {row[0]: row for row in connection.execute(self._statements[statement], bound).fetchall()}
+        changed: list[tuple[Any, Row]] = []
+        for some, found in zip(self._parts, done, strict=True):
+            rows = {row[0]: row for row in found}
             changed += [(key, rows[key.id]) for key in some if key.id in rows]
         return changed
 

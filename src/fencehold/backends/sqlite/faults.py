@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 
+from fencehold.backends.sql_text import schema_old
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 
 INIT_HINT = "Create the tables with `await store.init()` or `fencehold init` (`fencehold sql init` prints the SQL)."
+
+WRITE_HINT = (
+    "The process needs permission to read and write the file and its folder: SQLite keeps its journal beside it."
+)
 
 
 def of_statement(error: sqlite3.Error, path: str) -> FenceholdError:
@@ -15,20 +21,37 @@ def of_statement(error: sqlite3.Error, path: str) -> FenceholdError:
 
 
 def _of_file(text: str, path: str) -> FenceholdError | None:
-    if "no such table" in text or "no such column" in text:
+    if "no such column" in text or "has no column" in text:
+        return schema_old(f"{path}: {text}")
+    if "no such table" in text:
         return ConfigurationError(f"{path}: {text}.", hint=INIT_HINT, code="schema_missing")
     if "unable to open" in text:
-        hint = f"Check the path and its permissions. {INIT_HINT}"
-        return ConfigurationError(f"{path} does not exist or cannot be opened.", hint=hint, code="schema_missing")
+        return _unopened(path)
     if "not a database" in text or "malformed" in text:
         return ConfigurationError(f"{path}: {text}.", hint="Name a SQLite file, or a new one.", code="bad_url")
     if "readonly" in text:
-        hint = "The process needs write permission on the file and on its directory."
-        return Unavailable(f"{path} is read-only for this process.", hint=hint, code="read_only")
+        return ConfigurationError(f"{path} is read-only for this process.", hint=WRITE_HINT, code="read_only")
     return None
 
 
+def _unopened(path: str) -> ConfigurationError:
+    """SQLite does not say why it could not open the file."""
+    folder = os.path.dirname(path) or "."
+    if os.path.exists(path):
+        return ConfigurationError(f"{path} cannot be opened.", hint=WRITE_HINT, code="read_only")
+    if not os.path.isdir(folder):
+        hint = "Create the folder, or correct the path."
+        return ConfigurationError(f"{path} cannot be made: there is no folder {folder}.", hint=hint, code="bad_url")
+    if not os.access(folder, os.W_OK):
+        message = f"{path} does not exist, and its folder cannot be written."
+        return ConfigurationError(message, hint=WRITE_HINT, code="read_only")
+    return ConfigurationError(f"{path} does not exist.", hint=INIT_HINT, code="schema_missing")
+
+
 def _of_engine(error: sqlite3.Error, text: str, path: str) -> FenceholdError:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        hint = "Make room on the disk; it is retried meanwhile."
+        return Unavailable(f"{path}: the disk is full; nothing was changed.", hint=hint, code="disk_full")
     if "locked" in text or "busy" in text:
         hint = "Another process kept the write lock; keep transactions on this file short."
         return Unavailable(f"{path} stayed locked; nothing was changed.", hint=hint, code="busy")

@@ -6,19 +6,20 @@ import asyncio
 import inspect
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import Any, TypeVar
 
-from fencehold.backends import sql_session
+from fencehold.backends import sql_session, wrong_store
 from fencehold.backends.given_up import given_up
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.session import Session, connect
-from fencehold.model.errors import ConfigurationError, LeaseLost
+from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import DONE, GuardText, Params, RemainingS
 
 STATEMENT_LIMIT_S_MIN = 0.05
+LOOK_LIMIT_S = 0.2
 
 T = TypeVar("T")
 
@@ -76,7 +77,8 @@ class SqliteTransaction:
     async def begin(self, statements: Statements) -> None:
         def work(connection: sqlite3.Connection) -> None:
             connection.execute("BEGIN IMMEDIATE")
-            if not connection.execute(statements["fence"], params(self._key)).fetchall():
+            if not is_held(connection.execute(statements["fence"], params(self._key)).fetchall()):
+                self._session.roll_back()  # here, and not when the event loop comes to it: everybody waits for the lock
                 raise lost(self._key, "the store refused the fence: it has expired or another holds it")
 
         await self._session.call(lambda: work(self.connection), self._limit_s())
@@ -87,6 +89,7 @@ class SqliteTransaction:
 
         def work(connection: sqlite3.Connection) -> None:
             if self._remaining_s() <= 0:
+                self._session.roll_back()
                 raise lost(self._key, "the term ended before the commit")
             if not connection.in_transaction:
                 raise fence_gone()
@@ -165,12 +168,12 @@ class SqliteFences:
         if remaining_s() <= 0:
             raise lost(key, "the term is over")
         try:
-            connection = connect(self._path, "rw")
+            connection = connect(self._path, "rw", max(STATEMENT_LIMIT_S_MIN, remaining_s()))
         except sqlite3.Error as error:
             raise faults.of_statement(error, self._path) from error
         try:
             self._begin_sync(connection, remaining_s)
-            self._fence_sync(connection, key)
+            self._fence_own(connection, key)
             tx = BlockingTransaction(connection, key, remaining_s)
             yield tx
             tx.check("the term ended before the commit")
@@ -181,6 +184,7 @@ class SqliteFences:
             connection.close()
 
     def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
+        target = sql_session.unwrapped(target)
         if isinstance(target, sqlite3.Connection):
             self._fence_sync(target, key, over)
             return DONE
@@ -191,12 +195,13 @@ class SqliteFences:
             return DONE
         raise ConfigurationError(
             f"term.fence() cannot use a {type(target).__module__}.{type(target).__qualname__}.",
-            hint="Give a sqlite3 connection or a SQLAlchemy session or connection.",
+            hint="Give a connection of sqlite3, aiosqlite or Django, or a SQLAlchemy session or connection.",
             code="bad_connection",
         )
 
     async def spoil(self, target: Any) -> None:
         with suppress(Exception):
+            target = sql_session.unwrapped(target)
             in_transaction = target.in_transaction
             if in_transaction() if callable(in_transaction) else in_transaction:
                 done = target.rollback()
@@ -205,7 +210,16 @@ class SqliteFences:
 
     def guard(self, key: TermKey) -> GuardText:
         named = {f"fencehold_{name}": value for name, value in params(key).items()}
-        return GuardText(self._statements["guard"], self._statements.named("guard"), named)
+        sql = self._statements["guard"]
+        return GuardText(sql, self._statements.named("guard"), named, lambda: self._is_held(sql, named))
+
+    def _is_held(self, guard: str, named: dict[str, Any]) -> bool | None:
+        """A read, which waits for nobody: a renewal would wait for the caller's own open transaction."""
+        try:
+            with closing(connect(self._path, "rw", LOOK_LIMIT_S)) as connection:
+                return bool(connection.execute(f"SELECT {guard}", named).fetchone()[0])
+        except sqlite3.Error:
+            return None
 
     async def close(self) -> None:
         if self._session is not None:
@@ -219,34 +233,76 @@ class SqliteFences:
         except sqlite3.Error as error:
             raise faults.of_statement(error, self._path) from error
 
-    def _fence_sync(self, target: sqlite3.Connection, key: TermKey, over: bool = False) -> None:
+    def _fence_own(self, connection: sqlite3.Connection, key: TermKey) -> None:
         try:
-            rows = [] if over else target.execute(self._statements["fence"], params(key)).fetchall()
+            rows = connection.execute(self._statements["fence"], params(key)).fetchall()
         except sqlite3.Error as error:
             raise faults.of_statement(error, self._path) from error
-        if not rows:
+        if not is_held(rows):
+            raise lost(key, "the store refused the fence: it has expired or another holds it")
+
+    def _fence_sync(self, target: sqlite3.Connection, key: TermKey, over: bool) -> None:
+        rows: list[Any] = []
+        if not over:
+            cursor = target.cursor()
+            cursor.row_factory = None  # the caller's may give anything
+            try:
+                rows = cursor.execute(self._statements["fence"], params(key)).fetchall()
+            except sqlite3.Error as error:
+                if not _is_elsewhere(error):
+                    raise faults.of_statement(error, self._path) from error
+        if not is_held(rows):
             target.rollback()
-            raise lost(key, "the store refused the fence; this transaction was rolled back")
+            raise refusal(key, rows, over)
         if not target.in_transaction:
             raise outside_transaction()
 
     def _fence_session(self, target: Any, key: TermKey, over: bool) -> None:
-        if over or not sql_session.run(target, self._statements.named("fence"), params(key)):
+        rows: list[Any] = []
+        try:
+            rows = [] if over else sql_session.run(target, self._statements.named("fence"), params(key))
+        except Exception as error:
+            if not _is_elsewhere(error):
+                raise
+        if not is_held(rows):
             target.rollback()
-            raise lost(key, "the store refused the fence; this transaction was rolled back")
+            raise refusal(key, rows, over)
         if not sql_session.driver_connection(target).in_transaction:
             raise outside_transaction()
 
     async def _fence_session_async(self, target: Any, key: TermKey, over: bool) -> None:
-        if over or not await sql_session.run_async(target, self._statements.named("fence"), params(key)):
+        rows: list[Any] = []
+        try:
+            rows = [] if over else await sql_session.run_async(target, self._statements.named("fence"), params(key))
+        except Exception as error:
+            if not _is_elsewhere(error):
+                raise
+        if not is_held(rows):
             await target.rollback()
-            raise lost(key, "the store refused the fence; this transaction was rolled back")
+            raise refusal(key, rows, over)
         if not (await sql_session.driver_connection_async(target)).in_transaction:
             raise outside_transaction()
 
 
 def params(key: TermKey) -> dict[str, Any]:
-    return {"name": key.name, "holder": key.holder_id, "epoch": key.epoch}
+    return {"name": key.name, "holder": key.holder_id, "epoch": key.epoch, "lease_id": key.lease_id}
+
+
+def is_held(rows: list[Any]) -> bool:
+    """Of the fence's answer: whether the lease is there, ours and live."""
+    return bool(rows and rows[0][0])
+
+
+def refusal(key: TermKey, rows: list[Any], over: bool) -> FenceholdError:
+    if over or (rows and rows[0][1]):
+        return lost(key, "the store refused the fence; this transaction was rolled back")
+    return wrong_store.of_fence(key)
+
+
+def _is_elsewhere(error: Exception) -> bool:
+    """Whether it says that our table, or its newest column, is not there: in the store's file it is."""
+    cause = getattr(error, "orig", error)
+    return isinstance(cause, sqlite3.Error) and wrong_store.is_elsewhere(faults.of_statement(cause, ""))
 
 
 def outside_transaction() -> ConfigurationError:

@@ -17,9 +17,14 @@ from fencehold.backends.sqlite.session import Session
 from fencehold.model.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
 
+Changed = tuple[bool, list[Row]]
+
 
 class SqliteItemPort:
-    """Every verb is one write transaction, or one read: whole, or not at all."""
+    """Every verb is one write transaction, or one read: whole, or not at all.
+
+    Rows become values after it.
+    """
 
     def __init__(self, session: Session, statements: Statements, kind: str) -> None:
         self._session = session
@@ -28,56 +33,59 @@ class SqliteItemPort:
 
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
         params = {"id": item.id, "state": item.state, "document": item.document_json, "holder": item.holder_id}
-        return await self._session.write(lambda connection: self._answer(connection, "put", params), limit_s)
+        return _answer(await self._session.write(lambda connection: self._change(connection, "put", params), limit_s))
 
     async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]:
-        return await self._session.read(lambda connection: self._items(connection, ids), limit_s)
+        return _items(await self._session.read(lambda connection: self._rows(connection, ids), limit_s))
 
     async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
         params = {"id": item_id, "holder": holder_id, **item_rows.lease_params(lease_s)}
 
-        def work(connection: sqlite3.Connection) -> ItemAnswer:
-            answer = self._answer(connection, "acquire", params)
-            if isinstance(answer, ItemRow):
+        def work(connection: sqlite3.Connection) -> Changed:
+            changed = self._change(connection, "acquire", params)
+            if changed[0]:
                 self._tokens_given(connection, 1)
-            return answer
+            return changed
 
-        return await self._session.write(work, limit_s)
+        return _answer(await self._session.write(work, limit_s))
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
         params = {"keys": item_rows.keys_param(keys), **item_rows.lease_params(lease_s)}
 
-        def work(connection: sqlite3.Connection) -> dict[ItemKey, dt.datetime]:
-            rows = self._run(connection, "renew", params)
-            return {ItemKey(row[0], row[1], row[2]): instant(row[3]) for row in rows}
-
-        return await self._session.write(work, limit_s)
+        rows = await self._session.write(lambda connection: self._run(connection, "renew", params), limit_s)
+        return {ItemKey(row[0], row[1], row[2]): instant(row[3]) for row in rows}
 
     async def break_leases(self, keys: Sequence[ItemKey], limit_s: float) -> dict[ItemKey, ItemRefusal]:
-        def work(connection: sqlite3.Connection) -> dict[ItemKey, ItemRefusal]:
-            refused: dict[ItemKey, ItemRefusal] = {}
-            for some in rounds(keys, lambda key: key.id):
-                self._run(connection, "break", {"keys": item_rows.keys_param(some)})
-                left = self._items(connection, [key.id for key in some])
-                held = {key: left[key.id] for key in some if key.id in left and left[key.id].holder_id is not None}
-                refused.update((key, ItemRefusal(HELD_BY_ANOTHER, row)) for key, row in held.items())
-            return refused
+        parts = rounds(keys, lambda key: key.id)
+        batch = [{"keys": item_rows.keys_param(some)} for some in parts]
+        ids = [item_rows.ids_param([key.id for key in some]) for some in parts]
 
-        return await self._session.write(work, limit_s)
+        def work(connection: sqlite3.Connection) -> list[list[Row]]:
+            left = []
+            for params, some in zip(batch, ids, strict=True):
+                self._run(connection, "break", params)
+                left.append(self._run(connection, "get", {"ids": some}))
+            return left
+
+        refused: dict[ItemKey, ItemRefusal] = {}
+        for some, rows in zip(parts, await self._session.write(work, limit_s), strict=True):
+            left = _items(rows)
+            held = {key: left[key.id] for key in some if key.id in left and left[key.id].holder_id is not None}
+            refused.update((key, ItemRefusal(HELD_BY_ANOTHER, row)) for key, row in held.items())
+        return refused
 
     async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:
         params = {**item_rows.key_params(key), "state": state, "document": document_json}
-        return await self._session.write(lambda connection: self._answer(connection, "save", params), limit_s)
+        return _answer(await self._session.write(lambda connection: self._change(connection, "save", params), limit_s))
 
     async def delete(self, key: ItemKey, limit_s: float) -> ItemRefusal | None:
         params = item_rows.key_params(key)
 
-        def work(connection: sqlite3.Connection) -> ItemRefusal | None:
-            if self._run(connection, "delete", params):
-                return None
-            return _refusal(self._items(connection, [key.id]).get(key.id))
+        def work(connection: sqlite3.Connection) -> list[Row] | None:
+            return None if self._run(connection, "delete", params) else self._rows(connection, [key.id])
 
-        return await self._session.write(work, limit_s)
+        left = await self._session.write(work, limit_s)
+        return None if left is None else _refusal(_items(left).get(key.id))
 
     async def next_for_state(
         self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
@@ -87,12 +95,13 @@ class SqliteItemPort:
             **item_rows.lease_params(lease_s),
         }  # fmt: skip
 
-        def work(connection: sqlite3.Connection) -> list[ItemRow]:
+        def work(connection: sqlite3.Connection) -> list[Row]:
             rows = self._run(connection, "next_for_state", params)
             self._tokens_given(connection, len(rows))
-            return sorted(map(item_rows.item, rows), key=lambda item: (item.state_timestamp, item.id))
+            return rows
 
-        return await self._session.write(work, limit_s)
+        items = map(item_rows.item, await self._session.write(work, limit_s))
+        return sorted(items, key=lambda item: (item.state_timestamp, item.id))
 
     async def find(self, state: str | None, limit: int, limit_s: float) -> list[ItemRow]:
         params = {"state": state, "limit": limit}
@@ -108,15 +117,13 @@ class SqliteItemPort:
 
         return await self._session.read(work, limit_s)
 
-    def _answer(self, connection: sqlite3.Connection, name: str, params: Params) -> ItemAnswer:
-        """Of a verb on one item: the item as it is now, refused or not."""
+    def _change(self, connection: sqlite3.Connection, name: str, params: Params) -> Changed:
+        """A verb on one item: whether it was done, and the item as it is now, refused or not."""
         is_done = bool(self._run(connection, name, params))
-        current = self._items(connection, [params["id"]]).get(params["id"])
-        return current if is_done and current is not None else _refusal(current)
+        return is_done, self._rows(connection, [params["id"]])
 
-    def _items(self, connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, ItemRow]:
-        rows = self._run(connection, "get", {"ids": item_rows.ids_param(ids)})
-        return {row[0]: item_rows.item(row) for row in rows}
+    def _rows(self, connection: sqlite3.Connection, ids: Sequence[str]) -> list[Row]:
+        return self._run(connection, "get", {"ids": item_rows.ids_param(ids)})
 
     def _tokens_given(self, connection: sqlite3.Connection, count: int) -> None:
         self._run(connection, "tokens_given", {"count": count})
@@ -139,6 +146,16 @@ class SqliteItems(OwnTables):
         if not self._is_closed:
             self._is_closed = True
             await self._session.close()
+
+
+def _items(rows: Sequence[Row]) -> dict[str, ItemRow]:
+    return {row[0]: item_rows.item(row) for row in rows}
+
+
+def _answer(changed: Changed) -> ItemAnswer:
+    is_done, rows = changed
+    current = item_rows.item(rows[0]) if rows else None
+    return current if is_done and current is not None else _refusal(current)
 
 
 def _refusal(current: ItemRow | None) -> ItemRefusal:

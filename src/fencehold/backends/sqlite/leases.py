@@ -23,14 +23,10 @@ class SqliteLeases:
     async def acquire(self, ask: Ask, limit_s: float) -> Answer:
         params = {"name": ask.name, "holder": ask.holder_id, "lease": modifier(ask.lease_s), "nonce": ask.nonce}
 
-        def work(connection: sqlite3.Connection) -> Answer:
-            granted = connection.execute(self._statements["acquire"], params).fetchall()
-            row = self._row(connection, ask.name)
-            assert row is not None, "acquire leaves a row behind, ours or another's"
-            mine = bool(ask.nonce) and (row.nonce, row.holder_id) == (ask.nonce, ask.holder_id)
-            return row if granted or mine else Refusal("held", row)
-
-        return await self._session.write(work, limit_s)
+        [(granted, row)] = await self._write("acquire", [params], limit_s)
+        assert row is not None, "acquire leaves a row behind, ours or another's"
+        mine = bool(ask.nonce) and (row.nonce, row.holder_id) == (ask.nonce, ask.holder_id)
+        return row if granted or mine else Refusal("held", row)
 
     async def renew(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
         return await self._change("renew", keys, limit_s)
@@ -39,40 +35,56 @@ class SqliteLeases:
         return await self._change("release", keys, limit_s)
 
     async def read(self, names: Sequence[str], limit_s: float) -> dict[str, Lease]:
-        def work(connection: sqlite3.Connection) -> dict[str, Lease]:
-            rows = (self._row(connection, name) for name in names)
-            return {row.name: row for row in rows if row}
+        def work(connection: sqlite3.Connection) -> list[Row | None]:
+            return [self._row(connection, name) for name in names]
 
-        return await self._session.read(work, limit_s)
+        rows = await self._session.read(work, limit_s)
+        return {found.name: found for found in (lease(row) for row in rows if row)}
 
     async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
         answers = await self._change("ask_step_down", [TermKey(name, "", epoch, 0.0)], limit_s)
         return answers[0]
 
     async def _change(self, statement: str, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
-        def work(connection: sqlite3.Connection) -> list[Answer]:
-            return [self._change_one(connection, statement, key) for key in keys]
+        params = [
+            {"name": key.name, "holder": key.holder_id, "epoch": key.epoch, "lease": modifier(key.lease_s)}
+            for key in keys
+        ]
+        return [_answer(changed, row) for changed, row in await self._write(statement, params, limit_s)]
 
-        return await self._session.write(work, limit_s)
+    async def _write(
+        self, statement: str, batch: Sequence[dict[str, Any]], limit_s: float
+    ) -> list[tuple[bool, Lease | None]]:
+        """One transaction: for each of the batch, whether it changed its row, and the row as it is then."""
 
-    def _change_one(self, connection: sqlite3.Connection, statement: str, key: TermKey) -> Answer:
-        params = {"name": key.name, "holder": key.holder_id, "epoch": key.epoch, "lease": modifier(key.lease_s)}
-        changed = connection.execute(self._statements[statement], params).fetchall()
-        row = self._row(connection, key.name)
-        if changed and row is not None:
-            return row
-        now = row.expires_at - dt.timedelta(seconds=row.remaining_s) if row else dt.datetime.min.replace(tzinfo=dt.UTC)
-        return Refusal(refusal_reason(row, now), row)
+        def work(connection: sqlite3.Connection) -> list[tuple[list[Row], Row | None]]:
+            return [
+                (
+                    connection.execute(self._statements[statement], params).fetchall(),
+                    self._row(connection, params["name"]),
+                )
+                for params in batch
+            ]
 
-    def _row(self, connection: sqlite3.Connection, name: str) -> Lease | None:
-        found = connection.execute(self._statements["read"], {"name": name}).fetchone()
-        return found and lease(found)
+        done = await self._session.write(work, limit_s)
+        return [(bool(changed), lease(row) if row else None) for changed, row in done]
+
+    def _row(self, connection: sqlite3.Connection, name: str) -> Row | None:
+        found: Row | None = connection.execute(self._statements["read"], {"name": name}).fetchone()
+        return found
 
     async def list(self, prefix: str, limit_s: float) -> list[Lease]:
-        def work(connection: sqlite3.Connection) -> list[Lease]:
-            return [lease(row) for row in connection.execute(self._statements["list"], {"prefix": prefix})]
+        def work(connection: sqlite3.Connection) -> list[Row]:
+            return connection.execute(self._statements["list"], {"prefix": prefix}).fetchall()
 
-        return await self._session.read(work, limit_s)
+        return [lease(row) for row in await self._session.read(work, limit_s)]
+
+
+def _answer(changed: bool, row: Lease | None) -> Answer:
+    if changed and row is not None:
+        return row
+    now = row.expires_at - dt.timedelta(seconds=row.remaining_s) if row else dt.datetime.min.replace(tzinfo=dt.UTC)
+    return Refusal(refusal_reason(row, now), row)
 
 
 def modifier(lease_s: float) -> str:
@@ -85,7 +97,7 @@ def instant(text: str) -> dt.datetime:
 
 
 def lease(row: Row) -> Lease:
-    name, holder, epoch, acquired, renewed, expires, now, step_down, nonce = row
+    name, holder, epoch, acquired, renewed, expires, now, step_down, nonce, lease_id = row
     remaining_s = (instant(expires) - instant(now)).total_seconds()
     times = instant(acquired), instant(renewed), instant(expires)
-    return Lease(name, holder, epoch, *times, remaining_s, bool(step_down), nonce)
+    return Lease(name, holder, epoch, *times, remaining_s, bool(step_down), nonce, lease_id)

@@ -6,8 +6,10 @@ import re
 import sqlite3
 import time
 
-from fencehold.backends.sql_text import Statements, table_exists
+from fencehold.backends.sql_text import Statements, judged, parts_lost, table_exists
 from fencehold.backends.sqlite.session import Session
+from fencehold.model.errors import ConfigurationError
+from fencehold.ports.schema import Waits, unheard
 
 ASK_AGAIN_S = 0.01
 _STATEMENT_END = re.compile(r";[ \t]*\n(?=\s*(?:--|CREATE|$))")
@@ -17,13 +19,25 @@ class SqliteSchema:
     def __init__(self, session: Session, statements: Statements) -> None:
         self._session = session
         self._statements = statements
+        self._parts = {step.name: _STATEMENT_END.split(step.sql) for step in statements.steps}
 
-    async def init(self, limit_s: float) -> list[str]:
+    async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
+        """Nobody queues behind a wait for SQLite's write lock, so it may be waited for until the limit."""
         steps = await self._session.write(self._apply, limit_s, mode="rwc")
         await self._session.call(lambda: self._use_wal(limit_s), limit_s)
         return steps
 
+    async def missing(self, limit_s: float) -> list[str]:
+        return await self._session.read(self._missing, limit_s)
+
+    async def fault(self, limit_s: float) -> ConfigurationError | None:
+        return await self._session.read(self._judged, limit_s)
+
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        return []  # whoever may write the file may do all
+
     def script(self) -> str:
+        """For a new file: SQLite's shell knows no conditions. `fencehold init` upgrades one that has tables already."""
         return f"PRAGMA journal_mode = WAL;\nBEGIN IMMEDIATE;\n{self._statements.script()}\nCOMMIT;\n"
 
     def _use_wal(self, limit_s: float) -> None:
@@ -44,16 +58,31 @@ class SqliteSchema:
         record = {"component": self._statements.table}
         if not self._says(connection, "steps_there"):
             connection.execute(self._statements["steps_table"])
-        applied = {row[0] for row in connection.execute(self._statements["steps_applied"], record)}
+        applied = self._applied(connection)
         due = self._statements.due(applied, self._says(connection, "table_there"))
         fresh = not self._statements.recorded(applied)
         if fresh and "foreign" in self._statements and self._says(connection, "foreign"):
             raise table_exists(self._statements)
         for step in due:
-            for statement in _STATEMENT_END.split(step.sql):
+            for statement in self._parts[step.name]:
                 connection.execute(statement)
             connection.execute(self._statements["steps_record"], {**record, "step": step.name})
+        if missing := self._missing(connection):
+            raise parts_lost(self._statements, missing)
         return [step.name for step in due]
+
+    def _judged(self, connection: sqlite3.Connection) -> ConfigurationError | None:
+        applied = self._applied(connection) if self._says(connection, "steps_there") else set()
+        return judged(self._statements, applied, self._says(connection, "table_there"), self._missing(connection))
+
+    def _applied(self, connection: sqlite3.Connection) -> set[str]:
+        rows = connection.execute(self._statements["steps_applied"], {"component": self._statements.table})
+        return {row[0] for row in rows}
+
+    def _missing(self, connection: sqlite3.Connection) -> list[str]:
+        if "parts_missing" not in self._statements:
+            return []
+        return [row[0] for row in connection.execute(self._statements["parts_missing"])]
 
     def _says(self, connection: sqlite3.Connection, name: str) -> bool:
         return bool(connection.execute(self._statements[name], {"table": self._statements.table}).fetchone()[0])

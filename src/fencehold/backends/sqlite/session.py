@@ -49,7 +49,7 @@ class Session:
     def connection(self, limit_s: float, mode: Mode = "rw") -> sqlite3.Connection:
         """Open, on this thread, waiting for locks no longer than the limit."""
         if self._connection is None:
-            self._connection = connect(self.path, mode)
+            self._connection = connect(self.path, mode, limit_s)
         self._connection.execute(f"PRAGMA busy_timeout = {max(1, int(limit_s * 1000))}")
         return self._connection
 
@@ -87,10 +87,20 @@ class Session:
         self._thread.shutdown(wait=False)
 
 
-def connect(path: str, mode: Mode) -> sqlite3.Connection:
-    """Autocommit, so that transactions are exactly those this code begins; never creates a file unless told to."""
+def connect(path: str, mode: Mode, limit_s: float) -> sqlite3.Connection:
+    """Autocommit, so that transactions are exactly those this code begins; never creates a file unless told to.
+
+    What was committed on it survives a loss of power: with less than FULL, which SQLite may be built with as its
+    default, a file in WAL mode forgets its last commits then, and an epoch could come twice.
+    """
     uri = f"file:{quote(path)}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=limit_s)
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _retrieve(future: asyncio.Future[T]) -> None:

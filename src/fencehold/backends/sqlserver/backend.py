@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from fencehold.backends.sql_text import Statements, items_table
 from fencehold.backends.sqlserver.address import Address
+from fencehold.backends.sqlserver.checkup import SqlServerCheckup
 from fencehold.backends.sqlserver.events import SqlServerEvents
 from fencehold.backends.sqlserver.fences import SqlServerFences
 from fencehold.backends.sqlserver.items import SqlServerItems
@@ -11,13 +14,19 @@ from fencehold.backends.sqlserver.leases import SqlServerLeases
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.backends.sqlserver.session import Session
 from fencehold.backends.sqlserver.wakeup import NoWakeup
+from fencehold.model.errors import FenceholdError
+from fencehold.ports.facts import FactSink
 
 
 class SqlServerBackend:
-    """`package` is where the statements are: tests bring the same with a clock of their own."""
+    """`package` is where the statements are: tests bring the same with a clock of their own.
 
-    def __init__(self, address: Address, table: str, package: str = __package__) -> None:
+    `facts` hears, at `open`, of settings under which a grant can be lost.
+    """
+
+    def __init__(self, address: Address, table: str, package: str = __package__, facts: FactSink | None = None) -> None:
         self._address = address
+        self._facts = facts
         self._package = package
         self._items_table = items_table(table)
         statements = Statements(package, table)
@@ -26,6 +35,7 @@ class SqlServerBackend:
         self.schema = SqlServerSchema(address, statements)
         self.fences = SqlServerFences(address, statements)
         self.wakeup = NoWakeup()
+        self.checkup = SqlServerCheckup(self._session)
 
     def events(self, table: str) -> SqlServerEvents:
         return SqlServerEvents(self._address, self._package, table)
@@ -35,6 +45,10 @@ class SqlServerBackend:
 
     async def open(self, limit_s: float) -> None:
         await self._session.run("probe", {}, limit_s)
+        if self._facts is not None:
+            with suppress(FenceholdError):  # a server that cannot say so is used as it is
+                for risk, remedy in await self._session.run("durability", {}, limit_s):
+                    self._facts.fact("store_not_durable", detail=risk, hint=remedy)
 
     async def close(self) -> None:
         await self._session.close()

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from fencehold.backends import sql_session
+from fencehold.backends import sql_session, wrong_store
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver.params import bound
@@ -29,7 +29,10 @@ Rows = list[tuple[Any, ...]]
 
 
 def params(key: TermKey) -> dict[str, Any]:
-    return {"name": key.name, "holder": key.holder_id, "epoch": key.epoch, "wait_ms": wait_ms(key)}
+    return {
+        "name": key.name, "holder": key.holder_id, "epoch": key.epoch, "lease_id": key.lease_id,
+        "wait_ms": wait_ms(key),
+    }  # fmt: skip
 
 
 def wait_ms(key: TermKey) -> int:
@@ -43,10 +46,11 @@ def lost(key: TermKey, why: str) -> LeaseLost:
 
 def fence(statements: Statements, target: object, key: TermKey, over: bool) -> Awaitable[None]:
     """`over`: the term has already ended here, so nothing is asked and the transaction is only made to fail."""
+    target = sql_session.unwrapped(target)
     if isinstance(target, driver.Connection):
         _fence_sync(_PlainDoor(target, statements), key, over)
         return DONE
-    if sql_session.is_sqlalchemy(target) and callable(getattr(target, "execute", None)):
+    if sql_session.is_sqlalchemy(target):
         if sql_session.is_async(target):
             return _fence_async(_AsyncSessionDoor(target, statements), key, over)
         _fence_sync(_SessionDoor(target, statements), key, over)
@@ -63,10 +67,11 @@ async def spoil(statements: Statements, target: Any) -> None:
 
     A blocking connection is rolled back on a thread: it may be in the midst of a statement.
     """
+    target = sql_session.unwrapped(target)
     if sql_session.is_async(target):
         await _AsyncSessionDoor(target, statements).poison()
     elif isinstance(target, driver.Connection):
-        await _aside(_PlainDoor(target, statements).poison_when_free)
+        await _aside(lambda: _PlainDoor(target, statements).poison(SPOIL_LIMIT_S))
     else:
         await _aside(_SessionDoor(target, statements).poison)
 
@@ -95,28 +100,29 @@ class _PlainDoor:
     def run(self, name: str, values: Mapping[str, Any]) -> Rows:
         return batch.rows(self._target, *bound(self._statements.named(name), values))
 
-    def poison(self) -> None:
-        """What cannot be asked to roll back (a cursor is unread, say) is closed: that ends its transaction too."""
+    def poison(self, patience_s: float = 0.0) -> None:
+        """What cannot be asked to roll back (a cursor is unread, say) is closed: that ends its transaction too.
+
+        With patience, after the statement that is under way on another thread, if there is one.
+        """
+        ends_s = time.monotonic() + patience_s
         with suppress(Exception):
             try:
-                self.run("poison", {})
+                while not self._is_rolled_back(ends_s):
+                    time.sleep(LOOK_EVERY_S)
             except driver.Error:
                 self._target.close()
             else:
                 self._target.rollback()
 
-    def poison_when_free(self) -> None:
-        """After the statement that is under way on another thread, if there is one."""
-        ends_s = time.monotonic() + SPOIL_LIMIT_S
-        while time.monotonic() < ends_s:
-            try:
-                self.run("poison", {})
-                break
-            except driver.Error as error:
-                if not faults.is_cursor_open(error):
-                    break
-                time.sleep(LOOK_EVERY_S)
-        self.poison()
+    def _is_rolled_back(self, ends_s: float) -> bool:
+        try:
+            self.run("poison", {})
+        except driver.Error as error:
+            if time.monotonic() >= ends_s or not faults.is_cursor_open(error):
+                raise
+            return False
+        return True
 
 
 class _SessionDoor:
@@ -159,7 +165,7 @@ def _fence_sync(door: _PlainDoor | _SessionDoor, key: TermKey, over: bool) -> No
         except BaseException as error:
             with suppress(Exception):
                 door.poison()
-            raise faults.of_callers(error) from error
+            raise _of_fence(error, key) from error
     if refusal is not None:
         door.poison()
         raise refusal
@@ -173,19 +179,29 @@ async def _fence_async(door: _AsyncSessionDoor, key: TermKey, over: bool) -> Non
         except BaseException as error:
             with suppress(Exception):
                 await door.poison()
-            raise faults.of_callers(error) from error
+            raise _of_fence(error, key) from error
     if refusal is not None:
         await door.poison()
         raise refusal
 
 
-def refused(key: TermKey, rows: Rows) -> FenceholdError | None:
-    """What `fence` or `enter` answered: None when the lock is held and the lease is ours and live."""
+def _of_fence(error: BaseException, key: TermKey) -> BaseException:
+    fault = faults.of_callers(error)
+    return wrong_store.of_fence(key) if wrong_store.is_elsewhere(fault) else fault
+
+
+def refused(key: TermKey, rows: Rows, own: bool = False) -> FenceholdError | None:
+    """What `fence` or `enter` answered: None when the lock is held and the lease is ours and live.
+
+    `own`: on a connection of the store's own, which cannot lead to another database.
+    """
     if not rows:
         return out_of_step()
-    open_transactions, locked, is_held = rows[0]
+    open_transactions, locked, is_held, is_ours = rows[0]
     if not open_transactions:
         return outside_transaction()
+    if not is_ours and not own:
+        return wrong_store.of_fence(key)
     if not is_held:
         return lost(key, "the store refused the fence: it has expired or another holds it; nothing was written")
     if locked < 0:

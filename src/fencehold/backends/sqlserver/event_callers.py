@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from fencehold.backends import sql_session
+from fencehold.backends import sql_session, wrong_store
 from fencehold.backends.ready import Ready
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlserver import batch, driver, faults
@@ -17,7 +17,7 @@ from fencehold.backends.sqlserver.batch import Rows
 from fencehold.backends.sqlserver.params import bound
 from fencehold.model.errors import ConfigurationError
 
-OUTSIDE = "outside"
+OUTSIDE, ELSEWHERE = "outside", "elsewhere"
 
 T = TypeVar("T")
 Params = Mapping[str, Any]
@@ -33,13 +33,14 @@ def first_time(statements: Statements, target: object, params: Params) -> Awaita
 
 
 def _run(statements: Statements, target: Any, name: str, params: Params, finish: Callable[[Rows], T]) -> Awaitable[T]:
-    sql = statements.named(name)
-    if sql_session.is_sqlalchemy(target) and callable(getattr(target, "execute", None)):
+    sql, table = statements.named(name), statements.table
+    target = sql_session.unwrapped(target)
+    if sql_session.is_sqlalchemy(target):
         if sql_session.is_async(target):
-            return _run_async(target, sql, params, finish)
-        return Ready(finish(_within(_sorted(lambda: sql_session.run(target, sql, params)))))
+            return _run_async(target, statements, name, params, finish)
+        return Ready(finish(_within(_sorted(lambda: sql_session.run(target, sql, params), table), table)))
     if isinstance(target, driver.Connection):
-        return Ready(finish(_within(_sorted(lambda: batch.rows(target, *bound(sql, params))))))
+        return Ready(finish(_within(_sorted(lambda: batch.rows(target, *bound(sql, params)), table), table)))
     raise ConfigurationError(
         f"tx cannot be a {type(target).__module__}.{type(target).__qualname__}; nothing was written.",
         hint="Give an mssql-python connection or a SQLAlchemy session or connection (sync or async), or leave tx out.",
@@ -47,22 +48,29 @@ def _run(statements: Statements, target: Any, name: str, params: Params, finish:
     )
 
 
-async def _run_async(target: Any, sql: str, params: Params, finish: Callable[[Rows], T]) -> T:
+async def _run_async(target: Any, statements: Statements, name: str, params: Params, finish: Callable[[Rows], T]) -> T:
     try:
-        rows = await sql_session.run_async(target, sql, params)
+        rows = await sql_session.run_async(target, statements.named(name), params)
     except Exception as error:
-        raise faults.of_callers(error) from error
-    return finish(_within(rows))
+        raise _fault(error, statements.table) from error
+    return finish(_within(rows, statements.table))
 
 
-def _sorted(run: Callable[[], Rows]) -> Rows:
+def _sorted(run: Callable[[], Rows], table: str) -> Rows:
     try:
         return run()
     except Exception as error:
-        raise faults.of_callers(error) from error
+        raise _fault(error, table) from error
 
 
-def _within(rows: Rows) -> Rows:
+def _fault(error: Exception, table: str) -> BaseException:
+    fault = faults.of_callers(error)
+    return wrong_store.of_outbox(table) if wrong_store.is_elsewhere(fault) else fault
+
+
+def _within(rows: Rows, table: str) -> Rows:
+    if rows and rows[0][0] == ELSEWHERE:
+        raise wrong_store.of_outbox(table)
     if rows and rows[0][0] == OUTSIDE:
         raise ConfigurationError(
             "The connection given as tx is in autocommit and in no transaction: the event would be stored even if "

@@ -22,8 +22,8 @@ ALL = ""
 ANY_AGE = -1
 
 
-def add_params(events: Iterable[NewEvent], *, within: bool) -> Params:
-    """Of two with the same tracking id the first counts."""
+def add_params(events: Iterable[NewEvent], *, within: str | None = None) -> Params:
+    """Of two with the same tracking id the first counts. `within`: the outbox's id, in a caller's transaction."""
     once: dict[str, NewEvent] = {}
     for event in events:
         once.setdefault(event.tracking_id, event)
@@ -31,7 +31,8 @@ def add_params(events: Iterable[NewEvent], *, within: bool) -> Params:
     return {
         "events": rows_json(map(_new, once.values())),
         "texts": json.dumps([text and listed(text) for text in texts], ensure_ascii=False),
-        "within": int(within),
+        "within": int(within is not None),
+        "outbox_id": within or "",
     }
 
 
@@ -81,7 +82,7 @@ def ask_params(completed: Sequence[Key], ask: ClaimAsk) -> Params:
         "keys": keys_param(completed) if completed else "",
         "limit": ask.limit, "token": ask.token, "lease_us": microseconds(ask.lease_s),
         "types": ALL if ask.event_types is None else _types_param(ask.event_types),
-        "isolated": int(ask.recovered_max is not None), "recovered": min(ask.limit, ask.recovered_max or 0),
+        "isolated": int(ask.suspects_max is not None), "suspects": min(ask.limit, ask.suspects_max or 0),
     }  # fmt: skip
 
 

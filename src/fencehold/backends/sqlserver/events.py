@@ -37,11 +37,11 @@ class SqlServerEventPort:
         made = list(events)
         if not made:
             return []
-        rows = await self._session.run("add", event_rows.add_params(made, within=False), limit_s)
+        rows = await self._session.run("add", event_rows.add_params(made), limit_s)
         return [row[1] for row in rows]
 
-    def add_in(self, target: object, events: Sequence[NewEvent]) -> Awaitable[list[str]]:
-        return add_in(self._session.statements, target, event_rows.add_params(events, within=True))
+    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
+        return add_in(self._session.statements, target, event_rows.add_params(events, within=outbox_id))
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         if ask is not None and ask.limit > 0:

@@ -6,6 +6,7 @@ the remarks are the server's own.
 
 from __future__ import annotations
 
+from fencehold.backends.sql_text import schema_old
 from fencehold.backends.sqlserver import driver
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
 
@@ -24,12 +25,13 @@ _LOGIN = (
     ("SSL", "tls_refused", "Give the server a certificate this machine trusts, or see docs/sqlserver.md."),
     ("libltdl", "no_driver", "Install libltdl7, or unset MSSQL_PYTHON_NATIVE_PROVIDER."),
 )
+# What no waiting mends. Not 4060: a database that is just failing over cannot be opened either.
+_MISTAKES = ("login_refused", "no_driver")
 _MISSING = (
-    "Invalid object name",
-    "Invalid column name",
+    "Invalid object name",  # 208
     "does not exist",
     "Could not find stored procedure",
-)  # 208, 207
+)
 _CURSOR_OPEN = "busy with results"
 _LOST = ("link failure", "not open", "closed connection", "connection is closed", "broken", "IO error", "TCP Provider")
 
@@ -39,7 +41,8 @@ def of_connect(error: Exception) -> FenceholdError:
     text = text_of(error)
     for part, code, hint in _LOGIN:
         if part in text:
-            return Unavailable(f"SQL Server refused the connection: {text}.", hint=hint, code=code)
+            kind = ConfigurationError if code in _MISTAKES else Unavailable
+            return kind(f"SQL Server refused the connection: {text}.", hint=hint, code=code)
     return Unavailable(
         f"SQL Server cannot be reached: {text or type(error).__name__}.",
         hint="Check host, port and network, and that the server runs.",
@@ -76,8 +79,10 @@ def _misfit(text: str) -> FenceholdError | None:
         return ConfigurationError(
             f"The database's compatibility level is too low: {text}.", hint=hint, code="old_database"
         )
+    if "Invalid column name" in text:  # 207
+        return schema_old(text)
     if any(part in text for part in _MISSING):
-        return ConfigurationError(f"A table is missing or old: {text}.", hint=INIT_HINT, code="schema_missing")
+        return ConfigurationError(f"A table is missing: {text}.", hint=INIT_HINT, code="schema_missing")
     if "read-only" in text:  # 3906
         hint = "Name the primary, for example the availability group's listener."
         return Unavailable(f"This database is read-only: {text}.", hint=hint, code="read_only")

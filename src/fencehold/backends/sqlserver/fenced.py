@@ -39,7 +39,7 @@ class FencedLine:
         line.connection.timeout = max(1, math.ceil(self.key.lease_s / 2))
         # Once more, all of them: a kept session may have other settings from the statements of its last transaction.
         batch.rows(line.connection, f"{line.settings} SET LOCK_TIMEOUT {wait_ms:d};")
-        return callers.refused(self.key, self._rows("enter"))
+        return callers.refused(self.key, self._rows("enter"), own=True)
 
     def execute(self, connection: driver.Connection, statement: Any, params: Params) -> Rows:
         with contextlib.closing(connection.cursor()) as cursor:

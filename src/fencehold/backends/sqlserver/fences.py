@@ -96,5 +96,8 @@ class SqlServerFences:
 
     def guard(self, key: TermKey) -> GuardText:
         text = self._statements.named("guard")
-        params = {"fencehold_name": key.name, "fencehold_holder": key.holder_id, "fencehold_epoch": key.epoch}
+        params = {
+            "fencehold_name": key.name, "fencehold_holder": key.holder_id, "fencehold_epoch": key.epoch,
+            "fencehold_lease_id": key.lease_id,
+        }  # fmt: skip
         return GuardText(pyformat(text), text, params)

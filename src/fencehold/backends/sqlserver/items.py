@@ -15,7 +15,7 @@ from fencehold.backends.sqlserver import item_rows
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.batch import Rows
 from fencehold.backends.sqlserver.item_rows import stored
-from fencehold.backends.sqlserver.params import instant
+from fencehold.backends.sqlserver.params import NO_TEXT, instant
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.backends.sqlserver.session import Session
 from fencehold.model.errors import Unavailable
@@ -23,8 +23,6 @@ from fencehold.model.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
 
 RENEW_PAUSE_S = 0.02
-#: For what is not given: of a NULL the driver would first have to ask the server for its type.
-NO_TEXT = ""
 
 
 class SqlServerItemPort:

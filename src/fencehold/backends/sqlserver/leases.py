@@ -72,7 +72,7 @@ def answer(row: Row) -> Answer:
 
 
 def lease(row: Row) -> Lease:
-    _, name, holder, epoch, acquired, renewed, expires, now, step_down, nonce = row
+    _, name, holder, epoch, acquired, renewed, expires, now, step_down, nonce, lease_id = row
     remaining_s = (expires - now).total_seconds()
     times = instant(acquired), instant(renewed), instant(expires)
-    return Lease(name, holder, epoch, *times, remaining_s, bool(step_down), nonce)
+    return Lease(name, holder, epoch, *times, remaining_s, bool(step_down), nonce, lease_id)

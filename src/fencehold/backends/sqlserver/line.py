@@ -143,8 +143,8 @@ class Line:
 
 
 _running: set[Line] = set()
-# The threads, and the right to end their calls, stay with the parent.
-os.register_at_fork(after_in_child=_running.clear)
+if hasattr(os, "register_at_fork"):  # the threads, and the right to end their calls, stay with the parent
+    os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register

@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+#: For what is not given: of a NULL the driver would first have to ask the server for its type.
+NO_TEXT = ""
+
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 
 

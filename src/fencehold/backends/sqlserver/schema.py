@@ -1,23 +1,31 @@
-"""Migrations on SQL Server: all steps in one transaction, under an application lock that ends with it."""
+"""Migrations on SQL Server: all steps in one transaction, under an application lock that ends with it.
+
+As on PostgreSQL no lock is waited for long: whoever comes later would queue behind the wait.
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from fencehold.backends.sql_text import Statements, table_exists
+from fencehold.backends.lock_patience import LOCK_WAIT_S_MAX, LockPatience
+from fencehold.backends.sql_text import Statements, judged, parts_lost, table_exists
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.line import Line
 from fencehold.backends.sqlserver.params import bound
 from fencehold.backends.sqlserver.session import answer
-from fencehold.model.errors import Unavailable
+from fencehold.model.errors import ConfigurationError, Unavailable
+from fencehold.ports.schema import Waits, unheard
 
 _BATCH_END = re.compile(r"^GO\s*\n", re.MULTILINE)
 GO = "GO\n"
 #: A shell goes on after a batch that failed. What was begun is undone then; the rest must not be run without it.
 STOP = f"{GO}IF @@TRANCOUNT = 0 SET NOEXEC ON;\n{GO}"
+
+T = TypeVar("T")
 
 
 class SqlServerSchema:
@@ -25,41 +33,79 @@ class SqlServerSchema:
         self._address = address
         self._statements = statements
 
-    async def init(self, limit_s: float) -> list[str]:
+    async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
         """On a connection of its own: its locks last until the last step, and end with the connection at the latest."""
         line = Line(self._address, name="fencehold-mssql-init")
         try:
-            return await answer(line, lambda on: self._sorted(on, limit_s), limit_s)
+            return await answer(line, lambda on: self._tried(on, limit_s, waits), limit_s)
+        finally:
+            line.leave()
+
+    async def missing(self, limit_s: float) -> list[str]:
+        return await self._asked(self._missing, limit_s)
+
+    async def fault(self, limit_s: float) -> ConfigurationError | None:
+        return await self._asked(self._judged, limit_s)
+
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        return await self._asked(lambda line: [row[0] for row in self._rows(line, "rights_missing")], limit_s)
+
+    async def _asked(self, work: Callable[[Line], T], limit_s: float) -> T:
+        line = Line(self._address, name="fencehold-mssql-init")
+        try:
+            return await answer(line, work, limit_s)
         finally:
             line.leave()
 
     def script(self) -> str:
-        """For sqlcmd and SSMS: all or nothing."""
-        head = f"SET QUOTED_IDENTIFIER ON;\nSET XACT_ABORT ON;\n{GO}BEGIN TRANSACTION;\n{GO}"
-        steps = _BATCH_END.sub(STOP, self._statements.script(between=GO) + GO)
+        """For sqlcmd and SSMS: all or nothing, and safe to repeat: a step that is recorded is left out."""
+        limit = f"SET LOCK_TIMEOUT {LOCK_WAIT_S_MAX * 1000:.0f};\n"
+        head = f"SET QUOTED_IDENTIFIER ON;\nSET XACT_ABORT ON;\n{limit}{GO}BEGIN TRANSACTION;\n{GO}"
+        steps = _BATCH_END.sub(STOP, self._statements.script(between=GO, once=_once) + GO)
         return f"{head}{steps}COMMIT TRANSACTION;\n{GO}SET NOEXEC OFF;\n{GO}"
 
-    def _sorted(self, line: Line, limit_s: float) -> list[str]:
-        try:
-            return self._apply(line, time.monotonic() + limit_s)
-        except driver.Error as error:
-            raise faults.of_init(error) from None
+    def _tried(self, line: Line, limit_s: float, waits: Waits) -> list[str]:
+        ends_s = time.monotonic() + limit_s
+        patience = LockPatience(f"The table {self._statements.table}", waits, lambda: ends_s - time.monotonic())
+        while True:
+            try:
+                return self._apply(line, ends_s, patience.wait_ms)
+            except driver.Error as error:
+                if not faults.is_lock_timeout(error):
+                    raise faults.of_init(error) from None
+                batch.rows(line.connection, *bound(self._statements.named("poison"), {}))
+                time.sleep(patience.refused(" by another session"))
 
-    def _apply(self, line: Line, ends_s: float) -> list[str]:
+    def _apply(self, line: Line, ends_s: float, lock_wait_ms: int) -> list[str]:
         batch.bounded(line, ends_s - time.monotonic())
         self._rows(line, "json_there")  # refused before anything is made
-        batch.rows(line.connection, "BEGIN TRANSACTION")
+        batch.rows(line.connection, f"SET LOCK_TIMEOUT {lock_wait_ms:d}; BEGIN TRANSACTION")
+        line.lock_timeout_ms = lock_wait_ms
         wait_ms = max(0, int((ends_s - time.monotonic()) * 1000))
         if self._rows(line, "steps_lock", wait_ms=wait_ms)[0][0] < 0:
             raise Unavailable("Another process is making the tables and has not finished.", code="busy")
         steps = self._steps(line, self._statements.table)
+        if missing := self._missing(line):
+            raise parts_lost(self._statements, missing)
         batch.rows(line.connection, "COMMIT TRANSACTION")
         return steps
+
+    def _judged(self, line: Line) -> ConfigurationError | None:
+        applied = self._applied(line) if self._says(line, "steps_there") else set()
+        return judged(self._statements, applied, self._says(line, "table_there"), self._missing(line))
+
+    def _applied(self, line: Line) -> set[str]:
+        return {row[0] for row in self._rows(line, "steps_applied", component=self._statements.table)}
+
+    def _missing(self, line: Line) -> list[str]:
+        if "parts_missing" not in self._statements:
+            return []
+        return [row[0] for row in self._rows(line, "parts_missing")]
 
     def _steps(self, line: Line, component: str) -> list[str]:
         if not self._says(line, "steps_there"):
             self._rows(line, "steps_table")
-        applied = {row[0] for row in self._rows(line, "steps_applied", component=component)}
+        applied = self._applied(line)
         due = self._statements.due(applied, self._says(line, "table_there"))
         fresh = not self._statements.recorded(applied)
         if fresh and "foreign" in self._statements and self._says(line, "foreign"):
@@ -75,3 +121,9 @@ class SqlServerSchema:
 
     def _rows(self, line: Line, name: str, **params: Any) -> batch.Rows:
         return batch.rows(line.connection, *bound(self._statements.named(name), params))
+
+
+def _once(recorded: str, sql: str) -> str:
+    """`sql` with each of its batches in a text of its own, which is run only if `recorded` is not true."""
+    quoted = (text.strip().replace("'", "''") for text in _BATCH_END.split(sql))
+    return GO.join(f"IF NOT {recorded}\nEXEC sp_executesql N'{text}\n';\n" for text in quoted)

@@ -20,7 +20,7 @@ SELECT CASE WHEN m.lease_name IS NOT NULL THEN 'yes'
             ELSE 'busy' END AS verdict,
        s.lease_name, s.holder_id, s.lease_epoch, s.acquired_at, s.renewed_at, s.expires_at,
        extract(epoch FROM s.expires_at - coalesce(m.now, clock_timestamp()))::float8 AS remaining_s,
-       coalesce(m.step_down_epoch, s.step_down_epoch) = s.lease_epoch AS step_down, s.acquire_nonce
+       coalesce(m.step_down_epoch, s.step_down_epoch) = s.lease_epoch AS step_down, s.acquire_nonce, s.lease_id
   FROM (SELECT count(*) FROM told) AS t
  CROSS JOIN fencehold_leases AS s
   LEFT JOIN marked AS m ON m.lease_name = s.lease_name

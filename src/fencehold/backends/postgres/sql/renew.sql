@@ -27,7 +27,7 @@ SELECT CASE WHEN r.place IS NOT NULL THEN 'yes'
        coalesce(r.expires_at, s.expires_at),
        extract(epoch FROM coalesce(r.expires_at, s.expires_at) - coalesce(r.now, clock_timestamp()))::float8,
        coalesce(r.step_down_epoch, s.step_down_epoch) = coalesce(r.lease_epoch, s.lease_epoch),
-       coalesce(r.acquire_nonce, s.acquire_nonce)
+       coalesce(r.acquire_nonce, s.acquire_nonce), coalesce(r.lease_id, s.lease_id)
   FROM asked AS a
   -- By key, not by place: a key that was asked for twice is changed once and answered twice.
   LEFT JOIN renewed AS r

@@ -16,5 +16,5 @@ SELECT CASE WHEN @marked > 0 THEN N'yes'
             WHEN lease_epoch <> @epoch THEN N'held_by_another'
             ELSE N'busy' END AS verdict,
        lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, @now AS now,
-       CASE WHEN step_down_epoch = lease_epoch THEN 1 ELSE 0 END AS step_down, acquire_nonce
+       CASE WHEN step_down_epoch = lease_epoch THEN 1 ELSE 0 END AS step_down, acquire_nonce, lease_id
   FROM fencehold_leases WITH (READUNCOMMITTED) WHERE lease_name = @name;

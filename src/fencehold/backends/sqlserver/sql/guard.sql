@@ -6,4 +6,5 @@ EXISTS (SELECT 1 FROM fencehold_leases_terms AS fencehold_t WITH (REPEATABLEREAD
           JOIN fencehold_leases AS fencehold_l ON fencehold_l.lease_name = fencehold_t.lease_name
          WHERE fencehold_t.lease_name = :fencehold_name AND fencehold_t.lease_epoch = :fencehold_epoch
            AND fencehold_l.holder_id = :fencehold_holder AND fencehold_l.lease_epoch = fencehold_t.lease_epoch
+           AND fencehold_l.lease_id = :fencehold_lease_id
            AND fencehold_l.expires_at > SYSUTCDATETIME())

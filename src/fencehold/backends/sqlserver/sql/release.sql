@@ -10,7 +10,7 @@ DECLARE @mine TABLE (lease_name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NU
 DECLARE @changed TABLE (lease_name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
     holder_id nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL, lease_epoch bigint NOT NULL, acquired_at datetime2(7) NOT NULL,
     renewed_at datetime2(7) NOT NULL, expires_at datetime2(7) NOT NULL, step_down_epoch bigint NOT NULL,
-    acquire_nonce nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
+    acquire_nonce nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL, lease_id nvarchar(36) COLLATE Latin1_General_BIN2 NOT NULL);
 INSERT INTO @asked (place, lease_name, holder_id, lease_epoch, lease_us)
 SELECT a.place, REPLACE(REPLACE(REPLACE(a.lease_name COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%'),
        REPLACE(REPLACE(REPLACE(a.holder_id COLLATE Latin1_General_BIN2, N'%22', NCHAR(34)), N'%5C', NCHAR(92)), N'%25', N'%'), a.lease_epoch, a.lease_us
@@ -24,8 +24,8 @@ SET @now = SYSUTCDATETIME();
 UPDATE l
    SET expires_at = @now
 OUTPUT inserted.lease_name, inserted.holder_id, inserted.lease_epoch, inserted.acquired_at, inserted.renewed_at,
-       inserted.expires_at, inserted.step_down_epoch, inserted.acquire_nonce
-  INTO @changed (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, step_down_epoch, acquire_nonce)
+       inserted.expires_at, inserted.step_down_epoch, inserted.acquire_nonce, inserted.lease_id
+  INTO @changed (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, step_down_epoch, acquire_nonce, lease_id)
   FROM @mine AS m
  INNER LOOP JOIN fencehold_leases AS l WITH (ROWLOCK) ON l.lease_name = m.lease_name
  WHERE l.expires_at > @now
@@ -41,7 +41,8 @@ SELECT CASE WHEN c.lease_name IS NOT NULL THEN N'yes'
        COALESCE(c.acquired_at, s.acquired_at) AS acquired_at, COALESCE(c.renewed_at, s.renewed_at) AS renewed_at,
        COALESCE(c.expires_at, s.expires_at) AS expires_at, @now AS now,
        CASE WHEN COALESCE(c.step_down_epoch, s.step_down_epoch) = COALESCE(c.lease_epoch, s.lease_epoch) THEN 1 ELSE 0 END AS step_down,
-       COALESCE(c.acquire_nonce, s.acquire_nonce) AS acquire_nonce
+       COALESCE(c.acquire_nonce, s.acquire_nonce) AS acquire_nonce,
+       COALESCE(c.lease_id, s.lease_id) AS lease_id
   FROM @asked AS a
   -- By key, not by place: a key that was asked for twice is changed once and answered twice.
   LEFT JOIN @changed AS c ON c.lease_name = a.lease_name AND c.holder_id = a.holder_id AND c.lease_epoch = a.lease_epoch

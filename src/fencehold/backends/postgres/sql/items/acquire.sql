@@ -2,8 +2,12 @@
 -- rules: free.acquire.always live.acquire.is_own
 -- What another holds is not locked, so that asking for it never stands in the way of its renewal. Lock first, then read
 -- the clock. Rows without a grant: the item as it was seen; whoever lost it while waiting for the lock asks again.
+-- What is below `on` is raised for this commit: a grant that was answered must survive a crash, or its token would come twice.
 WITH patience AS MATERIALIZED (
-    SELECT set_config('lock_timeout', :patience, true)
+    SELECT set_config('lock_timeout', :patience, true),
+           set_config('synchronous_commit',
+                      CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN 'on'
+                           ELSE current_setting('synchronous_commit') END, true)
 ), locked AS MATERIALIZED (
     SELECT i.id FROM patience, fencehold_items AS i
      WHERE i.kind = :kind AND i.id = :id

@@ -1,19 +1,22 @@
 -- name: claim
 -- rules: PENDING.claim.is_due FAILED.claim.is_due
 -- Runs after BEGIN IMMEDIATE: nobody else can claim meanwhile, so nothing needs to be locked or skipped.
-WITH back AS MATERIALIZED (
+-- A suspect was recovered and has two tries or more behind it: a worker has one at a time. Its question repeats the
+-- condition of the index, or SQLite would not use it.
+WITH suspect AS MATERIALIZED (
     SELECT e.id FROM fencehold_outbox AS e
-     WHERE e.status = 'PENDING' AND e.retry_count > 0 AND e.due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+     WHERE e.status = 'PENDING' AND e.retry_count > 0 AND e.retry_count > 1
+       AND e.due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
        AND (:types IS NULL OR e.event_type IN (SELECT value FROM json_each(:types)))
-     ORDER BY e.due_at, e.id LIMIT :recovered)
+     ORDER BY e.due_at, e.id LIMIT :suspects)
 UPDATE fencehold_outbox
    SET status = 'PROCESSING', lock_token = :token, locked_until = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)
- WHERE id IN (SELECT id FROM back)
+ WHERE id IN (SELECT id FROM suspect)
     OR id IN (SELECT e.id FROM fencehold_outbox AS e
                WHERE e.status IN ('PENDING', 'FAILED') AND e.due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
                  AND (:types IS NULL OR e.event_type IN (SELECT value FROM json_each(:types)))
-                 AND (NOT :isolated OR e.status = 'FAILED' OR e.retry_count = 0)
-               ORDER BY e.priority DESC, e.due_at, e.id LIMIT :limit - (SELECT count(*) FROM back))
+                 AND (NOT :isolated OR e.status = 'FAILED' OR e.retry_count < 2)
+               ORDER BY e.priority DESC, e.due_at, e.id LIMIT :limit - (SELECT count(*) FROM suspect))
 RETURNING id, tracking_id, event_type, payload, locked_until, retry_count, max_retries, aggregate_id, aggregate_type,
           metadata, priority, created_at, due_at,
           retry_count > 0 AND last_error LIKE 'lease expired:%';

@@ -5,10 +5,11 @@
 -- INSERT wait, and then fail as a duplicate (2627): it is done again, and by then the other's is known. With XACT_ABORT
 -- that failure would end the caller's transaction, so it is off meanwhile. Only ids that the caller chose are looked for,
 -- each by itself: no plan reads, and waits for, other rows.
+-- `within`, nothing is written in another outbox than that of this id: the caller's connection may lead to another database.
 -- Payloads and metadata come in a list of their own, two places for each event: not every server takes long texts out of
 -- a list of rows. In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
-DECLARE @events nvarchar(max) = :events, @texts nvarchar(max) = :texts, @within int = :within;
+DECLARE @events nvarchar(max) = :events, @texts nvarchar(max) = :texts, @within int = :within, @outbox_id nvarchar(36) = :outbox_id;
 DECLARE @now datetime2(7) = SYSUTCDATETIME(), @first bigint, @tries int = 0, @verdict nvarchar(16) = N'asked';
 DECLARE @aborts int = @@OPTIONS & 16384;
 DECLARE @text TABLE (place int NOT NULL PRIMARY KEY, body nvarchar(max) NULL);
@@ -16,6 +17,8 @@ DECLARE @added TABLE (tracking_id uniqueidentifier NOT NULL);
 SET XACT_ABORT OFF;
 SELECT @first = MAX(e.id) FROM fencehold_outbox AS e WITH (READCOMMITTEDLOCK) WHERE e.id = 0;
 IF @within = 1 AND @@TRANCOUNT = 0 SET @verdict = N'outside';
+ELSE IF @within = 1 AND NOT EXISTS (SELECT 1 FROM fencehold_outbox_identity AS d WITH (READCOMMITTEDLOCK) WHERE d.outbox_id = @outbox_id)
+    SET @verdict = N'elsewhere';
 IF @verdict = N'asked'
     INSERT INTO @text (place, body)
     SELECT CAST(t.[key] AS int),
@@ -60,4 +63,4 @@ END
 IF @aborts <> 0 SET XACT_ABORT ON;
 SELECT @verdict AS verdict, LOWER(CONVERT(nvarchar(36), tracking_id)) AS tracking_id FROM @added
 UNION ALL
-SELECT @verdict, NULL WHERE @verdict = N'outside';
+SELECT @verdict, NULL WHERE @verdict IN (N'outside', N'elsewhere');

@@ -10,10 +10,12 @@
 -- table another way would lock, for the sort, every event that is due. Each priority is searched by itself: what is due
 -- later in one is not walked through to reach the next. The clock is read again once all is locked. What never changes
 -- about an event is read after the commit, which no reader of the answer can hold up, and waits for nobody either.
+-- A suspect was recovered and has two tries or more behind it: a worker has one at a time. Its question repeats the
+-- condition of the index.
 -- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @keys nvarchar(max) = :keys, @limit int = :limit, @token nvarchar(400) = :token, @lease_us bigint = :lease_us,
-        @types nvarchar(max) = :types, @isolated int = :isolated, @recovered int = :recovered;
+        @types nvarchar(max) = :types, @isolated int = :isolated, @suspects int = :suspects;
 DECLARE @now datetime2(7), @until datetime2(7), @locked int, @found int, @level smallint;
 DECLARE @asked TABLE (id bigint NOT NULL, token nvarchar(400) COLLATE Latin1_General_BIN2 NOT NULL);
 DECLARE @done TABLE (id bigint NOT NULL, token nvarchar(400) COLLATE Latin1_General_BIN2 NOT NULL);
@@ -44,9 +46,9 @@ BEGIN
 END
 SET @now = SYSUTCDATETIME();
 INSERT INTO @chosen (id, is_recovered)
-SELECT TOP (@recovered) e.id, 1
+SELECT TOP (@suspects) e.id, 1
   FROM fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (fencehold_outbox_recovered_idx))
- WHERE e.status = 'PENDING' AND e.retry_count > 0 AND e.due_at <= @now
+ WHERE e.status = 'PENDING' AND e.retry_count > 0 AND e.retry_count > 1 AND e.due_at <= @now
    AND (DATALENGTH(@types) = 0 OR EXISTS (SELECT 1 FROM @wanted AS w WHERE w.event_type = e.event_type
                                              AND DATALENGTH(w.event_type) = DATALENGTH(e.event_type)))
  ORDER BY e.due_at, e.id;
@@ -62,7 +64,7 @@ BEGIN
      WHERE e.status IN ('PENDING', 'FAILED') AND e.priority = @level AND e.due_at <= @now
        AND (DATALENGTH(@types) = 0 OR EXISTS (SELECT 1 FROM @wanted AS w WHERE w.event_type = e.event_type
                                                  AND DATALENGTH(w.event_type) = DATALENGTH(e.event_type)))
-       AND (@isolated = 0 OR e.status = 'FAILED' OR e.retry_count = 0)
+       AND (@isolated = 0 OR e.status = 'FAILED' OR e.retry_count < 2)
      ORDER BY e.due_at, e.id;
     SET @found = @found + @@ROWCOUNT;
     IF @found < @limit

@@ -9,7 +9,7 @@
 -- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @keys nvarchar(max) = :keys, @limit int = :limit, @token nvarchar(400) = :token, @lease_us bigint = :lease_us,
-        @types nvarchar(max) = :types, @isolated int = :isolated, @recovered int = :recovered,
+        @types nvarchar(max) = :types, @isolated int = :isolated, @suspects int = :suspects,
         @patience_ms int = :patience_ms;
 DECLARE @now datetime2(7), @until datetime2(7), @locked int, @found int, @got int;
 DECLARE @turn nvarchar(255) = CONCAT(N'fencehold/', OBJECT_ID(N'fencehold_outbox'), N'/order');
@@ -45,9 +45,9 @@ IF @got >= 0
 BEGIN
     SET @now = SYSUTCDATETIME();
     INSERT INTO @chosen (id, is_recovered)
-    SELECT TOP (@recovered) e.id, 1
+    SELECT TOP (@suspects) e.id, 1
       FROM fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (fencehold_outbox_recovered_idx))
-     WHERE e.status = 'PENDING' AND e.retry_count > 0 AND e.due_at <= @now
+     WHERE e.status = 'PENDING' AND e.retry_count > 0 AND e.retry_count > 1 AND e.due_at <= @now
        AND (DATALENGTH(@types) = 0 OR EXISTS (SELECT 1 FROM @wanted AS w WHERE w.event_type = e.event_type
                                                  AND DATALENGTH(w.event_type) = DATALENGTH(e.event_type)))
        AND (e.aggregate_id IS NULL OR (
@@ -71,7 +71,7 @@ BEGIN
      WHERE e.status IN ('PENDING', 'FAILED') AND e.due_at <= @now
        AND (DATALENGTH(@types) = 0 OR EXISTS (SELECT 1 FROM @wanted AS w WHERE w.event_type = e.event_type
                                                  AND DATALENGTH(w.event_type) = DATALENGTH(e.event_type)))
-       AND (@isolated = 0 OR e.status = 'FAILED' OR e.retry_count = 0)
+       AND (@isolated = 0 OR e.status = 'FAILED' OR e.retry_count < 2)
        AND (e.aggregate_id IS NULL OR (
             NOT EXISTS (SELECT 1 FROM fencehold_outbox AS o WITH (READUNCOMMITTED)
                          WHERE o.aggregate_id IS NOT NULL AND o.status IN ('PENDING', 'FAILED', 'PROCESSING')

@@ -1,0 +1,88 @@
+"""PostgreSQL, looked at for `fencehold doctor`: a write that is rolled back, encoding, limits, durability."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+import psycopg
+
+from fencehold.backends.durability import durability
+from fencehold.backends.postgres import faults, wire
+from fencehold.backends.sql_text import Statements
+from fencehold.model.settings import CALL_LIMIT_S_MAX
+from fencehold.ports.checkup import Condition, State
+
+LOCK_LIMIT_MS = "1000"
+PROBE = "fencehold doctor "
+TIMEOUTS = (
+    "statement_timeout",
+    "lock_timeout",
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "transaction_timeout",
+)
+T = TypeVar("T")
+
+
+class PostgresCheckup:
+    def __init__(self, info: str, statements: Statements) -> None:
+        self._info = info
+        self._statements = statements
+
+    async def try_write(self, limit_s: float) -> None:
+        await self._asked(self._write, limit_s)
+
+    async def conditions(self, limit_s: float) -> list[Condition]:
+        return await self._asked(self._conditions, limit_s)
+
+    async def _asked(self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float) -> T:
+        """On a session as this role gets it, with all that was set for it; never committed."""
+        connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=False)
+        try:
+            return await wire.bounded(connection, work(connection), wire.fixed(limit_s))
+        except psycopg.errors.LockNotAvailable as error:
+            raise faults.locked(error) from None
+        except psycopg.Error as error:
+            raise faults.of_statement(error) from None
+        finally:
+            wire.discard(connection)
+
+    async def _write(self, connection: wire.Connection) -> None:
+        name = f"{PROBE}{secrets.token_hex(8)}"
+        await connection.execute(self._statements["lock_limit"], {"limit_ms": LOCK_LIMIT_MS})
+        params = {"name": name, "holder": name, "lease": 1.0, "nonce": ""}
+        await connection.execute(self._statements["acquire"], params)
+        await connection.rollback()
+
+    async def _conditions(self, connection: wire.Connection) -> list[Condition]:
+        settings = await self._settings(connection)
+        risks = await connection.execute(self._statements["durability"])
+        return [encoding(settings["server_encoding"]), limits(settings), durability(await risks.fetchall())]
+
+    async def _settings(self, connection: wire.Connection) -> dict[str, str]:
+        cursor = await connection.execute(self._statements["server_settings"])
+        return {row[0]: row[1] for row in await cursor.fetchall()}
+
+
+def encoding(name: str) -> Condition:
+    if name == "UTF8":
+        return Condition("encoding", State.OK, "UTF8")
+    if name == "SQL_ASCII":
+        hint = "Let every program connect with client_encoding=utf8, or use a database in UTF8."
+        return Condition("encoding", State.WARNING, "SQL_ASCII: the server stores whatever bytes it is given", hint)
+    return Condition("encoding", State.OK, f"{name}: text with other characters is refused (not_in_encoding)")
+
+
+def limits(settings: Mapping[str, str]) -> Condition:
+    """A limit of 0 is none."""
+    ours_ms = int(CALL_LIMIT_S_MAX * 1000)
+    short = [f"{name} = {settings[name]} ms" for name in TIMEOUTS if 0 < int(settings.get(name, 0)) < ours_ms]
+    if not short:
+        return Condition("limits of this role", State.OK, "none is shorter than fencehold's own")
+    hint = (
+        f"fencehold lifts them in its own sessions, but cannot behind a pooler; there set {ours_ms} ms or more "
+        "(ALTER ROLE ... SET)."
+    )
+    return Condition("limits of this role", State.WARNING, f"shorter than fencehold's own: {', '.join(short)}", hint)

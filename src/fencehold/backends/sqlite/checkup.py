@@ -1,0 +1,54 @@
+"""A SQLite file, looked at for `fencehold doctor`: a write that is rolled back, how it keeps its journal, its place."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+
+from fencehold.backends.sql_text import Statements
+from fencehold.backends.sqlite import file_system
+from fencehold.backends.sqlite.leases import modifier
+from fencehold.backends.sqlite.session import Session
+from fencehold.ports.checkup import Condition, State
+
+PROBE = "fencehold doctor "
+UNSAFE_JOURNALS = ("off", "memory")
+
+
+class SqliteCheckup:
+    def __init__(self, session: Session, statements: Statements) -> None:
+        self._session = session
+        self._statements = statements
+
+    async def try_write(self, limit_s: float) -> None:
+        await self._session.call(lambda: self._write(self._session.connection(limit_s)), limit_s)
+
+    async def conditions(self, limit_s: float) -> list[Condition]:
+        return [await self._session.read(_journal, limit_s), _place(self._session.path)]
+
+    def _write(self, connection: sqlite3.Connection) -> None:
+        name = f"{PROBE}{secrets.token_hex(8)}"
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            params = {"name": name, "holder": name, "lease": modifier(1.0), "nonce": ""}
+            connection.execute(self._statements["acquire"], params).fetchall()
+        finally:
+            self._session.roll_back()
+
+
+def _journal(connection: sqlite3.Connection) -> Condition:
+    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    if mode == "wal":
+        return Condition("journal", State.OK, "WAL, and every commit is on disk before it is answered")
+    if mode in UNSAFE_JOURNALS:
+        hint = "PRAGMA journal_mode = WAL, as `fencehold init` sets it."
+        return Condition("journal", State.ERROR, f"{mode}: a crash can destroy the file", hint)
+    hint = "`fencehold init` switches the file to WAL."
+    return Condition("journal", State.WARNING, f"{mode}: whoever reads the file holds up renewals", hint)
+
+
+def _place(path: str) -> Condition:
+    doubt = file_system.doubt(path)
+    if doubt is None:
+        return Condition("file system", State.OK, file_system.kind_of(path) or "unknown to this system")
+    return Condition("file system", State.WARNING, doubt, "Use a disk of this machine, or a database server.")

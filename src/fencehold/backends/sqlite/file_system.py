@@ -1,0 +1,88 @@
+"""On what kind of file system a SQLite file lies. Locks and shared memory of SQLite reach one machine, not several."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from fencehold.model.errors import ConfigurationError
+
+MOUNTS = Path("/proc/self/mountinfo")  # Linux; elsewhere nothing can be told
+
+#: Several machines may have it mounted: each would see locks and memory of its own, and two could lead at once.
+SHARED = frozenset(
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "ncpfs",
+        "afs",
+        "ceph",
+        "fuse.ceph",
+        "glusterfs",
+        "fuse.glusterfs",
+        "lustre",
+        "gfs2",
+        "ocfs2",
+        "gpfs",
+        "beegfs",
+        "orangefs",
+        "fuse.sshfs",
+        "fuse.s3fs",
+        "fuse.rclone",
+        "davfs",
+        "fuse.davfs2",
+    ]
+)
+#: Between a virtual machine or a container and its host: safe on one side, not for processes on both.
+DOUBTFUL = frozenset(
+    ["9p", "virtiofs", "vboxsf", "vmhgfs", "fuse.vmhgfs-fuse", "fuse.grpcfuse", "fuse.osxfs", "fakeowner", "prl_fs"]
+)
+
+_LINE = re.compile(r"\S+ \S+ \S+ \S+ (?P<point>\S+) .*? - (?P<kind>\S+) ")
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+def check(path: str) -> None:
+    """Raise ConfigurationError if the file lies, or would be made, where several machines may use it."""
+    kind = kind_of(path)
+    if kind in SHARED:
+        raise ConfigurationError(
+            f"{path} is on a file system of the kind {kind}, which several machines may share: SQLite's locks do not "
+            "reach from one to the other, and two of them could lead at once.",
+            hint="Use a disk of this machine, or a database server. If only this machine ever uses the file: "
+            "sqlite:///...?file_system=any.",
+            code="shared_file_system",
+        )
+
+
+def doubt(path: str) -> str | None:
+    """What may be wrong with the place of the file, in words; None if nothing is known against it."""
+    kind = kind_of(path)
+    if kind not in DOUBTFUL | SHARED:
+        return None
+    return f"{path} is on a file system of the kind {kind}: all processes that use it must be on the same side of it"
+
+
+def kind_of(path: str) -> str:
+    """The kind of the file system, such as `ext4`; empty where the system does not say."""
+    try:
+        mounts = MOUNTS.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    return kind_among(mounts, Path(os.path.realpath(path)))
+
+
+def kind_among(mounts: str, path: Path) -> str:
+    """Of the mounts in this text (as in /proc/self/mountinfo) the innermost that holds the path."""
+    found: tuple[int, str] = (-1, "")
+    for line in mounts.splitlines():
+        if (match := _LINE.match(line)) is None:
+            continue
+        point = Path(_ESCAPED.sub(lambda m: chr(int(m[1], 8)), match["point"]))
+        if point in (path, *path.parents) and len(point.parts) >= found[0]:
+            found = (len(point.parts), match["kind"])
+    return found[1]

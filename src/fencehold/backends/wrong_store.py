@@ -1,0 +1,46 @@
+"""The refusal of a connection that leads to another database than the store's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.leases import TermKey
+
+CODE = "wrong_store"
+
+
+def of_fence(key: TermKey) -> ConfigurationError:
+    return ConfigurationError(
+        f"The connection given to term.fence() leads to another database than the store's: lease {key.name!r} is not "
+        "there, or is another one of that name. The transaction was made to fail; the term goes on.",
+        hint="Fence transactions on the database (and schema) that the store was opened with. A repeatable read "
+        "transaction whose snapshot is older than the lease looks the same: fence it first thing.",
+        code=CODE,
+    )
+
+
+def of_outbox(outbox: str, where: str = "") -> ConfigurationError:
+    return ConfigurationError(
+        f"The connection given as tx leads to another database than that of the outbox {outbox!r}{where}; nothing was "
+        "written.",
+        hint="One transaction cannot hold both: keep the outbox in the database of the data that its events tell of.",
+        code=CODE,
+    )
+
+
+def identity_of(rows: Sequence[tuple[Any, ...]], outbox: str) -> str:
+    """What the statement `identity` answered."""
+    if not rows:
+        raise ConfigurationError(
+            f"The table {outbox}_identity has lost its row, by which the outbox is told from others.",
+            hint="Put one in by hand: one = true (1 on SQL Server), outbox_id any text that no other database has.",
+            code="table_lost",
+        )
+    return str(rows[0][0])
+
+
+def is_elsewhere(fault: BaseException) -> bool:
+    """Whether a fault on a caller's connection says that our tables are not there. In the store they are."""
+    return isinstance(fault, FenceholdError) and fault.code in ("schema_missing", "schema_old")

@@ -1,0 +1,50 @@
+"""`init` never says "up to date" of tables that are not whole: it names what is gone."""
+
+import pytest
+
+import fencehold
+from tests.upgrading.test_old_tables import run
+
+TABLES = [
+    "fencehold_leases", "fencehold_items", "fencehold_items_token", "outbox", "outbox_reaper", "outbox_consumed",
+]  # fmt: skip
+
+
+def columns(url: str, table: str) -> list[str]:
+    if url.startswith("sqlite:"):
+        return [str(row[1]) for row in run(url, f"PRAGMA table_info({table})")]
+    of_table = f"attrelid = '{table}'::regclass AND attnum > 0 AND NOT attisdropped"
+    return [str(row[0]) for row in run(url, f"SELECT attname FROM pg_attribute WHERE {of_table}")]
+
+
+async def refusal(url: str) -> fencehold.ConfigurationError:
+    async with fencehold.connect(url) as store:
+        with pytest.raises(fencehold.ConfigurationError) as caught:
+            await store.init()
+    return caught.value
+
+
+@pytest.mark.parametrize("table", [name for name in TABLES if name != "fencehold_items_token"])
+async def test_every_column_of_every_table_is_missed_by_its_name(empty_url: str, table: str) -> None:
+    async with fencehold.connect(empty_url) as store:
+        await store.init()
+    found = columns(empty_url, table)
+    assert len(found) > 2
+    for column in found:
+        run(empty_url, f"ALTER TABLE {table} RENAME COLUMN {column} TO gone")
+        error = await refusal(empty_url)
+        assert (error.code, f"{table}.{column}." in error.message) == ("column_lost", True)
+        assert "backup" in error.hint
+        run(empty_url, f"ALTER TABLE {table} RENAME COLUMN gone TO {column}")
+    async with fencehold.connect(empty_url) as store:
+        assert await store.init() == []
+
+
+@pytest.mark.parametrize("table", ["outbox_reaper", "outbox_consumed", "fencehold_items_token"])
+async def test_a_side_table_that_is_gone_is_named(empty_url: str, table: str) -> None:
+    async with fencehold.connect(empty_url) as store:
+        await store.init()
+    is_sequence = table.endswith("_token") and not empty_url.startswith("sqlite:")
+    run(empty_url, f"ALTER {'SEQUENCE' if is_sequence else 'TABLE'} {table} RENAME TO gone")
+    error = await refusal(empty_url)
+    assert (error.code, f"gone now: {table}." in error.message) == ("table_lost", True)
