@@ -17,6 +17,8 @@
 
 Tests may be `async def`. `@pytest.mark.limit(seconds)` changes the limit of 60 s. `@pytest.mark.needs("spin")` names
 what a test cannot do without: absent, the test is not run and the last lines say so; with CI=true it fails.
+`@pytest.mark.long` is for what takes longer than a few seconds: such tests run with CI=true or `--long` only, and the
+last lines say how many were not run.
 """
 
 import functools
@@ -41,7 +43,7 @@ GIVEN = os.environ.get("FENCEHOLD_TEST_POSTGRES_URL")
 GIVEN_MSSQL = os.environ.get(MSSQL_VARIABLE)
 CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 NOT_RUN = pytest.StashKey[dict[tuple[str, str], int]]()
-SQL_SERVER = pytest.StashKey[last_lines.SqlServerTally]()
+TALLY = pytest.StashKey[last_lines.Tally]()
 
 
 # Time limits and async tests
@@ -64,12 +66,24 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     # One part of a run leaves to the whole what is to be its last word (tools/run_tests.py).
-    parser.addoption("--sql-server-tally", metavar="FILE", type=Path, default=None, help="tell it here, not at the end")
+    parser.addoption("--tally", metavar="FILE", type=Path, default=None, help="tell it here, not at the end")
+    parser.addoption("--long", action="store_true", default=CI, help="also the tests marked long (always with CI=true)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[NOT_RUN] = {}
-    config.stash[SQL_SERVER] = last_lines.SqlServerTally()
+    config.stash[TALLY] = last_lines.Tally()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long tests are left out of a short run; nothing is left out in silence."""
+    if config.getoption("--long"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    if left_out:
+        config.stash[TALLY].long_not_run += len(left_out)
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -97,7 +111,7 @@ def not_run(config: pytest.Config, missing: Missing) -> NoReturn:
 def asks_sql_server(config: pytest.Config) -> None:
     """Without one a test is not run, under CI too: nobody could bring one. The last lines say so."""
     if not GIVEN_MSSQL:
-        config.stash[SQL_SERVER].not_run += 1
+        config.stash[TALLY].not_run += 1
         pytest.skip(f"SQL Server ({MSSQL_VARIABLE} is not set)")
 
 
@@ -106,7 +120,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Ite
     yield
     for (name, why), count in sorted(config.stash[NOT_RUN].items()):
         terminalreporter.write_line(f"NOT RUN: {name} ({why}): {count} test{'s' if count > 1 else ''}", yellow=True)
-    tally, elsewhere = config.stash[SQL_SERVER], config.getoption("--sql-server-tally")
+    tally, elsewhere = config.stash[TALLY], config.getoption("--tally")
     if elsewhere is not None:
         tally.append_to(elsewhere)
         return
@@ -245,7 +259,7 @@ def given_mssql() -> Iterator[Callable[[], SqlServer]]:
 def mssql_server(given_mssql: Callable[[], SqlServer], request: pytest.FixtureRequest) -> SqlServer:
     asks_sql_server(request.config)
     server = given_mssql()
-    tally = request.config.stash[SQL_SERVER]
+    tally = request.config.stash[TALLY]
     tally.run += 1
     tally.version = server.version
     return server
@@ -263,7 +277,7 @@ def mssql_url(mssql_server: SqlServer) -> str:
 
 @pytest.fixture(scope="session")
 def checked_without_server(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    return request.config.stash[SQL_SERVER].checked.append
+    return request.config.stash[TALLY].checked.append
 
 
 @pytest.fixture

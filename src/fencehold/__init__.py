@@ -10,6 +10,7 @@ from fencehold.model.errors import (
     NoSuchItem,
     Unavailable,
     Uncertain,
+    WorkerStuck,
 )
 from fencehold.model.events import Status
 from fencehold.model.leases import Lease
@@ -67,5 +68,6 @@ __all__ = [
     "Unavailable",
     "Uncertain",
     "Worker",
+    "WorkerStuck",
     "connect",
 ]

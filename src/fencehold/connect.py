@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from fencehold.model import names
+from fencehold.model.durations import Duration, seconds
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.backend import Backend
 from fencehold.ports.facts import FactSink
@@ -18,30 +19,44 @@ from fencehold.telemetry.traces import traces
 
 KNOWN = "sqlite:///file.db, postgresql://user@host/db, mssql://user@host/db, cosmos://:KEY@host/db or memory://name"
 DEFAULT_TABLE = "fencehold_leases"
+ANY_FILE_SYSTEM = "file_system=any"
 
 
-def connect(url: str, *, table: str = DEFAULT_TABLE, facts: FactSink | None = None) -> Store:
+def connect(
+    url: str, *, table: str = DEFAULT_TABLE, facts: FactSink | None = None, open_timeout: Duration | None = None
+) -> Store:
     """A store for the database at `url`, not yet open: use it with `async with`. A wrong URL is refused here.
 
     `table` is the name of the lease table (optionally schema.table, but not on SQLite); `facts` replaces the log.
+    Opening waits for a database that is away, for ever unless `open_timeout` says how long (0: one try).
     """
     facts = facts or LogSink()
-    return Store(backend_for(url, table, facts), BootClock(), facts, traces(), label=label(url))
+    return Store(
+        backend_for(url, table, facts), BootClock(), facts, traces(), label=label(url),
+        open_timeout_s=_open_timeout_s(open_timeout),
+    )  # fmt: skip
+
+
+def _open_timeout_s(given: Duration | None) -> float | None:
+    if given is None:
+        return None
+    return 0.0 if given == 0 else seconds(given, "open_timeout")
 
 
 def backend_for(url: str, table: str = DEFAULT_TABLE, facts: FactSink | None = None) -> Callable[[], Backend]:
     """What makes the backend; the URL and the table's name are checked now, nothing is opened.
 
-    `facts` hears what a backend alone can tell: what each request was charged, where requests are.
+    `facts` hears what a backend alone can tell: what each request was charged, where requests are; settings of a
+    database under which a grant can be lost.
     """
     table = names.table_name(table)
     match scheme(url):
         case "sqlite":
-            return _sqlite(url, table)
+            return _sqlite(url, table, facts)
         case "postgresql":
             return _postgres(url, table)
         case "mssql":
-            return _sqlserver(url, table)
+            return _sqlserver(url, table, facts)
         case "memory":
             return _memory(url)
         case "cosmos":
@@ -70,11 +85,12 @@ def label(url: str) -> str:
     return f"{parts.scheme}://{host}{parts.path}"
 
 
-def _sqlite(url: str, table: str) -> Callable[[], Backend]:
+def _sqlite(url: str, table: str, facts: FactSink | None) -> Callable[[], Backend]:
     rest = url.partition("://")[2]
     path, _, query = rest.partition("?")
     path = unquote(path.removeprefix("/"))
-    if not rest.startswith("/") or path in ("", ":memory:") or query or "\0" in path:
+    is_any = query == ANY_FILE_SYSTEM
+    if not rest.startswith("/") or path in ("", ":memory:") or (query and not is_any) or "\0" in path:
         raise ConfigurationError(
             f"{url!r} names no SQLite file.",
             hint="Use sqlite:///relative.db or sqlite:////absolute/path.db; for a store in memory, memory://name.",
@@ -84,7 +100,7 @@ def _sqlite(url: str, table: str) -> Callable[[], Backend]:
         raise ConfigurationError("SQLite has no schemas.", hint="Use a table name without a dot.", code="bad_name")
     from fencehold.backends.sqlite.backend import SqliteBackend
 
-    return lambda: SqliteBackend(path, table)
+    return lambda: SqliteBackend(path, table, facts=facts, any_file_system=is_any)
 
 
 def _postgres(url: str, table: str) -> Callable[[], Backend]:
@@ -94,10 +110,10 @@ def _postgres(url: str, table: str) -> Callable[[], Backend]:
     return lambda: module.PostgresBackend(plain, table)
 
 
-def _sqlserver(url: str, table: str) -> Callable[[], Backend]:
+def _sqlserver(url: str, table: str, facts: FactSink | None) -> Callable[[], Backend]:
     module = _with_extra("fencehold.backends.sqlserver.backend", "sqlserver", "mssql_python")
     address = module.Address.of(url)
-    return lambda: module.SqlServerBackend(address, table)
+    return lambda: module.SqlServerBackend(address, table, facts=facts)
 
 
 def _memory(url: str) -> Callable[[], Backend]:

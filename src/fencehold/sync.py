@@ -8,6 +8,8 @@ fence, which refuses whatever comes too late.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import functools
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -19,13 +21,18 @@ from fencehold.model.durations import Duration
 from fencehold.model.election import LockState
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.model.leases import Lease
+from fencehold.model.retry import RetryStrategy
 from fencehold.ports.fence import SyncTransaction
 from fencehold.runtime import forks
 from fencehold.runtime import leader as _leader
 from fencehold.runtime import store as _store
 from fencehold.runtime import term as _term
 from fencehold.runtime.callbacks import Callbacks, Registers, check
+from fencehold.runtime.host import wind_up
+from fencehold.runtime.job_checks import check_sync_job
+from fencehold.runtime.leader_job import LeaderJob
 from fencehold.sync_items import Items
+from fencehold.sync_leader_job import JobThread, set_elsewhere
 from fencehold.sync_outbox import Outbox
 
 T = TypeVar("T")
@@ -37,33 +44,53 @@ class _Loop:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._generation = forks.generation()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="fencehold-sync", daemon=True)
+        self._lock = threading.Lock()
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run_loop, name="fencehold-sync", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self.is_stopped:
+        if self._generation != forks.generation():
             work.close()
-            raise ConfigurationError(
-                "The store is closed, or belongs to the process that forked this one.",
-                hint="Connect anew in a forked child.",
-                code="store_closed",
-            )
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            raise _closed()
+        with self._lock:  # never between the loop's last turn and its end: the work would never be done
+            if self._is_stopping:
+                work.close()
+                raise _closed()
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
             raise
+        except concurrent.futures.CancelledError:
+            if self._is_stopping:
+                raise _closed() from None
+            raise
 
     @property
     def is_stopped(self) -> bool:
         """Also in a forked child, which has no such thread."""
-        return self._loop.is_closed() or self._generation != forks.generation()
+        return self._is_stopping or self._generation != forks.generation()
 
     def stop(self) -> None:
+        """End the loop; whoever still waits in `run`, on another thread, gets an error (`store_closed`)."""
+        with self._lock:
+            self._is_stopping = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.close()
+
+    def _run_loop(self) -> None:
+        self._loop.run_forever()
+        wind_up(self._loop)
+
+
+def _closed() -> ConfigurationError:
+    return ConfigurationError(
+        "The store is closed, or belongs to the process that forked this one.",
+        hint="Connect anew in a forked child.",
+        code="store_closed",
+    )
 
 
 class Leases:
@@ -100,10 +127,14 @@ class Leases:
 
 
 class Term:
-    """A term of office; `with term:` swallows a LeaseLost of this same term, and nothing else."""
+    """A term of office; `with term:` swallows a LeaseLost of this same term, and nothing else.
 
-    def __init__(self, term: _term.Term) -> None:
-        self._term = term
+    The body of a term that is over does not run: the block raises LeaseLost, or, in a loop over `leader.terms()`, waits
+    for the next term.
+    """
+
+    def __init__(self, loop: _Loop, term: _term.Term) -> None:
+        self._loop, self._term = loop, term
 
     def __getattr__(self, name: str) -> Any:
         """name, holder_id, epoch, expires_at, is_valid, remaining_s, check, guard, ended_because: as they are."""
@@ -118,6 +149,9 @@ class Term:
         self._term.fence(connection_or_session)
 
     def __enter__(self) -> Self:
+        if self._loop.is_stopped:
+            self._term.check()
+        self._loop.run(self._term.until_valid())
         return self
 
     def __exit__(
@@ -167,7 +201,7 @@ class Leader(Registers):
     @property
     def term(self) -> Term | None:
         term = self._leader.term
-        return Term(term) if term is not None else None
+        return Term(self._loop, term) if term is not None else None
 
     def start(self) -> None:
         self._loop.run(self._leader.start())
@@ -183,9 +217,13 @@ class Leader(Registers):
         return self._loop.run(self._leader.wait_for_leadership(timeout_s))
 
     def terms(self) -> Iterator[Term]:
-        """Each term of office once, as it begins; ends when the leader is shut down."""
+        """The current term and each later one, once. Ends when the leader is shut down, at once if it has been.
+
+        Raises ConfigurationError (`leader_not_started`) when the loop begins if the leader was neither entered nor
+        started.
+        """
         for term in self._each(self._leader.terms()):
-            yield Term(term)
+            yield Term(self._loop, term)
 
     def observe(self) -> Iterator[Lease | None]:
         """Who leads, now and after every change."""
@@ -221,11 +259,12 @@ class Store:
     def leases(self) -> Leases:
         return Leases(self._running(), self._store)
 
-    def open(self) -> Self:
+    def open(self, timeout_s: float | None = None) -> Self:
+        """Connect; a database that is away is waited for, as by the async `store.open`."""
         if self._loop is None:
             self._loop = _Loop()
             try:
-                self._loop.run(self._store.open())
+                self._loop.run(self._store.open(timeout_s))
             except BaseException:
                 self._loop.stop()
                 self._loop = None
@@ -249,6 +288,32 @@ class Store:
 
     async def _make(self, name: str, settings: dict[str, Any]) -> _leader.Leader:
         return self._store.leader(name, **settings)
+
+    def run_as_leader(
+        self,
+        name: str,
+        job: Callable[[Term], T],
+        *,
+        lease: Duration = 30,
+        stop: threading.Event | None = None,
+        backoff: RetryStrategy | None = None,
+        **settings: Any,
+    ) -> T | None:
+        """Run `job(term)` in the calling thread while this process leads; see docs/leader.md.
+
+        As the async `store.run_as_leader`, but a running job cannot be cancelled: let it ask `term.is_valid` and return
+        when that is False. It is then called again with the next term, or, once `stop` was set or the store closed on
+        another thread, None is returned.
+        """
+        check_sync_job(job)
+        loop = self._running()
+        until = functools.partial(set_elsewhere, stop) if stop is not None else None
+        steps = loop.run(self._make_job(name, backoff, until, {"lease": lease, **settings}))
+        value: T | None = JobThread(loop, steps).run(job, lambda term: Term(loop, term))
+        return value
+
+    async def _make_job(self, name: str, backoff: Any, until: Any, settings: dict[str, Any]) -> LeaderJob:
+        return self._store._leader_job(name, backoff, until, **settings)
 
     def outbox(self, name: str = "outbox", **settings: Any) -> Outbox:
         """The outbox in the table `name`; takes the settings of the async `store.outbox`."""

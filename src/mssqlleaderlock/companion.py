@@ -32,6 +32,7 @@ class Companion:
     def __init__(self, address: Address, name: str, table: str) -> None:
         self.name = names.lease_name(name)
         self.holder_id = names.default_holder_id()
+        self.lease_id = ""
         self._statements = Statements("fencehold.backends.sqlserver", names.table_name(table))
         self._schema = SqlServerSchema(address, self._statements)
         self._seize = Statements("mssqlleaderlock", names.table_name(table)).named("seize")
@@ -44,22 +45,29 @@ class Companion:
             "lease_us": microseconds(lease_s), "wait_ms": int(limit_s * WAIT_PART * 1000),
         }  # fmt: skip
         try:
-            (epoch,) = await session.row(self._seize, params, limit_s)
+            epoch, lease_id = await session.row(self._seize, params, limit_s)
         except ConfigurationError as error:
-            if error.code != "schema_missing":
+            if error.code not in ("schema_missing", "schema_old"):
                 raise
             await self._schema.init(INIT_LIMIT_S)
-            (epoch,) = await session.row(self._seize, params, limit_s)
+            epoch, lease_id = await session.row(self._seize, params, limit_s)
         if not epoch:
             raise LockError("an earlier leader's fenced transaction is open: the fencing epoch cannot be raised yet")
+        self.lease_id = str(lease_id)
         # A server takes longest over what it does for the first time in a session; a probe's limit is short.
         await self.renew(session, int(epoch), lease_s, limit_s)
         return int(epoch)
 
+    async def resume(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> bool:
+        return await self._verdict(session, epoch, lease_s, limit_s) == "yes"
+
     async def renew(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> None:
-        row = await session.row(self._statements.named("renew"), self._keys(epoch, lease_s), limit_s)
-        if row[0] not in ("yes", "busy"):
+        if await self._verdict(session, epoch, lease_s, limit_s) not in ("yes", "busy"):
             raise LockError("the fencing epoch was taken over")
+
+    async def _verdict(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> str:
+        row = await session.row(self._statements.named("renew"), self._keys(epoch, lease_s), limit_s)
+        return str(row[0])
 
     async def release(self, session: Runs, epoch: int, limit_s: float) -> None:
         await session.row(self._statements.named("release"), self._keys(epoch, 0.0), limit_s)

@@ -6,6 +6,10 @@ import logging
 
 from fencehold.telemetry.lock_logs import StructuredLogger
 
+#: What spec 002 calls this kind of logger.
+NDLogger = StructuredLogger
+
 
 def get_logger(name: str = "pgleaderlock") -> StructuredLogger:
+    """A structured logger: `get_logger().bind(key1=1).info("lock_acquired", attempt=3)`."""
     return StructuredLogger(logging.getLogger(name))

@@ -79,7 +79,11 @@ def run(
     dsn: str, key1: int, key2: int, health_interval: float, retry_base: float, retry_max: float,
     reconnect_grace: float | None, no_auto_reacquire: bool,
 ) -> None:  # fmt: skip
-    """Take part in an election and log every transition, until SIGTERM or Ctrl-C (exit code 0)."""
+    """Take part in an election and log every transition, until SIGTERM or Ctrl-C (exit code 0).
+
+    It ends by itself when no retry can help (78), and with --no-auto-reacquire when the database cannot be used (69)
+    or leadership was lost (1). SIGUSR1 makes a leader step down: another follower leads, and it follows on.
+    """
     configure_logging()
 
     def make() -> LeaderLock:
@@ -94,26 +98,50 @@ def run(
 async def _run(lock: LeaderLock) -> int:
     stopped = asyncio.Event()
     failed: list[Exception] = []
+    lost: list[bool] = []
     lock.on_acquired(lambda: logger.info("on_acquired"))
     lock.on_released(lambda: logger.info("on_released"))
-    lock.on_lost(lambda: logger.warning("on_lost"))
     lock.on_acquire_failed(lambda: logger.info("on_acquire_failed"))
     lock.on_stopped(stopped.set)
 
+    @lock.on_lost
+    def note_loss() -> None:
+        lost.append(True)
+        logger.warning("on_lost")
+
     @lock.on_error
-    def tell(error: Exception) -> None:
+    def note_error(error: Exception) -> None:
         failed.append(error)
         logger.error("on_error {}", error)
 
-    told = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    told = _signals(lock)
     async with lock:
         waits = [asyncio.create_task(told.wait()), asyncio.create_task(stopped.wait())]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-    return 0 if told.is_set() or not failed else 1
+    if told.is_set() or not (failed or lost):
+        return 0
+    if failed and (isinstance(failed[-1], HopelessError) or not lost):
+        return _exit_code(failed[-1])
+    return 1
+
+
+def _signals(lock: LeaderLock) -> asyncio.Event:
+    """Set by SIGTERM and SIGINT. SIGUSR1 makes the lock step down."""
+    told = asyncio.Event()
+    stepping: set[asyncio.Task[None]] = set()
+
+    def step_down() -> None:
+        task = asyncio.create_task(lock.step_down())
+        stepping.add(task)
+        task.add_done_callback(stepping.discard)
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    loop.add_signal_handler(signal.SIGUSR1, step_down)
+    return told
 
 
 @main.command()
@@ -180,4 +208,8 @@ async def _sorted(work: Coroutine[Any, Any, int]) -> int:
 
 def _complain(error: Exception) -> int:
     click.echo(f"pgleaderlock: {error}", err=True)
+    return _exit_code(error)
+
+
+def _exit_code(error: Exception) -> int:
     return BAD_CONFIGURATION if isinstance(error, HopelessError) else UNREACHABLE

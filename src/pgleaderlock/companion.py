@@ -28,6 +28,7 @@ class Companion:
     def __init__(self, info: str, name: str, table: str) -> None:
         self.name = names.lease_name(name)
         self.holder_id = names.default_holder_id()
+        self.lease_id = ""
         self._statements = Statements("fencehold.backends.postgres", names.table_name(table), pyformat)
         self._schema = PostgresSchema(info, self._statements)
         self._seize = Statements("pgleaderlock", names.table_name(table), pyformat)["seize"]
@@ -42,13 +43,19 @@ class Companion:
             await self._schema.init(INIT_LIMIT_S)
             row = await session.run(self._seize, params, limit_s)
         assert row is not None, "an upsert answers"
-        return int(row[0])
+        epoch, self.lease_id = row
+        return int(epoch)
+
+    async def resume(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> bool:
+        return await self._verdict(session, epoch, lease_s, limit_s) == "yes"
 
     async def renew(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> None:
-        params = {**self._columns(epoch), "leases": [lease_s]}
-        row = await session.run(self._statements["renew"], params, limit_s)
-        if row is None or row[0] not in ("yes", "busy"):
+        if await self._verdict(session, epoch, lease_s, limit_s) not in ("yes", "busy"):
             raise LockError("the fencing epoch was taken over")
+
+    async def _verdict(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> str:
+        row = await session.run(self._statements["renew"], {**self._columns(epoch), "leases": [lease_s]}, limit_s)
+        return str(row[0]) if row is not None else "absent"
 
     async def release(self, session: Runs, epoch: int, limit_s: float) -> None:
         await session.run(self._statements["release"], self._columns(epoch), limit_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Self
 
@@ -11,7 +11,9 @@ import fencehold
 from fencehold.connect import backend_for
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.facts import FactSink
+from fencehold.ports.schema import SchemaPort
 from fencehold.runtime.clock import BootClock
+from fencehold.runtime.outage import Outage
 from fencehold.telemetry.fan_out import FanOut
 from submission_manager.executor import Executor, ExecutorSettings
 from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
@@ -94,8 +96,9 @@ class Instance:
         settings = self.settings
         store = open_store(settings.database)
         self._stack.push_async_callback(store.close)
-        await self._prepare(store)
-        await store.open()
+        outage = Outage(self._facts.fact, BootClock())
+        await outage.wait_for(lambda: self._prepare(store))
+        await outage.wait_for(store.open)
         leases = await self._stack.enter_async_context(
             fencehold.connect(settings.database, table=LEASE_TABLE, facts=self._facts)
         )
@@ -126,7 +129,7 @@ class Instance:
                 raise ConfigurationError(error.message, hint=hint, code="bad_url") from None
             if steps:
                 self._facts.fact("tables_created", steps=steps)
-        missing = await self._missing(store)
+        missing = await self._missing(store) or await self._lease_parts_missing()
         if missing:
             raise ConfigurationError(
                 f"The service's tables are missing, or older than this version: {', '.join(missing)}.",
@@ -144,9 +147,16 @@ class Instance:
 
     async def _create_leases(self) -> list[str]:
         """The lease table alone: of fencehold's other tables the service needs none."""
+        return await self._of_leases(lambda schema: schema.init(INIT_LIMIT_S))
+
+    async def _lease_parts_missing(self) -> list[str]:
+        """Of a lease table that an older version made."""
+        return await self._of_leases(lambda schema: schema.missing(READY_LIMIT_S))
+
+    async def _of_leases(self, ask: Callable[[SchemaPort], Awaitable[list[str]]]) -> list[str]:
         backend = backend_for(self.settings.database, LEASE_TABLE)()
         try:
-            return await backend.schema.init(INIT_LIMIT_S)
+            return await ask(backend.schema)
         finally:
             await backend.close()
 

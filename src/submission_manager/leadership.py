@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fencehold import ConfigurationError, FenceholdError, Leader, Term
+from fencehold import ConfigurationError, FenceholdError, Leader, LeaseLost, Term
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from submission_manager.executor import Executor
@@ -125,23 +125,31 @@ class Leadership:
 
     async def _hold(self, term: Term) -> FenceholdError | None:
         """What the database did to end it, if it did."""
-        tenure = Tenure(term, self._clock, self._facts, drops_on_error=self._settings.drops_on_error)
-        self._metrics.role(True, term.epoch)
+        tenure: Tenure | None = None
         try:
-            async with term:
-                await self._lead(tenure)
+            async with term:  # one that is over already: waits for the next, which `term` then is
+                tenure = Tenure(term, self._clock, self._facts, drops_on_error=self._settings.drops_on_error)
+                await self._lead_as(tenure, term.epoch)
         except Exception as error:  # noqa: BLE001 - a fault of ours ends this term, not the service
+            if tenure is None and isinstance(error, LeaseLost):
+                return None  # the leader was stopped before the term began
             self._facts.fact("internal_error", error=f"{type(error).__name__}: {error}")
+        fault = tenure.fault.result() if tenure is not None and tenure.fault.done() else None
+        if fault is not None:
+            self._tell_lost(term, fault)
+        if term.is_valid:  # so that others need not wait for it to lapse
+            await self._leader.step_down(self._settings.step_down_limit_s)
+        return fault
+
+    async def _lead_as(self, tenure: Tenure, epoch: int) -> None:
+        self._metrics.role(True, epoch)
+        try:
+            await self._lead(tenure)
         finally:
             self._executor.abandon(tenure)
             self._webhooks.abandon(tenure)
-            self._metrics.role(False, term.epoch)
+            self._metrics.role(False, epoch)
             self._metrics.queue_depth(0)
-        if tenure.fault.done():
-            self._tell_lost(term, tenure.fault.result())
-        if term.is_valid:  # so that others need not wait for it to lapse
-            await self._leader.step_down(self._settings.step_down_limit_s)
-        return tenure.fault.result() if tenure.fault.done() else None
 
     async def _lead(self, tenure: Tenure) -> None:
         """Returns when leadership is to be dropped; cancelled when it is lost."""

@@ -1,14 +1,22 @@
 """The connections a user may own: each kind as one that begins, executes and commits, in the same words."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+import sqlmodel
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlmodel.ext.asyncio.session import AsyncSession as SqlModelAsyncSession
 
 from fencehold.testing.harness import Caller, Door
 
@@ -62,13 +70,18 @@ class AlchemyCaller(PlainCaller):
         super().__init__(target, None)
 
     async def execute(self, statement: str, params: Params = None) -> int:
-        result = await asyncio.to_thread(self.target.execute, sqlalchemy.text(statement), dict(params or {}))
-        return int(result.rowcount)
+        return int((await asyncio.to_thread(executed, self.target, statement, params)).rowcount)
 
 
 class AsyncAlchemyCaller(AsyncCaller):
     async def execute(self, statement: str, params: Params = None) -> int:
-        return int((await self.target.execute(sqlalchemy.text(statement), dict(params or {}))).rowcount)
+        return int((await executed(self.target, statement, params)).rowcount)
+
+
+def executed(target: Any, statement: str, params: Params) -> Any:
+    """In SQLModel's own words where they differ: its execute() is deprecated."""
+    text, given = sqlalchemy.text(statement), dict(params or {})
+    return target.exec(text, params=given) if hasattr(target, "exec") else target.execute(text, given)
 
 
 @dataclass(frozen=True)
@@ -91,17 +104,36 @@ def plain_door(title: str, connect: Callable[[bool], Any], begin: str | None = N
 
 
 def alchemy_doors(sync_url: str, async_url: str, prepare: Prepare) -> list[Door]:
-    """Session, Connection, AsyncSession and AsyncConnection; `prepare` sees each new driver connection."""
+    """Sessions and connections, also of a registry and SQLModel's; `prepare` sees each new driver connection."""
     of_sync: dict[str, Callable[[Any], Any]] = {
         "SQLAlchemy Session": Session,
         "SQLAlchemy Connection": lambda engine: engine.connect(),
+        "SQLAlchemy scoped_session": _scoped,
+        "SQLModel Session": sqlmodel.Session,
     }
     of_async: dict[str, Callable[[AsyncEngine], Any]] = {
         "SQLAlchemy AsyncSession": AsyncSession,
         "SQLAlchemy AsyncConnection": lambda engine: engine.connect(),
+        "SQLAlchemy scoped AsyncSession": _scoped_async,
+        "SQLModel AsyncSession": SqlModelAsyncSession,
     }
     doors: list[Door] = [OneDoor(title, True, _sync_opener(sync_url, make, prepare)) for title, make in of_sync.items()]
     return doors + [OneDoor(title, True, _async_opener(async_url, make, prepare)) for title, make in of_async.items()]
+
+
+@contextmanager
+def _scoped(engine: Any) -> Iterator[Any]:
+    """One session for all threads: this test's statements run on several."""
+    sessions = scoped_session(sessionmaker(engine), scopefunc=lambda: None)
+    yield sessions
+    sessions.remove()
+
+
+@asynccontextmanager
+async def _scoped_async(engine: AsyncEngine) -> AsyncIterator[Any]:
+    sessions = async_scoped_session(async_sessionmaker(engine), scopefunc=asyncio.current_task)
+    yield sessions
+    await sessions.remove()
 
 
 def _sync_opener(url: str, make: Callable[[Any], Any], prepare: Prepare) -> Callable[[bool], Any]:

@@ -16,6 +16,7 @@ from fencehold.ports.backend import Backend
 from fencehold.testing.harness import LEASE_TABLE, Caller, Door, Harness, Remote, Traits
 from fencehold.testing.proxy import FaultProxy
 from tests.conformance.callers import AsyncCaller, OneDoor, alchemy_doors, plain_door
+from tests.conformance.foreign_callers import asyncpg_door, django_door, of_postgres
 
 NUMBERS = itertools.count()
 WAITING_WITHIN_S = 20.0
@@ -58,6 +59,9 @@ class PostgresSql:
             OneDoor("psycopg AsyncConnection", False, self._async_connection),
             plain_door("psycopg Connection", lambda autocommit: psycopg.connect(self._url, autocommit=autocommit)),
             *alchemy_doors(alchemy, alchemy, lambda _: None),
+            django_door(lambda: of_postgres(self._url)),
+            asyncpg_door(self._url),
+            asyncpg_door(self._url, pooled=True),
         ]
 
     async def until_one_waits(self) -> None:
@@ -96,6 +100,9 @@ class PostgresHarness(Harness):
 
     def make(self, table: str = LEASE_TABLE) -> Backend:
         return PostgresBackend(self.url, table)
+
+    def second(self) -> "PostgresHarness":
+        return PostgresHarness(self._database_url)
 
     async def set_clock(self, at: dt.datetime) -> None:
         await self._sql.run("UPDATE clock SET frozen = %s", [at])

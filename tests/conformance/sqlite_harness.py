@@ -17,6 +17,7 @@ from fencehold.backends.sqlite.backend import SqliteBackend
 from fencehold.ports.backend import Backend
 from fencehold.testing.harness import LEASE_TABLE, Door, Harness, Remote, Traits
 from tests.conformance.callers import alchemy_doors, plain_door
+from tests.conformance.foreign_callers import aiosqlite_door, django_door, django_settings
 
 TABLES = """
 CREATE TABLE notes (place INTEGER PRIMARY KEY, note INTEGER NOT NULL);
@@ -57,8 +58,8 @@ def steered(steered_path: str, clock: SteeredClock) -> Iterator[None]:
     """Every connection that the backend opens to this file gets the clock."""
     before = session.connect
 
-    def connect(path: str, mode: session.Mode) -> sqlite3.Connection:
-        connection = before(path, mode)
+    def connect(path: str, mode: session.Mode, limit_s: float) -> sqlite3.Connection:
+        connection = before(path, mode, limit_s)
         if path == steered_path:
             clock.put_into(connection)
         return connection
@@ -89,6 +90,8 @@ class SqliteSql:
             plain_door("sqlite3 after BEGIN IMMEDIATE", lambda _: self._connect(True), "BEGIN IMMEDIATE"),
             plain_door("sqlite3", self._connect),
             *alchemy_doors(f"sqlite:///{self._path}", f"sqlite+aiosqlite:///{self._path}", self._prepare_alchemy),
+            django_door(lambda: django_settings("sqlite3", self._path), self._prepare_alchemy),
+            aiosqlite_door(self._path, self._clock.strftime),
         ]
 
     async def until_one_waits(self) -> None:
@@ -119,6 +122,10 @@ class SqliteHarness(Harness):
 
     def make(self, table: str = LEASE_TABLE) -> Backend:
         return SqliteBackend(self.path, table)
+
+    def second(self) -> "SqliteHarness":
+        path = Path(self.path)
+        return SqliteHarness(path.with_name(f"another-{path.name}"))
 
     async def set_clock(self, at: dt.datetime) -> None:
         self._clock.now = lambda: at

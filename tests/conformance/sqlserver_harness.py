@@ -128,9 +128,10 @@ class SqlServerSql:
 class SqlServerHarness(Harness):
     traits = Traits(tick=dt.timedelta(microseconds=1), walk_steps=700, commit_bytes="COMMIT".encode("utf-16-le"))
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, fresh_database: Callable[[], str] = str) -> None:
         super().__init__()
         self.url = url
+        self._fresh_database = fresh_database
         self._sql = SqlServerSql(url)
 
     async def prepare(self) -> None:
@@ -140,6 +141,9 @@ class SqlServerHarness(Harness):
 
     def make(self, table: str = LEASE_TABLE) -> Backend:
         return SqlServerBackend(Address.of(self.url), table, statements_with_test_clock())
+
+    def second(self) -> "SqlServerHarness":
+        return SqlServerHarness(self._fresh_database(), self._fresh_database)
 
     async def set_clock(self, at: dt.datetime) -> None:
         naive = at.astimezone(dt.UTC).replace(tzinfo=None)

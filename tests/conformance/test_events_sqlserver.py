@@ -5,11 +5,12 @@ import pytest
 from fencehold.testing import conformance
 from fencehold.testing.harness import Harness
 from tests.conformance.sqlserver_harness import SqlServerHarness
+from tests.servers.sqlserver import SqlServer
 
 
 @pytest.fixture
-def harness(mssql_url: str) -> Harness:
-    return SqlServerHarness(mssql_url)
+def harness(mssql_url: str, mssql_server: SqlServer) -> Harness:
+    return SqlServerHarness(mssql_url, mssql_server.fresh_database)
 
 
 class TestEventRules(conformance.EventRules): ...

@@ -10,7 +10,7 @@ from fencehold.testing.conformance.items_locks import held, locked, started
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_TABLE, Harness
 from tests.conformance.sqlserver_harness import SqlServerHarness
-from tests.servers.sqlserver import open_connection
+from tests.servers.sqlserver import SqlServer, open_connection
 
 pytestmark = pytest.mark.limit(300)  # some servers take a second to read a statement for the first time
 
@@ -48,8 +48,8 @@ def locks_of(url: str) -> tuple[bool, bool]:
 
 
 @pytest.fixture
-def harness(mssql_url: str) -> Harness:
-    return SqlServerHarness(mssql_url)
+def harness(mssql_url: str, mssql_server: SqlServer) -> Harness:
+    return SqlServerHarness(mssql_url, mssql_server.fresh_database)
 
 
 class Patient:

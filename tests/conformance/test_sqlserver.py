@@ -5,6 +5,7 @@ import pytest
 from fencehold.testing import conformance
 from fencehold.testing.harness import Harness
 from tests.conformance.sqlserver_harness import SqlServerHarness
+from tests.servers.sqlserver import SqlServer
 
 pytestmark = pytest.mark.limit(300)  # some servers take a second to read a statement for the first time
 
@@ -17,8 +18,8 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def harness(mssql_url: str) -> Harness:
-    return SqlServerHarness(mssql_url)
+def harness(mssql_url: str, mssql_server: SqlServer) -> Harness:
+    return SqlServerHarness(mssql_url, mssql_server.fresh_database)
 
 
 class TestRules(conformance.Rules): ...

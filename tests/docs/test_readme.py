@@ -35,6 +35,29 @@ def test_every_python_block_of_the_readme_runs_in_order_in_an_empty_folder(tmp_p
     assert "AGREED" in done.stdout
 
 
+SHOWN = re.compile(r"<!-- show: (\w+) -->\n```python\n(.*?)```", re.DOTALL)
+USE_LEAD = """
+async def use():
+    async with fencehold.connect("sqlite:///app.db") as store:
+        await lead(store)
+        row = await store.leases.read("nightly")
+        print("epoch", row.epoch, "held" if row.is_live else "given back")
+asyncio.run(use())
+"""
+
+
+def test_the_loop_over_terms_of_the_readme_runs_and_gives_the_lease_back(tmp_path: Path) -> None:
+    program = dict(BLOCK.findall(README))["leader"] + dict(SHOWN.findall(README))["terms"] + USE_LEAD
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "epoch 2 given back" in done.stdout
+
+
+def test_the_supervised_job_comes_before_the_loop_in_the_readme() -> None:
+    assert README.index("run_as_leader") < README.index("leader.terms()")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
     targets = [link for link in LINK.findall(page.read_text("utf-8")) if not (page.parent / link).exists()]

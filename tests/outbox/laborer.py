@@ -4,7 +4,8 @@
 
 It tells what happens as JSON lines: `began` for every event its handler gets, `handled` when that returns, and the
 facts named in TOLD. KIND says what the handler does: wait (until a line arrives on standard input), block (the event
-loop, for --seconds), exit and kill (this process).
+loop, for --seconds), exit and kill (this process), poison (kill this process if the event's type is `killer`, else take
+--seconds). It ends by itself after ten minutes.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any
 
 import fencehold
 
+LIFE_S = 600
 TOLD = ("worker_started", "worker_stopped", "event_lost", "event_aborted", "events_completed", "event_failed")
 
 
@@ -68,18 +70,23 @@ class Laborer:
                 os._exit(3)
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "poison":
+                if event.event_type == "killer":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                await asyncio.sleep(self.options.seconds)
         tell("handled", id=event.id)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
-    parser.add_argument("kind", choices=["wait", "block", "exit", "kill"])
+    parser.add_argument("kind", choices=["wait", "block", "exit", "kill", "poison"])
     parser.add_argument("--id", required=True)
     parser.add_argument("--lease", default="1s")
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--concurrency", type=int, default=1)
     parser.add_argument("--max-processing", default="1m")
+    signal.alarm(LIFE_S)
     asyncio.run(Laborer(parser.parse_args()).run())
 
 

@@ -11,6 +11,9 @@ class LaborerProcess(Process):
     def __init__(self, url: str, kind: str, worker_id: str, *options: str) -> None:
         self._launch(worker_id, "tests.outbox.laborer", url, kind, "--id", worker_id, *options)
 
+    def has_ended(self) -> bool:
+        return self._child.poll() is not None
+
     def exit_code(self) -> int:
         return self._child.wait(EVENT_LIMIT_S)
 

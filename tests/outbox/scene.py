@@ -133,13 +133,6 @@ async def make_due(url: str) -> None:
     await update(url, f"due_at = {PAST[dialect(url)]}")
 
 
-async def rename(url: str, table: str, to: str) -> None:
-    is_mssql = dialect(url) == "mssql"
-    await execute(
-        url, f"EXEC sp_rename '{table}', '{to}', 'OBJECT'" if is_mssql else f"ALTER TABLE {table} RENAME TO {to}"
-    )
-
-
 @asynccontextmanager
 async def running(*workers: fencehold.Worker) -> AsyncIterator[None]:
     """They run inside the block, and are stopped at its end; what one of them raised is raised there."""

@@ -261,8 +261,8 @@ async def test_a_flight_whose_time_is_over_is_lost_without_asking_the_store() ->
     flight = Flight(fencehold.Claim(1, "t", "a", "1", "w/1"), clock.now_s() - 10.0, trusted_s=1.0)
     port: Any = NeverAsked()
     heartbeat = Heartbeat(
-        {id(flight): flight}, port, lambda: outbox_settings(lease="1s"), 60.0, clock=clock, tell=lambda *_, **__: None,
-        on_lost=lambda _: lost.set(),
+        {id(flight): flight}, port, lambda: outbox_settings(lease="1s"), lambda: 60.0, clock=clock,
+        tell=lambda *_, **__: None, on_lost=lambda _: lost.set(),
     )  # fmt: skip
     task = asyncio.create_task(heartbeat.run())
     async with asyncio.timeout(5):

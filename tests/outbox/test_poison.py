@@ -14,36 +14,11 @@ import fencehold
 from fencehold.model.names import LEASE_NAME_CHARS_MAX
 from fencehold.runtime.outbox_parts import reaper_lease
 from tests.outbox.conftest import Opened
-from tests.outbox.scene import all_are, becomes, enough_s, lapse, row, running
+from tests.outbox.scene import becomes, enough_s, lapse, row, running
 
 
 class Weird(BaseException):
     """Neither an Exception nor anything that ends a program."""
-
-
-@pytest.mark.parametrize("ordered", [False, True])
-async def test_events_of_a_dead_worker_are_handled_one_at_a_time(url: str, opened: Opened, ordered: bool) -> None:
-    """One of them may be why it died: the others must not die of it again and again."""
-    async with opened(url, ordered=ordered) as (outbox, _):
-        await outbox.add_many([("recovered", {})] * 8)
-        assert len(await outbox.claim(8, "dead")) == 8
-        await lapse(url)
-        assert len(await outbox.reap()) == 8
-        await outbox.add_many([("new", {})] * 8)
-        together: list[tuple[str, ...]] = []
-        in_hand: list[str] = []
-
-        async def handle(event: fencehold.Claim) -> None:
-            in_hand.append(event.event_type)
-            together.append(tuple(in_hand))
-            assert event.recovered == (event.event_type == "recovered")
-            await asyncio.sleep(0)
-            in_hand.remove(event.event_type)
-
-        async with running(outbox.worker(handle, concurrency=10)):
-            await all_are(url, "COMPLETED", 16)
-        assert max(kinds.count("recovered") for kinds in together) == 1
-        assert max(kinds.count("new") for kinds in together) > 1
 
 
 async def test_a_claim_by_hand_takes_all_that_were_recovered(url: str, opened: Opened) -> None:

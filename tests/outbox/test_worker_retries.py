@@ -56,7 +56,8 @@ async def test_an_event_is_a_dead_letter_after_exactly_max_retries_tries(
         async with running(outbox.worker(broken, poll_every="20ms")):
             found = await becomes(url, event, "DEAD_LETTER")
         assert tries == list(range(1, max_retries + 1))
-        assert (found["retry_count"], found["last_error"]) == (max_retries, f"ValueError: try {max_retries}")
+        assert found["retry_count"] == max_retries
+        assert found["last_error"].startswith(f"ValueError: try {max_retries}\n")
         assert found["processed_at"] is not None
         assert found["locked_until"] is found["lock_token"] is None
         told = [fact["status"] for fact in heard.all("event_failed")]

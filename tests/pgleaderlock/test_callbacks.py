@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import pgleaderlock
-from pgleaderlock import LeaderLock, LockState
+from pgleaderlock import FixedInterval, LeaderLock, LockState, models
 from pgleaderlock._logging import get_logger
 from tests.pgleaderlock.fake_server import Scene
 from tests.unit.on_virtual_time import virtual
@@ -160,6 +160,39 @@ def test_keys_from_a_name_are_the_same_in_every_release() -> None:
 
 def test_its_text_shows_no_password() -> None:
     assert "geheim" not in repr(LeaderLock("postgresql://me:geheim@db/x", 1, 2))
+
+
+def test_the_models_hold_what_a_retry_strategy_is_asked_with() -> None:
+    assert models.RetryContext is pgleaderlock.RetryContext
+    assert models.RetryContext(attempt=1, elapsed_s=0.5).last_error is None
+
+
+@pytest.mark.parametrize(
+    "strategy", [pgleaderlock.ExponentialBackoff(), FixedInterval(), pgleaderlock.DecorrelatedJitter()]
+)
+def test_a_retry_strategy_is_known_by_its_method(strategy: object) -> None:
+    assert isinstance(strategy, pgleaderlock.RetryStrategy)
+    assert not isinstance(object(), pgleaderlock.RetryStrategy)
+
+
+def test_the_logger_has_a_method_per_level(caplog: pytest.LogCaptureFixture) -> None:
+    log = get_logger("pgleaderlock").bind(key1=1)
+    with caplog.at_level(logging.DEBUG, "pgleaderlock"):
+        for level in ("debug", "info", "warning", "error"):
+            getattr(log, level)("state_change", to="leader")
+    assert [record.levelname for record in caplog.records] == ["DEBUG", "INFO", "WARNING", "ERROR"]
+    assert {record.getMessage() for record in caplog.records} == {"state_change to=leader key1=1"}
+
+
+def test_a_logged_exception_shows_its_traceback_and_no_password(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        raise ValueError("cannot read postgresql://me:geheim@db/x")
+    except ValueError:
+        get_logger("pgleaderlock").exception("callback_failed", key1=1)
+    [record] = caplog.records
+    assert record.getMessage().startswith("callback_failed key1=1\nTraceback")
+    assert "ValueError" in caplog.text
+    assert "geheim" not in caplog.text
 
 
 def test_log_lines_carry_their_context(caplog: pytest.LogCaptureFixture) -> None:

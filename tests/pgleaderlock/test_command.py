@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shlex
@@ -9,13 +10,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from pgleaderlock import LeaderLock, cli
+from pgleaderlock.errors import PoolerError
 from tests.pgleaderlock.candidates import asked, holders
+from tests.pgleaderlock.fake_server import FakeServer
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.system.processes import ROOT
 
@@ -58,8 +63,14 @@ class Running:
                 self._grown.notify_all()
 
     def shows(self, words: str) -> None:
+        self.shows_one_of(words)
+
+    def shows_one_of(self, *words: str) -> int:
+        """Which of them came first."""
         with self._grown:
-            assert self._grown.wait_for(lambda: words in self.text, 30), f"never {words!r} in {self.text}"
+            seen = self._grown.wait_for(lambda: [w for w in words if w in self.text], 30)
+            assert seen, f"never {words!r} in {self.text}"
+            return min((self.text.index(w), i) for i, w in enumerate(words) if w in self.text)[1]
 
 
 @contextmanager
@@ -116,6 +127,63 @@ def test_run_without_reacquiring_ends_with_1_after_a_loss(postgres_url: str) -> 
         process.shows("on_lost")
 
 
+def test_run_with_a_configuration_that_no_retry_can_mend_ends_with_78() -> None:
+    unreadable = run("run", *KEYS, dsn=f"postgresql://clerk:{SECRET}/x@localhost:5432/postgres")
+    assert unreadable.returncode == 78, unreadable.stderr
+    assert "on_error The PostgreSQL URL cannot be read" in unreadable.stderr
+
+
+@pytest.mark.needs("pgbouncer")
+def test_run_behind_a_pooler_that_shares_sessions_ends_with_78(
+    own_postgres: PostgresServer, own_pgbouncer: Callable[..., PgBouncer]
+) -> None:
+    ended = run("run", *KEYS, dsn=own_pgbouncer(own_postgres, "transaction").dsn())
+    assert ended.returncode == 78, ended.stderr
+    assert "pool_mode = session" in ended.stderr
+
+
+def test_run_that_may_not_try_again_ends_with_69_when_the_database_cannot_be_reached() -> None:
+    ended = run("run", *KEYS, "--no-auto-reacquire", dsn="postgresql://localhost:1/postgres")
+    assert ended.returncode == 69, ended.stderr
+
+
+async def test_run_ends_with_78_when_that_is_why_a_lost_lock_was_not_regained() -> None:
+    server = FakeServer()
+    lock = LeaderLock("", 1, 100, connect_fn=server.connect, health_interval_s=0.05)
+
+    async def refused() -> None:
+        raise PoolerError("a pooler")
+
+    @lock.on_acquired
+    def break_it() -> None:
+        server.broken = {"probe"}
+        assert lock._mechanism is not None
+        lock._mechanism._open = refused  # type: ignore[assignment]
+
+    async with asyncio.timeout(30):
+        assert await cli._run(lock) == 78
+
+
+def test_sigusr1_hands_leadership_to_another_run_as_the_page_says(postgres_url: str) -> None:
+    hour = ("--retry-base", "3600", "--retry-max", "3600")
+    with running("run", *KEYS, *hour, dsn=postgres_url) as first, running("run", *KEYS, *hour, dsn=postgres_url) as two:
+        leader, follower = (first, two) if first.shows_one_of("on_acquired", "on_acquire_failed") == 0 else (two, first)
+        leader.shows("on_acquired")
+        follower.shows("on_acquire_failed")
+        leader.child.send_signal(signal.SIGUSR1)
+        follower.shows("on_acquired")  # its next retry would be in an hour
+        leader.shows("on_released")
+        assert leader.child.poll() is None
+        assert len(holders(postgres_url)) == 1
+
+
+def test_run_that_may_not_try_again_ends_with_0_after_a_step_down(postgres_url: str) -> None:
+    with running("run", *KEYS, "--no-auto-reacquire", dsn=postgres_url) as process:
+        process.shows("on_acquired")
+        process.child.send_signal(signal.SIGUSR1)
+        assert process.child.wait(30) == 0
+
+
 def test_acquire_and_status_tell_by_their_exit_codes(postgres_url: str) -> None:
     assert run("acquire", *KEYS, dsn=postgres_url).returncode == 0
     free = run("status", *KEYS, "--dsn", postgres_url)
@@ -135,12 +203,12 @@ def test_no_output_shows_a_password(own_postgres: PostgresServer, words: tuple[s
     name = {"unreachable": "localhost:1", "wrong password": f"127.0.0.1:{own_postgres.port}"}
     for why, where in name.items():
         ended = run(*words, *KEYS, dsn=f"postgresql://clerk:{SECRET}@{where}/postgres")
-        assert ended.returncode in (1, 69), (why, ended)
+        assert ended.returncode == (69 if why == "unreachable" else 78), (why, ended)
         assert SECRET not in ended.stdout + ended.stderr
         assert "Traceback" not in ended.stderr
         assert "Check" in ended.stderr  # what to do
     broken = run(*words, *KEYS, dsn=f"postgresql://clerk:{SECRET}/x@localhost:5432/postgres")
-    assert broken.returncode in (1, 78)
+    assert broken.returncode == 78
     assert SECRET not in broken.stdout + broken.stderr
 
 

@@ -1,12 +1,16 @@
 """Starting, stopping and stepping down at every moment, and how attempts are paced; on virtual time."""
 
 import asyncio
+import gc
 import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from pgleaderlock import ExponentialBackoff, FixedInterval, LockState, RetryContext, ShutdownError
-from tests.pgleaderlock.fake_server import Scene
+import pytest
+
+from pgleaderlock import ExponentialBackoff, FixedInterval, LeaderLock, LockState, RetryContext, ShutdownError
+from tests.pgleaderlock.fake_server import FakeServer, Scene
+from tests.unit.faces import until
 from tests.unit.on_virtual_time import virtual
 
 
@@ -81,7 +85,8 @@ async def test_an_unlock_that_hangs_is_cut_off_within_the_time_given_to_shutdown
     began_s = asyncio.get_running_loop().time()
     await scene.lock.shutdown(timeout_s=2)
     assert asyncio.get_running_loop().time() - began_s < 2
-    assert scene.heard[-3:] == ["releasing>stopped", "released", "stopped"]
+    assert scene.heard == ["leader>releasing", "releasing>stopped", "lost", "error", "stopped"]
+    assert "no answer within 1.6 s" in str(scene.errors[0])
     assert (scene.server.holder, scene.server.open_connections) == (None, 0)
 
 
@@ -152,6 +157,45 @@ async def test_a_forked_child_does_not_lead() -> None:
     await scene.lock.shutdown()
 
 
+def test_a_lock_may_be_used_in_one_event_loop_after_another() -> None:
+    lock = LeaderLock("", 1, 100, connect_fn=lambda: FakeServer().connect())
+    led: list[bool] = []
+
+    @lock.on_acquired
+    async def slow() -> None:
+        await asyncio.sleep(0)
+
+    @virtual
+    async def once() -> None:
+        async with lock:
+            led.append(await lock.wait_for_leadership(10))
+
+    once()
+    once()
+    assert led == [True, True]
+
+
+def test_a_program_that_ends_without_a_shutdown_is_told_and_leaves_no_task(caplog: pytest.LogCaptureFixture) -> None:
+    lock = LeaderLock("", 1, 100, connect_fn=lambda: FakeServer().connect())
+    told: list[str] = []
+
+    @lock.on_lost
+    async def slow() -> None:
+        await asyncio.sleep(0.05)
+        told.append("lost")
+
+    lock.on_stopped(lambda: told.append("stopped"))
+
+    async def main() -> None:
+        await lock.start()
+        assert await lock.wait_for_leadership(10)
+
+    asyncio.run(main())
+    gc.collect()  # a task that was left behind would say so now
+    assert told == ["lost", "stopped"]
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
 # Stepping down
 
 
@@ -210,10 +254,25 @@ async def test_past_its_timeout_a_step_down_cycles_the_connection_and_follows_on
     scene.server.hanging = {"unlock"}
     await scene.lock.step_down(timeout_s=2)
     assert scene.lock.state is LockState.FOLLOWER
+    assert scene.heard == ["leader>releasing", "releasing>follower", "lost", "error"]
     assert (scene.server.holder, scene.server.open_connections) == (None, 0)
     scene.server.hanging.clear()
     await scene.reach("acquired")
     assert scene.server.count("connect") == 2
+    await scene.lock.shutdown()
+
+
+@virtual
+async def test_a_step_down_while_a_broken_connection_is_being_closed_says_lost() -> None:
+    scene = Scene()
+    await scene.lead()
+    scene.server.broken, scene.server.hanging = {"probe"}, {"close"}
+    await until(lambda: scene.server.connections[0].closed)
+    assert scene.lock.state is LockState.LEADER  # it is the first to know, and busy closing
+    assert not scene.lock.is_leader
+    await scene.lock.step_down()
+    assert scene.heard == ["leader>releasing", "releasing>follower", "lost", "error"]
+    scene.server.hanging = set()
     await scene.lock.shutdown()
 
 
@@ -256,6 +315,16 @@ async def test_a_strategy_that_gives_up_stops_the_lock() -> None:
     assert (await scene.end())[-2:] == ["follower>stopped", "stopped"]
     assert scene.server.count("lock") == 3
     assert await scene.lock.wait_for_leadership() is False
+
+
+@virtual
+async def test_a_lock_that_stops_by_itself_leaves_no_pending_task() -> None:
+    scene = Scene(retry_strategy=Noted(lambda ctx: None), shutdown_event=asyncio.Event())
+    scene.server.holder = "another"
+    await scene.lock.start()
+    await scene.reach("stopped")
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # nobody shuts it down
+    assert scene.lock.state is LockState.STOPPED
 
 
 @virtual

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +23,8 @@ from tests.pgleaderlock.candidates import address, asked, holders, through, unti
 from tests.pgleaderlock.heard import Heard
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
+from tests.servers.roles import PASSWORD, Role
+from tests.system.processes import ROOT
 
 HEALTH_S = 0.3
 
@@ -39,6 +44,39 @@ async def test_a_leader_whose_session_an_operator_ends_knows_at_once(postgres_ur
     await one.lock.shutdown()
 
 
+async def test_pg_terminate_backend_does_not_move_leadership_to_a_follower(postgres_url: str) -> None:
+    one = watched(postgres_url)
+    async with LeaderLock(postgres_url, 1, 100, retry_strategy=FixedInterval(3600)) as follower:
+        assert await follower.wait_for_leadership(10)
+        await one.lock.start()
+        await one.reach("acquire_failed")
+        await follower.step_down()  # from here on it does not ask again for an hour
+        await one.reach("acquired")
+        asked(postgres_url, "SELECT pg_terminate_backend(%s)", holders(postgres_url)[0])
+        await one.reach("lost")
+        await one.reach("acquired", times=2)
+        assert not follower.is_leader
+        await one.lock.shutdown()
+
+
+async def test_the_pages_way_to_move_leadership_works(postgres_url: str) -> None:
+    page = (ROOT / "docs" / "pgleaderlock.md").read_text()
+    [code] = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "SIGUSR1" in block]
+    one, two = (watched(postgres_url, retry_strategy=FixedInterval(3600)) for _ in range(2))
+    await one.lead()
+    await two.lock.start()
+    await two.reach("acquire_failed")
+    exec(code, {"asyncio": asyncio, "signal": signal, "lock": one.lock})
+    try:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await two.reach("acquired")  # its next retry would be in an hour
+        assert one.heard == ["leader>releasing", "releasing>follower", "released"]
+    finally:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGUSR1)
+        await one.lock.shutdown()
+        await two.lock.shutdown()
+
+
 async def test_a_server_that_restarts_is_led_again(own_postgres: PostgresServer) -> None:
     one = watched(own_postgres.dsn())
     await one.lead()
@@ -47,6 +85,29 @@ async def test_a_server_that_restarts_is_led_again(own_postgres: PostgresServer)
     assert one.heard[:3] == ["leader>follower", "lost", "error"]
     assert len(holders(own_postgres.dsn())) == 1
     await one.lock.shutdown()
+
+
+async def test_a_leader_whose_password_was_changed_goes_on_trying_and_leads_again(own_postgres: PostgresServer) -> None:
+    role = Role(own_postgres.dsn(), "clerk")
+    with own_postgres.asking_for_passwords():
+        one = watched(role.url)
+        await one.lead()
+        role.owner_says("ALTER ROLE {} PASSWORD {}", "another")
+        role.cut_off()
+        await one.reach("error", times=3)
+        assert "authentication failed" in str(one.errors[-1])
+        role.owner_says("ALTER ROLE {} PASSWORD {}", PASSWORD)
+        await one.reach("acquired")
+        await one.lock.shutdown()
+
+
+async def test_a_lock_whose_first_login_is_refused_stops_and_says_why(own_postgres: PostgresServer) -> None:
+    role = Role(own_postgres.dsn(), "clerk")
+    with own_postgres.asking_for_passwords():
+        one = watched(role.url.replace(PASSWORD, "wrong"))
+        await one.lock.start()
+        assert "acquired" not in await one.end()
+        assert isinstance(one.errors[0], HopelessError)
 
 
 async def test_a_loop_blocked_for_three_intervals_keeps_the_lock(postgres_url: str) -> None:

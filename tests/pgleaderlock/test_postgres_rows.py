@@ -154,6 +154,57 @@ async def test_row_12_undisturbed_within_the_grace_nothing_is_told(postgres_url:
         assert not {"lost", "acquired"} & set(one.heard)
 
 
+async def test_row_12_regained_within_the_grace_the_term_goes_on_under_its_epoch(postgres_url: str) -> None:
+    asked(postgres_url, "CREATE TABLE job (state text)")
+    async with place(postgres_url, reconnect_grace_s=60, fencing_name="job", health_interval_s=2) as one:
+        await one.lead()
+        term = one.lock.term
+        assert term is not None
+        one.proxy.cut()
+        await one.reach("leader>reconnecting")
+        assert not term.is_valid
+        one.proxy.heal()
+        await one.reach("reconnecting>leader")
+        assert not {"lost", "acquired"} & set(one.heard)
+        assert one.lock.term is not None
+        assert (one.lock.term.epoch, term.is_valid) == (term.epoch, True)
+        async with term.transaction() as tx:
+            await tx.execute("INSERT INTO job VALUES ('done')")
+    assert asked(postgres_url, "SELECT state FROM job") == ["done"]
+
+
+async def test_row_12_a_term_that_is_refused_after_the_grace_is_never_silent(postgres_url: str) -> None:
+    async with place(postgres_url, reconnect_grace_s=60, fencing_name="job", health_interval_s=2) as one:
+        await one.lead()
+        first = one.lock.term
+        assert first is not None
+        one.proxy.cut()
+        await one.reach("leader>reconnecting")
+        asked(postgres_url, "UPDATE fencehold_leases SET expires_at = now() RETURNING 1")  # as after 10 s
+        one.proxy.heal()
+        await one.reach("acquired")
+        assert [told for told in one.heard if told in ("lost", "acquired")] == ["lost", "acquired"]
+        assert one.lock.term is not None
+        assert one.lock.term.epoch == first.epoch + 1
+        assert not first.is_valid
+
+
+@pytest.mark.parametrize("grace_s", [None, 0.2])
+async def test_a_loss_that_was_told_is_followed_by_a_new_epoch(postgres_url: str, grace_s: float | None) -> None:
+    options = {"reconnect_grace_s": grace_s, "fencing_name": "job", "health_interval_s": 2}
+    async with place(postgres_url, **options) as one:
+        await one.lead()
+        first = one.lock.term
+        assert first is not None
+        one.proxy.cut()
+        await one.reach("lost")
+        one.proxy.heal()
+        await one.reach("acquired")
+        assert one.lock.term is not None
+        assert one.lock.term.epoch == first.epoch + 1  # although the row was ours, and had not lapsed
+        assert not first.is_valid
+
+
 async def test_row_12_if_another_led_meanwhile_the_loss_is_told_after_all(postgres_url: str) -> None:
     async with place(postgres_url, reconnect_grace_s=60, fencing_name="job") as one:
         await one.lead()
@@ -226,6 +277,17 @@ async def test_row_17_a_release_that_breaks_stops_and_the_lock_is_free(postgres_
         await one.lock.step_down()
         assert await one.end() == ["leader>releasing", "releasing>stopped", "error", "stopped"]
         await until_held(postgres_url, 0)
+
+
+@pytest.mark.parametrize("verb", ["step_down", "shutdown"])
+async def test_on_frozen_tcp_a_leader_that_gives_up_is_told_lost_not_released(postgres_url: str, verb: str) -> None:
+    async with place(postgres_url, health_interval_s=60, retry_strategy=FixedInterval(3600)) as one:
+        await one.lead()
+        one.proxy.freeze()
+        await getattr(one.lock, verb)(timeout_s=0.5)
+        assert {"lost", "error"} <= set(one.heard)
+        assert "released" not in one.heard
+        assert len(holders(postgres_url)) == 1  # the server has heard of nothing
 
 
 async def test_a_release_that_hangs_is_cut_off_and_the_lock_is_free(postgres_url: str) -> None:

@@ -75,6 +75,22 @@ class PostgresServer(ServerProcess):
         except psycopg.OperationalError:
             return False
 
+    @contextmanager
+    def asking_for_passwords(self) -> Iterator[None]:
+        """Inside, everybody but the superuser needs a password."""
+        rules = self._data / "pg_hba.conf"
+        before = rules.read_text()
+        rules.write_text(f"host all {SUPERUSER} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
+        self._reload()
+        try:
+            yield
+        finally:
+            rules.write_text(before)
+            self._reload()
+
+    def _reload(self) -> None:
+        _admin(self.dsn(), sql.SQL("SELECT pg_reload_conf()").format())
+
     def dsn(self, dbname: str = "postgres") -> str:
         return f"postgresql://{SUPERUSER}@127.0.0.1:{self.port}/{dbname}"
 
@@ -98,11 +114,12 @@ AnyPostgres = PostgresServer | GivenServer
 
 
 @contextmanager
-def fresh_database(server: AnyPostgres) -> Iterator[str]:
+def fresh_database(server: AnyPostgres, encoding: str = "UTF8") -> Iterator[str]:
     """The address of an empty database, dropped afterwards whoever is still connected to it."""
     name = f"t_{uuid.uuid4().hex[:12]}"
     admin = server.dsn()
-    _admin(admin, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    made = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING {} LOCALE 'C'")
+    _admin(admin, made.format(sql.Identifier(name), sql.Literal(encoding)))
     try:
         yield server.dsn(name)
     finally:

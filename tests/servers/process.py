@@ -75,13 +75,17 @@ class ServerProcess:
         """Returns when the server answers; ServerFailed, with the end of its log, when it does not."""
         if self.running:
             return
-        self._child = spawn(self.command(), self.log, self.environment(), self.death_signal)
+        self.begin()
         give_up_at = time.monotonic() + self.start_limit_s
         while not self.answers():
             if not self.running or time.monotonic() > give_up_at:
                 self.kill9()
                 raise ServerFailed(f"{self.name} did not start:\n{self.log_tail()}")
             time.sleep(0.02)
+
+    def begin(self) -> None:
+        """Start it and do not wait: for a server that is not to answer."""
+        self._child = spawn(self.command(), self.log, self.environment(), self.death_signal)
 
     def stop(self) -> None:
         """A clean stop, within a limit; then kill -9."""

@@ -7,7 +7,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = ROOT / ".venv" / "programs.json"
-SEARCH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+NPM = ROOT / ".venv" / "npm" / "node_modules"
+SEARCH = os.pathsep.join(
+    [os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin", str(NPM / ".bin")]
+)
 
 
 class Missing(Exception):
@@ -20,7 +23,7 @@ class Missing(Exception):
 
 
 def find(name: str) -> Path | None:
-    """Debian keeps servers in sbin, which an ordinary user's PATH leaves out."""
+    """Debian keeps servers in sbin, which an ordinary user's PATH leaves out; npm's are in .venv/npm."""
     found = shutil.which(name, path=SEARCH)
     return Path(found) if found else None
 

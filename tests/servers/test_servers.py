@@ -164,7 +164,7 @@ def test_the_last_lines_say_that_sql_server_was_not_run_and_under_ci_it_is_no_fa
 def test_the_parts_of_a_run_leave_the_last_word_to_the_whole(tmp_path):
     tally = tmp_path / "tally"
     for _ in range(2):
-        asked = f"--sql-server-tally={tally}"
+        asked = f"--tally={tally}"
         answer = pytest_in(tmp_path, ASKS_SQL_SERVER, FENCEHOLD_TEST_MSSQL_URL="", PYTEST_ADDOPTS=asked)
         assert "SQL Server: NOT RUN" not in answer.stdout
     assert last_lines.lines(last_lines.read(tally)) == [

@@ -89,11 +89,18 @@ def test_serve_refuses_bad_settings_all_at_once_before_anything_else(registry, t
     assert list(tmp_path.glob("*.db")) == []
 
 
-def test_a_database_that_is_not_there_ends_it_with_69_and_without_its_password(registry):
-    answer = run("serve", "--registry", registry, SM_DATABASE="postgresql://u:hunter2@127.0.0.1:1/x")
-    assert answer.returncode == 69, answer.stderr
-    assert "submission-manager: [" in answer.stderr
-    assert "hunter2" not in answer.stderr
+def test_a_database_that_is_away_is_waited_for_and_spoken_of_without_its_password(registry):
+    with started("serve", "--registry", registry, SM_DATABASE="postgresql://u:hunter2@127.0.0.1:1/x") as waiting:
+        said = line_with(waiting.stderr, "store_unreachable")
+        waiting.terminate()
+        _, rest = waiting.communicate(timeout=20)
+    assert (waiting.returncode, "hunter2" in said + rest) == (0, False)
+
+
+def test_a_login_that_is_refused_ends_it_with_78(registry, postgres_url):
+    answer = run("serve", "--registry", registry, SM_DATABASE=postgres_url.replace("postgres@", "nobody_of_this_name@"))
+    assert answer.returncode == 78
+    assert "submission-manager: [login_refused]" in answer.stderr
 
 
 def test_a_database_file_that_cannot_be_made_is_named_and_no_other_programs_command(registry, tmp_path):

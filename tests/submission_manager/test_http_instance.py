@@ -1,6 +1,8 @@
 """Whole instances on a real database, with the fake gateway: what a client sees from outside."""
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,6 +11,7 @@ import httpx
 import pytest
 
 import fencehold
+from fencehold.backends.sql_text import Statements
 from fencehold.model.errors import ConfigurationError
 from submission_manager.fake_gateway import FakeGateway
 from submission_manager.http.server import Listening
@@ -99,6 +102,22 @@ async def test_without_tables_and_without_leave_to_create_them_it_does_not_start
     with pytest.raises(ConfigurationError) as caught:
         await Instance(chosen, parse(REGISTRY), Facts(), creates_tables=False).__aenter__()
     assert caught.value.code == "schema_missing"
+
+
+async def test_a_lease_table_of_an_older_version_is_upgraded_or_without_leave_to_is_named(sqlite_url):
+    statements = Statements("fencehold.backends.sqlite", LEASE_TABLE)
+    async with gateway() as (url, _), instance(sqlite_url, url, "sm-1"):
+        pass
+    with contextlib.closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as file:
+        file.execute(f"DROP TRIGGER {LEASE_TABLE}_has_id")
+        file.execute(f"ALTER TABLE {LEASE_TABLE} DROP COLUMN lease_id")
+        file.execute("DELETE FROM fencehold_schema WHERE step = ?", [statements.steps[1].name])
+    chosen = settings({"database": sqlite_url, "registry": "-", "port": 0})
+    with pytest.raises(ConfigurationError) as caught:
+        await Instance(chosen, parse(REGISTRY), Facts(), creates_tables=False).__aenter__()
+    assert (caught.value.code, f"{LEASE_TABLE}.lease_id" in caught.value.message) == ("schema_missing", True)
+    async with gateway() as (url, _), instance(sqlite_url, url, "sm-1") as one:
+        await until(lambda: one.leader.is_leader)
 
 
 async def test_a_port_that_is_taken_is_told_before_anything_is_led(sqlite_url):

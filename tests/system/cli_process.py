@@ -1,6 +1,7 @@
 """The `fencehold` command as a real process, and every process that a lease of a given name protects."""
 
 import asyncio
+import contextlib
 import functools
 import json
 import os
@@ -51,7 +52,8 @@ class Command:
 
     def __exit__(self, *exc: object) -> None:
         for process in self.tree():
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # it went with its parent
+                process.kill()
         self.child.kill()
         self.child.communicate()
 

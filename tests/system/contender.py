@@ -73,9 +73,9 @@ class Contender:
 
     async def _lead(self, leader: fencehold.Leader) -> None:
         async for term in leader.terms():
-            self.term = term
-            tell("leading", holder=term.holder_id, epoch=term.epoch)
             async with term:
+                self.term = term
+                tell("leading", holder=term.holder_id, epoch=term.epoch)
                 while self.options.steady:
                     await self._write(term, "steady", "ledger")
                     await asyncio.sleep(0.01)

@@ -179,7 +179,7 @@ def test_ctrl_c_is_130(url):
 
 
 @pytest.mark.parametrize(
-    "command", [["init"], ["ls"], ["show", "job"], ["step-down", "job"], ["run", "job", "--", "true"]]
+    "command", [["init"], ["ls"], ["show", "job"], ["step-down", "job"], ["run", "job", "--no-wait", "--", "true"]]
 )
 @pytest.mark.parametrize("place", ["environment", "option"])
 def test_an_unreachable_database_is_69_and_its_password_is_never_printed(command, place):

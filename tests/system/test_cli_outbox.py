@@ -106,6 +106,28 @@ def test_show_has_everything_and_the_payload_readable(url, cli, cli_text):
     assert '\npayload\n{\n  "order": {\n    "n": 42\n  }\n}\n' in text
 
 
+def test_show_has_where_the_last_error_was_raised(url, cli, cli_text):
+    async def fail(outbox: Any) -> str:
+        tracking_id = await outbox.add("a", 1)
+        (claim,) = await outbox.claim(1, "w")
+        try:
+            raise ConnectionError("postgresql://me:hunter2@db/x is down")
+        except ConnectionError as error:
+            await outbox.fail(claim, error)
+        return str(tracking_id)
+
+    event = with_outbox(url, fail)
+    shown = cli(url, "outbox", "show", event).json["event"]
+    assert shown["last_error"] == "ConnectionError: postgresql://me:***@db/x is down"
+    assert shown["why"].endswith("because: ConnectionError: postgresql://me:***@db/x is down")
+    assert shown["traceback"].startswith("Traceback (most recent call last):\n  File ")
+    assert shown["traceback"].splitlines()[1].endswith("in fail")
+    text = cli_text(url, "outbox", "show", event).out
+    assert "\n\nTraceback (most recent call last):\n  File " in text
+    assert "hunter2" not in text + str(shown)
+    assert "Traceback" not in cli_text(url, "outbox", "ls").out
+
+
 def test_an_event_that_is_not_there_is_1_and_an_id_that_is_none_is_78(url, cli):
     answer = cli(url, "outbox", "show", NOBODY)
     assert (answer.code, answer.error["code"]) == (1, "no_such_event")

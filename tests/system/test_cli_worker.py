@@ -197,6 +197,23 @@ def test_a_handler_that_blocks_the_event_loop_is_left_behind_by_name_and_that_is
         assert f"left_behind events=1 tracking_ids={event}" in line
 
 
+@pytest.mark.parametrize(
+    ("event_type", "words"), [("block", "event loop has not turned"), ("stubborn", "all its 1 places")]
+)
+def test_a_worker_that_can_handle_nothing_any_more_gives_up_with_80_if_it_is_told_to(
+    sqlite_url, app, event_type, words
+):
+    """A supervisor starts it anew. What blocks the event loop, or hangs on a thread, keeps nothing from ending."""
+    prepare(sqlite_url)
+    options = ("--lease", "1s", "--max-processing", "1s", "--concurrency", "1", "--give-up-after", "1s")
+    with working(sqlite_url, *options) as worker:
+        holding(sqlite_url, app, event_type)
+        code, _, err = worker.end(15)
+    assert code == 80
+    assert words in next(line for line in err.splitlines() if "worker_gave_up" in line)
+    assert f"app.{event_type}" in err
+
+
 def test_what_near_the_end_of_the_shutdown_timeout_is_still_in_hand_is_handed_back(sqlite_url, app):
     prepare(sqlite_url)
     with working(sqlite_url, "--lease", "5s", "--shutdown-timeout", "500ms") as worker:
@@ -261,15 +278,22 @@ def test_a_signal_while_the_database_does_not_answer_yet_ends_the_start(app):
 
 
 @pytest.mark.parametrize("command", [["worker", "app:handlers"], ["reaper"]], ids=lambda command: command[0])
-def test_without_database_or_tables_it_does_not_start(sqlite_url, app, cli_text, command):
-    answer = cli_text("postgresql://app:s3cr%40t-w0rd@127.0.0.1:1/app?connect_timeout=2", *command)
-    assert answer.code == 69
-    assert "w0rd" not in answer.out + answer.err
+def test_without_tables_it_does_not_start(sqlite_url, app, cli_text, command):
     answer = cli_text(sqlite_url, *command)
     assert answer.code == 78
     assert "[schema_missing]" in answer.err
     prepare(sqlite_url)
     assert cli_text(sqlite_url, *command, "--outbox", "other").code == 78
+
+
+@pytest.mark.parametrize("command", [["worker", "app:handlers"], ["reaper"]], ids=lambda command: command[0])
+def test_a_database_that_is_away_is_spoken_of_without_its_password(app, command):
+    with Command("postgresql://app:s3cr%40t-w0rd@127.0.0.1:1/app?connect_timeout=2", *command) as waiting:
+        said = heard(waiting, "store_unreachable")
+        waiting.child.send_signal(signal.SIGTERM)
+        code, out, err = waiting.end()
+    assert code == 0
+    assert "w0rd" not in said + out + err
 
 
 def test_a_worker_without_a_reaper_anywhere_is_refused(sqlite_url, app, cli_text):

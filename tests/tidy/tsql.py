@@ -13,6 +13,7 @@ conditions come one by one, and only what is listed here is left out.
 | UPDATE ... OPTION (known hints)      | UPDATE ...; DELETE too                        |
 | THROW number, text, state            | SELECT number, text, state                    |
 | CREATE TRIGGER name ON table ...     | its body                                      |
+| EXEC sp_executesql N'a batch'        | that batch                                    |
 """
 
 import re
@@ -42,6 +43,7 @@ OPTION = re.compile(r" OPTION \( (?:(?:LOOP JOIN|FORCE ORDER|KEEPFIXED PLAN|RECO
 LOOSE_COMMA = re.compile(r", (?:FROM|WHERE|\))|[,(] ,|, ?$")  # which sqlglot forgives
 BETWEEN = frozenset({";", "ELSE", "TRY", "CATCH"})
 CONDITION = "SELECT 1 WHERE"
+QUOTED_BATCH = re.compile(r"EXEC sp_executesql N'(?P<batch>(?:[^']|'')*)'", re.DOTALL)
 
 
 class NotTsql(Exception):
@@ -71,7 +73,7 @@ def words(batch: str) -> list[Word]:
 def parsed(batch: str) -> list[exp.Expr]:
     """The statements of a batch, each understood; NotTsql where one is not."""
     trees: list[exp.Expr] = []
-    for statement in apart(TRIGGER.sub("", batch.lstrip())):
+    for statement in apart(batch):
         try:
             found = sqlglot.parse(statement, dialect="tsql", error_level=sqlglot.ErrorLevel.RAISE)
         except sqlglot.ParseError as error:
@@ -87,11 +89,13 @@ def parsed(batch: str) -> list[exp.Expr]:
 
 def apart(batch: str) -> list[str]:
     """The statements and conditions of a batch; NotTsql where BEGIN, END and CASE are not paired."""
-    statements = (" ".join(piece) for piece in _pieces(words(batch)))
+    statements = (" ".join(piece) for piece in _pieces(words(TRIGGER.sub("", batch.lstrip()))))
     return [part for text in statements if text for part in _known_forms(text)]
 
 
 def _known_forms(statement: str) -> list[str]:
+    if quoted := QUOTED_BATCH.fullmatch(statement):
+        return apart(quoted["batch"].replace("''", "'"))
     if statement.startswith("DECLARE"):
         return [re.sub(r"(?<=PRIMARY KEY) (?:NON)?CLUSTERED\b", "", statement)]
     if statement.startswith(("UPDATE", "DELETE")):

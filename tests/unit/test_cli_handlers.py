@@ -18,7 +18,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = set(sys.modules)
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "__init__.py").touch()
-    (tmp_path / "shop" / "events.py").write_text("class Mail:\n    def send(event): ...\nhandlers = {'a': Mail.send}\n")
+    (tmp_path / "shop" / "events.py").write_text(
+        "class Mail:\n    def send(event): ...\nhandlers = {'a': Mail.send}\nbad = {'a': lambda: 0}\n"
+    )
     yield tmp_path
     for name in set(sys.modules) - before:
         del sys.modules[name]
@@ -70,7 +72,7 @@ def test_an_attribute_that_is_not_there_is_told_with_what_is(folder):
     assert "There is no 'handlrs' in module 'shop.events'" in error.message
     assert str(folder / "shop" / "events.py") in error.message
     assert error.hint == "Did you mean 'handlers'?"
-    assert "Mail, handlers" in refused("shop.events:zzz").hint
+    assert "Mail, bad, handlers" in refused("shop.events:zzz").hint
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,7 @@ def test_an_attribute_that_is_not_there_is_told_with_what_is(folder):
     [
         (["stock:handlers"], "no_such_module"),
         (["shop.events:__name__"], "bad_handler"),
+        (["shop.events:bad"], "bad_handler"),
         (["shop.events:handlers", "--lease", "soon"], "bad_settings"),
         (["shop.events:handlers", "--lease", "1s", "--shutdown-timeout", "2s"], "bad_settings"),
         (["shop.events:handlers", "--concurrency", "0"], "bad_usage"),

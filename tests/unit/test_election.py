@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import pytest
 
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.model.election import LockState
-from fencehold.model.errors import Unavailable
-from fencehold.model.leases import Ask
+from fencehold.model.errors import Unavailable, Uncertain
+from fencehold.model.leases import Ask, TermKey
 from fencehold.model.retry import RetryContext
 from fencehold.model.settings import leader_settings
 from fencehold.ports.leases import Answer
@@ -52,7 +53,15 @@ class Town:
             await asyncio.sleep(self.delay_s)
             return await acquire(ask, limit_s)
 
+        release = backend.leases.release
+
+        async def answered(keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+            if self.down:
+                raise Unavailable("down")
+            return await release(keys, limit_s)
+
         backend.leases.acquire = slow  # type: ignore[method-assign]
+        backend.leases.release = answered  # type: ignore[method-assign]
         engine = Engine(backend, LoopClock(), self.facts)
         await engine.open(1.0)
         settings = options.pop("settings", SETTINGS)
@@ -210,10 +219,11 @@ async def test_a_grant_that_arrives_after_a_stop_is_given_back() -> None:
     town = Town()
     town.delay_s = 1.0
     leader = await town.candidate("a")
-    await leader.start()
+    starting = asyncio.create_task(leader.start())
     await asyncio.sleep(0.5)
     assert leader.state is LockState.ACQUIRING
     await leader.shutdown()
+    await starting
     await asyncio.sleep(1)
     assert "one" in town.shelf.rows
     assert town.is_free
@@ -314,6 +324,38 @@ async def test_step_down_yields_to_another_and_the_old_leader_follows() -> None:
     assert not first.is_leader
     assert heard[-1] != "stopped"
     assert "released" in heard
+
+
+@pytest.mark.parametrize("verb", ["step_down", "shutdown"])
+def test_a_release_that_the_store_does_not_confirm_is_told_as_lost_not_released(verb: str) -> None:
+    @virtual
+    async def run() -> None:
+        town = Town()
+        leader = await town.candidate("a")
+        errors: list[Exception] = []
+        leader.on_error(errors.append)
+        await leader.start()
+        assert await leader.wait_for_leadership(1)
+        heard = listened(leader)
+        town.down = True
+        await getattr(leader, verb)()
+        after = {"step_down": ["releasing>follower", "lost", "error"]}
+        assert heard == ["leader>releasing", *after.get(verb, ["releasing>stopped", "lost", "error", "stopped"])]
+        assert isinstance(errors[0], Uncertain)
+        assert not town.is_free
+        await leader.shutdown()
+
+    run()
+
+
+@virtual
+async def test_a_lease_that_is_left_to_lapse_on_purpose_is_told_as_released() -> None:
+    leader = await Town().candidate("a", settings=leader_settings(lease=9, release_on_stop=False))
+    heard = listened(leader)
+    await leader.start()
+    assert await leader.wait_for_leadership(1)
+    await leader.shutdown()
+    assert heard[-3:] == ["releasing>stopped", "released", "stopped"]
 
 
 @virtual

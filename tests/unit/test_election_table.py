@@ -45,10 +45,13 @@ SPEC = [
     (S.RELEASING, IN.DB_ERROR, PLAIN, S.STOPPED, (E.ERROR, E.STOPPED)),
 ]
 
-#: What the spec says elsewhere: 4.5 (a strategy gives up) and the settled question on RECONNECTING.
+#: What the spec says elsewhere: 4.5 (a strategy gives up) and the settled question on RECONNECTING. And what it does
+#: not know: a release that nobody confirmed is a loss, because the server may still hold what was to be released.
 BESIDES = [
     (S.FOLLOWER, IN.GAVE_UP, PLAIN, S.STOPPED, (E.STOPPED,)),
-    (S.RECONNECTING, IN.REACQUIRE_SUCCEEDED, Circumstances(another_led=True), S.LEADER, (E.LOST, E.ACQUIRED)),
+    (S.RECONNECTING, IN.REACQUIRE_SUCCEEDED, Circumstances(new_term=True), S.LEADER, (E.LOST, E.ACQUIRED)),
+    (S.RELEASING, IN.RELEASE_UNANSWERED, PLAIN, S.STOPPED, (E.LOST, E.ERROR, E.STOPPED)),
+    (S.RELEASING, IN.RELEASE_UNANSWERED, STEPS, S.FOLLOWER, (E.LOST, E.ERROR)),
 ]
 
 
@@ -115,4 +118,4 @@ def test_leadership_is_announced_exactly_when_it_begins() -> None:
 
 
 def test_loss_is_announced_only_by_a_leader_or_in_its_grace_period() -> None:
-    assert {row.source for row in TABLE if E.LOST in row.emits} == {S.LEADER, S.RECONNECTING}
+    assert {row.source for row in TABLE if E.LOST in row.emits} == {S.LEADER, S.RECONNECTING, S.RELEASING}

@@ -41,10 +41,25 @@ CONTRACT: dict[str, dict[str, Any]] = {
     "worker_died": {**OF_WORKER, "error": "ValueError: no"},
     "worker_heartbeat": {**OF_WORKER, "sent": 10, "refused": 1},
     "worker_heartbeat_failed": {**OF_WORKER, "held": 10, "sql_error": "gone"},
+    "worker_watched": {**OF_WORKER, "running": 10, "hung": 2, "oldest_s": 312.5, "silent_s": 7.5},
+    "worker_loop_blocked": {**OF_WORKER, "silent_s": 7.5, "handler": "app.send", "where": "app.py:7 in send"},
+    "worker_stuck": {**OF_WORKER, "places": 10, "hung": 2, "handler": "app.send", "age_s": 312.5},
+    "worker_gave_up": {**OF_WORKER, "error": "[worker_stuck] ..."},
+    "handler_slow": {**OF_EVENT, "handler": "app.send", "age_s": 46.0},
+    "handler_hung": {**OF_EVENT, "handler": "app.send", "age_s": 91.0, "reason": "max_processing", "place": "taken"},
     "worker_paused": OF_WORKER,
     "worker_resumed": OF_WORKER,
     "worker_saturated": OF_WORKER,
     "worker_store_failed": {**OF_WORKER, "sql_error": "gone"},
+    "store_unreachable": {
+        "store": "s",
+        "code": "unreachable",
+        "error": "gone",
+        "hint": "",
+        "waited_s": 0.0,
+        "tries": 1,
+    },
+    "store_answers": {"store": "s", "waited_s": 3.0},
     "worker_hook_failed": {**OF_WORKER, "error": "ValueError: no"},
     "reaper_run": REAPED,
     "outbox_stats": LOOKED,
@@ -56,6 +71,13 @@ CONTRACT: dict[str, dict[str, Any]] = {
     "leader_renew_failed": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "sql_error": "gone"},
     "leader_lost": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "reason": "expired"},
     "leader_released": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "reason": "released"},
+    "leader_job_failed": {
+        "lease_name": "nightly",
+        "holder_id": "h",
+        "lease_epoch": 3,
+        "failures": 1,
+        "retry_in_s": 1.5,
+    },
     "leader_stalled": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "silent_s": 9.0},
     "items_leased": {"kind": "negotiation", "holder_id": "h", "leased": 20},
     "item_lost": {**OF_ITEM, "reason": "deadline_passed"},
@@ -228,6 +250,19 @@ def test_facts_of_two_threads_that_cross_do_not_leave_a_leader_behind(registry, 
     assert value(registry, "fencehold_leader", lease_name="nightly") == 1
 
 
+def test_handlers_that_do_not_end_show_in_gauges_of_their_worker(registry, sink):
+    tell(sink, "worker_watched")
+    assert value(registry, "worker_handlers_running", **OF_WORKER) == 10
+    assert value(registry, "worker_handlers_hung", **OF_WORKER) == 2
+    assert value(registry, "worker_oldest_handler_age_seconds", **OF_WORKER) == 312.5
+    assert value(registry, "worker_loop_silent_seconds", **OF_WORKER) == 7.5
+    tell(sink, "handler_slow")
+    tell(sink, "worker_loop_blocked")
+    tell(sink, "worker_stuck")
+    for name in ("worker_slow_handlers_total", "worker_loop_blocked_total", "worker_stuck_total"):
+        assert value(registry, name, **OF_WORKER) == 1
+
+
 def test_items_are_counted_by_their_kind_and_handlers_also_by_the_state_they_serve(registry, sink):
     tell(sink, "items_leased")
     tell(sink, "items_leased", kind="transfer", leased=1)
@@ -251,7 +286,8 @@ def test_every_fact_of_the_contract_is_taken_without_a_complaint(registry, sink,
     assert caplog.records == []
     moved = {feed.metric.name for feed in FEEDS if feed.fact == event}
     silent = {"worker_stopping", "worker_stopped", "leader_renewed", "item_called_off", "processor_started"}
-    silent |= {"processor_stopping", "processor_stopped"}
+    silent |= {"processor_stopping", "processor_stopped", "worker_gave_up", "handler_hung"}
+    silent |= {"store_answers"}
     assert bool(moved) is (event not in silent)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fencehold.backends.memory.backend import MemoryFences, MemoryTransaction, Shelf
-from fencehold.model.errors import LeaseLost
+from fencehold.model.errors import ConfigurationError, LeaseLost, Uncertain
 from fencehold.model.leases import Lease, TermKey
 from fencehold.model.settings import leader_settings
 from fencehold.ports.fence import GuardText, RemainingS
@@ -94,21 +94,43 @@ async def test_the_body_is_cancelled_when_the_term_is_lost_and_the_program_goes_
 
 
 @virtual
-async def test_a_term_that_is_over_cancels_its_body_at_the_first_wait() -> None:
+async def test_the_body_of_a_term_that_is_over_does_not_run_at_all() -> None:
     term, held, _ = a_term()
     held.end("released")
-    async with term:
-        await for_ever()
+    entered = False
+    with pytest.raises(LeaseLost) as raised:
+        async with term:
+            entered = True
+    assert not entered
+    assert (raised.value.name, raised.value.epoch, raised.value.code) == ("one", 1, "lease_lost")
     await asyncio.sleep(1)
 
 
 @virtual
-async def test_a_term_past_its_deadline_cancels_its_body_at_the_first_wait() -> None:
+async def test_the_body_of_a_term_past_its_deadline_does_not_run_at_all() -> None:
     term, held, _ = a_term()
     await asyncio.sleep(9.5)
+    entered = False
+    with pytest.raises(LeaseLost):
+        async with term:
+            entered = True
+    assert not entered
+    assert held.ended_because is not None
+
+
+@virtual
+async def test_a_block_refused_inside_a_body_of_the_same_term_ends_that_body_quietly() -> None:
+    term, held, _ = a_term()
+    reached = False
     async with term:
-        await for_ever()
-    assert held.ended_because == "deadline_passed"
+        held.end("released")
+        async with term:
+            reached = True
+    assert not reached
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    await asyncio.sleep(1)
 
 
 @virtual
@@ -392,18 +414,43 @@ async def test_an_awaited_fence_that_is_refused_ends_the_term() -> None:
     assert held.ended_because == "fence_refused"
 
 
-@virtual
-async def test_a_guarded_statement_that_changed_no_row_ends_the_term() -> None:
-    class Cursor:
-        rowcount = 0
+class NoRows:
+    rowcount = 0
 
+
+@virtual
+async def test_a_guarded_statement_that_changed_no_row_ends_the_term_if_the_store_says_that_it_is_over() -> None:
     term, held, _ = a_term()
     guard = term.guard()
     assert (guard.sql, guard.text, dict(guard.params)) == ("epoch = %(epoch)s", "epoch = :epoch", {"epoch": 1})
     guard.check(1)
     assert term.is_valid
+    held.renew_now = lambda: held.end("held_by_another")
     with pytest.raises(LeaseLost):
-        guard.check(Cursor())
+        guard.check(NoRows())
+    assert held.ended_because == "held_by_another"
+
+
+@virtual
+async def test_a_guarded_statement_that_changed_no_row_leaves_a_term_that_the_store_renews() -> None:
+    term, held, _ = a_term()
+    held.renew_now = lambda: held.extend(held.lease, LoopClock().now_s())
+    with pytest.raises(ConfigurationError) as caught:
+        term.guard().check(NoRows())
+    assert caught.value.code == "guard_matched_nothing"
+    assert term.is_valid
+
+
+@virtual
+async def test_without_an_answer_of_the_store_a_guarded_statement_that_changed_no_row_is_uncertain() -> None:
+    term, held, _ = a_term()
+    with pytest.raises(Uncertain):
+        term.guard().check(NoRows())
+    assert term.is_valid
+    guard = term.guard()
+    await asyncio.sleep(9.5)
+    with pytest.raises(LeaseLost):
+        guard.check(NoRows())
     assert held.ended_because is not None
 
 

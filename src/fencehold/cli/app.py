@@ -34,11 +34,12 @@ Exit codes, the same for every command (but `run` ends with that of its CMD once
   0    done
   1    the answer is no (no such lease, event or item; events left alone, a lease unbroken;
        doctor or demo found something; worker or reaper did not end in time)
-  69   the database cannot be reached, refused the login, or gave no answer
+  69   the database cannot be reached, takes no writes, or gave no answer
   70   a fault in fencehold itself; FENCEHOLD_DEBUG=1 shows where
   75   the lease was not acquired (run), or not let go (step-down), in time
-  78   bad configuration: options, names, durations, URL, missing driver, missing tables
+  78   a mistake: options, names, durations, URL, refused login, missing driver, database, tables or rights
   79   the lease was lost while the command ran (run)
+  80   it gave up, because it could handle nothing any more (worker --give-up-after)
   126  the command of run cannot be executed
   127  the command of run was not found
   130  interrupted by Ctrl-C; worker and reaper: stopped at once by a second signal

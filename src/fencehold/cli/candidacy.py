@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from fencehold.cli import exit_codes
-from fencehold.cli.screen import Screen
+from fencehold.cli.screen import Screen, span
 from fencehold.model.errors import FenceholdError, Unavailable
 from fencehold.runtime.leader import Leader
 from fencehold.runtime.term import Term
@@ -42,11 +42,19 @@ class Candidacy:
                 self.refused.set()
             case "leader_renew_failed":
                 self._say(f"lease {self._name!r} could not be renewed, trying again: {fields.get('sql_error')}")
+            case "store_unreachable":
+                self._say_unreachable(**fields)
+            case "store_answers":
+                self._screen.say(f"the database answers again, after {span(fields['waited_s'])}")
+
+    def _say_unreachable(self, code: str, error: str, hint: str, waited_s: float, **_: Any) -> None:
+        """At once, and then once a minute: the leader and the store tell no more often."""
+        self.last_error = f"[{code}] {error}"
+        since = f" for {span(waited_s)} now" if waited_s else ""
+        self._screen.say(f"waiting{since} for the database, lease {self._name!r}: [{code}] {error} {hint}".rstrip())
 
     def say_waiting(self) -> None:
-        if self.last_error is not None:
-            self._say(f"waiting for lease {self._name!r}; the database does not answer: {self.last_error}")
-        else:
+        if self.last_error is None:
             self._say(f"waiting for lease {self._name!r}, held by {self.held_by or 'another'}")
 
     def _say(self, text: str) -> None:

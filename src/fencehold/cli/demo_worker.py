@@ -48,11 +48,11 @@ class Worker:
             self._leader = store.leader(LEASE, lease=lease_s, acquire_every=lease_s / 5, holder_id=self._name)
             async with self._leader as leader:
                 async for term in leader.terms():
-                    self._tell_trust(term)
-                    row = await store.leases.read(LEASE)
-                    if row is not None and row.epoch == term.epoch:
-                        tell("granted", epoch=term.epoch, store_s=row.acquired_at.timestamp())
                     async with term:
+                        self._tell_trust(term)
+                        row = await store.leases.read(LEASE)
+                        if row is not None and row.epoch == term.epoch:
+                            tell("granted", epoch=term.epoch, store_s=row.acquired_at.timestamp())
                         await self._lead(term)
 
     def fact(self, event: str, **fields: Any) -> None:
@@ -110,7 +110,7 @@ class Worker:
 def main(url: str, name: str, lease_s: float) -> None:
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_DFL)
-    guardian.prctl(guardian.PR_SET_PDEATHSIG, signal.SIGKILL)
+    guardian.die_with_parent()
     asyncio.run(Worker(name, write_every_s=lease_s / 8).run(url, lease_s))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import click
 
 from fencehold.cli import exit_codes
-from fencehold.cli.doctor_checks import Doctor, Finding, State
+from fencehold.cli.doctor_checks import Doctor
+from fencehold.cli.doctor_finding import Finding
 from fencehold.cli.outbox_options import lease_option, outboxes_option
 from fencehold.cli.setup import Setup, finish, with_setup
 from fencehold.model.durations import seconds
 from fencehold.model.names import table_name
 from fencehold.model.outbox_settings import outbox_settings
+from fencehold.ports.checkup import State
 from fencehold.runtime.store import DEFAULT_OUTBOX
 
 EPILOG = """\b
@@ -32,8 +34,9 @@ Exit codes: 0 all is well, 1 with findings (also when the database cannot be rea
 def doctor(setup: Setup, outbox_names: tuple[str, ...], lease: str, pending_age_max: str) -> int:
     """Look at the database, its tables and clock, and at every outbox named: does anything need a hand?
 
-    Of an outbox: whether a reaper runs, what has lapsed, what is dead, how long events wait. --lease is that of its
-    workers. Without --outbox the default one is looked at, if there is one. Changes nothing.
+    A lease is acquired and rolled back; tables, columns, rights, encoding, durability and limits set for this user are
+    looked at. Of an outbox: whether a reaper runs, what has lapsed, what is dead, how long events wait. --lease is that
+    of its workers. Without --outbox the default one is looked at, if there is one. Changes nothing.
     """
     for name in outbox_names:
         table_name(name)

@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
-import enum
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from fencehold.cli import doctor_store
+from fencehold.cli.doctor_finding import Finding, failed
 from fencehold.cli.event_words import ReaperSeen
-from fencehold.cli.screen import span, without_secrets
-from fencehold.cli.service import must_have_leases
+from fencehold.cli.screen import span
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox_settings import OutboxSettings
-from fencehold.ports.events import Filter, Stats
+from fencehold.ports.checkup import State
+from fencehold.ports.events import Stats
 from fencehold.runtime.outbox import Outbox
 from fencehold.runtime.store import Store
 
 CLOCKS_AGREE_S = 0.1
 CLOCKS_APART_S_MAX = 2.0
-NO_FILE = "does not exist or cannot be opened"
-NO_EVENT = "00000000-0000-0000-0000-000000000000"  # asks for the table and its columns, and finds nothing
-
-
-class State(enum.StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    ERROR = "error"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True)
-class Finding:
-    check: str
-    state: State
-    detail: str
-    hint: str = ""
-    outbox: str | None = None
 
 
 class Doctor:
@@ -49,34 +31,28 @@ class Doctor:
         nouns = [store.outbox(name) for name in outboxes]
         try:
             await store.open()
+            faults = await store.checkup.faults(outboxes)
+            rights = await store.checkup.rights_missing(outboxes)
         except FenceholdError as error:
-            return [_failed("database", error)]
+            await store.close()
+            return [failed("database", error)]
         try:
-            findings = await self._leases(store)
-            if findings[0].state is not State.OK:
-                return findings
+            findings = [Finding("database", State.OK, f"answers: {store!r}".replace("<Store ", "").rstrip(">"))]
+            findings += await doctor_store.of_leases(store, faults, rights)
+            findings += await doctor_store.of_settings(store)
+            findings += doctor_store.of_items(faults, rights)
             for noun in nouns:
-                findings += await self._outbox(noun, must_exist)
+                findings += await self._outbox(noun, faults[noun.name], rights[noun.name], must_exist)
             return [*findings, await self._clock(store, nouns, findings)]
         finally:
             await store.close()
-
-    async def _leases(self, store: Store) -> list[Finding]:
-        """A SQLite file is opened by the first question only, so both are answered by it."""
-        reachable = Finding("database", State.OK, f"answers: {store!r}".replace("<Store ", "").rstrip(">"))
-        try:
-            await must_have_leases(store)
-        except FenceholdError as error:
-            answered = isinstance(error, ConfigurationError) and NO_FILE not in error.message
-            return [reachable, _failed("lease table", error)] if answered else [_failed("database", error)]
-        return [reachable, Finding("lease table", State.OK, "present, with all its columns")]
 
     async def _clock(self, store: Store, nouns: Sequence[Outbox], findings: Sequence[Finding]) -> Finding:
         """Leases are decided by the store's clock alone; ours matters for times we give and for reading logs."""
         try:
             apart_s = await _apart_s(store, nouns, findings)
         except FenceholdError as error:
-            return _failed("clock", error)
+            return failed("clock", error)
         if apart_s is None:
             return Finding("clock", State.SKIPPED, "not compared: there is neither a lease nor an event yet")
         if abs(apart_s) < CLOCKS_AGREE_S:
@@ -87,24 +63,20 @@ class Doctor:
         hint = "Leases do not mind, but times given by programs (not_before) and logs do: set both clocks by NTP."
         return Finding("clock", State.WARNING, words, hint)
 
-    async def _outbox(self, outbox: Outbox, must_exist: bool) -> list[Finding]:
+    async def _outbox(
+        self, outbox: Outbox, fault: ConfigurationError | None, rights: list[str], must_exist: bool
+    ) -> list[Finding]:
         name = outbox.name
-        try:
-            await outbox.find(Filter(tracking_ids=(NO_EVENT,)), 1)
-        except ConfigurationError as error:
-            if error.code in ("schema_missing", "no_outbox") and not must_exist:
-                return [Finding("tables", State.SKIPPED, "there is no outbox of this name", outbox=name)]
-            return [_failed("tables", error, name)]
-        except FenceholdError as error:
-            return [_failed("tables", error, name)]
+        findings = doctor_store.of_outbox_tables(name, fault, rights, must_exist)
+        if any(finding.state is not State.OK for finding in findings):
+            return findings
         try:
             stats = await outbox.stats(whole=False)
         except FenceholdError as error:
-            return [_failed("tables", error, name)]
+            return [failed("tables", error, name)]
         reaper = ReaperSeen.of(stats, self._settings)
-        present = Finding("tables", State.OK, "present, with all their columns", outbox=name)
         return [
-            present, _reaper(name, reaper), _lapsed(name, stats, reaper), _dead(name, stats),
+            *findings, _reaper(name, reaper), _lapsed(name, stats, reaper), _dead(name, stats),
             self._pending(name, stats),
         ]  # fmt: skip
 
@@ -140,10 +112,6 @@ def _dead(name: str, stats: Stats) -> Finding:
         return Finding("dead letters", State.OK, "none", outbox=name)
     hint = "`fencehold outbox ls --status DEAD_LETTER` says why; `fencehold outbox redrive` once that is mended."
     return Finding("dead letters", State.WARNING, f"{stats.dead_letter} given up, waiting for somebody", hint, name)
-
-
-def _failed(check: str, error: FenceholdError, outbox: str | None = None) -> Finding:
-    return Finding(check, State.ERROR, without_secrets(error.message.rstrip(".")), without_secrets(error.hint), outbox)
 
 
 async def _apart_s(store: Store, nouns: Sequence[Outbox], findings: Sequence[Finding]) -> float | None:

@@ -11,6 +11,7 @@ from fencehold.cli.screen import moment, span, without_secrets
 from fencehold.model.events import Status
 from fencehold.model.outbox_settings import OutboxSettings
 from fencehold.ports.events import EventRow, Stats
+from fencehold.runtime.error_text import TRACEBACK_MARK
 from fencehold.runtime.reaper import is_missing
 
 BRIEF_CHARS_MAX = 60
@@ -54,13 +55,14 @@ def why(row: EventRow, reaper: ReaperSeen | None = None) -> str:
 
 
 def _waiting(row: EventRow) -> str:
-    again = f"; try {row.retry_count + 1} of {row.max_retries}" if row.last_error else ""
+    said = error_said(row)
+    again = f"; try {row.retry_count + 1} of {row.max_retries}" if said else ""
     if row.waits_s > 0:
         words = f"waits until {moment(row.due_at)} (in {span(row.waits_s)}{again})"
     else:
         words = f"due since {moment(row.due_at)} ({span(-row.waits_s)} ago{again}), waits for a worker of its type"
-    if row.last_error:
-        return f"{words} because: {row.last_error}"
+    if said:
+        return f"{words} because: {said}"
     return f"{words}; made PENDING again by an operator because: {row.root_cause}" if row.root_cause else words
 
 
@@ -86,7 +88,7 @@ def _given_up(row: EventRow) -> str:
     tries = f"{row.retry_count} of {row.max_retries} tries"
     # A handler's Reject ends it before its tries are spent.
     ended = f"given up{at} after {tries}" if row.retry_count >= row.max_retries else f"rejected{at} after {tries}"
-    return f"{ended} because: {row.last_error or 'no reason was recorded'}"
+    return f"{ended} because: {error_said(row) or 'no reason was recorded'}"
 
 
 def brief(row: EventRow) -> str:
@@ -94,7 +96,7 @@ def brief(row: EventRow) -> str:
     match row.status:
         case Status.PENDING | Status.FAILED:
             words = f"due in {span(row.waits_s)}" if row.waits_s > 0 else f"due for {span(-row.waits_s)}"
-            reason = row.last_error or row.root_cause
+            reason = error_said(row) or row.root_cause
             words += f": {reason}" if reason else ""
         case Status.PROCESSING if is_live(row):
             words = f"held by {holder(row)}, {span(row.held_s or 0)} left"
@@ -103,9 +105,20 @@ def brief(row: EventRow) -> str:
         case Status.COMPLETED:
             words = f"done {moment(row.processed_at)}" if row.processed_at else "done"
         case Status.DEAD_LETTER:
-            words = row.last_error or ""
+            words = error_said(row)
     line = " ".join(words.split())
     return line if len(line) <= BRIEF_CHARS_MAX else line[: BRIEF_CHARS_MAX - 3] + "..."
+
+
+def error_said(row: EventRow) -> str:
+    """What the last error said, without where it was raised."""
+    return (row.last_error or "").partition(TRACEBACK_MARK)[0]
+
+
+def error_raised(row: EventRow) -> str:
+    """Where the last error was raised: a traceback or its end; empty if none was kept."""
+    _, mark, where = (row.last_error or "").partition(TRACEBACK_MARK)
+    return f"{mark.lstrip()}{where}" if mark else ""
 
 
 def is_live(row: EventRow) -> bool:
@@ -129,6 +142,9 @@ def event_json(row: EventRow, *, with_content: bool) -> dict[str, Any]:
         found[name] = found[name] and found[name].isoformat()
     for name in ROUNDED:
         found[name] = found[name] if found[name] is None else round(found[name], 3)
+    found["last_error"] = error_said(row) or None
+    if with_content:
+        found["traceback"] = without_secrets(error_raised(row)) or None
     for name in ("last_error", "root_cause"):
         found[name] = found[name] and without_secrets(found[name])
     for name in CONTENT:

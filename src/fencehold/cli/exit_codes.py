@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencehold.model.errors import AlreadyLeased, ConfigurationError, FenceholdError, LeaseLost
+from fencehold.model.errors import AlreadyLeased, ConfigurationError, FenceholdError, LeaseLost, WorkerStuck
 
 OK = 0
 NO = 1  # the answer is no: no such lease or event; doctor or demo found something
@@ -11,6 +11,7 @@ INTERNAL = 70
 NOT_ACQUIRED = 75
 BAD_CONFIGURATION = 78
 LEASE_LOST = 79
+STUCK = 80  # a worker gave up: its process has to be started anew
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 INTERRUPTED = 130
@@ -22,6 +23,8 @@ def of_error(error: FenceholdError) -> int:
             return BAD_CONFIGURATION
         case LeaseLost():
             return LEASE_LOST
+        case WorkerStuck():
+            return STUCK
         case AlreadyLeased():
             return NOT_ACQUIRED
         case Refused():

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from fencehold.cli.outbox_options import outboxes_option
+from fencehold.cli.screen import Screen
 from fencehold.cli.setup import Setup, finish, with_setup
 from fencehold.runtime.store import DEFAULT_OUTBOX
 
@@ -20,15 +21,21 @@ Exit codes: 0 done or up to date, 69 database unreachable, 78 bad configuration
 """
 
 
-class NotCreated:
-    """Hears of the default outbox that was left out, and why: say, a table of that name is somebody else's."""
+class Heard:
+    """Hears of the default outbox that was left out, and why: say, a table of that name is somebody else's.
 
-    def __init__(self) -> None:
-        self.outboxes: dict[str, str] = {}
+    What init waits for is said at once.
+    """
+
+    def __init__(self, screen: Screen) -> None:
+        self.not_created: dict[str, str] = {}
+        self._screen = screen
 
     def fact(self, event: str, **fields: Any) -> None:
         if event == "outbox_not_created":
-            self.outboxes[fields["outbox"]] = fields["error"]
+            self.not_created[fields["outbox"]] = fields["error"]
+        if event == "schema_waiting":
+            self._screen.say(f"waiting: {fields['detail']}")
 
 
 @click.command(epilog=EPILOG)
@@ -39,18 +46,18 @@ def init(setup: Setup, outbox_names: tuple[str, ...]) -> None:
 
     Says which steps were applied. Where only a database administrator may do this, use `fencehold sql init`.
     """
-    not_created = NotCreated()
-    applied = finish(_init(setup, outbox_names, not_created))
-    outboxes = [name for name in dict.fromkeys(outbox_names or (DEFAULT_OUTBOX,)) if name not in not_created.outboxes]
+    heard = Heard(setup.screen)
+    applied = finish(_init(setup, outbox_names, heard))
+    outboxes = [name for name in dict.fromkeys(outbox_names or (DEFAULT_OUTBOX,)) if name not in heard.not_created]
     payload = {"table": setup.table, "outboxes": outboxes, "applied": applied, "up_to_date": not applied}
     tables = ", ".join([setup.table, *outboxes])
     setup.screen.result(payload, f"{tables}: {'applied ' + ', '.join(applied) if applied else 'already up to date'}")
-    for why in not_created.outboxes.values():
+    for why in heard.not_created.values():
         setup.screen.say(f"no outbox: {why} --outbox gives another name, where there can be one.")
 
 
-async def _init(setup: Setup, outbox_names: tuple[str, ...], not_created: NotCreated) -> list[str]:
-    store = setup.store(not_created)
+async def _init(setup: Setup, outbox_names: tuple[str, ...], heard: Heard) -> list[str]:
+    store = setup.store(heard)
     for name in dict.fromkeys(outbox_names):
         store.outbox(name)
     async with store:

@@ -7,7 +7,16 @@ import datetime as dt
 import click
 
 from fencehold.cli import exit_codes
-from fencehold.cli.event_words import ReaperSeen, event_json, holder, is_live, pretty, why
+from fencehold.cli.event_words import (
+    ReaperSeen,
+    error_raised,
+    error_said,
+    event_json,
+    holder,
+    is_live,
+    pretty,
+    why,
+)
 from fencehold.cli.outbox_options import lease_option, opened, outbox_option, tracking_ids
 from fencehold.cli.screen import clean, moment, put
 from fencehold.cli.setup import Setup, finish, with_setup
@@ -49,6 +58,8 @@ def show(setup: Setup, tracking_id: str, outbox_name: str, lease: str) -> None:
         return
     put(f"{row.status.value}: {clean(words)}\n")
     setup.screen.table({}, ("FIELD", "VALUE"), _rows(row))
+    if raised := error_raised(row):
+        put(f"\n{clean(raised)}")
     for name, text in (("payload", row.payload), ("metadata", row.metadata)):
         if text is not None:
             put(f"\n{name}\n{clean(pretty(text))}")
@@ -77,7 +88,7 @@ def _rows(row: EventRow) -> list[tuple[str, str]]:
         ("worker", holder(row) if row.lock_token else "-"),
         ("lease token", row.lock_token or "-"),
         ("held until", _moment(row.locked_until)),
-        ("last error", " ".join((row.last_error or "-").split())),
+        ("last error", " ".join((error_said(row) or "-").split())),
         ("root cause", " ".join((row.root_cause or "-").split())),
         ("id", str(row.id)),
     ]

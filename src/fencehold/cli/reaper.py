@@ -7,20 +7,22 @@ import asyncio
 import click
 
 from fencehold.cli import exit_codes, log_lines
-from fencehold.cli.metrics_port import measured, metrics_options
+from fencehold.cli.metrics_port import Measured, measured, metrics_options
 from fencehold.cli.outbox_options import lease_option, outbox_option
-from fencehold.cli.service import StopBy, must_have_leases, serve
+from fencehold.cli.service import StopBy, serve
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.watchdog import Stop
-from fencehold.ports.facts import FactSink
+from fencehold.runtime.clock import BootClock
+from fencehold.runtime.outage import Outage
 
 EPILOG = """\b
 Examples:
   fencehold reaper
   fencehold reaper --outbox billing_events --lease 60s --every 5s --metrics-port 9108
 \b
-Exit codes: 0 stopped in order, 1 did not end within a lease, 69 database unreachable at the start,
-78 bad configuration, 130 stopped at once by a second signal
+A database that is away is waited for, with a line in the log.
+Exit codes: 0 stopped in order, 1 did not end within a lease, 78 bad configuration (no tables, no rights),
+130 stopped at once by a second signal
 """
 
 
@@ -45,22 +47,26 @@ def reaper(
     log_lines.log_to_stderr(as_json=setup.screen.is_json)
 
     async def work(stop_by: StopBy) -> int:
-        return await _work(setup, outbox_name, lease, every, reaper_id, facts, stop_by)
+        return await _work(setup, outbox_name, lease, every, reaper_id, told, stop_by)
 
-    with measured(metrics_host, metrics_port) as facts:
+    with measured(metrics_host, metrics_port) as told:
         return asyncio.run(serve(work))
 
 
 async def _work(
-    setup: Setup, name: str, lease: str, every: str | None, reaper_id: str | None, facts: FactSink,
+    setup: Setup, name: str, lease: str, every: str | None, reaper_id: str | None, told: Measured,
     stop_by: StopBy,
 ) -> int:  # fmt: skip
-    store = setup.store(facts)
+    facts = told.facts
+    store = setup.patient_store(facts)
     outbox = store.outbox(name, lease=lease, reap_every=every)
     at_work = outbox.reaper(reaper_id)
-    async with store:
-        await must_have_leases(store)
-        await outbox.reap()  # what is missing or not allowed shows now, instead of as a warning for ever
+    async with told.health.watched(at_work.probe, lambda: outbox.settings.lease_s), store:
+        # What is missing or not allowed shows now, instead of as a warning for ever.
+        outage = Outage(lambda event, **fields: facts.fact(event, outbox=name, **fields), BootClock())
+        await outage.wait_for(outbox.reap)
+        await outbox.close()  # that connection was for this one question
+        await at_work.begin()
         facts.fact("reaper_started", outbox=name, every_s=outbox.settings.reap_every_s)
         stop_by(Stop(at_work.stop, outbox.settings.lease_s))
         await at_work.run()

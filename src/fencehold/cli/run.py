@@ -11,6 +11,7 @@ import errno
 import os
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -31,6 +32,12 @@ from fencehold.runtime.leader import Leader
 from fencehold.runtime.term import Term
 
 GIVE_BACK_LIMIT_S = 3.0
+ENDED_BY = {
+    guardian.CGROUP: "by its control group",
+    guardian.CHILDREN: "by the kernel's lists of children",
+    guardian.SCAN: "by a scan of /proc",
+    guardian.GROUP: "by its process group",
+}
 
 EPILOG = """\b
 Examples:
@@ -39,9 +46,9 @@ Examples:
   fencehold run importer --lease 10s --wait 5m -- python import.py
 \b
 Exit codes: that of CMD (128 + n if it died of signal n), or
-  69   the database cannot be reached
+  69   the database cannot be reached (--no-wait, --wait); otherwise it is waited for
   75   the lease was not acquired: held by another (--no-wait, --wait)
-  78   bad configuration
+  78   bad configuration: options, URL, refused login, missing tables or rights
   79   the lease was lost, or asked back: CMD was ended
   126  CMD cannot be executed      127  CMD was not found
   128+n  signal n came while waiting for the lease
@@ -64,6 +71,7 @@ class Plan:
     grace_s: float
     wait_s: float | None
     one_try: bool
+    may_have_cgroup: bool
     holder_id: str | None
 
 
@@ -84,6 +92,7 @@ class DashedCommand(click.Command):
 @click.option("--no-wait", is_flag=True, help="Try once, and give up (75) if another holds the lease.")
 @click.option("--grace", default="5s", metavar="DURATION", help="Between SIGTERM and SIGKILL, time permitting.  [5s]")
 @click.option("--holder-id", default=None, metavar="TEXT", help="Who holds it, for others to see.  [host-pid-random]")
+@click.option("--no-cgroup", is_flag=True, help="Make no control group for CMD, even where that is possible.")
 @with_setup
 def run(setup: Setup, name: str, command: tuple[str, ...], **given: Any) -> int:
     """Run CMD only while holding the lease NAME, and end it before the lease does.
@@ -104,6 +113,7 @@ def _plan(
     no_wait: bool,
     grace: str,
     holder_id: str | None,
+    no_cgroup: bool,
 ) -> Plan:
     if wait is not None and no_wait:
         raise click.UsageError("--wait and --no-wait exclude each other.", click.get_current_context())
@@ -112,7 +122,7 @@ def _plan(
     path = executable(command[0])
     plan = Plan(
         setup, lease_name(name), path, tuple(command), settings.lease_s, seconds(grace, "--grace"), wait_s, no_wait,
-        _checked(holder_id),
+        not no_cgroup, _checked(holder_id),
     )  # fmt: skip
     setup.store()  # a wrong URL or table name is found here, before the guardian is started
     return plan
@@ -175,12 +185,16 @@ def _leave(code: int) -> NoReturn:
 
 async def _work(plan: Plan, desk: SignalDesk, verdict: asyncio.Future[int]) -> None:
     candidacy = Candidacy(plan.setup.screen, plan.name)
-    guarded = Guarded(plan.path, plan.argv)
+    guarded = Guarded(plan.path, plan.argv, may_have_cgroup=plan.may_have_cgroup)
+    began_s = time.monotonic()
+    store = plan.setup.patient_store(candidacy)
     try:
-        async with plan.setup.store(candidacy) as store:
+        await store.open(0 if plan.one_try else plan.wait_s)
+        async with store:
             leader = store.leader(plan.name, lease=plan.lease_s, holder_id=plan.holder_id)
             async with leader:
-                term = await elected(leader, candidacy, plan.wait_s, one_try=plan.one_try)
+                left_s = plan.wait_s and max(0.0, plan.wait_s - (time.monotonic() - began_s))
+                term = await elected(leader, candidacy, left_s, one_try=plan.one_try)
                 if desk.interrupted.done():
                     return  # the signal came with the grant: the lease goes back, the command never starts
                 outcome = await _while_leading(plan, leader, term, guarded, desk, candidacy)
@@ -224,13 +238,18 @@ def _judged(plan: Plan, term: Term, outcome: Outcome) -> int:
         return outcome.exit_code
     else:
         error = LeaseLost(
-            f"Lease {plan.name!r} epoch {term.epoch}: {_why(term, outcome)}; the command was ended.",
+            f"Lease {plan.name!r} epoch {term.epoch}: {_why(term, outcome)}; the command was ended{_by(outcome)}.",
             hint="Run it again when the lease is free; what it had begun may be half done.",
             name=plan.name,
             epoch=term.epoch,
         )
-    plan.setup.screen.error(error)
+    plan.setup.screen.error(error, ended_by=outcome.ended_by or None)
     return exit_codes.of_error(error)
+
+
+def _by(outcome: Outcome) -> str:
+    """How its processes were found, in words; docs/commands.md says what each way promises."""
+    return f", {ENDED_BY[outcome.ended_by]}" if outcome.ended_by else ""
 
 
 def _why(term: Term, outcome: Outcome) -> str:

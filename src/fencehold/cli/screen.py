@@ -83,9 +83,11 @@ class Screen:
         if not self.is_json:
             print(f"fencehold: {clean(text)}", file=sys.stderr, flush=True)
 
-    def error(self, error: FenceholdError) -> None:
+    def error(self, error: FenceholdError, **more: str | None) -> None:
+        """`more` goes into the JSON object, where it is known."""
         if self.is_json:
             body = {"code": error.code, "message": clean(error.message), "hint": clean(error.hint)}
+            body |= {key: value for key, value in more.items() if value is not None}
             print(json.dumps({"error": body}), file=sys.stderr, flush=True)
             return
         print(f"fencehold: [{error.code}] {clean(error.message)}", file=sys.stderr, flush=True)

@@ -9,10 +9,6 @@ from contextlib import suppress
 from fencehold.cli import exit_codes
 from fencehold.cli.signals import StopDesk
 from fencehold.cli.watchdog import Stop, Watchdog
-from fencehold.runtime.store import Store
-
-# Any name will do: what is asked is whether the lease table is there, before work begins that needs it.
-PROBE = "fencehold probe"
 
 StopBy = Callable[[Stop], None]
 Run = Callable[[StopBy], Awaitable[int]]
@@ -63,8 +59,3 @@ class Service:
         self._is_stopping = True
         if self._watchdog.stop is not None:
             self._watchdog.stop.by()
-
-
-async def must_have_leases(store: Store) -> None:
-    """Raises what is wrong with the database or its lease table."""
-    await store.leases.read(PROBE)

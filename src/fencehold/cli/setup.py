@@ -75,7 +75,12 @@ class Setup:
         return dsn
 
     def store(self, facts: FactSink | None = None) -> fencehold.Store:
-        return fencehold.connect(self.dsn, table=self.table, facts=facts or Unheard())
+        """For one answer: a database that is away is asked once."""
+        return fencehold.connect(self.dsn, table=self.table, facts=facts or Unheard(), open_timeout=0)
+
+    def patient_store(self, facts: FactSink) -> fencehold.Store:
+        """For what runs until it is stopped: a database that is away is waited for, and `facts` hears of it."""
+        return fencehold.connect(self.dsn, table=self.table, facts=facts)
 
 
 def options(command: F) -> F:

@@ -12,13 +12,12 @@ from typing import Any
 import click
 
 from fencehold.cli import exit_codes, handler_import, log_lines
-from fencehold.cli.metrics_port import measured, metrics_options
+from fencehold.cli.metrics_port import Measured, measured, metrics_options
 from fencehold.cli.outbox_options import lease_option, outbox_option
-from fencehold.cli.service import StopBy, must_have_leases, serve
+from fencehold.cli.service import StopBy, serve
 from fencehold.cli.setup import Setup, with_setup
-from fencehold.cli.watchdog import Stop, leave
+from fencehold.cli.watchdog import Stop, leave, leave_soon
 from fencehold.model.outbox_settings import CONCURRENCY_MAX
-from fencehold.ports.facts import FactSink
 from fencehold.runtime.store import Store
 from fencehold.runtime.worker import Worker
 
@@ -35,8 +34,9 @@ and in a shell
   export FENCEHOLD_DSN=postgresql://app@db/app
   fencehold worker app:handlers --concurrency 20
 \b
-Exit codes: 0 stopped in order, 1 stopped, but a handler did not end in time, 69 database unreachable at the start,
-78 bad configuration (no such module, no tables, no reaper), 130 stopped at once by a second signal
+Exit codes: 0 stopped in order, 1 stopped, but a handler did not end in time,
+78 bad configuration (no such module, no tables, no rights, no reaper), 80 gave up (--give-up-after),
+130 stopped at once by a second signal
 """
 
 
@@ -63,6 +63,7 @@ def _duration(flag: str, meaning: str, default: str | None = None) -> Callable[[
 @_duration("--poll-every", "How often to look for events that no hint told of.  [1s]", "1s")
 @_duration("--max-processing", "A handler that takes longer is aborted.  [3 leases]")
 @_duration("--shutdown-timeout", "How long a stop waits for handlers; at most a lease.  [a lease]")
+@_duration("--give-up-after", "Exit (80) after so long without being able to handle anything.  [never]")
 @_duration("--retry-base", "After a first failure; doubled after each further one.  [1s]", "1s")
 @_duration("--retry-cap", "The longest wait before another try.  [30s]", "30s")
 @click.option("--batch-size", type=click.IntRange(1, CONCURRENCY_MAX), help="Handlers get lists, up to so many events.")
@@ -82,12 +83,16 @@ def worker(
     The first signal stops it in order: no more events, those in hand are finished, or handed back when the shutdown
     timeout is near. A second one stops it at once; what it held is recovered when its lease has lapsed. A database
     that goes away while it runs is waited for.
+
+    It warns of handlers that take long, and of an event loop that one of them blocks. With --give-up-after it exits
+    with 80 once the loop has been blocked for so long, or all places have been taken for so long by handlers that lost
+    their leases and do not return: let a supervisor start it anew.
     """
     log_lines.log_to_stderr(as_json=setup.screen.is_json)
     handler = handler_import.load(handlers)
     plan = _plan(outbox_name, **given)
-    with measured(metrics_host, metrics_port) as facts:
-        return asyncio.run(serve(lambda stop_by: _work(setup, plan, handler, facts, stop_by)))
+    with measured(metrics_host, metrics_port) as told:
+        return asyncio.run(serve(lambda stop_by: _work(setup, plan, handler, told, stop_by)))
 
 
 def _plan(
@@ -97,11 +102,13 @@ def _plan(
     return Plan(outbox_name, about_outbox, {"reaper": not no_reaper, **rest})
 
 
-async def _work(setup: Setup, plan: Plan, handler: Any, facts: FactSink, stop_by: StopBy) -> int:
-    store = setup.store(facts)
+async def _work(setup: Setup, plan: Plan, handler: Any, told: Measured, stop_by: StopBy) -> int:
+    store = setup.patient_store(told.facts)
     outbox = store.outbox(plan.outbox_name, **plan.outbox)
     at_work = outbox.worker(handler, **plan.worker)
-    await _run(store, at_work, outbox.settings.lease_s, stop_by)
+    at_work.on_stuck = lambda _: leave_soon(exit_codes.STUCK)
+    async with told.health.watched(at_work.probe, lambda: at_work.settings.max_processing_s):
+        await _run(store, at_work, outbox.settings.lease_s, stop_by)
     if at_work.in_flight or _handlers_left():
         setup.screen.say("a handler did not end in time and is left behind; the reaper recovers its event")
         leave(exit_codes.NO)
@@ -122,6 +129,5 @@ async def _run(store: Store, at_work: Worker, lease_s: float, stop_by: StopBy) -
         return [flight.claim.tracking_id for flight in list(at_work.flights.values())]
 
     async with store:
-        await must_have_leases(store)
         stop_by(Stop(at_work.stop, at_work.settings.shutdown_timeout_s, in_hand, spare_s=lease_s))
         await at_work.run()

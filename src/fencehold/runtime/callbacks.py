@@ -10,6 +10,7 @@ from fencehold.model.election import Emit, LockState
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.dispatcher import Dispatcher
+from fencehold.runtime.limit import TOLD_LIMIT_S
 
 Callback = Callable[[], None] | Callable[[], Awaitable[None]]
 StateChangeCallback = Callable[[LockState, LockState], None] | Callable[[LockState, LockState], Awaitable[None]]
@@ -20,6 +21,7 @@ S = TypeVar("S", bound=StateChangeCallback)
 E = TypeVar("E", bound=ErrorCallback)
 
 STATE_CHANGE = "on_state_change"
+TERM_ENDS = (Emit.LOST, Emit.RELEASED)
 
 
 def check(event: str, fn: object) -> None:
@@ -45,11 +47,22 @@ class Callbacks:
             self.dispatcher.send(fn, old, new)
 
     def emit(self, emit: Emit, error: Exception | None) -> None:
+        if emit in TERM_ENDS:
+            self.dispatcher.hurry()
         for fn in self._registered[emit.value]:
             if emit is Emit.ERROR:
                 self.dispatcher.send(fn, error)
             else:
-                self.dispatcher.send(fn)
+                self.dispatcher.send(fn, ends_term=emit in TERM_ENDS)
+
+    async def told(self, limit_s: float = TOLD_LIMIT_S) -> bool:
+        """Wait until every callback that is due has run; False past the limit. Inside a callback it waits for none."""
+        return self.dispatcher.is_delivering_here() or await self.dispatcher.drain(limit_s)
+
+    def drop(self) -> None:
+        """Cancel the callback that runs and forget those that wait: the leader was shut down."""
+        for name in self.dispatcher.stop():
+            self._facts.fact("callback_failed", error=f"{name} had not run when the time of the shutdown was over")
 
     def broken(self, error: Exception, culprit: Callable[..., object] | None = None) -> None:
         """A fault that is nobody's answer: told, and forwarded to on_error, unless that is what broke."""
@@ -66,7 +79,11 @@ class Callbacks:
 
 
 class Registers:
-    """The registration methods; each returns the function unchanged, so that it works as a decorator."""
+    """The registration methods; each returns the function unchanged, so that it works as a decorator.
+
+    Callbacks are called in the order of the transitions, one at a time. A plain function must not block; a coroutine
+    has 10 s, and 1 s at most once the term it was told of is over. One that raises or overruns goes to `on_error`.
+    """
 
     _callbacks: Callbacks
 
@@ -76,7 +93,7 @@ class Registers:
         return fn
 
     def on_released(self, fn: C) -> C:
-        """We gave leadership up ourselves."""
+        """We gave leadership up ourselves, and the store has confirmed it."""
         self._callbacks.add(Emit.RELEASED.value, fn)
         return fn
 

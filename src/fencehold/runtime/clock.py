@@ -1,16 +1,15 @@
-"""The machine's clock: CLOCK_BOOTTIME, which runs on while a laptop or a virtual machine is suspended."""
+"""The machine's clock, which runs on while a laptop or a virtual machine is suspended."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 
-_CLOCK_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+from fencehold.ports.clock import boot_s
 
 
 class BootClock:
     def now_s(self) -> float:
-        return time.clock_gettime(_CLOCK_ID)
+        return boot_s()
 
     async def wait(self, event: asyncio.Event, timeout_s: float | None) -> bool:
         if event.is_set():

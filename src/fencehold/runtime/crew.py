@@ -1,8 +1,9 @@
-"""What runs beside a worker on the keeper's thread, where no handler can block it: its heartbeat and its reaper."""
+"""What runs beside a worker on the keeper's thread, where no handler can block it: heartbeat, watch and reaper."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from fencehold.ports.events import Events
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.engine import lasting
 from fencehold.runtime.flights import Heartbeat
+from fencehold.runtime.handler_watch import HandlerWatch
 from fencehold.runtime.host import Host
 from fencehold.runtime.reaper import Reaper, is_missing
 
@@ -37,18 +39,19 @@ class Crew:
         self._settings, self._clock, self._facts = settings, clock, facts
         self._events: Events | None = None
         self._heartbeat: Heartbeat | None = None
+        self._watch: HandlerWatch | None = None
         self._reaper: Reaper | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._started: Host | None = None
 
     async def start(self, worker: Worker) -> None:
-        """Raises if the tables are missing, or if there is no reaper anywhere and this worker was to have none.
+        """Raises if tables or rights are missing, or if there is no reaper anywhere and this worker was to have none.
 
         Nothing runs if it raises; with a store that is away, try again.
         """
         host = self._host()
         self._started = host
-        await host.begin(self._start(worker))
+        await host.begin(self._start(worker, asyncio.get_running_loop(), threading.get_ident()))
 
     async def stop(self) -> None:
         if self._started is not None:
@@ -60,18 +63,24 @@ class Crew:
 
     # --- on the keeper's loop ---
 
-    async def _start(self, worker: Worker) -> None:
+    async def _start(self, worker: Worker, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
         self._events = events = self._events or self._make_events()
-        stats = await events.desk.stats(self._settings().call_limit_s, whole=False)
+        limit_s = self._settings().call_limit_s
+        stats = await events.desk.stats(limit_s, whole=False)
+        await events.desk.identity(limit_s)  # tables of an older version lack it, and are refused here
         if self._make_reaper is None and is_missing(stats.reaper_ran_s_ago, self._settings()):
             raise no_reaper(worker.outbox, stats.reaper_ran_s_ago)
+        if self._make_reaper is not None:
+            self._reaper = self._make_reaper()
+            await self._reaper.begin()
         self._heartbeat = Heartbeat(
-            worker.flights, events.port, self._settings, worker.settings.max_processing_s, clock=self._clock,
+            worker.flights, events.port, self._settings, lambda: worker.settings.max_processing_s, clock=self._clock,
             tell=worker.tell, on_lost=worker.lost,
         )  # fmt: skip
         self._run(self._heartbeat.run)
-        if self._make_reaper is not None:
-            self._reaper = self._make_reaper()
+        self._watch = HandlerWatch(worker, loop, thread_id, self._clock)
+        self._run(self._watch.run)
+        if self._reaper is not None:
             self._run(self._reaper.run)
 
     def _run(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -80,6 +89,8 @@ class Crew:
     async def _stop(self) -> None:
         if self._heartbeat is not None:
             self._heartbeat.close()
+        if self._watch is not None:
+            self._watch.close()
         if self._reaper is not None:
             self._reaper.stop()
         if self._tasks:

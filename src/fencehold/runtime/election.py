@@ -14,12 +14,13 @@ from typing import Any, Generic, TypeVar
 from fencehold.model.election import Circumstances, Emit, Input, LockState, transition
 from fencehold.model.retry import RetryContext, RetryStrategy
 from fencehold.ports.clock import Clock
-from fencehold.ports.mechanism import Mechanism
+from fencehold.ports.mechanism import Mechanism, Unanswered
 from fencehold.runtime.callbacks import Callbacks
 
 G = TypeVar("G")
 T = TypeVar("T")
 
+LEADING = (LockState.LEADER, LockState.RELEASING)
 STEP_DOWN_REQUESTED = "step_down_requested"
 HEAD_START_S = 1.0  # what a leader that steps down gives the others; SQLite followers look four times in it
 
@@ -50,6 +51,7 @@ class Election(Generic[G]):
         self._clock = clock
         self._on_state = on_state
         self.state = LockState.STOPPED
+        self.has_stopped = False  # as opposed to: not yet begun
         self.grant: G | None = None
         self.stop = asyncio.Event()
         self.step_down = asyncio.Event()
@@ -67,6 +69,7 @@ class Election(Generic[G]):
             while self.state is not LockState.STOPPED:
                 self._apply(await self._live())
         finally:
+            self.has_stopped = True
             await self._mechanism.close()
 
     def _live(self) -> Coroutine[Any, Any, Input]:
@@ -190,7 +193,7 @@ class Election(Generic[G]):
             return Input.REACQUIRE_FAILED
         self.grant = answer
         self._attempt = 0
-        self._circumstances = replace(self._circumstances, another_led=self._mechanism.another_led(answer))
+        self._circumstances = replace(self._circumstances, new_term=self._mechanism.is_new_term(answer))
         return Input.REACQUIRE_SUCCEEDED
 
     async def _release(self) -> Input:
@@ -198,13 +201,16 @@ class Election(Generic[G]):
         grant, self.grant = self.grant, None
         self._yielding = self._circumstances.stepping_down
         try:
-            released = await self._mechanism.release(grant)
+            outcome = Input.RELEASE_SUCCEEDED if await self._mechanism.release(grant) else Input.RELEASE_FAILED
+        except Unanswered as unanswered:
+            self._last_error = unanswered.error
+            outcome = Input.RELEASE_UNANSWERED
         except Exception as error:  # noqa: BLE001 - whatever it was, it goes to on_error and the grant is gone
             self._last_error = error
             return Input.DB_ERROR
         if self.stop.is_set():
             self._circumstances = replace(self._circumstances, stepping_down=False)
-        return Input.RELEASE_SUCCEEDED if released else Input.RELEASE_FAILED
+        return outcome
 
     # --- parts ---
 

@@ -27,9 +27,12 @@ class Engine:
         self._facts = facts
         self._tasks: list[asyncio.Task[None]] = []
         self._listening = False
+        self._is_unwanted = False
 
     async def open(self, limit_s: float) -> None:
         await self.backend.open(limit_s)
+        if self._is_unwanted:
+            raise asyncio.CancelledError
         parts = (self.keeper.run, self.watch.run)
         self._tasks = [asyncio.create_task(lasting(run, self._facts)) for run in parts]
 
@@ -38,6 +41,12 @@ class Engine:
         if not self._listening:
             self._listening = True
             await self.watch.listen()
+
+    async def give_up(self) -> None:
+        """Whoever asked for it to be opened was cancelled: close it, or let `open` fail if it is still under way."""
+        self._is_unwanted = True
+        if self._tasks:
+            await self.close()
 
     async def close(self) -> None:
         await self.keeper.close()

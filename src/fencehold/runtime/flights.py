@@ -20,15 +20,21 @@ from fencehold.runtime import heartbeat
 class Flight:
     """One claimed event from the claim to the end of its handler."""
 
-    __slots__ = ("called_off", "claim", "deadline_s", "lost", "renewed_s", "started_s", "task")
+    __slots__ = (
+        "called_off", "claim", "deadline_s", "hung_told", "is_shared", "lost", "renewed_s", "started_s", "task",
+        "warned_s",
+    )  # fmt: skip
 
     def __init__(self, claim: Claim, sent_s: float, trusted_s: float) -> None:
         self.claim = claim
         self.started_s = self.renewed_s = sent_s
         self.deadline_s = sent_s + trusted_s
         self.lost = ""
+        self.is_shared = False  # one call of the handler for it and for others
         self.called_off = False  # cancelled because its worker stops: no fault of the event
         self.task: asyncio.Task[None] | None = None
+        self.warned_s = 0.0  # the age at which a warning last told of it
+        self.hung_told = False  # a warning told that it runs on after its lease was lost
 
     @property
     def key(self) -> ClaimKey:
@@ -55,7 +61,7 @@ class Heartbeat(heartbeat.Heartbeat[Flight]):
         flights: dict[int, Flight],
         port: EventPort,
         settings: Callable[[], OutboxSettings],
-        max_processing_s: float,
+        max_processing_s: Callable[[], float],
         *,
         clock: Clock,
         tell: Callable[..., None],
@@ -65,10 +71,10 @@ class Heartbeat(heartbeat.Heartbeat[Flight]):
         self._max_processing_s = max_processing_s
 
     def _max_s(self, kept: Flight) -> float:
-        return self._max_processing_s
+        return self._max_processing_s()
 
     def _tick_s_max(self) -> float:
-        return self._max_processing_s / 4
+        return self._max_processing_s() / 4
 
 
 class Teller:

@@ -43,6 +43,10 @@ class Held:
         self._deadline_s = self._until(lease, sent_s)
         self._generation = forks.generation()
         self._lock = threading.Lock()
+        self._answered = threading.Condition(self._lock)
+        self._renewals = 0
+        #: Set by the keeper: have the lease renewed now. False where nobody could wait for the answer.
+        self.renew_now: Callable[[], bool] = lambda: False
         self._listeners: list[Callable[[], None]] = []
 
     @property
@@ -66,6 +70,8 @@ class Held:
         with self._lock:
             in_time = self.is_valid
             if in_time:
+                self._renewals += 1
+                self._answered.notify_all()
                 self.lease = lease
                 self._deadline_s = self._until(lease, sent_s)
                 self.renew_at_s = sent_s + self.settings.renew_every_s
@@ -73,12 +79,27 @@ class Held:
             self._tell()
         return in_time
 
+    def confirmed(self, limit_s: float) -> bool | None:
+        """Ask the store whether the lease is still ours, and block this thread until it answers.
+
+        True: it was renewed just now. False: it is over. None: no answer within the limit, or none can be waited for.
+        """
+        with self._lock:
+            before = self._renewals
+        if self.is_valid and self.renew_now():
+            with self._lock:
+                self._answered.wait_for(lambda: self.ended_because is not None or self._renewals > before, limit_s)
+                if self.ended_because is None and self._renewals > before:
+                    return True
+        return None if self.is_valid else False
+
     def end(self, reason: str, event: str = "leader_lost") -> bool:
         """Over, for this reason, at once and for ever; True for the first to say so, which is also who logs it."""
         with self._lock:
             if self.ended_because is not None:
                 return False
             self.ended_because = reason
+            self._answered.notify_all()
         self.tell(event, reason=reason)
         self._tell()
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
@@ -11,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 from fencehold.runtime import forks
 
 T = TypeVar("T")
+
+WIND_UP_LIMIT_S, WIND_UP_ROUNDS = 2.0, 4
 
 
 class Host(Protocol):
@@ -28,8 +31,10 @@ class KeeperThread:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.loop.set_task_factory(self._task)
         self.generation = forks.generation()
         self.users = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._thread = threading.Thread(target=self._run, name="fencehold-keeper", daemon=True)
         self._thread.start()
 
@@ -40,20 +45,36 @@ class KeeperThread:
         return asyncio.wrap_future(self.submit(work))
 
     def post(self, callback: Callable[..., object], *args: Any) -> None:
-        self.loop.call_soon_threadsafe(callback, *args)
+        """Have it called there; after the thread has ended nothing is called."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(callback, *args)
+
+    def _task(self, loop: asyncio.AbstractEventLoop, work: Any, /, **options: Any) -> asyncio.Task[Any]:
+        """An event loop alone does not keep its tasks: those of a store that nobody closed would be collected."""
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
-        leftover = asyncio.all_tasks(self.loop)
-        for task in leftover:
-            task.cancel()
-        if leftover:
-            self.loop.run_until_complete(asyncio.wait(leftover, timeout=1.0))
-        self.loop.close()
+        wind_up(self.loop)
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+def wind_up(loop: asyncio.AbstractEventLoop) -> None:
+    """End all tasks of a loop that no longer runs, and close it. On the loop's own thread."""
+    for _ in range(WIND_UP_ROUNDS):  # a task that is cancelled may start others on its way out
+        loop.run_until_complete(asyncio.sleep(0))  # what was posted begins, and who waits for what has ended hears it
+        if not (leftover := asyncio.all_tasks(loop)):
+            break
+        for task in leftover:
+            task.cancel()
+        loop.run_until_complete(asyncio.wait(leftover, timeout=WIND_UP_LIMIT_S / WIND_UP_ROUNDS))
+    loop.close()
 
 
 _lock = threading.Lock()
@@ -79,3 +100,10 @@ def leave(thread: KeeperThread) -> None:
             thread.stop()
             if _thread is thread:
                 _thread = None
+
+
+def leave_after(thread: KeeperThread, work: Coroutine[Any, Any, None]) -> concurrent.futures.Future[None]:
+    """Do this last piece of work on the thread, and leave it then, whatever becomes of the caller meanwhile."""
+    done = thread.submit(work)
+    done.add_done_callback(lambda _: leave(thread))
+    return done

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
 from fencehold.model.item_settings import ProcessorSettings
 from fencehold.model.retry import DecorrelatedJitter, RetryContext
-from fencehold.runtime.handlers import Handler, Handlers, check_is_no_generator
+from fencehold.runtime.error_text import described, in_full
+from fencehold.runtime.handler_checks import check_callable
+from fencehold.runtime.handlers import Handler, Handlers
 from fencehold.runtime.item import Item
 from fencehold.runtime.item_lease import BROKEN, DELETED
 from fencehold.runtime.item_parts import ItemParts
 from fencehold.runtime.item_rests import Rests
-from fencehold.runtime.ledger import described
+from fencehold.runtime.outage import Outage
 from fencehold.runtime.stoppable import Stoppable
 
 if TYPE_CHECKING:
@@ -46,11 +48,17 @@ class ItemProcessor(Stoppable):
         self._more = True  # worth asking at once: at the start, and after a batch that came back full
         self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
         self._troubles = 0
+        self._outage = Outage(self._tell, parts.clock)
+        self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
 
     # --- what a program calls ---
 
     async def run(self) -> None:
-        """Until `stop()`; a store that is away is waited for. Raises only for what no retry can mend."""
+        """Until `stop()`; a store that is away is waited for.
+
+        Raises ConfigurationError for what no retry can mend, at first contact only: once a turn has worked, a missing
+        table or right is logged and retried too.
+        """
         if self._loop is not None:
             raise ConfigurationError("This processor has been run already.", hint="Make another.", code="already_run")
         self._loop = asyncio.get_running_loop()
@@ -95,10 +103,11 @@ class ItemProcessor(Stoppable):
             next_poll_s = self._parts.clock.now_s() + self.settings.poll_every_s
             try:
                 await self._turn(room)
-                self._troubles = 0
-            except ConfigurationError:
-                raise
+                self._troubles, self._has_worked = 0, True
+                self._outage.answered()
             except FenceholdError as error:
+                if isinstance(error, ConfigurationError) and not self._has_worked:
+                    raise
                 await self._endure(error)
 
     async def _turn(self, room: int) -> None:
@@ -128,6 +137,7 @@ class ItemProcessor(Stoppable):
         """The store is away: what is held is the keeper's concern; try again soon, not in a storm."""
         self._troubles += 1
         self._tell("processor_store_failed", sql_error=str(error))
+        self._outage.failed(error)
         delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))
         until_s = self._parts.clock.now_s() + min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX)
         while not self._stopping and (left_s := until_s - self._parts.clock.now_s()) > 0:
@@ -181,6 +191,7 @@ class ItemProcessor(Stoppable):
         rest_s = self._rests.failed(item.id)
         self._tell(
             "item_failed", id=item.id, token=item.token, error=described(error), rest_s=round(rest_s, 3),
+            traceback=in_full(error) or None,
         )  # fmt: skip
 
     # --- the end ---
@@ -222,14 +233,15 @@ class ItemProcessor(Stoppable):
 
 def item_handlers(handler: Handler, threads_max: int) -> Handlers:
     check_handler(handler)
-    return Handlers(handler, threads_max)
+    return Handlers(handler, threads_max, argument="item")
 
 
-def check_handler(handler: object) -> None:
+def check_handler(handler: Handler) -> None:
+    """Raises ConfigurationError (`bad_handler`) for what cannot be called with one item."""
     if not callable(handler):
         raise ConfigurationError(
             f"{handler!r:.80} cannot handle items.",
             hint="Give `async def handle(item)`; a plain function runs on a thread and saves with item.save_now(...).",
             code="bad_handler",
         )
-    check_is_no_generator(handler)
+    check_callable(handler, "item")

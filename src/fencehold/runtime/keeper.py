@@ -7,7 +7,8 @@ stop it; an event loop that stays blocked beyond the stall limit does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 
 from fencehold.model.errors import FenceholdError
 from fencehold.model.leases import Ask, Busy, Lease, Refusal
@@ -56,6 +57,7 @@ class Keeper:
             if not isinstance(answer, Lease):
                 return answer
             held = Held(answer, settings, sent_s, self._clock, self._facts, pulse)
+            held.renew_now = self._nudge(answer.name)
             if not held.is_valid or self._closed:
                 reason = STORE_CLOSED if self._closed else "granted_too_late"
                 held.end(reason, "leader_released" if self._closed else "leader_lost")
@@ -93,6 +95,18 @@ class Keeper:
             if held.key.name == name:
                 held.renew_at_s = self._clock.now_s()
                 self._wake.set()
+
+    def _nudge(self, name: str) -> Callable[[], bool]:
+        """`hint` for any thread but the keeper's own, which would wait for itself."""
+        loop, thread_id = asyncio.get_running_loop(), threading.get_ident()
+
+        def nudge() -> bool:
+            if threading.get_ident() == thread_id or loop.is_closed():
+                return False
+            loop.call_soon_threadsafe(self.hint, name)
+            return True
+
+        return nudge
 
     async def close(self) -> None:
         self._closed = True

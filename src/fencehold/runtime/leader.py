@@ -9,23 +9,23 @@ from contextlib import suppress
 from typing import Self
 
 from fencehold.model.election import LockState
-from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
 from fencehold.model.leases import Lease
 from fencehold.model.retry import RetryStrategy
 from fencehold.model.settings import LeaderSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.callbacks import Callbacks, Registers
-from fencehold.runtime.election import Election, ElectionSettings
+from fencehold.runtime.election import LEADING, Election, ElectionSettings
 from fencehold.runtime.engine import Engine
 from fencehold.runtime.held import Held
 from fencehold.runtime.host import Host
-from fencehold.runtime.lease_mechanism import LeaseMechanism, LeaseRetry
+from fencehold.runtime.lease_mechanism import GivesUpAtFirstContact, LeaseMechanism, LeaseRetry
+from fencehold.runtime.limit import DRAIN_LIMIT_S, Limit
 from fencehold.runtime.term import Term
+from fencehold.runtime.terms import Terms
 from fencehold.runtime.watch import Follow, News
 
-CHECK_LIMIT_S = 5.0
-DRAIN_LIMIT_S = 2.0
+FIRST_TRY_LIMIT_S = 5.0
 
 
 class Leader(Registers):
@@ -57,30 +57,33 @@ class Leader(Registers):
         self._rng = rng
         self._callbacks = Callbacks(facts)
         self._election: Election[Held] | None = None
+        self._mechanism: LeaseMechanism | None = None
         self._task: asyncio.Task[None] | None = None
         self._term: Term | None = None
         self._starting = asyncio.Lock()
+        self._begun = asyncio.Event()  # started for the first time, or told to stop before that
         self._unwanted = False
+        self._is_started = False
 
     # --- lifecycle ---
 
     async def start(self) -> None:
-        """Begin to follow and to seek the lease. Idempotent. Raises what no retry can mend, such as a missing table."""
+        """Begin to follow and to seek the lease. Idempotent.
+
+        Returns when the first attempt has ended, at the latest after 5 s; a store that is away is waited for in the
+        background. Raises ConfigurationError for what no waiting mends: a missing table or right, a refused login. Once
+        the store has answered, such a fault is logged and retried like an outage.
+        """
         async with self._starting:  # of two starts at once the second waits for the first, and has nothing to do
             if self._task is None or self._task.done():
                 self._unwanted = False
                 self._enrol(self)
                 await self._start()
-        await asyncio.sleep(0)
+                self._is_started = True
+        self._raise_mistake()
 
     async def _start(self) -> None:
         engine, host = self._parts()
-        try:
-            with suppress(Unavailable, Uncertain):  # a store that is down now may be up later: the election retries
-                await host.begin(engine.backend.leases.read([self.name], CHECK_LIMIT_S))
-        except ConfigurationError:
-            self._done()
-            raise
         await host.begin(engine.listen())
         if self._unwanted:
             return  # shut down meanwhile
@@ -88,53 +91,92 @@ class Leader(Registers):
             self.name, self.holder_id, self.settings, engine=engine, host=host, clock=self._clock, facts=self._facts,
             patient=self._retry_strategy is None, bodies_left=self._bodies_left,
         )  # fmt: skip
-        retry = self._retry_strategy or LeaseRetry(self.settings, self._rng)
+        retry = GivesUpAtFirstContact(self._retry_strategy or LeaseRetry(self.settings, self._rng), mechanism)
         election: Election[Held] = Election(
             mechanism, ElectionSettings(), retry, self._callbacks, self._clock, self._on_state
         )
         mechanism.stopping(election.stop.is_set)
         self._election = election
-        self._callbacks.dispatcher.start()
         self._task = asyncio.create_task(election.run(), name=f"fencehold-leader-{self.name}")
+        self._begun.set()
         self._task.add_done_callback(self._ended)
+        self._mechanism = mechanism
+        try:
+            await self._clock.wait(mechanism.first_tried, FIRST_TRY_LIMIT_S)
+        except asyncio.CancelledError:
+            self._task.cancel()  # whoever started this candidate would not know of it
+            raise
+        if mechanism.mistake is not None:
+            await asyncio.wait([self._task])
 
     async def shutdown(self, timeout_s: float | None = None) -> None:
-        """Give the lease back and stop. Idempotent. After the timeout it stops without waiting for the store."""
+        """Give the lease back and stop. Idempotent. After the timeout it stops without waiting for the store.
+
+        Returns after the callbacks have run, or when the time is over (10 s without a timeout; at least 2 s): what has
+        not ended then is cancelled.
+        """
+        limit = Limit(timeout_s)
         self._unwanted = True
-        if self._task is None or self._election is None:
+        self._begun.set()
+        if (task := self._task) is None or self._election is None:
             self._done()
             return
         self._election.stop.set()
-        if not self._task.done():
-            await asyncio.wait([self._task], timeout=timeout_s)
-        if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        await self._callbacks.dispatcher.drain(DRAIN_LIMIT_S)
-        self._callbacks.dispatcher.stop()
+        if not task.done():
+            await asyncio.wait([task], timeout=timeout_s)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+        told = await self._callbacks.told(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
+        if self._task is not task:
+            return  # a callback has started it again
+        if not told:
+            self._callbacks.drop()
         self._done()
 
+    def stop_at_once(self) -> None:
+        """Stop without waiting for anything: the lease is given back in the background, or lapses under a body."""
+        self._unwanted = True
+        self._begun.set()
+        if self._task is not None:
+            self._task.cancel()
+
     async def step_down(self, timeout_s: float | None = None) -> None:
-        """Give the lease back and let others have it; afterwards seek it again. Nothing to do when not leading."""
+        """Give the lease back and let others have it; afterwards seek it again. Nothing to do when not leading.
+
+        Returns after the `on_released` callbacks have run, or when the time is over (10 s for them without a timeout);
+        called inside a callback it does not wait for callbacks.
+        """
         election = self._election
-        if election is None or election.state is not LockState.LEADER:
+        if election is None or election.state not in LEADING:
             return
-        election.step_down.set()
+        limit = Limit(timeout_s)
+        if election.state is LockState.LEADER:
+            election.step_down.set()
         try:
             async with asyncio.timeout(timeout_s):
-                while election.state in (LockState.LEADER, LockState.RELEASING):
+                while election.state in LEADING:
                     await election.changed.wait()
         except TimeoutError:
             if self._term is not None:
                 self._term.lost("step_down did not finish in time")
+            return
+        await self._callbacks.told(limit.of_callbacks_s)
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
-        """True as soon as we lead; False on timeout or once stopped."""
-        try:
+        """True once we lead and the `on_acquired` callbacks have run; False on timeout or once stopped.
+
+        True is returned only while we lead. Callbacks are waited for until the timeout, at most 10 s; called inside a
+        callback it does not wait for callbacks. Before `start()` it waits for the start too.
+        """
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                return await self._next_term(after=None) is not None
-        except TimeoutError:
-            return False
+                await self._begun.wait()
+                while (term := await self._next_term(after=None)) is not None:
+                    await self._callbacks.told()
+                    if self.term is term:
+                        return True
+        return self.is_leader
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -160,12 +202,13 @@ class Leader(Registers):
         term = self._term
         return term if term is not None and term.is_valid else None
 
-    async def terms(self) -> AsyncGenerator[Term, None]:
-        """The current term and each later one, once; a body that is done early waits. Ends with the leader."""
-        term: Term | None = None
-        while (term := await self._next_term(after=term)) is not None:
-            yield term
-            await term.ended()
+    def terms(self) -> Terms:
+        """The current term and each later one, once; a pass that is done early waits for the end of its term.
+
+        Ends when the leader is shut down, at once if it has been. Raises ConfigurationError (`leader_not_started`) when
+        the loop begins if the leader was neither entered nor started.
+        """
+        return Terms(self.name, self._was_started, self._next_term)
 
     async def observe(self) -> AsyncGenerator[Lease | None, None]:
         """Who leads, now and after every change: a live Lease, or None while nobody does. Ends with the store."""
@@ -194,12 +237,22 @@ class Leader(Registers):
 
     # --- parts ---
 
+    async def _was_started(self) -> bool:
+        async with self._starting:  # a start under way counts, once it has succeeded
+            return self._is_started
+
+    def _raise_mistake(self) -> None:
+        """Raise what ended the election, if it was a mistake that the store named at first contact."""
+        if self._mechanism is not None and self._mechanism.mistake is not None:
+            raise self._mechanism.mistake
+
     async def _next_term(self, after: Term | None) -> Term | None:
         while (election := self._election) is not None:
             changed = election.changed
             if (term := self.term) is not None and term is not after:
                 return term
             if election.state is LockState.STOPPED and self._task is not None and self._task.done():
+                self._raise_mistake()
                 return None
             await changed.wait()
         return None

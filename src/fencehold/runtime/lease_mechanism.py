@@ -8,20 +8,23 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fencehold.model.errors import FenceholdError
+from fencehold.model.errors import ConfigurationError, FenceholdError, Uncertain
 from fencehold.model.leases import Ask, Busy, Lease, Refusal
-from fencehold.model.retry import DecorrelatedJitter, RetryContext
+from fencehold.model.retry import DecorrelatedJitter, RetryContext, RetryStrategy
 from fencehold.model.settings import LeaderSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
+from fencehold.ports.mechanism import Unanswered
 from fencehold.runtime.election import STEP_DOWN_REQUESTED
 from fencehold.runtime.engine import Engine
 from fencehold.runtime.held import RELEASED, Held
 from fencehold.runtime.host import Host
+from fencehold.runtime.outage import Outage
 from fencehold.runtime.pulse import Pulse
 from fencehold.runtime.watch import Follow, News
 
 BUSY_PAUSE_S = 0.05
+NOT_CONFIRMED = "The store did not confirm the release of the lease."
 
 
 class LeaseRetry:
@@ -35,6 +38,17 @@ class LeaseRetry:
 
     def next_delay_s(self, ctx: RetryContext) -> float | None:
         return self._interval_s if ctx.last_error is None else self._backoff.next_delay_s(ctx)
+
+
+class GivesUpAtFirstContact:
+    """The strategy given, except that a mistake which the store names before it has ever answered is not retried."""
+
+    def __init__(self, inner: RetryStrategy, mechanism: LeaseMechanism) -> None:
+        self._inner = inner
+        self._mechanism = mechanism
+
+    def next_delay_s(self, ctx: RetryContext) -> float | None:
+        return self._inner.next_delay_s(ctx) if self._mechanism.mistake is None else None
 
 
 class LeaseMechanism:
@@ -61,6 +75,10 @@ class LeaseMechanism:
         self._worth_a_try = asyncio.Event()
         self._answer: Refusal | Busy | None = None
         self._held: Held | None = None
+        self._outage = Outage(self._tell, clock)
+        self._has_worked = False  # the store has answered an attempt: from then on every fault is waited out
+        self.mistake: ConfigurationError | None = None  # named by the store before it had ever answered
+        self.first_tried = asyncio.Event()
         self._follow = Follow(name, settings.acquire_every_s, self._hear)
         host.post(engine.watch.follow, self._follow)
 
@@ -77,7 +95,15 @@ class LeaseMechanism:
             # The nonce stays: if the store did grant it, the next attempt recognises its own grant.
             self._answer = None
             self._tell_refused(None, sql_error=str(error))
+            if isinstance(error, ConfigurationError) and not self._has_worked:
+                self.mistake = error
+            else:
+                self._outage.failed(error)
             raise
+        finally:
+            self.first_tried.set()
+        self._has_worked = True
+        self._outage.answered()
         self._nonce = secrets.token_hex(16)
         if isinstance(answer, Held):
             self._held = answer
@@ -104,11 +130,16 @@ class LeaseMechanism:
         # Not remaining_s: the term may have ended already, for a reason that the bodies have yet to hear of.
         left_s = grant.until_deadline_s
         grant.end(RELEASED, "leader_released")
-        await self._bodies_left(left_s)
+        while not await self._bodies_left(left_s) and (left_s := grant.until_deadline_s) > 0:
+            continue  # the event loop's clock is a little ahead of the one that the deadline is on
         release = self._settings.release_on_stop or grant.step_down_requested or not self._is_stopping()
-        await asyncio.shield(self._host.begin(self._engine.keeper.give_back(grant, RELEASED, release)))
+        given_back = await asyncio.shield(self._host.begin(self._engine.keeper.give_back(grant, RELEASED, release)))
         self._held = None
         self._follow_again()
+        if release and not given_back:
+            raise Unanswered(
+                Uncertain(NOT_CONFIRMED, hint=f"Others wait until it expires at {grant.lease.expires_at}.")
+            )
         return True
 
     async def pause(self, delay_s: float, stop: asyncio.Event, *, heed_hints: bool) -> None:
@@ -129,8 +160,8 @@ class LeaseMechanism:
             stopped.remove_done_callback(self._stopped)
             stopped.cancel()
 
-    def another_led(self, grant: Held) -> bool:
-        return False  # a lease row has no grace period: its term simply goes on until its deadline
+    def is_new_term(self, grant: Held) -> bool:
+        return True  # never asked: a lease has no grace period, its term goes on until its deadline
 
     async def close(self) -> None:
         self._host.post(self._engine.watch.unfollow, self._follow)
@@ -169,9 +200,12 @@ class LeaseMechanism:
     def _follow_again(self) -> None:
         self._host.post(self._engine.watch.follow, self._follow)
 
+    def _tell(self, event: str, **fields: object) -> None:
+        self._facts.fact(event, lease_name=self._name, holder_id=self._holder_id, **fields)
+
     def _tell_refused(self, current: Lease | None, **fields: object) -> None:
-        self._facts.fact(
-            "leader_acquire_failed", lease_name=self._name, holder_id=self._holder_id,
-            lease_epoch=current.epoch if current else None, held_by=current.holder_id if current else None,
+        self._tell(
+            "leader_acquire_failed", lease_epoch=current.epoch if current else None,
+            held_by=current.holder_id if current else None,
             expires_at=current.expires_at.isoformat() if current else None, **fields,
         )  # fmt: skip

@@ -6,20 +6,24 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 
-from fencehold.model.errors import FenceholdError, redact
+from fencehold.model.errors import FenceholdError
 from fencehold.model.outbox_settings import OutboxSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import EventPort, Failure, Key
+from fencehold.runtime.error_text import described, from_the_handler, in_full, stored
 from fencehold.runtime.flights import Flight, Teller
 from fencehold.runtime.handlers import Reject
 from fencehold.runtime.heartbeat import TOO_LONG
 
-ERROR_CHARS_MAX = 2000
-
 
 class Ledger:
     def __init__(
-        self, settings: Callable[[], OutboxSettings], max_processing_s: float, *, clock: Clock, tell: Teller
+        self,
+        settings: Callable[[], OutboxSettings],
+        max_processing_s: Callable[[], float],
+        *,
+        clock: Clock,
+        tell: Teller,
     ) -> None:
         self._settings = settings
         self._max_processing_s = max_processing_s
@@ -37,13 +41,19 @@ class Ledger:
     def ended(self, flight: Flight, error: BaseException | None) -> None:
         if flight.lost == TOO_LONG:
             self._tell.event("event_aborted", flight.claim, reason=flight.lost)
-            error = TimeoutError(f"aborted: the handler took longer than max_processing ({self._max_processing_s:g} s)")
+            error = self._too_long(error)
         if error is None:
             self._completed.append(flight)
         elif isinstance(error, asyncio.CancelledError) and flight.called_off and not flight.lost:
             self._called_off.append(flight)
         else:
             self._failed.append((flight, error))
+
+    def _too_long(self, ended: BaseException | None) -> TimeoutError:
+        """Caused by how it ended: as a rule by its cancellation, whose traceback says where it was by then."""
+        error = TimeoutError(f"aborted: the handler took longer than max_processing ({self._max_processing_s():g} s)")
+        error.__cause__ = ended and from_the_handler(ended)
+        return error
 
     def take_completed(self) -> list[Flight]:
         completed, self._completed = self._ours(self._completed), []
@@ -84,8 +94,8 @@ class Ledger:
         backoff = self._settings().backoff
         failures = [
             Failure(
-                f.claim.key, described(errors[f]), backoff.delay_s(f.claim.attempt, self._rng),
-                not isinstance(errors[f], Reject),
+                f.claim.key, stored(errors[f]), backoff.delay_s(f.claim.attempt, self._rng),
+                f.is_shared or not isinstance(errors[f], Reject),  # which of several it rejects, nobody knows
             )
             for f in ours
         ]  # fmt: skip
@@ -97,9 +107,11 @@ class Ledger:
         statuses = dict(recorded)
         for flight, failure in zip(ours, failures, strict=True):
             if status := statuses.get(failure.key):
+                error = errors[flight]
                 self._tell.event(
-                    "event_failed", flight.claim, attempt=flight.claim.attempt, status=str(status), error=failure.error
-                )
+                    "event_failed", flight.claim, attempt=flight.claim.attempt, status=str(status),
+                    error=described(error), traceback=in_full(error) or None,
+                )  # fmt: skip
             else:
                 self._tell.event("event_lost", flight.claim, reason="refused")
 
@@ -119,20 +131,3 @@ class Ledger:
             return 0.0
         held_s = (claim.locked_until - claim.created_at).total_seconds() - self._settings().lease_s
         return max(0.0, held_s + self._clock.now_s() - flight.renewed_s)
-
-
-def described(error: BaseException) -> str:
-    """The last error as the column keeps it: kind and words, no traceback, not endless."""
-    if isinstance(error, asyncio.CancelledError):
-        return "CancelledError: raised in the handler, or in what it waited for; not by its worker"
-    try:
-        words = str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot even say what it is
-        words = ""
-    return storable(f"{type(error).__name__}: {words}" if words else type(error).__name__)
-
-
-def storable(text: str) -> str:
-    """Without passwords, and as every database can keep it."""
-    clean = redact(text[: 2 * ERROR_CHARS_MAX]).replace("\0", "").encode("utf-8", "replace").decode()
-    return clean[:ERROR_CHARS_MAX]

@@ -7,15 +7,26 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from fencehold.model.lock_errors import HopelessError, LockError, as_lock_error
+from fencehold.model.lock_errors import (
+    ConnectionError,  # noqa: A004 - spec 002's name
+    HopelessError,
+    LockError,
+    PoolerError,
+    as_lock_error,
+)
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.lock_session import Companion, LockSession
+from fencehold.ports.mechanism import Unanswered
 from fencehold.runtime import forks
 
 S = TypeVar("S", bound=LockSession)
 
 ROUND_TRIP_LIMIT_S = 5.0
+
+NO_ANSWER = (
+    "the release got no answer within {:g} s: the connection was dropped, and the lock is free once the server sees it"
+)
 
 #: An unlock that is cut off inside ends by the outer limit, which knows that cutting the connection unlocks too.
 INNER_EXTRA_S = 1.0
@@ -70,6 +81,11 @@ class Grant:
     def remaining_s(self) -> float:
         return max(0.0, self.ends_at_s - self._clock.now_s()) if self.is_valid else 0.0
 
+    def resume(self, sent_s: float) -> None:
+        """After an interruption that nobody was told of."""
+        self.prove(sent_s)
+        self.is_over = False
+
     def prove(self, sent_s: float) -> None:
         self.ends_at_s = sent_s + self._timing.trust_s - self._timing.margin_s
 
@@ -96,10 +112,11 @@ class SessionMechanism(Generic[S]):
         self._session: S | None = None
         self._grant: Grant | None = None
         self._left_behind: Any | None = None
-        self._last_epoch: int | None = None
+        self._interrupted: Grant | None = None
         self._turn = asyncio.Lock()
         self._at_rest = asyncio.Event()
         self._at_rest.set()
+        self._has_worked = False
         self.attempts = 0
         self.release_limit_s: float | None = None
 
@@ -107,10 +124,14 @@ class SessionMechanism(Generic[S]):
         async with self._turn:  # a cancelled attempt may still be letting go of its session
             self.attempts += 1
             try:
-                return await self._attempt()
+                answer = await self._attempt()
+                self._has_worked = True
+                return answer
             except Exception as error:
                 await self.close()
                 fault = self._as_error(error)
+                if self._has_worked and isinstance(fault, HopelessError) and not isinstance(fault, PoolerError):
+                    fault = ConnectionError(str(fault))  # a password or a right that worked once may work again
                 if isinstance(fault, HopelessError):  # nobody will try again
                     self._facts.fact("gave_up", error=fault)
                 raise fault from error
@@ -125,12 +146,21 @@ class SessionMechanism(Generic[S]):
         sent_s = await self._locked(session)
         if sent_s is None:
             return None
-        self._grant = grant = Grant(self._clock, sent_s, self._timing, expires=session.expires)
+        self._grant = Grant(self._clock, sent_s, self._timing, expires=session.expires)
         if self._companion is not None:
-            lease_s = self._timing.trust_s
-            grant.epoch = await self._companion.seize(session, lease_s, self._timing.seize_limit_s)
-            grant.prove(await self._probe(session))  # seizing may have waited for long
-        return grant
+            self._grant = await self._fenced(session, self._companion, self._grant)
+        return self._grant
+
+    async def _fenced(self, session: S, companion: Companion[S], new: Grant) -> Grant:
+        """The term that was interrupted, if its epoch is still the last one; else a new one, with the next epoch."""
+        old, lease_s, limit_s = self._interrupted, self._timing.trust_s, self._timing.seize_limit_s
+        epoch = old.epoch if old is not None else None
+        if old is not None and epoch is not None and await companion.resume(session, epoch, lease_s, limit_s):
+            old.resume(await self._probe(session))
+            return old
+        new.epoch = await companion.seize(session, lease_s, limit_s)
+        new.prove(await self._probe(session))  # seizing may have waited for long
+        return new
 
     async def _locked(self, session: S) -> float | None:
         """When the request that locked was sent; None when another holds the lock."""
@@ -156,6 +186,7 @@ class SessionMechanism(Generic[S]):
             raise
         except Exception as error:
             grant.is_over = True
+            self._interrupted = grant
             await self.close()
             self._facts.fact("health_check_failed", error=self._as_error(error))
             raise self._as_error(error) from error
@@ -193,12 +224,12 @@ class SessionMechanism(Generic[S]):
         return sent_s
 
     async def release(self, grant: Grant) -> bool:
-        """Local state first. Past its limit the connection is cut, which unlocks as surely."""
+        """Local state first. Past its limit the connection is cut; the server unlocks when it notices."""
         grant.is_over = True
         session = self._session
         limit_s = self.release_limit_s if self.release_limit_s is not None else ROUND_TRIP_LIMIT_S
         if session is None:
-            return True
+            raise Unanswered(ConnectionError("the connection broke before the lock could be released"))
         try:
             async with asyncio.timeout(limit_s):
                 await self._at_rest.wait()
@@ -209,6 +240,7 @@ class SessionMechanism(Generic[S]):
         except TimeoutError:
             self._facts.fact("release_cut_off", limit_s=limit_s)
             await self.close()
+            raise Unanswered(ConnectionError(NO_ANSWER.format(limit_s))) from None
         except BaseException as error:
             await self.close()
             raise self._as_error(error) if isinstance(error, Exception) else error from error
@@ -221,14 +253,16 @@ class SessionMechanism(Generic[S]):
             return
         await self._clock.wait(stop, delay_s)
 
-    def another_led(self, grant: Grant) -> bool:
+    def is_new_term(self, grant: Grant) -> bool:
         """Known only with a fencing epoch: without one nothing on the server remembers who led."""
-        last, self._last_epoch = self._last_epoch, grant.epoch
-        return last is not None and grant.epoch is not None and grant.epoch > last + 1
+        return grant.epoch is not None and grant is not self._interrupted
 
-    def led(self, grant: Grant) -> None:
-        self._last_epoch = grant.epoch
+    def led(self) -> None:
         self.attempts = 0
+
+    def end_term(self) -> None:
+        """The loss was told: what is granted from now on is a new term."""
+        self._interrupted = None
 
     async def close(self) -> None:
         session, self._session = self._session, None

@@ -35,4 +35,5 @@ class LockTerm:
         return self._companion.fences.fence(connection_or_session, self._key())
 
     def _key(self) -> TermKey:
-        return TermKey(self._companion.name, self._companion.holder_id, self.epoch, self._lease_s)
+        companion = self._companion
+        return TermKey(companion.name, companion.holder_id, self.epoch, self._lease_s, companion.lease_id)

@@ -17,8 +17,9 @@ from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent, new_event, new_tracking_ids
 from fencehold.model.outbox_settings import Check, OutboxSettings, outbox_settings, worker_settings
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Events, Failure, Filter, Recovered, Stats
+from fencehold.runtime.adding import add_surely
+from fencehold.runtime.error_text import storable, stored
 from fencehold.runtime.handlers import Handler, Handlers
-from fencehold.runtime.ledger import described, storable
 from fencehold.runtime.outbox_parts import OutboxParts
 from fencehold.runtime.reaper import REAP_MAX, Reaper, tell_reaped
 from fencehold.runtime.worker import Worker, check_hook
@@ -42,13 +43,17 @@ class Outbox:
         self._settings = settings
         self._parts = parts
         self._events: dict[asyncio.AbstractEventLoop, Events] = {}
+        self._outbox_id: str | None = None
 
     @property
     def settings(self) -> OutboxSettings:
         return self._settings
 
     def configure(self, *, lease: Duration, heartbeat_every: Duration | None = None) -> None:
-        """Another lease from the next claim and heartbeat on, also for workers that run already."""
+        """Another lease from the next claim and heartbeat on, also for workers that run already.
+
+        Their `max_processing` and `shutdown_timeout` follow it unless they were set by hand.
+        """
         checked = outbox_settings(lease=lease, heartbeat_every=heartbeat_every)
         self._settings = replace(
             self._settings, lease_s=checked.lease_s, heartbeat_every_s=checked.heartbeat_every_s,
@@ -59,7 +64,10 @@ class Outbox:
 
     async def init(self) -> list[str]:
         """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
-        return await self._here().init(DESK_LIMIT_S)
+        return await self._here().init(DESK_LIMIT_S, self._waits)
+
+    def _waits(self, what: str) -> None:
+        self._parts.facts.fact("schema_waiting", outbox=self.name, detail=what)
 
     # --- producers ---
 
@@ -78,8 +86,9 @@ class Outbox:
     ) -> str:
         """Stored for sure when this returns, or with the caller's transaction `tx`; the tracking id.
 
-        An event whose `tracking_id` is known already is not stored again. Higher `priority` is handled sooner;
-        `not_before` is a time or a delay.
+        Without an answer it is asked once more; without one again it is Uncertain: repeat it then with the same
+        `tracking_id`. An event whose `tracking_id` is known already is not stored again. Higher `priority` is handled
+        sooner; `not_before` is a time or a delay.
         """
         event = self._new(
             self._carried(), event_type, payload, aggregate_id=aggregate_id, aggregate_type=aggregate_type,
@@ -104,23 +113,30 @@ class Outbox:
                 await self._store(batch, tx)
         return [event.tracking_id for event in new]
 
-    def add_now(self, events: Iterable[Any], tx: Any) -> list[str]:
+    def add_now(self, events: Iterable[Any], tx: Any, outbox_id: str) -> list[str]:
         """`add_many` for callers without an event loop: in the transaction of a sync connection or session."""
         new = list(self._making(_listed(events), []))
-        _done_now(self._parts.make_events(self.name).port.add_in(tx, new))
+        _done_now(self._parts.make_events(self.name).port.add_in(tx, new, outbox_id))
         return [event.tracking_id for event in new]
 
-    def first_time_now(self, event: Claim | str | uuid.UUID, consumer_id: str, tx: Any) -> bool:
+    def first_time_now(self, event: Claim | str | uuid.UUID, consumer_id: str, tx: Any, outbox_id: str) -> bool:
         """`first_time` for callers without an event loop."""
         desk = self._parts.make_events(self.name).desk
-        return bool(_done_now(desk.first_time(_tracking_id(event), names.consumer_id(consumer_id), tx)))
+        return bool(_done_now(desk.first_time(_tracking_id(event), names.consumer_id(consumer_id), tx, outbox_id)))
+
+    async def outbox_id(self) -> str:
+        """What tells this outbox from one of the same name in another database; asked of the store once."""
+        if self._outbox_id is None:
+            self._outbox_id = await self._here().desk.identity(LIMIT_S)
+        return self._outbox_id
 
     async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Any) -> bool:
         """True if this consumer meets this event for the first time; recorded in the caller's transaction `tx`.
 
         Write the effect in the same transaction: then both are there, or neither is, however often it is delivered.
         """
-        return await self._here().desk.first_time(_tracking_id(event), names.consumer_id(consumer_id), tx)
+        who = _tracking_id(event), names.consumer_id(consumer_id)
+        return await self._here().desk.first_time(*who, tx, await self.outbox_id())
 
     # --- consumers ---
 
@@ -165,7 +181,7 @@ class Outbox:
     async def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
         """FAILED (it will be tried again) or DEAD_LETTER; None: refused, it was no longer ours."""
         delay_s = self._settings.backoff.delay_s(claim.attempt, self._parts.rng)
-        text = described(error) if isinstance(error, BaseException) else storable(str(error))
+        text = stored(error) if isinstance(error, BaseException) else storable(str(error))
         recorded = await self._here().port.fail([Failure(_claims(claim)[0].key, text, delay_s, retry)], LIMIT_S)
         return recorded[0][1] if recorded else None
 
@@ -190,19 +206,22 @@ class Outbox:
         batch_size: int | None = None,
         saturated: Callable[[], Any] | None = None,
         reaper: bool = True,
+        give_up_after: Duration | None = None,
     ) -> Worker:
         """A worker, checked and not yet running. `handler(event)`: to return is done, to raise is to be tried again.
 
-        With `batch_size` the handler gets lists of events and answers for all of them. `saturated` says True while
-        downstream is full. `reaper=False` needs one elsewhere.
+        With `batch_size` the handler gets lists of events and answers for all of them; an event whose try has failed is
+        from then on in a list of its own. `saturated` says True while downstream is full. `reaper=False` needs one
+        elsewhere. `give_up_after`: once its event loop has not turned for so long, or all its places have been taken
+        for so long by handlers that lost their leases and do not return, `run` raises WorkerStuck.
         """
         settings = worker_settings(
             self._settings.lease_s, concurrency=concurrency, poll_every=poll_every, max_processing=max_processing,
-            shutdown_timeout=shutdown_timeout, batch_size=batch_size,
+            shutdown_timeout=shutdown_timeout, batch_size=batch_size, give_up_after=give_up_after,
         )  # fmt: skip
         check_hook(saturated)
         who = names.holder_id(worker_id) if worker_id is not None else names.default_holder_id()
-        handlers = Handlers(handler, concurrency)
+        handlers = Handlers(handler, concurrency, argument="event" if batch_size is None else "events")
         return self._parts.worker(self, who, handlers, settings, saturated, reaper)
 
     def reaper(self, reaper_id: str | None = None) -> Reaper:
@@ -320,9 +339,9 @@ class Outbox:
     async def _store(self, events: Iterable[NewEvent], tx: Any) -> None:
         port = self._here().port
         if tx is None:
-            await self._bounded(port.add(events, LIMIT_S))
+            await self._bounded(add_surely(port, events, LIMIT_S))
         else:
-            await port.add_in(tx, list(events))
+            await port.add_in(tx, list(events), await self.outbox_id())
 
     async def _bounded(self, work: Coroutine[Any, Any, T]) -> T:
         """A verb's own statement is ended by its limit; a cancelled caller does not cut it short."""

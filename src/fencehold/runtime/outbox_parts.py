@@ -67,9 +67,12 @@ class OutboxParts:
         def current() -> Any:
             return outbox.settings
 
+        def make_reaper() -> Reaper:
+            return self.reaper(outbox, worker_id)
+
         crew = Crew(
-            lambda: self._engine()[1], make_events, (lambda: self.reaper(outbox, worker_id)) if with_reaper else None,
-            current, clock=self.clock, facts=self.facts,
+            lambda: self._engine()[1], make_events, make_reaper if with_reaper else None, current, clock=self.clock,
+            facts=self.facts,
         )  # fmt: skip
         return Worker(
             outbox.name, worker_id, handlers, settings, current, make_events=make_events, crew=crew, clock=self.clock,

@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from fencehold.model.errors import FenceholdError
+from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.events import Status
 from fencehold.model.outbox_settings import OutboxSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Events, Recovered
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.leader import Leader
+from fencehold.runtime.outage import Outage
+from fencehold.runtime.probe import probe, starting, stopping
 
 REAP_MAX = 1000
 LEASE_S_MAX = 30.0
@@ -44,20 +46,47 @@ class Reaper:
         self._wants_stats = bool(getattr(facts, "wants_latencies", False))  # as a sink of metrics does
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._leader: Leader | None = None
+        self._events: Events | None = None
+        self._outage = Outage(lambda event, **fields: facts.fact(event, outbox=outbox, **fields), clock)
+
+    async def begin(self) -> None:
+        """Start to seek the lease that makes this reaper the active one. An outage is waited for in the background.
+
+        Raises ConfigurationError for what no waiting mends, such as a missing right on the lease table.
+        """
+        self._loop = asyncio.get_running_loop()
+        # Its lease ends no later than those of the events it would recover.
+        leader = self._make_leader(min(LEASE_S_MAX, self._settings().lease_s))
+        await leader.start()
+        self._leader = leader
 
     async def run(self) -> None:
-        """Until `stop()`: whenever this process leads, recover what lapsed, every `reap_every`."""
-        self._loop = asyncio.get_running_loop()
-        events = self._make_events()
+        """Until `stop()`: whenever this process leads, recover what lapsed, every `reap_every`. Raises as `begin`."""
+        if self._leader is None:
+            await self.begin()
+        self._events = events = self._make_events()
         try:
-            # Its lease ends no later than those of the events it would recover.
-            async with self._make_leader(min(LEASE_S_MAX, self._settings().lease_s)) as leader:
-                while not self._stop.is_set():
-                    if await self._leads(leader):
-                        await self._reap(events)
-                        await self._clock.wait(self._stop, self._settings().reap_every_s)
+            while not self._stop.is_set():
+                await self._watch(events)
         finally:
+            self._events = None
+            if self._leader is not None:
+                await self._leader.shutdown()
             await events.close()
+
+    async def _watch(self, events: Events) -> None:
+        """One round: lead, then recover. A mistake that the store names only now is told, and tried again later."""
+        try:
+            if self._leader is None:
+                await self.begin()
+            elif await self._leads(self._leader):
+                await self._reap(events)
+                await self._clock.wait(self._stop, self._settings().reap_every_s)
+        except ConfigurationError as error:
+            self._leader = None
+            self._tell_failed(error)
+            await self._clock.wait(self._stop, self._settings().reap_every_s)
 
     async def _leads(self, leader: Leader) -> bool:
         """As soon as this process leads; False when it is to stop before that."""
@@ -67,7 +96,15 @@ class Reaper:
         finally:
             for task in waits:
                 task.cancel()
+        if waits[0].done():
+            waits[0].result()
         return leader.is_leader and not self._stop.is_set()
+
+    async def probe(self) -> None:
+        """Ask the store for what every run needs, on this reaper's connection; raises what is wrong. On its loop."""
+        if self._stop.is_set() or self._events is None:
+            raise stopping() if self._stop.is_set() else starting()
+        await probe(self._events, self._settings().call_limit_s)
 
     def stop(self) -> None:
         if self._loop is None:
@@ -80,8 +117,13 @@ class Reaper:
             await self.once(events)
             if self._wants_stats:
                 await self._tell_stats(events)
+            self._outage.answered()
         except FenceholdError as error:
-            self._facts.fact("reaper_failed", outbox=self.outbox, sql_error=str(error))
+            self._tell_failed(error)
+
+    def _tell_failed(self, error: FenceholdError) -> None:
+        self._facts.fact("reaper_failed", outbox=self.outbox, sql_error=str(error))
+        self._outage.failed(error)
 
     async def once(self, events: Events) -> list[Recovered]:
         """All that has lapsed, in batches."""

@@ -18,13 +18,13 @@ from fencehold.ports.facts import FactSink
 from fencehold.ports.lock_session import Companion, LockSession
 from fencehold.runtime.callbacks import Callbacks, Registers
 from fencehold.runtime.clock import BootClock
-from fencehold.runtime.election import Election, ElectionSettings
+from fencehold.runtime.election import LEADING, Election, ElectionSettings
+from fencehold.runtime.limit import DRAIN_LIMIT_S, Limit
 from fencehold.runtime.lock_mechanism import ROUND_TRIP_LIMIT_S, Grant, SessionMechanism, Timing
 from fencehold.runtime.lock_term import LockTerm
 
 S = TypeVar("S", bound=LockSession)
 
-DRAIN_LIMIT_S = 2.0
 EXIT_LIMIT_S = 10.0
 
 
@@ -75,6 +75,7 @@ class SessionLock(Registers, Generic[S]):
         self._election: Election[Grant] | None = None
         self._task: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()  # started for the first time, or told to stop before that
 
     async def _open(self) -> S:
         raise NotImplementedError
@@ -83,6 +84,9 @@ class SessionLock(Registers, Generic[S]):
 
     async def start(self) -> None:
         """Spawn the lifecycle task: STOPPED to FOLLOWER, and an attempt at once. Idempotent."""
+        task, election = self._task, self._election
+        if task is not None and not task.done() and election is not None and election.has_stopped:
+            await asyncio.wait([task])  # it is still closing its connection
         if self._task is None or self._task.done():
             self._spawn()
         await asyncio.sleep(0)
@@ -94,8 +98,8 @@ class SessionLock(Registers, Generic[S]):
         self._election = Election(
             self._mechanism, self._settings, self._retry, self._callbacks, self._clock, self._on_state
         )
-        self._callbacks.dispatcher.start()
-        self._task = asyncio.create_task(self._election.run(), name=self._task_name)
+        self._task = asyncio.create_task(self._live(self._election), name=self._task_name)
+        self._begun.set()
         if self._external_stop is not None:
             self._watcher = asyncio.create_task(self._heed(self._external_stop, self._election.stop))
         self._task.add_done_callback(partial(self._ended, self._election, self._watcher))
@@ -103,13 +107,16 @@ class SessionLock(Registers, Generic[S]):
     async def shutdown(self, timeout_s: float | None = None) -> None:
         """Release the lock and stop. Idempotent. Past the timeout the connection is dropped, which frees the lock.
 
-        If this call is cancelled the lifecycle stops all the same; a second call waits for its end.
+        Returns after the callbacks have run, or when the time is over (10 s without a timeout; at least 2 s): what has
+        not ended then is cancelled. If this call is cancelled the lifecycle stops all the same; a second call waits
+        for its end.
         """
+        self._begun.set()
         task, election, mechanism = self._task, self._election, self._mechanism
         if task is None or election is None or mechanism is None:
             return
-        # A little below: an unlock that hangs is cut off, and the end is told in order, before the time is over.
-        mechanism.release_limit_s = min(ROUND_TRIP_LIMIT_S, timeout_s * 0.8 if timeout_s is not None else math.inf)
+        limit = Limit(timeout_s)
+        mechanism.release_limit_s = min(ROUND_TRIP_LIMIT_S, limit.of_release_s or ROUND_TRIP_LIMIT_S)
         election.stop.set()
         if not task.done():
             await asyncio.wait([task], timeout=timeout_s)
@@ -119,44 +126,55 @@ class SessionLock(Registers, Generic[S]):
             self._callbacks.emit(Emit.ERROR, ShutdownError(late))
             task.cancel()
             await asyncio.wait([task], timeout=ROUND_TRIP_LIMIT_S)
-        await self._told_everybody()
+        told = await self._callbacks.told(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
+        if not told and self._task is task:  # else a callback has started the lock again
+            self._callbacks.drop()
         if self._companion is not None:
             await self._companion.fences.close()
-
-    async def _told_everybody(self) -> None:
-        dispatcher = self._callbacks.dispatcher
-        if dispatcher.is_delivering_here():
-            return  # a callback asked for the shutdown: it cannot wait for its own end
-        await dispatcher.drain(DRAIN_LIMIT_S)
-        if self._task is None or self._task.done():  # else somebody started the lock again meanwhile
-            dispatcher.stop()
 
     async def step_down(self, timeout_s: float | None = None) -> None:
         """Release leadership without stopping. Past the timeout the connection is cycled, which frees the lock.
 
-        Without leadership there is nothing to do; a release that is under way is waited for.
+        Returns after the `on_released` callbacks have run, or when the time is over (10 s for them without a timeout);
+        called inside a callback it does not wait for callbacks. Without leadership there is nothing to do; a release
+        that is under way is waited for.
         """
         election, mechanism = self._election, self._mechanism
-        if election is None or mechanism is None:
+        if election is None or mechanism is None or election.state not in LEADING:
             return
+        limit = Limit(timeout_s)
         if election.state is LockState.LEADER:
-            mechanism.release_limit_s = timeout_s
+            mechanism.release_limit_s = limit.of_release_s
             election.step_down.set()
-        while election.state in (LockState.LEADER, LockState.RELEASING):
+        while election.state in LEADING:
             await election.changed.wait()
+        await self._callbacks.told(limit.of_callbacks_s)
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
-        """True as soon as we lead; False on timeout or once stopped."""
+        """True once we lead and the `on_acquired` callbacks have run; False on timeout or once stopped.
+
+        True is returned only while we lead. Callbacks are waited for until the timeout, at most 10 s; called inside a
+        callback it does not wait for callbacks. Before `start()` it waits for the start too.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while self._election is not None:
-                    changed = self._election.changed
-                    if self.is_leader:
+                await self._begun.wait()
+                while (grant := await self._led()) is not None:
+                    await self._callbacks.told()
+                    if self.is_leader and self._election is not None and self._election.grant is grant:
                         return True
-                    if self._task is not None and self._task.done():
-                        return False
-                    await changed.wait()
         return self.is_leader
+
+    async def _led(self) -> Grant | None:
+        """The grant, once we lead; None once stopped."""
+        while self._election is not None:
+            changed = self._election.changed
+            if self.is_leader:
+                return self._election.grant
+            if self._task is None or self._task.done():
+                return None
+            await changed.wait()
+        return None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -187,6 +205,15 @@ class SessionLock(Registers, Generic[S]):
 
     # --- parts ---
 
+    async def _live(self, election: Election[Grant]) -> None:
+        """The lifecycle. When it is cancelled its end is told from here: a loop that closes waits for no later task."""
+        try:
+            await election.run()
+        except asyncio.CancelledError:
+            self._tell_end(election)
+            await self._callbacks.told(DRAIN_LIMIT_S)
+            raise
+
     async def _heed(self, outside: asyncio.Event, stop: asyncio.Event) -> None:
         await outside.wait()
         stop.set()
@@ -198,25 +225,29 @@ class SessionLock(Registers, Generic[S]):
         assert mechanism is not None, "an election has its mechanism"
         if new is LockState.LEADER and election.grant is not None:
             if old is LockState.RECONNECTING:
-                self._log.fact("leadership_recovered")
+                self._log.fact("leadership_recovered", epoch=election.grant.epoch)
             else:
                 self._log.fact("lock_acquired", attempt=mechanism.attempts, epoch=election.grant.epoch)
-            mechanism.led(election.grant)
-        elif old is LockState.LEADER and new is not LockState.RELEASING:
+            mechanism.led()
+        if new in (LockState.FOLLOWER, LockState.STOPPED):
+            mechanism.end_term()
+        if old is LockState.LEADER and new not in (LockState.LEADER, LockState.RELEASING):
             self._log.fact("lock_lost" if new is not LockState.RECONNECTING else "reconnecting", why=why)
 
     def _ended(self, election: Election[Grant], watcher: asyncio.Task[None] | None, task: asyncio.Task[None]) -> None:
         """However it ended: nothing is held, whoever waits is woken, and an end out of turn is told like any other."""
         if watcher is not None:
             watcher.cancel()
-        old = election.state
         if not task.cancelled() and (error := task.exception()) is not None:
             self._callbacks.emit(Emit.ERROR, LockError(redact(f"{type(error).__name__}: {error}")))
-        if old is not LockState.STOPPED:
+        self._tell_end(election)
+        election.changed.set()
+
+    def _tell_end(self, election: Election[Grant]) -> None:
+        if (old := election.state) is not LockState.STOPPED:
             election.state = LockState.STOPPED
             self._log.fact("state_change", from_=old.value, to=LockState.STOPPED.value)
             self._callbacks.state_changed(old, LockState.STOPPED)
             if old in (LockState.LEADER, LockState.RECONNECTING):
                 self._callbacks.emit(Emit.LOST, None)
             self._callbacks.emit(Emit.STOPPED, None)
-        election.changed.set()

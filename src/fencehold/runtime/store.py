@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from typing import Any, Self
-from weakref import WeakValueDictionary
+from typing import Any, Self, TypeVar
+from weakref import WeakSet, WeakValueDictionary
 
 from fencehold.model import names
 from fencehold.model.durations import Duration
@@ -25,26 +25,42 @@ from fencehold.runtime.book import LeaseBook
 from fencehold.runtime.engine import Engine
 from fencehold.runtime.item_parts import ANY_KIND, ItemParts
 from fencehold.runtime.items import Items
+from fencehold.runtime.job_checks import check_async_job
 from fencehold.runtime.leader import Leader
+from fencehold.runtime.leader_job import LeaderJob, Pauses
+from fencehold.runtime.outage import Outage
 from fencehold.runtime.outbox import Outbox
 from fencehold.runtime.outbox_parts import OutboxParts
+from fencehold.runtime.store_checkup import StoreCheckup
+from fencehold.runtime.term import Term
 
-OPEN_LIMIT_S = 10.0
+OPEN_LIMIT_S = 10.0  # of one try
+OPEN_TRY_LIMIT_S = 4.0  # of one try of many: so that the first word about an outage comes within 5 s
 CLOSE_SLACK_S = 5.0
 DEFAULT_OUTBOX = "outbox"
 INIT_LIMIT_S = 60.0
+
+T = TypeVar("T")
 
 
 class Store:
     """Use it with `async with`, or `open()` and `close()`; closing gives back every lease it holds."""
 
     def __init__(
-        self, make_backend: Callable[[], Backend], clock: Clock, facts: FactSink, traces: TracePort, *, label: str
+        self,
+        make_backend: Callable[[], Backend],
+        clock: Clock,
+        facts: FactSink,
+        traces: TracePort,
+        *,
+        label: str,
+        open_timeout_s: float | None = None,
     ) -> None:
         self._make_backend = make_backend
         self._clock = clock
         self._facts = facts
         self._label = label
+        self._open_timeout_s = open_timeout_s
         self._thread: hosts.KeeperThread | None = None
         self._engine: Engine | None = None
         self._opening = asyncio.Lock()
@@ -52,58 +68,92 @@ class Store:
         self._candidates: WeakValueDictionary[tuple[str, str], Leader] = WeakValueDictionary()
         self._holder_id = names.default_holder_id()
         self.leases = LeaseBook(make_backend, self._parts, self._holder_id)
+        self.checkup = StoreCheckup(self._parts)
         self._outbox_parts = OutboxParts(make_backend, self._parts, clock, facts, traces)
         self._outboxes: list[Outbox] = []
         self._item_parts = ItemParts(make_backend, self._parts, clock, facts)
+        self._jobs: WeakSet[LeaderJob] = WeakSet()
 
     def __repr__(self) -> str:
         return f"<Store {self._label}{'' if self._engine else ' (closed)'}>"
 
-    async def open(self) -> Self:
-        """Connect; raises Unavailable (code unreachable, login_refused, ...) when the database cannot be used."""
+    async def open(self, timeout_s: float | None = None) -> Self:
+        """Connect. A database that is away is waited for, and the log says so within 5 s and then once a minute.
+
+        Raises ConfigurationError at once for what no waiting mends: a refused login, a missing database. Raises
+        Unavailable or Uncertain only when `timeout_s`, or else the `open_timeout` given to `connect`, is over (0: after
+        the first try).
+        """
+        limit_s = self._open_timeout_s if timeout_s is None else timeout_s
         async with self._opening:  # of two at once the second finds it open
             if self._engine is None:
-                thread = hosts.enter()
+                thread, made = hosts.enter(), list[Engine]()
                 try:
-                    self._engine = await thread.begin(self._open())
+                    self._engine = await thread.begin(self._open(limit_s, made))
                 except BaseException:
-                    hosts.leave(thread)
+                    hosts.leave_after(thread, _give_up(made))  # cancelled: it may be open by now
                     raise
                 self._thread = thread
         return self
 
-    async def _open(self) -> Engine:
+    async def _open(self, limit_s: float | None, made: list[Engine]) -> Engine:
         """On the keeper's loop."""
         engine = Engine(self._make_backend(), self._clock, self._facts)
+        made.append(engine)
         try:
-            await engine.open(OPEN_LIMIT_S)
+            outage = Outage(lambda event, **fields: self._facts.fact(event, store=self._label, **fields), self._clock)
+            try_s = OPEN_LIMIT_S if limit_s == 0 else min(limit_s or OPEN_TRY_LIMIT_S, OPEN_LIMIT_S)
+            await outage.wait_for(lambda: engine.open(try_s), limit_s)
         except BaseException:
             await engine.backend.close()
             raise
         return engine
 
     async def close(self) -> None:
-        """Stop all that runs, give back every lease and item, disconnect. Idempotent."""
+        """Stop all that runs, give back every lease and item, disconnect. Idempotent.
+
+        Cancelled meanwhile, it no longer waits for what runs, and disconnects in the background.
+        """
         if self._engine is None or self._thread is None:
             return
         if self._thread.generation != forks.generation():  # nothing of it is a forked child's to stop or give back
             return
-        for worker in list(self._outbox_parts.workers):
-            worker.stop()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(worker.stopped.wait(), worker.settings.shutdown_timeout_s + CLOSE_SLACK_S)
-        await self._item_parts.close()
-        for leader in list(self._candidates.values()):
-            await leader.shutdown(leader.settings.call_limit_s * 2)
+        try:
+            await self._stop_all()
+        finally:
+            await self._disconnect()
+
+    async def _stop_all(self) -> None:
+        workers, leaders = list(self._outbox_parts.workers), list(self._candidates.values())
+        try:
+            for job in list(self._jobs):
+                job.stop()
+            for worker in workers:
+                worker.stop()
+            for worker in workers:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(worker.stopped.wait(), worker.settings.shutdown_timeout_s + CLOSE_SLACK_S)
+            await self._item_parts.close()
+            for leader in leaders:
+                await leader.shutdown(leader.settings.call_limit_s * 2)
+        finally:
+            for leader in leaders:
+                leader.stop_at_once()
+
+    async def _disconnect(self) -> None:
         engine, thread = self._engine, self._thread
         self._engine = self._thread = None
-        await engine.backend.fences.close()
-        await self.leases.close()
-        for outbox in self._outboxes:
-            await outbox.close()
-        with suppress(FenceholdError):
-            await thread.begin(engine.close())
-        hosts.leave(thread)
+        if engine is None or thread is None:
+            return  # closed by another call meanwhile
+        try:
+            await engine.backend.fences.close()
+            await self.leases.close()
+            for outbox in self._outboxes:
+                await outbox.close()
+        finally:
+            closed = hosts.leave_after(thread, engine.close())
+            with suppress(FenceholdError):
+                await asyncio.shield(asyncio.wrap_future(closed))
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -114,15 +164,18 @@ class Store:
     async def init(self) -> list[str]:
         """Create or upgrade the tables: safe to repeat, safe in parallel. Returns the steps applied just now."""
         engine, host = self._parts()
-        steps = await host.begin(engine.backend.schema.init(INIT_LIMIT_S))
+        steps = await host.begin(engine.backend.schema.init(INIT_LIMIT_S, self._waits))
         steps += await host.begin(self._init_items(engine))
         return steps + await self._init_outboxes()
+
+    def _waits(self, what: str) -> None:
+        self._facts.fact("schema_waiting", detail=what)
 
     async def _init_items(self, engine: Engine) -> list[str]:
         """On the keeper's loop. All kinds share their tables, so any kind will do."""
         items = engine.backend.items(ANY_KIND)
         try:
-            return await items.init(INIT_LIMIT_S)
+            return await items.init(INIT_LIMIT_S, self._waits)
         finally:
             await items.close()
 
@@ -219,6 +272,44 @@ class Store:
         who = names.lease_name(name), names.holder_id(holder_id) if holder_id is not None else self._holder_id
         return self._candidate(*who, settings, retry_strategy)
 
+    async def run_as_leader(
+        self,
+        name: str,
+        job: Callable[[Term], Awaitable[T]],
+        *,
+        lease: Duration = 30,
+        stop: asyncio.Event | None = None,
+        backoff: RetryStrategy | None = None,
+        **settings: Any,
+    ) -> T | None:
+        """Run `await job(term)` in this process while it leads, at most in one process at a time; see docs/leader.md.
+
+        Returns what the job returned, after the lease was given back. When its term ends the job is cancelled, and
+        called again with the next one. When it raises, the traceback is logged, the lease given back so that another
+        may try, and the job tried again after a pause: 1 to 60 s with jitter, or what `backoff` says; None from that
+        raises the job's error here. Returns None once `stop` is set or the store is closed; a cancel passes through.
+        Other settings are those of `store.leader`. Raises ConfigurationError for a job that is not async (`bad_job`),
+        and at first contact for what no waiting mends.
+        """
+        check_async_job(job)
+        running = self._leader_job(name, backoff, stop.wait if stop is not None else None, lease=lease, **settings)
+        value: T | None = await running.run(job)
+        return value
+
+    def _leader_job(
+        self,
+        name: str,
+        backoff: RetryStrategy | None,
+        until: Callable[[], Awaitable[object]] | None,
+        **settings: Any,
+    ) -> LeaderJob:
+        """The parts of `run_as_leader`; `fencehold.sync` puts them together in its own way."""
+        self._parts()  # raises if the store is not open
+        leader = self.leader(name, **settings)
+        job = LeaderJob(leader, pauses=Pauses(backoff, self._clock), until=until, clock=self._clock, facts=self._facts)
+        self._jobs.add(job)
+        return job
+
     def _candidate(self, name: str, holder_id: str, settings: Any, retry_strategy: RetryStrategy | None) -> Leader:
         leader = Leader(
             name, holder_id, settings, retry_strategy=retry_strategy, engine=self._parts, clock=self._clock,
@@ -246,3 +337,9 @@ class Store:
                 code="store_closed",
             )
         return self._engine, self._thread
+
+
+async def _give_up(made: list[Engine]) -> None:
+    """On the keeper's loop."""
+    for engine in made:
+        await engine.give_up()

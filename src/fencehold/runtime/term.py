@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from fencehold.model.errors import ConfigurationError, LeaseLost
+from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Uncertain
 from fencehold.ports.fence import FencePort, GuardText, SyncTransaction, Transaction
-from fencehold.runtime.body import Body
 from fencehold.runtime.held import Held
+from fencehold.runtime.term_bodies import TermBodies
 
 
 class Guard:
@@ -41,7 +41,13 @@ class Guard:
         return self.sql
 
     def check(self, result: Any) -> None:
-        """Raise LeaseLost, and end the term, if the guarded statement changed no row. Takes a cursor or a row count."""
+        """Raise unless the guarded statement changed a row. Takes a cursor or a row count.
+
+        No row means that the store is asked at once whether the lease is still held: LeaseLost if it is not. If it
+        is, ConfigurationError (guard_matched_nothing), and the term goes on: the statement's own condition matched
+        nothing, or it ran on another database than the store's. The store's answer is waited for in this thread, for
+        one renewal's round trip; without one it is Uncertain.
+        """
         count = result if isinstance(result, int) else getattr(result, "rowcount", None)
         # sqlite3 counts a statement WITH a CTE as -1, and one with RETURNING as 0 until its rows are fetched.
         unsure = type(result).__module__ == "sqlite3" and getattr(result, "description", None) is not None
@@ -52,25 +58,21 @@ class Guard:
                 code="rowcount_unknown",
             )
         if count == 0:
-            raise self._term.lost("a guarded statement changed no row")
+            raise self._term.changed_nothing(self._text)
 
 
 class Term:
     """Valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
 
     `async with term:` cancels its body when the term ends, and swallows that cancellation, as well as a LeaseLost of
-    this same term: the end of a term is not an error of the program.
+    this same term: the end of a term is not an error of the program. The body of a term that is over already does not
+    run at all: the block raises LeaseLost, or, in a loop over `leader.terms()`, waits for the next term.
     """
 
     def __init__(self, held: Held, fences: FencePort) -> None:
         self._held = held
         self._fences = fences
-        self._loop = asyncio.get_running_loop()
-        self._bodies: list[_TermBody] = []
-        self._empty = asyncio.Event()
-        self._empty.set()
-        self._over = asyncio.Event()
-        held.on_change(self._changed)
+        self._bodies = TermBodies(held)
 
     @property
     def name(self) -> str:
@@ -113,9 +115,31 @@ class Term:
         self._held.end(why)
         return LeaseLost(f"Lease {self.name!r} epoch {self.epoch}: {why}.", name=self.name, epoch=self.epoch)
 
+    def changed_nothing(self, guard: GuardText) -> FenceholdError:
+        """Why a guarded statement changed no row: the store is asked. Ends the term only if the store says so."""
+        limit_s = min(self._held.settings.call_limit_s, self.remaining_s)
+        is_held = guard.is_held() if self.is_valid else None
+        match self._held.confirmed(limit_s) if is_held is None else is_held:
+            case False:
+                passed = "the store says that it is over" if self.is_valid else "its local deadline has passed"
+                return self.lost(self._held.ended_because or passed)
+            case None:
+                return Uncertain(
+                    f"Lease {self.name!r} epoch {self.epoch}: a guarded statement changed no row, and the store did "
+                    "not say in time whether the lease is still held. The statement wrote nothing.",
+                    hint="The term ends by itself unless a renewal succeeds.",
+                    code="no_answer",
+                )
+        return ConfigurationError(
+            f"A guarded statement changed no row although lease {self.name!r} epoch {self.epoch} is held: its own "
+            "condition matched nothing, or it ran on another database than the store's. The term goes on.",
+            hint="Run it on the store's database. If your condition may fairly match no row, use term.transaction().",
+            code="guard_matched_nothing",
+        )
+
     async def ended(self) -> None:
         """Wait until the term is over."""
-        await self._over.wait()
+        await self._bodies.over.wait()
 
     # --- the fence ---
 
@@ -136,9 +160,12 @@ class Term:
             self._end_by(error)
             raise
 
-    @contextmanager
-    def transaction_sync(self) -> Iterator[SyncTransaction]:
+    def transaction_sync(self) -> AbstractContextManager[SyncTransaction]:
         """`transaction` for code without an event loop, in the calling thread."""
+        return self._fenced_sync()
+
+    @contextmanager
+    def _fenced_sync(self) -> Iterator[SyncTransaction]:
         self.check()
         try:
             with self._fences.transaction_sync(self._held.key, lambda: self._held.remaining_s) as tx:
@@ -150,10 +177,10 @@ class Term:
     def fence(self, connection_or_session: object) -> Awaitable[None]:
         """The same guard in a transaction the caller owns: from here to its commit nobody can take over.
 
-        For psycopg and sqlite3 connections and SQLAlchemy sessions; await it for the async ones. Raises LeaseLost, and
+        For connections and sessions as `outbox.add(tx=)` takes them; await it for the async ones. Raises LeaseLost, and
         makes the transaction unable to commit, if the term is over.
         """
-        self._remember(connection_or_session)
+        self._bodies.remember(connection_or_session)
         try:
             pending = self._fences.fence(connection_or_session, self._held.key, over=not self.is_valid)
         except LeaseLost as error:
@@ -180,20 +207,18 @@ class Term:
     # --- the cancel scope ---
 
     async def __aenter__(self) -> Self:
-        self._bodies.append(_TermBody())
-        self._empty.clear()
-        if not self.is_valid:
-            self._held.end("deadline_passed")
-            self._loop.call_soon(self._cancel_bodies)
+        await self.until_valid()
+        self._bodies.enter()
         return self
+
+    async def until_valid(self) -> None:
+        """Raise LeaseLost if the term is over: called before a block begins."""
+        self.check()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        body = next(b for b in reversed(self._bodies) if b.task is asyncio.current_task())
-        self._bodies.remove(body)
-        if not self._bodies:
-            self._empty.set()
+        body = self._bodies.leave()
         swallowed = self._is_mine(error)
         if body.leave() and body.cancelled_by_us:
             swallowed = swallowed or isinstance(error, asyncio.CancelledError)
@@ -202,16 +227,6 @@ class Term:
                 await self._fences.spoil(target)
         return swallowed
 
-    def _remember(self, target: object) -> None:
-        """The body of this task has a transaction open there: if the body is cut short, so is that."""
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:  # no event loop in this thread, and so no body
-            return
-        for body in self._bodies:
-            if body.task is task and all(target is not one for one in body.fenced):
-                body.fenced.append(target)
-
     def _is_mine(self, error: BaseException | None) -> bool:
         if isinstance(error, BaseExceptionGroup):  # of a TaskGroup in the body
             return all(self._is_mine(one) for one in error.exceptions)
@@ -219,28 +234,4 @@ class Term:
 
     async def bodies_left(self, limit_s: float) -> bool:
         """Wait, within the limit, until no `async with term:` body runs any more; False when one still does."""
-        try:
-            async with asyncio.timeout(limit_s):
-                return await self._empty.wait()
-        except TimeoutError:
-            return False
-
-    def _changed(self) -> None:
-        """On any thread."""
-        if self._held.ended_because is None:
-            return
-        try:
-            self._loop.call_soon_threadsafe(self._cancel_bodies)
-        except RuntimeError:  # the loop is closed, and with it every body
-            return
-
-    def _cancel_bodies(self) -> None:
-        self._over.set()
-        for body in self._bodies:
-            body.cancel()
-
-
-class _TermBody(Body):
-    def __init__(self) -> None:
-        super().__init__("the term of office is over")
-        self.fenced: list[object] = []
+        return await self._bodies.left(limit_s)

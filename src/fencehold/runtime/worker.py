@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.errors import ConfigurationError, FenceholdError, WorkerStuck
 from fencehold.model.outbox_settings import OutboxSettings, WorkerSettings
 from fencehold.model.retry import DecorrelatedJitter, RetryContext
 from fencehold.ports.clock import Clock
@@ -21,8 +21,11 @@ from fencehold.ports.facts import FactSink
 from fencehold.ports.traces import TracePort
 from fencehold.runtime.crew import Crew
 from fencehold.runtime.flights import Flight, Teller
-from fencehold.runtime.handlers import Handlers, Run
+from fencehold.runtime.handler_runs import HandlerRuns
+from fencehold.runtime.handlers import Handlers
 from fencehold.runtime.ledger import Ledger
+from fencehold.runtime.outage import Outage
+from fencehold.runtime.probe import probe, starting, stopping
 from fencehold.runtime.stoppable import Stoppable
 
 CLAIM_MAX = 500  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
@@ -50,25 +53,37 @@ class Worker(Stoppable):
         workers: set[Worker],
     ) -> None:
         super().__init__()
-        self.outbox, self.worker_id, self.settings = outbox, worker_id, settings
+        self.outbox, self.worker_id, self._settings = outbox, worker_id, settings
         self._handlers, self._outbox_settings = handlers, outbox_settings
         self._make_events, self._crew = make_events, crew
-        self._clock, self._traces, self._saturated, self._workers = clock, traces, saturated, workers
+        self._clock, self._saturated, self._workers = clock, saturated, workers
         self._tell = Teller(facts, outbox, worker_id)
-        self._ledger = Ledger(outbox_settings, settings.max_processing_s, clock=clock, tell=self._tell)
-        self._flights: dict[int, Flight] = {}  # by identity: an event lost and claimed again may fly twice
-        self._waiting: list[Flight] = []  # claimed, and about to be begun
+        self._ledger = Ledger(outbox_settings, self._max_processing_s, clock=clock, tell=self._tell)
+        self._runs = HandlerRuns(
+            outbox, worker_id, handlers, settings.batch_size, clock=clock, traces=traces, on_ended=self._ended
+        )
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
         self._wake = asyncio.Event()
         self._stopping = self._paused = self._is_saturated = self._abandoned = False
         self._more = True  # worth asking for events: at the start, after a hint, after a claim that came back full
         self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
         self._troubles = 0
+        self._outage = Outage(self._tell, clock)
+        self._stuck: WorkerStuck | None = None
+        #: Called from another thread when it gives up: while its event loop is blocked, `run` cannot raise.
+        self.on_stuck: Callable[[WorkerStuck], object] | None = None
+        self._has_begun = False
+        self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
 
     # --- what a program calls ---
 
     async def run(self) -> None:
-        """Work until `stop()`; raises only for what no retry can mend (a missing table, a missing reaper)."""
+        """Work until `stop()`; an outage of the store is waited out.
+
+        Raises ConfigurationError for what no retry can mend (a missing table or right, no reaper), at first contact
+        only: once a turn has worked, such a fault is logged and retried too. Raises WorkerStuck when `give_up_after` is
+        set and for that long nothing could be handled any more.
+        """
         if self._loop is not None:
             raise ConfigurationError("This worker has been run already.", hint="Make another.", code="already_run")
         self._loop = asyncio.get_running_loop()
@@ -78,10 +93,13 @@ class Worker(Stoppable):
         pump = None
         try:
             await self._begin()
+            self._has_begun = True
             self._tell("worker_started", concurrency=self.settings.concurrency)
             await self._listen()
             pump = asyncio.create_task(self._pump(), name=f"fencehold worker {self.worker_id}")
             await asyncio.shield(pump)
+            if self._stuck is not None:
+                raise self._stuck
         except asyncio.CancelledError:
             await self._leave(pump)
             raise
@@ -89,9 +107,9 @@ class Worker(Stoppable):
             self._tell("worker_died", error=f"{type(error).__name__}: {error}")
             raise
         finally:
-            self._cancel_rest()
-            await self._crew.stop()
             self._handlers.close()
+            self._runs.call_off()
+            await self._crew.stop()
             await self._events.close()
             self._tell("worker_stopped")
             self._workers.discard(self)
@@ -108,9 +126,25 @@ class Worker(Stoppable):
     def resume(self) -> None:
         self._on_loop(lambda: self._set_paused(False))
 
+    async def probe(self) -> None:
+        """Ask the store for what every turn needs, on the connection of the turns; raises what is wrong."""
+        if self._stopping or not self._has_begun:
+            raise stopping() if self._stopping else starting()
+        await probe(self._events, self._outbox_settings().call_limit_s)
+
+    @property
+    def settings(self) -> WorkerSettings:
+        """As they are now: what was not set by hand follows the lease, also when `configure` changes it."""
+        self._settings = self._settings.with_lease(self._outbox_settings().lease_s)
+        return self._settings
+
+    def _max_processing_s(self) -> float:
+        return self.settings.max_processing_s
+
     @property
     def in_flight(self) -> int:
-        return len(self._flights)
+        """Handlers that run, those too whose lease is lost and that do not heed their cancellation."""
+        return len(self._runs.flights) + len(self._runs.strays)
 
     # --- the pump ---
 
@@ -119,6 +153,7 @@ class Worker(Stoppable):
         while not self._stopping:
             try:
                 await self._crew.start(self)
+                self._outage.answered()
                 return
             except ConfigurationError:
                 raise
@@ -133,22 +168,23 @@ class Worker(Stoppable):
                 next_poll_s = self._clock.now_s() + self.settings.poll_every_s
             room = self._room()
             if not (self._ledger.has_news or (room and (self._more or polls))):
-                if self._waiting:
-                    self._begin_handlers()
+                if self._runs.waiting:
+                    self._runs.begin()
                     await asyncio.sleep(0)  # what is quick is done by now, and goes along with the next turn
                 else:
                     await self._rest(room, next_poll_s)
                 continue
             try:
                 await self._turn(room, polls)
-                self._troubles = 0
-            except ConfigurationError:
-                raise
+                self._troubles, self._has_worked = 0, True
+                self._outage.answered()
             except FenceholdError as error:
+                if isinstance(error, ConfigurationError) and not self._has_worked:
+                    raise
                 await self._endure(error)
 
     def _is_over(self) -> bool:
-        return self._stopping and (self._abandoned or not (self._flights or self._ledger.has_news))
+        return self._stopping and (self._abandoned or not (self._runs.flights or self._ledger.has_news))
 
     async def _rest(self, room: int, next_poll_s: float) -> None:
         """Until a handler ends or a hint comes; with room to spare, no longer than until the next poll."""
@@ -162,8 +198,8 @@ class Worker(Stoppable):
         await self._ledger.hand_back(self._events.port)
         completed = self._ledger.take_completed()
         settings = self._outbox_settings()
-        is_idle = not self._flights and not completed
-        ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle or any(f.claim.recovered for f in completed))
+        is_idle = not self._runs.flights and not completed
+        ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle or any(f.claim.is_suspect for f in completed))
         if ask:
             self._more = False  # before asking: a hint that comes meanwhile is of what this claim may not have seen
         sent_s = self._clock.now_s()
@@ -184,11 +220,11 @@ class Worker(Stoppable):
 
     async def _meanwhile(self, asking: Coroutine[Any, Any, Turn]) -> Turn:
         """The question is sent first, then the handlers begin: they run while the store works."""
-        if not self._waiting:
+        if not self._runs.waiting:
             return await asking
         task = asyncio.ensure_future(asking)
         await asyncio.sleep(0)  # now it is under way
-        self._begin_handlers()
+        self._runs.begin()
         return await task
 
     def _ask(self, limit: int, settings: OutboxSettings, sweep: bool) -> ClaimAsk | None:
@@ -197,15 +233,17 @@ class Worker(Stoppable):
         self._tokens += 1
         token = f"{self._token_head}{self._tokens:x}"
         types = self._handlers.event_types
-        # Of events that a worker died of, one at a time: the others of its batch must not die of it again and again.
-        recovered_max = 0 if any(f.claim.recovered for f in self._flights.values()) else 1
+        # Of events that workers died of, one at a time: others must not die of it again and again. What was lost is not
+        # handled any more, even if a thread that cannot be stopped still runs.
+        has_suspect = any(f.claim.is_suspect and not f.lost for f in self._runs.flights.values())
         return ClaimAsk(
-            limit, token, settings.lease_s, types, settings.in_order, sweep, patient=True, recovered_max=recovered_max
-        )
+            limit, token, settings.lease_s, types, settings.in_order, sweep, patient=True,
+            suspects_max=0 if has_suspect else 1,
+        )  # fmt: skip
 
     def _room(self) -> int:
         """How many events could be started now; none while stopping, paused, or while downstream is full."""
-        room = self.settings.concurrency - len(self._flights)
+        room = self.settings.concurrency - len(self._runs.flights)
         return room if room and not self._stopping and not self._paused and self._has_capacity() else 0
 
     def _has_capacity(self) -> bool:
@@ -225,6 +263,7 @@ class Worker(Stoppable):
         """The store is away: what is held is the heartbeat's concern; try again soon, not in a storm."""
         self._troubles += 1
         self._tell("worker_store_failed", sql_error=str(error))
+        self._outage.failed(error)
         delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))
         await asyncio.sleep(min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX))
         self._more = True
@@ -238,61 +277,11 @@ class Worker(Stoppable):
             for claim in claims:
                 self._tell.event("event_lost", claim, reason="granted_too_late")
             return
-        for flight in flights:
-            self._flights[id(flight)] = flight
-        self._waiting += flights
+        self._runs.add(flights)
         if settings.lease_s != self._outbox_settings().lease_s:
             self.reconfigured()  # these have the lease of before
 
-    def _begin_handlers(self) -> None:
-        loop = asyncio.get_running_loop()
-        flights, self._waiting = self._waiting, []
-        for flight in [f for f in flights if f.called_off or f.lost]:
-            self._ended(flight, asyncio.CancelledError())
-        flights = [f for f in flights if not (f.called_off or f.lost)]
-        if self.settings.batch_size is None:
-            for flight in flights:
-                flight.task = loop.create_task(self._handle(flight))
-            return
-        for run, batch in batches(self._handlers, flights, self.settings.batch_size):
-            task = loop.create_task(self._handle_batch(run, batch))
-            for flight in batch:
-                flight.task = task
-
-    async def _handle_batch(self, run: Run, batch: list[Flight]) -> None:
-        """One call for all of them: what it returns or raises is the outcome of each that is still ours."""
-        error: BaseException | None = None
-        try:
-            await run([flight.claim for flight in batch])
-        except BaseException as raised:  # noqa: BLE001 - whatever it raises is a failed try
-            error = raised
-        for flight in batch:
-            self._ended(flight, error)
-        if isinstance(error, KeyboardInterrupt):
-            raise error
-
-    async def _handle(self, flight: Flight) -> None:
-        claim = flight.claim
-        if self._clock.now_s() >= flight.deadline_s:  # this process stood still before its turn came
-            self._ended(flight, None)
-            return
-        try:
-            run = self._handlers.only or self._handlers.of(claim)
-            if (span := self._traces.handling(self.outbox, self.worker_id, claim)) is None:
-                await run(claim)
-            else:
-                with span:
-                    await run(claim)
-        except KeyboardInterrupt as error:
-            self._ended(flight, error)
-            raise  # Ctrl-C means the program
-        except BaseException as error:  # noqa: BLE001 - whatever it raises, sys.exit() too, is a failed try
-            self._ended(flight, error)
-        else:
-            self._ended(flight, None)
-
     def _ended(self, flight: Flight, error: BaseException | None) -> None:
-        self._flights.pop(id(flight), None)
         self._ledger.ended(flight, error)
         self._wake.set()
 
@@ -300,11 +289,35 @@ class Worker(Stoppable):
 
     def lost(self, flight: Flight) -> None:
         """From the keeper's thread; its state has flipped already, this stops the handler."""
-        self._on_loop(lambda: flight.task.cancel() if flight.task and not flight.task.done() else None)
+        self._on_loop(lambda: self._runs.lose(flight))
+
+    def give_up(self, error: WorkerStuck) -> None:
+        """From the keeper's thread. What can still be handed back is, if that takes no longer than a call."""
+        if self._stuck is not None:
+            return
+        self._stuck = error
+        self._tell("worker_gave_up", error=str(error))
+        try:
+            if self.on_stuck is not None:
+                self.on_stuck(error)
+        except Exception as raised:  # noqa: BLE001 - run() raises all the same
+            self._tell("callback_failed", callback="on_stuck", error=f"{type(raised).__name__}: {raised}")
+        self._on_loop(self._begin_giving_up)
+
+    def handler_name(self, claim: Claim) -> str:
+        return self._handlers.name(claim)
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping
+
+    @property
+    def strays(self) -> dict[int, Flight]:
+        return self._runs.strays
 
     @property
     def flights(self) -> dict[int, Flight]:
-        return self._flights
+        return self._runs.flights
 
     def reconfigured(self) -> None:
         self._crew.nudge()
@@ -338,18 +351,18 @@ class Worker(Stoppable):
         if self._stopping:
             return
         self._stopping = True
-        self._tell("worker_stopping", in_flight=len(self._flights))
+        self._tell("worker_stopping", in_flight=len(self._runs.flights))
         self._wake.set()
         if self._loop is not None:
             timeout_s = self.settings.shutdown_timeout_s
-            self._loop.call_later(timeout_s * CANCEL_PART, self._cancel_rest)
+            self._loop.call_later(timeout_s * CANCEL_PART, self._runs.call_off)
             self._loop.call_later(timeout_s, self._abandon)
 
-    def _cancel_rest(self) -> None:
-        for flight in list(self._flights.values()):
-            flight.called_off = True
-            if flight.task is not None:
-                flight.task.cancel()
+    def _begin_giving_up(self) -> None:
+        self._begin_stopping()
+        self._runs.call_off()
+        if self._loop is not None:
+            self._loop.call_later(self._outbox_settings().call_limit_s, self._abandon)
 
     def _abandon(self) -> None:
         """Handlers that do not even heed a cancel are left behind; the reaper has their events."""
@@ -359,7 +372,7 @@ class Worker(Stoppable):
     async def _leave(self, pump: asyncio.Task[None] | None) -> None:
         """`run` was cancelled: handlers stop now; what they leave is recorded if that takes no longer than a call."""
         self._begin_stopping()
-        self._cancel_rest()
+        self._runs.call_off()
         if pump is not None:
             await asyncio.wait([pump], timeout=self._outbox_settings().call_limit_s)
             pump.cancel()
@@ -372,11 +385,3 @@ def check_hook(hook: object) -> None:
             hint="It is asked before every claim, so it must be quick: look at a gauge, do no I/O.",
             code="bad_handler",
         )
-
-
-def batches(handlers: Handlers, flights: list[Flight], size: int) -> list[tuple[Run, list[Flight]]]:
-    """Events of one handler together, at most `size` at a time."""
-    by_run: dict[Run, list[Flight]] = {}
-    for flight in flights:
-        by_run.setdefault(handlers.of(flight.claim), []).append(flight)
-    return [(run, same[i : i + size]) for run, same in by_run.items() for i in range(0, len(same), size)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from typing import Any
 
 from fencehold.model.errors import redact
@@ -23,14 +24,40 @@ class StructuredLogger:
         self._context = context
 
     def bind(self, **context: Any) -> StructuredLogger:
+        """The same logger with more context; this one stays as it is."""
         return StructuredLogger(self._logger, **{**self._context, **context})
 
     def fact(self, event: str, **fields: Any) -> None:
-        level = LEVELS.get(event, logging.INFO)
+        """Log at the level that belongs to the event."""
+        self._log(LEVELS.get(event, logging.INFO), event, fields)
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self._log(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        self._log(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self._log(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        self._log(logging.ERROR, event, fields)
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """An error, with the traceback of the exception that is being handled."""
+        # Not logging's own exc_info: a traceback may quote a connection string.
+        self._log(logging.ERROR, event, fields, trace=redact(traceback.format_exc()))
+
+    def _log(self, level: int, event: str, fields: dict[str, Any], trace: str = "") -> None:
         if self._logger.isEnabledFor(level):
-            pairs = {**fields, **self._context}
-            text = " ".join(f"{key.rstrip('_')}={_shown(value)}" for key, value in pairs.items() if value is not None)
-            self._logger.log(level, "%s %s", event, text, extra={"event": event, self._logger.name: pairs})
+            text = "\n".join(filter(None, [self._format(event, fields), trace.rstrip()]))
+            extra = {"event": event, self._logger.name: {**fields, **self._context}}
+            self._logger.log(level, "%s", text, extra=extra)
+
+    def _format(self, event: str, fields: dict[str, Any]) -> str:
+        pairs = {**fields, **self._context}
+        shown = [f"{key.rstrip('_')}={_shown(value)}" for key, value in pairs.items() if value is not None]
+        return " ".join([event, *shown])
 
 
 def _shown(value: object) -> str:

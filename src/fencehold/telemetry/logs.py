@@ -1,9 +1,14 @@
-"""Facts as structured log records: one line a person can read, the same fields for a program in `record.fencehold`."""
+"""Facts as structured log records: one line a person can read, the same fields for a program in `record.fencehold`.
+
+The traceback of a handler that failed follows its line, each of its own lines indented: what an error says cannot be
+taken for a line of the log.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from textwrap import indent
 from typing import Any
 
 from fencehold.model.errors import redact
@@ -20,9 +25,18 @@ LEVELS = {
     "leader_renew_failed": logging.WARNING,
     "leader_release_failed": logging.WARNING,
     "leader_stalled": logging.WARNING,
+    "leader_job_failed": logging.ERROR,
+    "leader_job_not_started": logging.WARNING,
+    "leader_job_gave_up": logging.ERROR,
+    "leader_job_done": logging.INFO,
+    "store_unreachable": logging.WARNING,
+    "store_answers": logging.INFO,
+    "file_system_doubtful": logging.WARNING,
     "callback_failed": logging.ERROR,
     "internal_error": logging.ERROR,
     "state_change": logging.DEBUG,
+    "schema_waiting": logging.WARNING,
+    "store_not_durable": logging.WARNING,
     "request_charged": logging.DEBUG,
     "events_claimed": logging.DEBUG,
     "events_completed": logging.DEBUG,
@@ -35,10 +49,16 @@ LEVELS = {
     "worker_died": logging.ERROR,
     "worker_heartbeat": logging.DEBUG,
     "worker_heartbeat_failed": logging.ERROR,
+    "worker_watched": logging.DEBUG,
+    "worker_loop_blocked": logging.WARNING,
+    "worker_stuck": logging.WARNING,
+    "worker_gave_up": logging.ERROR,
+    "handler_slow": logging.WARNING,
+    "handler_hung": logging.WARNING,
     "worker_paused": logging.INFO,
     "worker_resumed": logging.INFO,
     "worker_saturated": logging.WARNING,
-    "worker_store_failed": logging.WARNING,
+    "worker_store_failed": logging.DEBUG,
     "worker_hook_failed": logging.WARNING,
     "reaper_run": logging.DEBUG,
     "outbox_stats": logging.DEBUG,
@@ -55,20 +75,24 @@ LEVELS = {
     "processor_stopping": logging.INFO,
     "processor_stopped": logging.INFO,
     "processor_died": logging.ERROR,
-    "processor_store_failed": logging.WARNING,
+    "processor_store_failed": logging.DEBUG,
+    "reaper_failed": logging.DEBUG,
     "events_redriven": logging.INFO,
     "events_purged": logging.INFO,
 }
 
+#: Told at every try while the store is away; `store_unreachable` says it once, and then rarely.
+EVERY_TRY = frozenset({"leader_acquire_failed", "worker_store_failed", "processor_store_failed", "reaper_failed"})
 #: What an event holds is its owner's, not the log's; no fact has these fields, and one that had would not be shown.
 PRIVATE = frozenset({"payload", "payload_json", "metadata", "metadata_json", "document", "document_json"})
 SHOWN_VALUES_MAX = 5
+TRACEBACK = "traceback"
 
 
 def level_of(event: str, fields: Mapping[str, Any], levels: Mapping[str, int] = LEVELS) -> int:
     """What went wrong weighs more than the name of the fact: a dead letter is an error however it came about."""
     level = levels.get(event, logging.INFO)
-    if fields.get("sql_error"):
+    if fields.get("sql_error") and event not in EVERY_TRY:
         level = max(level, logging.WARNING)
     if event == "event_failed" and fields.get("status") == Status.DEAD_LETTER:
         level = logging.ERROR
@@ -95,8 +119,12 @@ class LogSink:
             for key, value in fields.items()
             if key not in PRIVATE
         }
-        text = " ".join(f"{key}={_shown(value)}" for key, value in clean.items() if value is not None)
-        self._logger.log(level, "%s %s", event, text, extra={"event": event, "fencehold": {"event": event, **clean}})
+        shown = {key: value for key, value in clean.items() if value is not None and key != TRACEBACK}
+        text = " ".join(f"{key}={_shown(value)}" for key, value in shown.items())
+        traceback = clean.get(TRACEBACK)
+        below = "\n" + indent(str(traceback), "  ") if traceback else ""
+        extra = {"event": event, "fencehold": {"event": event, **clean}}
+        self._logger.log(level, "%s %s%s", event, text, below, extra=extra)
 
 
 def _shown(value: object) -> str:

@@ -144,13 +144,30 @@ HOOK_FAILURES = Metric("worker_hook_failures_total", _C, WORKER, "times the satu
 BEATS_REFUSED = Metric("worker_heartbeats_refused_total", _C, WORKER, "leases that were no longer the worker's")
 BEATS_FAILED = Metric("worker_heartbeats_failed_total", _C, WORKER, "heartbeats the database did not answer")
 
+HANDLERS_RUNNING = Metric("worker_handlers_running", _G, WORKER, "handlers that run now")
+HANDLERS_HUNG = Metric("worker_handlers_hung", _G, WORKER, "handlers that run on although their lease is lost")
+HANDLERS_OLDEST = Metric("worker_oldest_handler_age_seconds", _G, WORKER, "how long the oldest of them has run")
+LOOP_SILENT = Metric("worker_loop_silent_seconds", _G, WORKER, "how long its event loop has not turned")
+HANDLERS_SLOW = Metric(
+    "worker_slow_handlers_total", _C, WORKER, "warnings of handlers that take longer than half of max_processing"
+)
+LOOP_BLOCKED = Metric("worker_loop_blocked_total", _C, WORKER, "warnings that its event loop does not turn")
+STUCK = Metric("worker_stuck_total", _C, WORKER, "warnings that all its places are taken by handlers that seem hung")
+
 LEADER = Metric("fencehold_leader", _G, LEASE, "1 while this process leads, 0 while it does not")
 TRANSITIONS = Metric(
     "fencehold_leader_transitions_total", _C, (*LEASE, "change"), "terms acquired, lost and released, by `change`"
 )
 RENEW_FAILURES = Metric("fencehold_renew_failures_total", _C, LEASE, "renewals the database did not answer")
 STALLS = Metric("fencehold_leader_stalls_total", _C, LEASE, "leases let go because the event loop stood still")
+JOB_FAILURES = Metric("fencehold_leader_job_failures_total", _C, LEASE, "times a job of `run_as_leader` raised")
 CALLBACK_FAILURES = Metric("fencehold_callback_failures_total", _C, NONE, "callbacks that raised")
+UNREACHABLE = Metric(
+    "fencehold_store_unreachable_total",
+    _C,
+    NONE,
+    "waits for the database: one at the first failure, one a minute after",
+)
 INTERNAL_ERRORS = Metric("fencehold_internal_errors_total", _C, NONE, "faults of fencehold itself, survived")
 
 ITEMS_LEASED = Metric("fencehold_items_leased_total", _C, ITEMS, "leases on items that this process was granted")
@@ -195,6 +212,13 @@ FEEDS: tuple[Feed, ...] = (
     Feed("worker_saturated",       SATURATED,         1),
     Feed("worker_store_failed",    STORE_FAILURES,    1),
     Feed("worker_hook_failed",     HOOK_FAILURES,     1),
+    Feed("worker_watched",         HANDLERS_RUNNING,  "running"),
+    Feed("worker_watched",         HANDLERS_HUNG,     "hung"),
+    Feed("worker_watched",         HANDLERS_OLDEST,   "oldest_s"),
+    Feed("worker_watched",         LOOP_SILENT,       "silent_s"),
+    Feed("handler_slow",           HANDLERS_SLOW,     1),
+    Feed("worker_loop_blocked",    LOOP_BLOCKED,      1),
+    Feed("worker_stuck",           STUCK,             1),
     Feed("worker_died",            DEATHS,            1),
     Feed("worker_heartbeat",       HEARTBEATS,        "sent"),
     Feed("worker_heartbeat",       BEATS_REFUSED,     "refused"),
@@ -221,6 +245,7 @@ FEEDS: tuple[Feed, ...] = (
     Feed("leader_released",        TRANSITIONS,       1,                       given=(("change", "released"),)),
     Feed("leader_renew_failed",    RENEW_FAILURES,    1),
     Feed("leader_stalled",         STALLS,            1),
+    Feed("leader_job_failed",      JOB_FAILURES,      1),
     Feed("items_leased",           ITEMS_LEASED,      "leased"),
     Feed("item_lost",              ITEMS_LOST,        1),
     Feed("item_stalled",           ITEM_STALLS,       1),
@@ -235,6 +260,7 @@ FEEDS: tuple[Feed, ...] = (
     Feed("request_charged",        REQUESTS,          1),
     Feed("request_charged",        REQUEST_UNITS,     "request_units"),
     Feed("callback_failed",        CALLBACK_FAILURES, 1),
+    Feed("store_unreachable",      UNREACHABLE,       1),
     Feed("internal_error",         INTERNAL_ERRORS,   1),
 )  # fmt: skip
 

@@ -178,7 +178,18 @@ class Harness(ABC):
         """All notes that were committed, in order."""
         return [row[0] for row in await self.sql.run(READ_NOTES)]
 
+    async def another(self) -> Harness:
+        """A second namespace of the same kind, with its tables made: another database. Closed with this one."""
+        other = self.second()
+        self.stack.push_async_callback(other.close)
+        await other.open()
+        return other
+
     # What not every store has
+
+    def second(self) -> Harness:
+        """A harness of the same kind on a namespace of its own, not yet open; only with SQL."""
+        raise NotImplementedError(f"{type(self).__name__} has no second namespace")
 
     @property
     def sql(self) -> Sql:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -29,13 +28,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-# Where there is no such clock (not Linux), the one nearest to it.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+from fencehold.ports.clock import boot_s
+
+CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)  # Windows hands no file down unless told to
 
 
 def boottime_s() -> float:
     """Seconds on the clock that all processes of this machine share and that never goes back."""
-    return time.clock_gettime(_CLOCK)
+    return boot_s()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class HistoryWriter:
     """What `record` returned from survives kill -9 of any process; several processes and threads may share one file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | CLOSE_ON_EXEC, 0o666)
 
     def record(self, event: Event) -> None:
         # The line break comes first: a kill can tear a write where it crosses a page, and the next process' line must

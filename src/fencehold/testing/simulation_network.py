@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from fencehold.backends.memory.no_tables import NoTables
+from fencehold.backends.no_checkup import NoCheckup
 from fencehold.model.errors import FenceholdError, LeaseLost, Unavailable, Uncertain
 from fencehold.model.leases import Ask, Lease, Refusal, TermKey
 from fencehold.ports.events import Events
@@ -269,20 +271,13 @@ class WakeupOverLine:
         return True
 
 
-class SchemaOverLine:
-    async def init(self, limit_s: float) -> list[str]:
-        return []
-
-    def script(self) -> str:
-        return ""
-
-
 class BackendOverLine:
     def __init__(self, line: Line) -> None:
         self.leases = LeasesOverLine(line)
         self.fences = FencesOverLine(line)
         self.wakeup = WakeupOverLine(line)
-        self.schema = SchemaOverLine()
+        self.checkup = NoCheckup("the store is simulated")
+        self.schema = NoTables()
 
     def events(self, table: str) -> Events:
         raise NotImplementedError("only leases are simulated")

@@ -11,7 +11,8 @@ from fencehold.model.retry import FixedInterval, RetryStrategy
 from fencehold.model.settings import LeaderSettings
 from fencehold.runtime.engine import Engine
 from fencehold.runtime.host import Host
-from fencehold.runtime.leader import DRAIN_LIMIT_S, Leader
+from fencehold.runtime.leader import Leader
+from fencehold.runtime.limit import DRAIN_LIMIT_S
 from fencehold.runtime.term import Term
 from fencehold.testing.simulation_loop import NodeClock, NodeHost, Side, SimulationLoop
 from fencehold.testing.simulation_network import BackendOverLine, Line

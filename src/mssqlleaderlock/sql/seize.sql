@@ -6,7 +6,7 @@
 -- has left open would swallow the commit: it is ended first.
 SET NOCOUNT ON;
 DECLARE @name nvarchar(128) = :name, @holder nvarchar(256) = :holder, @nonce nvarchar(128) = :nonce, @lease_us bigint = :lease_us, @wait_ms int = :wait_ms;
-DECLARE @now datetime2(7), @until datetime2(7), @epoch bigint = 0, @got int, @passed int;
+DECLARE @now datetime2(7), @until datetime2(7), @epoch bigint = 0, @id nvarchar(36) = N'', @got int, @passed int;
 DECLARE @lock nvarchar(255) = CONCAT(N'fencehold/', OBJECT_ID(N'fencehold_leases'), N'/', @name);
 DECLARE @fence nvarchar(255) = CONCAT(@lock, N'/fence'), @courtesy nvarchar(255) = CONCAT(@lock, N'/courtesy');
 IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
@@ -28,6 +28,7 @@ BEGIN
     IF @@ROWCOUNT = 0
         INSERT INTO fencehold_leases (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, acquire_nonce)
         VALUES (@name, @holder, @epoch, @now, @now, @until, @nonce);
+    SELECT @id = lease_id FROM fencehold_leases WHERE lease_name = @name;
 END
 COMMIT TRANSACTION;
-SELECT COALESCE(@epoch, 0) AS lease_epoch;
+SELECT COALESCE(@epoch, 0) AS lease_epoch, @id AS lease_id;

@@ -19,6 +19,7 @@ PROGRAM = "submission-manager"
 #: Where fencehold would name a command of its own, which makes other tables than the service needs.
 HINTS = {
     "schema_missing": "Start once without --no-init, as a user who may create tables.",
+    "schema_old": "Start once without --no-init, as a user who may change tables.",
     "no_permission": "Start once as a user who may create tables; later SELECT, INSERT and UPDATE on them are enough.",
 }
 
@@ -26,9 +27,9 @@ EPILOG = """\b
 Exit codes, the same for every command:
   0    done, or stopped in order
   1    the answer is no (it did not end in time; the demo found something)
-  69   the database cannot be reached, refused the login, or gave no answer
+  69   the database cannot be reached, takes no writes, or gave no answer
   70   a fault of the program itself; FENCEHOLD_DEBUG=1 shows where
-  78   bad configuration: settings, registry, URL, port, missing driver, missing tables
+  78   a mistake: settings, registry, URL, port, refused login, missing driver, database, tables or rights
   130  interrupted by Ctrl-C, or stopped at once by a second signal
 \b
 Example, in two shells:

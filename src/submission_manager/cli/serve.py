@@ -30,7 +30,8 @@ Example:
   submission-manager check --registry registry.json && submission-manager serve --registry registry.json
 \b
 Durations: 30, 0.5, 30s, 500ms, 5m. The log goes to stderr.
-Exit codes: 0 stopped in order, 1 did not end in time, 69 database unreachable at the start, 78 bad configuration,
+A database that is away is waited for, with a line in the log.
+Exit codes: 0 stopped in order, 1 did not end in time, 78 bad configuration (no tables, no rights, refused login),
 130 stopped at once by a second signal
 """
 

@@ -1,15 +1,17 @@
-"""Attempts: every write is one fenced transaction of the term, judged by the rules while the row is locked."""
+"""Attempts: every write is one fenced transaction of the term, judged by the rules while the row is locked.
+
+What a transaction does is written once, as steps without I/O: they ask for a statement and go on with its row.
+PostgreSQL is asked statement by statement, SQLite in one call on its thread.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from fencehold import Term
-from fencehold.ports.fence import Transaction
 from submission_manager.model.contracts import Contract
 from submission_manager.model.intents import ERROR_CHARS_MAX, REASON_CHARS_MAX, Exhausted, Intent, Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Case, Outcome, Verdict, deadline, judge
@@ -18,6 +20,20 @@ from submission_manager.stores import rows
 from submission_manager.stores.dialect import Dialect
 
 UNKNOWN = Outcome(Answer.ERROR, error=OUTCOME_UNKNOWN)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Asked for by a step. `has_row`: its first row is the answer, None if it has none."""
+
+    name: str
+    params: Mapping[str, Any]
+    has_row: bool = False
+
+
+Steps = Generator[Statement, rows.Row | None, T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +77,64 @@ class Attempts:
         self._open: set[tuple[str, int]] = set()  # Started was answered, and no record of it yet: id and epoch
 
     async def start(self, term: Term, intent_id: str, retry_delay_s: float) -> Started | NotNow:
-        async with self._fenced(term) as tx:
-            found = await self._locked(tx, intent_id)
-            if found is None:
-                return NotNow(None)
-            if found.status is not Status.PENDING:
-                return NotNow(found.status)
-            answer = await self._begin(tx, term, found, retry_delay_s)
+        answer = await self._fenced(term, self._start(term, intent_id, retry_delay_s))
         if isinstance(answer, Started):
             self._open = {one for one in self._open if one[1] == term.epoch} | {(intent_id, term.epoch)}
         return answer
 
-    async def _begin(self, tx: Transaction, term: Term, found: Locked, retry_delay_s: float) -> Started | NotNow:
+    async def record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Recorded:
+        recorded = await self._fenced(term, self._record(term, started, outcome, retry_delay_s))
+        if recorded is None:
+            raise term.lost(f"the start of attempt {started.key!r} is no longer on record under this epoch")
+        self._open.discard((started.intent_id, term.epoch))
+        return recorded
+
+    async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None:
+        params = {"id": intent_id, "status": status.value, "error": rows.fitted(error, ERROR_CHARS_MAX)}
+        await self._fenced(term, _one(Statement("told", params)))
+
+    async def _fenced(self, term: Term, steps: Steps[T]) -> T:
+        """The steps in one fenced transaction."""
+        try:
+            async with term.transaction() as tx:
+                row: rows.Row | None = None
+                while True:
+                    try:
+                        asked = steps.send(row)
+                    except StopIteration as end:
+                        return end.value  # type: ignore[no-any-return]
+                    cursor = await tx.execute(self._statements[asked.name], asked.params)
+                    row = await cursor.fetchone() if asked.has_row else None
+        except self._dialect.data_errors:
+            raise
+        except self._dialect.driver_error as error:
+            raise self._dialect.fault(error) from None
+
+    # --- the steps of each transaction ---
+
+    def _start(self, term: Term, intent_id: str, retry_delay_s: float) -> Steps[Started | NotNow]:
+        found = yield from self._locked(intent_id)
+        if found is None:
+            return NotNow(None)
+        if found.status is not Status.PENDING:
+            return NotNow(found.status)
+        return (yield from self._begin(term, found, retry_delay_s))
+
+    def _begin(self, term: Term, found: Locked, retry_delay_s: float) -> Steps[Started | NotNow]:
         if found.marker is not None and not found.marker.is_of(term):
-            recorded = await self._append(tx, found, found.marker.started_at, UNKNOWN, retry_delay_s)
+            recorded = yield from self._append(found, found.marker.started_at, UNKNOWN, retry_delay_s)
             return NotNow(recorded.status, recorded.due_at, recorded.over, unknown_outcome=True)
         if found.marker is not None:
             return self._begun(term, found, found.marker)
         until = deadline(found.contract, found.created_at)
         if until is not None and found.now >= until:
             verdict = Verdict(Status.EXHAUSTED, Exhausted.DEADLINE_EXCEEDED)
-            recorded = await self._settle(tx, found, verdict, found.attempt_count, None)
+            recorded = yield from self._settle(found, verdict, found.attempt_count, None)
             return NotNow(recorded.status, over=recorded.over)
         if found.due_at is None or found.due_at > found.now:
             return NotNow(Status.PENDING, found.due_at)
         marker = {"epoch": term.epoch, "holder": term.holder_id, "now": self._dialect.stamp(found.now)}
-        await tx.execute(self._statements["mark"], {"id": found.intent_id, **marker})
+        yield Statement("mark", {"id": found.intent_id, **marker})
         return started_of(found, found.now)
 
     def _begun(self, term: Term, found: Locked, marker: Marker) -> Started | NotNow:
@@ -96,47 +144,36 @@ class Attempts:
             return NotNow(Status.PENDING)
         return started_of(found, marker.started_at)
 
-    async def record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Recorded:
-        async with self._fenced(term) as tx:
-            found = await self._marked(tx, term, started)
-            recorded = await self._append(tx, found, started.started_at, outcome, retry_delay_s)
-        self._open.discard((started.intent_id, term.epoch))
-        return recorded
+    def _record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Steps[Recorded | None]:
+        found = yield from self._marked(term, started)
+        if found is None:
+            return None
+        return (yield from self._append(found, started.started_at, outcome, retry_delay_s))
 
-    async def _marked(self, tx: Transaction, term: Term, started: Started) -> Locked:
-        """The row with this attempt's marker, else LeaseLost: somebody else has counted the attempt already."""
-        cursor = await tx.execute(self._statements["lock_marker"], {"id": started.intent_id})
-        row = await cursor.fetchone()
-        if row is not None:
-            status, count, *marks, now = row
-            found = Locked(
-                started.intent_id, started.contract, started.payload, started.created_at, Status(status), count, None,
-                self._marker(*marks), self._dialect.instant(now),
-            )  # fmt: skip
-            is_ours = found.marker is not None and found.marker.is_of(term)
-            if found.status is Status.PENDING and is_ours and found.number == started.attempt_number:
-                return found
-        raise term.lost(f"the start of attempt {started.key!r} is no longer on record under this epoch")
+    def _marked(self, term: Term, started: Started) -> Steps[Locked | None]:
+        """The row with this attempt's marker; None if somebody else has counted the attempt already."""
+        row = yield Statement("lock_marker", {"id": started.intent_id}, has_row=True)
+        if row is None:
+            return None
+        status, count, *marks, now = row
+        found = Locked(
+            started.intent_id, started.contract, started.payload, started.created_at, Status(status), count, None,
+            self._marker(*marks), self._dialect.instant(now),
+        )  # fmt: skip
+        is_ours = found.marker is not None and found.marker.is_of(term)
+        is_this_attempt = found.status is Status.PENDING and is_ours and found.number == started.attempt_number
+        return found if is_this_attempt else None
 
-    async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None:
-        params = {"id": intent_id, "status": status.value, "error": rows.fitted(error, ERROR_CHARS_MAX)}
-        async with self._fenced(term) as tx:
-            await tx.execute(self._statements["told"], params)
-
-    # --- inside the transaction ---
-
-    async def _append(
-        self, tx: Transaction, found: Locked, started_at: dt.datetime, outcome: Outcome, retry_delay_s: float
-    ) -> Recorded:
+    def _append(
+        self, found: Locked, started_at: dt.datetime, outcome: Outcome, retry_delay_s: float
+    ) -> Steps[Recorded]:
         case = Case(found.contract, outcome, found.number, found.created_at, found.now, retry_delay_s)
         stamps = {"started_at": self._dialect.stamp(started_at), "now": self._dialect.stamp(found.now)}
         texts = {**said(outcome), "error": error_text(outcome)}
-        await tx.execute(self._statements["append"], {"id": found.intent_id, "number": found.number, **stamps, **texts})
-        return await self._settle(tx, found, judge(case), found.number, outcome)
+        yield Statement("append", {"id": found.intent_id, "number": found.number, **stamps, **texts})
+        return (yield from self._settle(found, judge(case), found.number, outcome))
 
-    async def _settle(
-        self, tx: Transaction, found: Locked, verdict: Verdict, attempt_count: int, outcome: Outcome | None
-    ) -> Recorded:
+    def _settle(self, found: Locked, verdict: Verdict, attempt_count: int, outcome: Outcome | None) -> Steps[Recorded]:
         is_over = verdict.status is not Status.PENDING
         texts = said(outcome if is_over else None)
         params = {
@@ -146,7 +183,7 @@ class Attempts:
             "exhausted_reason": verdict.exhausted_reason and verdict.exhausted_reason.value,
             "now": self._dialect.stamp(found.now), **texts,
         }  # fmt: skip
-        await tx.execute(self._statements["settle"], params)
+        yield Statement("settle", params)
         if not is_over:
             # As the column keeps it: a schedule compares what it is told now with what it reads later.
             due_at = self._dialect.instant_or_none(params["next_attempt_at"])
@@ -158,9 +195,8 @@ class Attempts:
         )  # fmt: skip
         return Recorded(verdict.status, found.now, over=Over(intent, found.contract.webhook))
 
-    async def _locked(self, tx: Transaction, intent_id: str) -> Locked | None:
-        cursor = await tx.execute(self._statements["lock"], {"id": intent_id})
-        row = await cursor.fetchone()
+    def _locked(self, intent_id: str) -> Steps[Locked | None]:
+        row = yield Statement("lock", {"id": intent_id}, has_row=True)
         if row is None:
             return None
         payload, *contract, target, created_at, status, count, due_at, started_at, epoch, holder, now = row
@@ -175,15 +211,9 @@ class Attempts:
             return None
         return Marker(self._dialect.instant(started_at), epoch, holder)
 
-    @asynccontextmanager
-    async def _fenced(self, term: Term) -> AsyncIterator[Transaction]:
-        try:
-            async with term.transaction() as tx:
-                yield tx
-        except self._dialect.data_errors:
-            raise
-        except self._dialect.driver_error as error:
-            raise self._dialect.fault(error) from None
+
+def _one(statement: Statement) -> Steps[None]:
+    yield statement
 
 
 def started_of(found: Locked, started_at: dt.datetime) -> Started:

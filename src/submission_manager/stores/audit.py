@@ -154,7 +154,7 @@ class Audit:
     def _postgres(self) -> Any:
         import psycopg
 
-        return psycopg.connect(self._where, connect_timeout=CONNECT_LIMIT_S, autocommit=True)
+        return psycopg.connect(self._where, connect_timeout=CONNECT_LIMIT_S, autocommit=True, client_encoding="utf8")
 
     def _sqlserver(self) -> Any:
         from fencehold.backends.sqlserver import driver

@@ -34,4 +34,4 @@ def open_store(url: str) -> IntentStore:
         case _:
             from submission_manager.stores.sqlite_store import SqliteStore
 
-            return SqliteStore(unquote(rest.removeprefix("/")))
+            return SqliteStore(unquote(rest.partition("?")[0].removeprefix("/")))

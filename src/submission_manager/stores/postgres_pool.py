@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from fencehold.backends.postgres import faults, wire
+from fencehold.backends.postgres import faults, session_limits, wire
 from fencehold.model.errors import Unavailable
 from submission_manager.stores.statements import StoreStatements
 
@@ -71,7 +71,7 @@ class Pool:
         left_s = wire.fixed(limit_s)
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=True)
         try:
-            pid = await wire.bounded(connection, self._pid(connection), left_s)
+            is_own = await wire.bounded(connection, session_limits.lifted(connection, self._statements), left_s)
         except psycopg.Error as error:
             wire.discard(connection)
             raise faults.of_connect(error) from None
@@ -79,14 +79,8 @@ class Pool:
             wire.discard(connection)
             raise
         # A pooler hands each statement to any server session: prepared ones would go astray.
-        connection.prepare_threshold = 0 if pid == connection.info.backend_pid else None
+        connection.prepare_threshold = 0 if is_own else None
         return connection, False
-
-    async def _pid(self, connection: wire.Connection) -> int:
-        cursor = await connection.execute(self._statements["probe"])
-        row = await cursor.fetchone()
-        assert row is not None, "probe always answers one row"
-        return int(row[0])
 
     async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> Rows:
         cursor = connection.cursor(binary=True)

@@ -1,4 +1,4 @@
-"""The service's store on SQLite: one thread that writes, one that reads, and the fenced transactions of the term."""
+"""The service's store on SQLite: one thread that takes submissions, one for attempts, and one that reads."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
-from submission_manager.ports import Cursor, Due, Over, Page, Progress, Submitted
+from submission_manager.ports import Cursor, Due, Page, Progress, Submitted
 from submission_manager.stores import rows
-from submission_manager.stores.attempts import Attempts
 from submission_manager.stores.dialect import Dialect
 from submission_manager.stores.gathering import Gathering
+from submission_manager.stores.sqlite_attempts import SqliteAttempts
 from submission_manager.stores.statements import TABLE, StoreStatements
 
 INIT_LIMIT_S = 60.0
@@ -33,11 +33,12 @@ class SqliteStore:
         data_errors = (sqlite3.DataError, sqlite3.IntegrityError)
         dialect = Dialect(statements, dt.datetime.fromisoformat, stamp, sqlite3.Error, data_errors, fault)
         self._writer = Session(path, "submissions-write")
+        self._executor = Session(path, "submissions-attempts")
         self._reader = Session(path, "submissions-read")
         self._schema = SqliteSchema(self._writer, statements)
         self.intake = SqliteIntake(self._writer, self._reader, dialect)
         self.schedule = SqliteSchedule(self._reader, dialect)
-        self.attempts = SqliteAttempts(self._reader, dialect)
+        self.attempts = SqliteAttempts(self._executor, self._reader, dialect)
 
     async def open(self) -> None:
         """The file may not exist before init(); every verb opens it when it is there."""
@@ -48,6 +49,7 @@ class SqliteStore:
     async def close(self) -> None:
         await self.intake.close()
         await self._writer.close()
+        await self._executor.close()
         await self._reader.close()
 
 
@@ -64,22 +66,23 @@ class SqliteIntake:
         return await self._gathering.submit(new, limit_s)
 
     async def _store_batch(self, batch: list[NewIntent], limit_s: float) -> list[Submitted]:
-        def work(connection: sqlite3.Connection) -> list[Submitted]:
-            return [self._store_one(connection, new) for new in batch]
+        params = [_submit_params(new) for new in batch]
 
-        return await self._writer.write(work, limit_s)
+        def work(connection: sqlite3.Connection) -> tuple[list[Rows], Rows]:
+            stored = [connection.execute(self._statements["submit"], one).fetchall() for one in params]
+            ids = [one["id"] for one, found in zip(params, stored, strict=True) if not found]
+            if not ids:
+                return stored, []
+            return stored, connection.execute(self._statements["submitted"], {"ids": json.dumps(ids)}).fetchall()
 
-    def _store_one(self, connection: sqlite3.Connection, new: NewIntent) -> Submitted:
-        own = {"id": new.intent_id, "payload": rows.payload(new), "hash": rows.payload_hash(new.payload)}
-        stored = connection.execute(
-            self._statements["submit"], {**rows.contract_params(new.contract), **own}
-        ).fetchall()
-        if stored:
-            return rows.created(new, stored[0][1], self._dialect)
-        ids = json.dumps([new.intent_id])
-        return rows.known(
-            new, connection.execute(self._statements["submitted"], {"ids": ids}).fetchone(), self._dialect
-        )
+        stored, there = await self._writer.write(work, limit_s)
+        before = {row[0]: row for row in there}
+        return [
+            rows.created(new, found[0][1], self._dialect)
+            if found
+            else rows.known(new, before[new.intent_id], self._dialect)
+            for new, found in zip(batch, stored, strict=True)
+        ]
 
     async def repeated(self, intent_id: str, target: str, payload: bytes | None, limit_s: float) -> Intent | None:
         found = await self._fetch("submitted", {"ids": json.dumps([intent_id])}, limit_s)
@@ -174,16 +177,9 @@ class SqliteSchedule:
         return False
 
 
-class SqliteAttempts(Attempts):
-    def __init__(self, reader: Session, dialect: Dialect) -> None:
-        super().__init__(dialect)
-        self._reader = reader
-
-    async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
-        def work(connection: sqlite3.Connection) -> Rows:
-            return connection.execute(self._statements["owed"], {"limit": limit}).fetchall()
-
-        return [rows.over(row, self._dialect) for row in await self._reader.read(work, limit_s)]
+def _submit_params(new: NewIntent) -> dict[str, Any]:
+    own = {"id": new.intent_id, "payload": rows.payload(new), "hash": rows.payload_hash(new.payload)}
+    return {**rows.contract_params(new.contract), **own}
 
 
 def stamp(at: dt.datetime) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencehold import Term, Unavailable
-from fencehold.backends.sqlserver.params import instant_text, microseconds
+from fencehold.backends.sqlserver.params import NO_TEXT, instant_text, microseconds
 from submission_manager.model.contracts import Contract
 from submission_manager.model.intents import ERROR_CHARS_MAX, Exhausted, Intent, Status, WebhookStatus
 from submission_manager.model.outcomes import EARLIEST, Case, Outcome, timetable
@@ -21,7 +21,7 @@ from submission_manager.ports import NotNow, Over, Recorded, Started
 from submission_manager.stores import rows
 from submission_manager.stores.attempts import UNKNOWN, Locked, Marker, error_text, said, started_of
 from submission_manager.stores.dialect import Dialect
-from submission_manager.stores.sqlserver_pool import NO_TEXT, Pool
+from submission_manager.stores.sqlserver_pool import Pool
 
 WRITE_LIMIT_S = 10.0  # for as long a batch that waits for a row keeps a takeover waiting, and no longer
 LOCK_WAIT_SHARE = 0.5  # of the time there is: then there is some left to say so

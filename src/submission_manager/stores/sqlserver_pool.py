@@ -25,8 +25,7 @@ from submission_manager.stores.statements import StoreStatements
 HANGING_MAX = 50
 FRESH_S = 1.0  # a line that answered so lately is not asked first whether it still does
 PROBE_LIMIT_S = 2.0
-#: Of a None the driver would first have to ask the server for its type; the statements take these for it.
-NO_TEXT, NO_NUMBER = "", 0
+NO_NUMBER = 0  # as NO_TEXT is, where a number is wanted
 
 
 class Pool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fencehold.backends.sqlserver import driver, faults
 from fencehold.backends.sqlserver.address import Address
-from fencehold.backends.sqlserver.params import instant, instant_text, listed, rows_json
+from fencehold.backends.sqlserver.params import NO_TEXT, instant, instant_text, listed, rows_json
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
 from submission_manager.ports import Progress, Submitted
@@ -16,7 +16,7 @@ from submission_manager.stores import rows
 from submission_manager.stores.dialect import Dialect
 from submission_manager.stores.gathering import Gathering
 from submission_manager.stores.sqlserver_attempts import SqlServerAttempts
-from submission_manager.stores.sqlserver_pool import NO_NUMBER, NO_TEXT, Pool
+from submission_manager.stores.sqlserver_pool import NO_NUMBER, Pool
 from submission_manager.stores.sqlserver_schedule import SqlServerSchedule
 from submission_manager.stores.statements import TABLE, StoreStatements
 

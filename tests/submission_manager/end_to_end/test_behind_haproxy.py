@@ -50,6 +50,7 @@ async def judged(scene: Scene, count: int, blows: int) -> None:
         assert history["intent"]["status"] != "pending"
 
 
+@pytest.mark.long
 @pytest.mark.needs("haproxy")
 @pytest.mark.limit(150)
 async def test_2000_intents_survive_two_dead_leaders_a_frozen_one_and_a_crashed_database(

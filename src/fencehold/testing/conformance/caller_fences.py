@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from fencehold.model.leases import TermKey
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.fences import cannot_take
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, Suite, take
-from fencehold.testing.harness import COUNT, READ_COUNT, Door, Harness
+from fencehold.testing.harness import COUNT, LEASE_TABLE, READ_COUNT, Door, Harness
 
 
 async def count(harness: Harness) -> int:
@@ -76,9 +77,43 @@ class CallerFences(Suite):
                     async with door.open() as caller:
                         await caller.begin()
                         with pytest.raises(LeaseLost):
-                            await backend.fences.fence(caller.target, TermKey(key.name, holder, epoch, LEASE_S))
+                            await backend.fences.fence(caller.target, replace(key, holder_id=holder, epoch=epoch))
                         await caller.rollback()
         assert await count(harness) == 0
+
+    async def test_a_connection_of_another_database_is_refused_by_a_code_of_its_own(self, harness: Harness) -> None:
+        """Whatever lease is there: none, a lapsed one, or one with an equal name, holder and epoch."""
+        backend, other = await harness.client(), await harness.another()
+        theirs = await other.client()
+        for door in other.sql.doors():
+            with through(door):
+                key = await held(harness, backend, door)
+                await refuses_elsewhere(backend, other, door, key)
+                await held(other, theirs, door)
+                await refuses_elsewhere(backend, other, door, key)
+                await other.set_clock(START + LEASE)
+                await refuses_elsewhere(backend, other, door, key)
+
+    async def test_a_connection_of_a_database_without_leases_is_refused_in_the_same_words(
+        self, harness: Harness
+    ) -> None:
+        backend, other = await harness.client(), await harness.another()
+        await other.sql.run(f"DROP TABLE {LEASE_TABLE}")
+        for door in other.sql.doors():
+            with through(door):
+                await refuses_elsewhere(backend, other, door, await held(harness, backend, door))
+
+    async def test_a_guarded_statement_on_another_database_writes_nothing(self, harness: Harness) -> None:
+        """Not even where a lease with an equal name, holder and epoch is held."""
+        backend, other = await harness.client(), await harness.another()
+        theirs = await other.client()
+        for door in other.sql.doors():
+            with through(door):
+                key = await held(harness, backend, door)
+                twin = await held(other, theirs, door)
+                assert replace(twin, lease_id=key.lease_id) == key
+                assert await guarded(backend, door, key) == 0
+                assert await guarded(theirs, door, twin) == 1
 
     async def test_outside_a_transaction_the_fence_is_refused(self, harness: Harness) -> None:
         backend = await harness.client()
@@ -114,7 +149,7 @@ class CallerFences(Suite):
             with through(door):
                 key = await held(harness, backend, door)
                 for holder, epoch in [("bob", 1), ("ada", 2), ("ada", 0)]:
-                    assert await guarded(backend, door, TermKey(key.name, holder, epoch, LEASE_S)) == 0
+                    assert await guarded(backend, door, replace(key, holder_id=holder, epoch=epoch)) == 0
         assert await count(harness) == 0
 
     async def test_a_guard_in_autocommit_is_one_statement_and_enough(self, harness: Harness) -> None:
@@ -140,6 +175,17 @@ class CallerFences(Suite):
                 await harness.set_clock(START + LEASE)
                 assert (await take(backend, key.name, "bob")).epoch == 2
         assert await count(harness) == 0
+
+
+async def refuses_elsewhere(backend: Backend, other: Harness, door: Door, key: TermKey) -> None:
+    async with door.open() as caller:
+        await caller.begin()
+        await caller.execute(COUNT)
+        with pytest.raises(ConfigurationError) as caught:
+            await backend.fences.fence(caller.target, key)
+        assert caught.value.code == "wrong_store"
+        await caller.commit()
+    assert await count(other) == 0, "the transaction could not commit"
 
 
 def guarded_count(backend: Backend, door: Door, key: TermKey) -> tuple[str, dict[str, object]]:

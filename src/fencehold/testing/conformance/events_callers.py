@@ -10,7 +10,7 @@ import pytest
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.events import Events, Filter
 from fencehold.testing.conformance.caller_fences import count, through
-from fencehold.testing.conformance.events_pair import EVERYTHING, EventSuite, claim, event
+from fencehold.testing.conformance.events_pair import EVERYTHING, EventSuite, add_in, claim, event, first_time
 from fencehold.testing.harness import CALL_LIMIT_S, COUNT, OUTBOX_TABLE, Harness
 
 
@@ -27,7 +27,7 @@ class EventCallers(EventSuite):
                     async with door.open() as caller:
                         await caller.begin()
                         await caller.execute(COUNT)
-                        added = await events.port.add_in(caller.target, made)
+                        added = await add_in(events, caller.target, made)
                         assert sorted(added) == sorted(one.tracking_id for one in made)
                         await (caller.commit() if is_kept else caller.rollback())
                     expected += [one.tracking_id for one in made] if is_kept else []
@@ -40,7 +40,7 @@ class EventCallers(EventSuite):
             with through(door):
                 async with door.open() as caller:
                     await caller.begin()
-                    await events.port.add_in(caller.target, [event()])
+                    await add_in(events, caller.target, [event()])
                     await caller.execute(COUNT)
                     await caller.rollback()
         assert (await stored(events), await count(harness)) == ([], 0)
@@ -53,7 +53,7 @@ class EventCallers(EventSuite):
             with through(door):
                 async with door.open() as caller:
                     await caller.begin()
-                    assert await events.port.add_in(caller.target, [known]) == []
+                    assert await add_in(events, caller.target, [known]) == []
                     await caller.execute(COUNT)
                     await caller.commit()
                 assert await count(harness) == number
@@ -64,13 +64,46 @@ class EventCallers(EventSuite):
             with through(door):
                 async with door.open(autocommit=True) as caller:
                     with pytest.raises(ConfigurationError) as caught:
-                        await events.port.add_in(caller.target, [event()])
+                        await add_in(events, caller.target, [event()])
                     assert caught.value.code == "add_outside_transaction"
                     with pytest.raises(ConfigurationError) as caught:
-                        await events.desk.first_time(str(uuid.uuid4()), "mail", caller.target)
+                        await first_time(events, str(uuid.uuid4()), "mail", caller.target)
                     assert caught.value.code == "add_outside_transaction"
         assert await stored(events) == []
         assert await harness.sql.run(f"SELECT tracking_id FROM {OUTBOX_TABLE}_consumed") == []
+
+    async def test_a_connection_of_another_database_is_refused_and_nothing_is_written_there(
+        self, harness: Harness
+    ) -> None:
+        events, other = await harness.events(), await harness.another()
+        theirs = await other.events()
+        for door in other.sql.doors():
+            with through(door):
+                async with door.open() as caller:
+                    await caller.begin()
+                    await caller.execute(COUNT)
+                    with pytest.raises(ConfigurationError) as caught:
+                        await add_in(events, caller.target, [event(), event()])
+                    assert caught.value.code == "wrong_store"
+                    with pytest.raises(ConfigurationError) as caught:
+                        await first_time(events, str(uuid.uuid4()), "mail", caller.target)
+                    assert caught.value.code == "wrong_store"
+                    await caller.commit()
+        assert (await stored(events), await stored(theirs)) == ([], [])
+        assert await other.sql.run(f"SELECT tracking_id FROM {OUTBOX_TABLE}_consumed") == []
+        assert await count(other) == len(other.sql.doors()), "what the caller wrote is the caller's"
+
+    async def test_a_connection_of_a_database_without_an_outbox_is_refused_in_the_same_words(
+        self, harness: Harness
+    ) -> None:
+        events, other = await harness.events(), await harness.another()
+        for door in other.sql.doors():
+            with through(door):
+                async with door.open() as caller:
+                    await caller.begin()
+                    with pytest.raises(ConfigurationError) as caught:
+                        await add_in(events, caller.target, [event()])
+                    assert caught.value.code == "wrong_store"
 
     async def test_what_is_no_connection_is_refused(self, harness: Harness) -> None:
         await refuses_what_is_no_connection(await harness.events())
@@ -95,7 +128,7 @@ async def refuses_what_is_no_connection(events: Events) -> None:
     targets: list[Any] = [None, "sqlite://", object(), 7]
     for target in targets:
         with pytest.raises(ConfigurationError) as caught:
-            await events.port.add_in(target, [event()])
+            await add_in(events, target, [event()])
         assert caught.value.code == "bad_connection"
     assert await stored(events) == []
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fencehold.ports.events import Filter
 from fencehold.testing.conformance.caller_fences import through
-from fencehold.testing.conformance.events_pair import EVERYTHING, EventSuite, Pair, ask, event
+from fencehold.testing.conformance.events_pair import EVERYTHING, EventSuite, Pair, ask, event, first_time
 from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, Harness
 
 AT_ONCE = 4
@@ -68,12 +68,12 @@ class EventConsumers(EventSuite):
                 async with door.open() as caller:
                     await caller.begin()
                     for consumer, expected in (("mail", True), ("mail", False), ("books", True)):
-                        assert await events.desk.first_time(tracking_id, consumer, caller.target) is expected
+                        assert await first_time(events, tracking_id, consumer, caller.target) is expected
                     await caller.commit()
                 async with door.open() as caller:
                     await caller.begin()
-                    assert await events.desk.first_time(tracking_id, "mail", caller.target) is False
-                    assert await events.desk.first_time(str(uuid.uuid4()), "mail", caller.target) is True
+                    assert await first_time(events, tracking_id, "mail", caller.target) is False
+                    assert await first_time(events, str(uuid.uuid4()), "mail", caller.target) is True
                     await caller.rollback()
 
     async def test_a_consumer_whose_effect_was_rolled_back_meets_the_event_again(self, harness: Harness) -> None:
@@ -84,7 +84,7 @@ class EventConsumers(EventSuite):
                 for is_kept in (False, True):
                     async with door.open() as caller:
                         await caller.begin()
-                        assert await events.desk.first_time(tracking_id, "mail", caller.target) is True
+                        assert await first_time(events, tracking_id, "mail", caller.target) is True
                         await caller.execute(ADD_NOTE.format(note=number))
                         await (caller.commit() if is_kept else caller.rollback())
         assert await harness.written() == list(range(len(harness.sql.doors())))

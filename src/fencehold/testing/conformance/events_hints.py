@@ -6,7 +6,7 @@ import asyncio
 
 from fencehold.ports.events import Events
 from fencehold.testing.conformance.caller_fences import through
-from fencehold.testing.conformance.events_pair import EventSuite, claim, event
+from fencehold.testing.conformance.events_pair import EventSuite, add_in, claim, event
 from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Harness
 
 
@@ -70,7 +70,7 @@ class EventHintsOfCallers(EventSuite):
             with through(door):
                 async with door.open() as caller:
                     await caller.begin()
-                    await one.port.add_in(caller.target, [event()])
+                    await add_in(one, caller.target, [event()])
                     assert not heard.is_set()
                     await caller.commit()
                 await once(heard)

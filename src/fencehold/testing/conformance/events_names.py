@@ -14,7 +14,10 @@ from fencehold.testing.conformance.names import AWKWARD, LOOK_ALIKES
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 ODD = tuple(name for name in (*LOOK_ALIKES, *AWKWARD) if name.isprintable())
+#: Six characters each time, or more; none of them is NUL, though JSON writes NUL in nearly the same way.
+LOOKS_LIKE_NUL = (r"\u0000", r"a\u0000b\\u0000\\\u0000", "\\" * 7 + "u0000")
 PAYLOADS: tuple[Any, ...] = (
+    *LOOKS_LIKE_NUL, {LOOKS_LIKE_NUL[0]: [LOOKS_LIKE_NUL[1]]},
     None, {}, [], "", 0, -1.5e300, 2**70, True, "x" * 100_000,
     {"a": {"b": [1, None, "\u00e9\U0001f98a\u2028'\"\\%s:x"]}}
 )  # fmt: skip

@@ -40,6 +40,15 @@ async def claim(port: EventPort, token: str, limit: int = EVERYTHING, **fields: 
     return (await port.turn([], ask(token, limit, **fields), CALL_LIMIT_S)).claims
 
 
+async def add_in(events: Events, target: object, made: Sequence[NewEvent]) -> list[str]:
+    """Add these inside the transaction that is open on `target`."""
+    return await events.port.add_in(target, made, await events.desk.identity(CALL_LIMIT_S))
+
+
+async def first_time(events: Events, tracking_id: str, consumer_id: str, target: object) -> bool:
+    return await events.desk.first_time(tracking_id, consumer_id, target, await events.desk.identity(CALL_LIMIT_S))
+
+
 class EventSuite(Suite):
     """Base of the classes of tests for outboxes: the namespace is empty, without tables of leases."""
 

@@ -108,6 +108,29 @@ class EventVerbs(EventSuite):
         seen = await stats(pair)
         assert (seen.reaper_runs, seen.reaper_ran_s_ago, seen.lapsed, seen.pending) == (3, 2.0, 0, 3)
 
+    async def test_suspects_are_claimed_only_as_many_as_were_asked_for(self, harness: Harness) -> None:
+        """Recovered, with two tries behind them. Recovered once, or failed twice, is none."""
+        pair = await Pair.of(harness)
+        for in_order in (False, True):
+            ids = await pair.add(*(event() for _ in range(3)))
+            for _ in range(2):
+                assert [one.id for one in await claim(pair.events.port, "dead", suspects_max=0)] == ids
+                await pair.set_clock(pair.now + 2 * LEASE)
+                assert len(await pair.events.port.reap(EVERYTHING, CALL_LIMIT_S)) == 3
+            for sweep in (False, True):
+                assert await claim(pair.events.port, "n", suspects_max=0, in_order=in_order, sweep=sweep) == []
+            [failed] = await pair.add(event())
+            for _ in range(2):
+                [held] = await claim(pair.events.port, "f", suspects_max=0)
+                await pair.events.port.fail([Failure(held.key, "no", 0.0)], CALL_LIMIT_S)
+            [held] = await claim(pair.events.port, "f", suspects_max=0, in_order=in_order)
+            assert (held.id, held.attempt, held.recovered, held.is_suspect) == (failed, 3, False, False)
+            [first] = await claim(pair.events.port, "a", suspects_max=1, in_order=in_order)
+            assert (first.attempt, first.recovered, first.is_suspect) == (3, True, True)
+            rest = await claim(pair.events.port, "b", in_order=in_order)
+            assert sorted(one.id for one in (first, *rest)) == ids
+            await pair.events.port.turn([held, first, *rest], None, CALL_LIMIT_S)
+
     async def test_stats_count_every_status_and_the_age_of_what_waits(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
         ids = await in_every_status(pair)

@@ -19,6 +19,7 @@ ODD = (*LOOK_ALIKES, *AWKWARD)
 SOME_ODD = ("Nightly", "nightly", "nightly.", "caf\u00e9", "cafe\u0301", "a/b", "a\\b", "a?b", "a#b", "%", "'", '"')
 BLANKS = ("a", "a ", "a  ", " a")
 DOCUMENTS: tuple[Any, ...] = (
+    r"\u0000", {r"\u0000": r"a\\u0000\\\u0000"},
     None, {}, [], "", " ", 0, 0.1, -1.5e300, 2**53 + 1, 2**70, True, False, "x" * 300_000, {"": {"": [[]]}},
     {"a": {"b": [1, None, "\u00e9\U0001f98a\u2028'\"\\%s:x\n\t"]}}, [{"id": "7", "_ts": 1, "_etag": "x", "ttl": 1}],
     {"id": "not the item's", "state": "X", "token": 9, "kind": None}

@@ -1,0 +1,77 @@
+"""What the doctor asks of the database itself: tables, rights, a write that is rolled back, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from fencehold.cli.doctor_finding import Finding, failed
+from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.ports.checkup import State
+from fencehold.runtime.store import Store
+from fencehold.runtime.store_checkup import ITEMS, LEASES
+
+GRANTS = "GRANT what `fencehold sql init` prints."
+NO_TABLE = ("schema_missing", "no_outbox")
+#: Without these nothing of a noun works; without the others some of its verbs do.
+NEEDED = ("SELECT", "UPDATE")
+
+Faults = Mapping[str, ConfigurationError | None]
+
+
+async def of_leases(store: Store, faults: Faults, rights: Mapping[str, list[str]]) -> list[Finding]:
+    fault = faults[LEASES]
+    if fault is not None:
+        return [failed("lease table", fault)]
+    present = Finding("lease table", State.OK, "present, with all its columns")
+    return [present, *_rights(rights[LEASES]), await _writing(store)]
+
+
+def of_items(faults: Faults, rights: Mapping[str, list[str]]) -> list[Finding]:
+    fault = faults[ITEMS]
+    if fault is None:
+        return [Finding("items", State.OK, "present, with all their columns"), *_rights(rights[ITEMS])]
+    if fault.code in NO_TABLE:
+        return [Finding("items", State.SKIPPED, "there are no tables of items")]
+    return [failed("items", fault)]
+
+
+def of_outbox_tables(name: str, fault: ConfigurationError | None, rights: list[str], must_exist: bool) -> list[Finding]:
+    if fault is None:
+        present = Finding("tables", State.OK, "present, with all their columns", outbox=name)
+        return [present, *_rights(rights, name)]
+    if fault.code in NO_TABLE and not must_exist:
+        return [Finding("tables", State.SKIPPED, "there is no outbox of this name", outbox=name)]
+    return [failed("tables", fault, name)]
+
+
+async def of_settings(store: Store) -> list[Finding]:
+    """How the database is set; what it does not tell is a finding too."""
+    return await _asked("settings", _conditions(store))
+
+
+async def _conditions(store: Store) -> list[Finding]:
+    return [Finding(one.check, one.state, one.detail, one.hint) for one in await store.checkup.conditions()]
+
+
+async def _writing(store: Store) -> Finding:
+    try:
+        await store.checkup.try_write()
+    except FenceholdError as error:
+        return failed("writing", error)
+    return Finding("writing", State.OK, "a lease was acquired and rolled back")
+
+
+def _rights(missing: Sequence[str], outbox: str | None = None) -> list[Finding]:
+    if not missing:
+        return []
+    is_needed = any(right.startswith(NEEDED) for right in missing)
+    state = State.ERROR if is_needed else State.WARNING
+    return [Finding("rights", state, f"this user lacks {', '.join(missing)}", GRANTS, outbox)]
+
+
+async def _asked(check: str, findings: Coroutine[Any, Any, list[Finding]]) -> list[Finding]:
+    try:
+        return await findings
+    except FenceholdError as error:
+        return [failed(check, error)]

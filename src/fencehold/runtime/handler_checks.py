@@ -1,0 +1,87 @@
+"""What can be wrong with a handler: seen before it is called, or by what it returned."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from fencehold.model.errors import ConfigurationError
+
+
+def check_callable(handler: Callable[[Any], Any], argument: str = "event") -> None:
+    """Raise ConfigurationError (`bad_handler`) for a handler that yields, or that cannot be called with one argument.
+
+    A callable whose parameters Python cannot read (some written in C) is let through.
+    """
+    _check_is_no_generator(handler)
+    _check_takes_one(handler, argument)
+
+
+def _check_is_no_generator(handler: Callable[[Any], Any]) -> None:
+    """Calling a generator function runs nothing of it."""
+    for called in (handler, getattr(handler, "__call__", None)):  # noqa: B004
+        if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+            raise ConfigurationError(
+                f"{handler!r:.80} is a generator: calling it runs nothing of it.",
+                hint="Take the `yield` out of the handler, or loop over the generator in a function of its own.",
+                code="bad_handler",
+            )
+
+
+def _check_takes_one(handler: Callable[[Any], Any], argument: str) -> None:
+    try:
+        # Not what a decorator wraps: a decorator may add arguments of its own to the call.
+        signature = inspect.signature(handler, follow_wrapped=False)
+    except (TypeError, ValueError):  # Python cannot say which parameters it has
+        return
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        name = getattr(handler, "__qualname__", None) or repr(handler)
+        raise ConfigurationError(
+            f"{name:.80}{signature} cannot be called with one argument, `{argument}`: {error}.",
+            hint=f"Give an object, {name:.80}(...), not its class."
+            if inspect.isclass(handler)
+            else f"Give `async def handle({argument})`; functools.partial(handle, ...) fills in other parameters.",
+            code="bad_handler",
+        ) from None
+
+
+def refuse_unfinished(answer: object) -> None:
+    """Raise TypeError if a handler returned something that should have been awaited or looped over: a failed try.
+
+    To count it as done would lose the event, for nothing of it has run. A coroutine is closed (so that Python does
+    not warn that it was never awaited) and a task is cancelled; one that has ended already counts by how it ended.
+    """
+    if answer is None:
+        return
+    if isinstance(answer, asyncio.Future) and answer.done():
+        answer.result()
+        return
+    if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        raise TypeError(f"the handler returned a generator, {answer!r:.80}, and nothing of it was run")
+    found = list(answer) if isinstance(answer, (list, tuple, set, frozenset)) else [answer]
+    waiting = [one for one in found if inspect.isawaitable(one)]
+    if not waiting:
+        return
+    what = f"{waiting[0]!r:.120}"
+    is_task = isinstance(waiting[0], asyncio.Future)
+    for one in waiting:
+        end_unawaited(one)
+    if is_task:
+        raise TypeError(f"the handler returned before {what} was done, which is cancelled: await it in the handler")
+    raise TypeError(
+        f"the handler returned {what} without awaiting it, and nothing of it was run: write `await` before the call"
+    )
+
+
+def end_unawaited(waiting: Any) -> None:
+    """Close a coroutine that nobody will await, or cancel a task; whatever that raises is of no interest."""
+    with contextlib.suppress(Exception):
+        if inspect.iscoroutine(waiting):
+            waiting.close()
+        elif isinstance(waiting, asyncio.Future):
+            waiting.cancel()

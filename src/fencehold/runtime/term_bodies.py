@@ -1,0 +1,73 @@
+"""The `async with term:` bodies of one term: cut short when it ends, waited for before its lease is given back."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fencehold.runtime.body import Body
+from fencehold.runtime.held import Held
+
+
+class TermBody(Body):
+    """`fenced` are the caller's connections with a transaction that this body has put a fence into."""
+
+    def __init__(self) -> None:
+        super().__init__("the term of office is over")
+        self.fenced: list[object] = []
+
+
+class TermBodies:
+    """All tasks inside the term at this moment. `over` is set, on their event loop, once the term has ended."""
+
+    def __init__(self, held: Held) -> None:
+        self.over = asyncio.Event()
+        self._held = held
+        self._loop = asyncio.get_running_loop()
+        self._inside: list[TermBody] = []
+        self._empty = asyncio.Event()
+        self._empty.set()
+        held.on_change(self._changed)
+
+    def enter(self) -> None:
+        self._inside.append(TermBody())
+        self._empty.clear()
+
+    def leave(self) -> TermBody:
+        """The innermost body of the current task, which leaves now."""
+        body = next(b for b in reversed(self._inside) if b.task is asyncio.current_task())
+        self._inside.remove(body)
+        if not self._inside:
+            self._empty.set()
+        return body
+
+    def remember(self, target: object) -> None:
+        """The body of this task has a transaction open there: if the body is cut short, so is that."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # no event loop in this thread, and so no body
+            return
+        for body in self._inside:
+            if body.task is task and all(target is not one for one in body.fenced):
+                body.fenced.append(target)
+
+    async def left(self, limit_s: float) -> bool:
+        """Wait, within the limit, until nobody is inside any more; False when somebody still is."""
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._empty.wait()
+        except TimeoutError:
+            return False
+
+    def _changed(self) -> None:
+        """On any thread."""
+        if self._held.ended_because is None:
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:  # the loop is closed, and with it every body
+            return
+
+    def _cancel(self) -> None:
+        self.over.set()
+        for body in self._inside:
+            body.cancel()

@@ -1,0 +1,77 @@
+"""Attempts on SQLite: each write is one call on one thread, because whoever stands still inside it stops everybody."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from typing import Any, TypeVar
+
+from fencehold import Term
+from fencehold.backends.sqlite.session import Session
+from submission_manager.ports import Over
+from submission_manager.stores import rows
+from submission_manager.stores.attempts import Attempts, Statement, Steps
+from submission_manager.stores.dialect import Dialect
+
+WRITE_LIMIT_S = 10.0
+
+T = TypeVar("T")
+
+
+class Refused(Exception):
+    """Nothing was written; `args[0]` says why."""
+
+
+class Unstorable(Exception):
+    """A value, not the database, is at fault; `args[0]` is the driver's own error."""
+
+
+class SqliteAttempts(Attempts):
+    """From BEGIN to COMMIT there is no turn of the event loop, and nothing is called but SQLite and the rules."""
+
+    def __init__(self, writer: Session, reader: Session, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self._writer = writer
+        self._reader = reader
+
+    async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            return connection.execute(self._statements["owed"], {"limit": limit}).fetchall()
+
+        return [rows.over(row, self._dialect) for row in await self._reader.read(work, limit_s)]
+
+    async def _fenced(self, term: Term, steps: Steps[T]) -> T:
+        term.check()
+        given_up = threading.Event()
+
+        def work(connection: sqlite3.Connection) -> T:
+            fence = {"name": term.name, "holder": term.holder_id, "epoch": term.epoch}
+            if not connection.execute(self._statements["fence"], fence).fetchall():
+                raise Refused("the store refused the fence: it has expired or another holds it")
+            result = self._driven(connection, steps)
+            if term.remaining_s <= 0:
+                raise Refused("the term ended before the commit")
+            if given_up.is_set():
+                raise Refused("nobody waits for the answer any more")
+            return result
+
+        try:
+            return await self._writer.write(work, min(term.remaining_s, WRITE_LIMIT_S))
+        except Refused as error:
+            raise term.lost(f"{error}; nothing was written") from None
+        except Unstorable as error:
+            raise error.args[0] from None
+        finally:
+            given_up.set()
+
+    def _driven(self, connection: sqlite3.Connection, steps: Steps[T]) -> T:
+        row: rows.Row | None = None
+        try:
+            while True:
+                asked: Statement = steps.send(row)
+                found = connection.execute(self._statements[asked.name], asked.params).fetchall()
+                row = found[0] if found else None
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        except self._dialect.data_errors as error:
+            raise Unstorable(error) from error

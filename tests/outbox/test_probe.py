@@ -1,0 +1,53 @@
+"""What a worker and a reaper say of themselves when asked whether they can work."""
+
+import asyncio
+import functools
+
+import fencehold
+from tests.outbox.conftest import Opened
+from tests.outbox.scene import Gate, eventually, running
+from tests.system.processes import execute
+
+
+async def code_of_probe(one: fencehold.Worker | fencehold.Reaper) -> str:
+    try:
+        await one.probe()
+    except fencehold.FenceholdError as error:
+        return error.code
+    return "well"
+
+
+async def is_well(one: fencehold.Worker | fencehold.Reaper) -> bool:
+    return await code_of_probe(one) == "well"
+
+
+async def test_a_worker_is_well_from_its_start_to_its_stop_while_its_table_is_there(url: str, opened: Opened) -> None:
+    async with opened(url) as (outbox, heard):
+        gate = Gate()
+        worker = outbox.worker(gate)
+        assert await code_of_probe(worker) == "starting"
+        async with running(worker):
+            await heard.once("worker_started")
+            assert await code_of_probe(worker) == "well"
+            await outbox.add("a", 1)
+            await gate.has(1)
+            worker.stop()
+            await heard.once("worker_stopping")
+            assert await code_of_probe(worker) == "stopping"
+            gate.open()
+
+
+async def test_a_reaper_is_well_too_whether_it_is_the_active_one_or_not(url: str, opened: Opened) -> None:
+    async with opened(url) as (outbox, heard):
+        reapers = [outbox.reaper(), outbox.reaper()]
+        assert [await code_of_probe(one) for one in reapers] == ["starting", "starting"]
+        tasks = [asyncio.create_task(one.run()) for one in reapers]
+        await heard.once("reaper_run")  # by the active one; the other may begin later
+        for one in reapers:
+            await eventually(functools.partial(is_well, one))
+        await execute(url, "DROP TABLE outbox")
+        assert [await code_of_probe(one) for one in reapers] == ["schema_missing", "schema_missing"]
+        for one in reapers:
+            one.stop()
+        await asyncio.gather(*tasks)
+        assert [await code_of_probe(one) for one in reapers] == ["stopping", "stopping"]

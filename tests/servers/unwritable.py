@@ -1,0 +1,38 @@
+"""A folder in which nothing can be written, for root as for anybody else."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.servers.programs import Missing
+
+
+@contextmanager
+def unwritable(folder: Path) -> Iterator[None]:
+    """Root may write anywhere but on a file system that is mounted read-only; others are kept out by permissions."""
+    if os.geteuid() != 0:
+        yield from _by_permission(folder)
+        return
+    if not _mount("--bind", str(folder), str(folder)) or not _mount("-o", "remount,bind,ro", str(folder)):
+        raise Missing("a read-only mount", "this root may not mount")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _mount(*arguments: str) -> bool:
+    return subprocess.run(["mount", *arguments], capture_output=True, check=False).returncode == 0
+
+
+def _by_permission(folder: Path) -> Iterator[None]:
+    before = [(path, path.stat().st_mode) for path in (folder, *folder.iterdir())]
+    for path, mode in before:
+        path.chmod(mode & ~0o222)
+    try:
+        yield
+    finally:
+        for path, mode in before:
+            path.chmod(mode)

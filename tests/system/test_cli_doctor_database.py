@@ -1,0 +1,203 @@
+"""`fencehold doctor` and a database that is not as it should be: it does not say ok, and its advice helps."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.servers.postgres import AnyPostgres, fresh_database
+from tests.servers.roles import Role
+from tests.servers.unwritable import unwritable
+from tests.system.cli_process import prepare
+from tests.system.outbox_scene import reaped
+from tests.system.test_cli_doctor import finding, states
+
+
+def unwell(answer: Any, check: str, state: str = "error") -> Any:
+    assert (answer.code, answer.json["healthy"]) == (1, False)
+    found = finding(answer, check)
+    assert found["state"] == state
+    return found
+
+
+def said_by(url: str, statement: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+@pytest.fixture
+def ready_url(postgres_url: str) -> str:
+    prepare(postgres_url)
+    reaped(postgres_url)
+    return postgres_url
+
+
+@pytest.fixture
+def clerk(ready_url: str) -> Iterator[Role]:
+    role = Role(ready_url, f"clerk_{psycopg.conninfo.conninfo_to_dict(ready_url)['dbname']}")
+    role.may_use_all_tables()
+    role.owner_says("GRANT DELETE ON fencehold_items TO {}")
+    yield role
+    role.drop()
+
+
+# Writing
+
+
+def test_a_role_with_all_the_rights_it_needs_is_well(clerk, cli):
+    answer = cli(clerk.url, "doctor")
+    assert (answer.code, set(states(answer).values()) - {"skipped"}) == (0, {"ok"})
+
+
+@pytest.mark.parametrize("right", ["INSERT", "UPDATE"])
+def test_a_role_that_may_read_and_not_write_is_an_error(clerk, cli, right):
+    clerk.owner_says(f"REVOKE {right} ON fencehold_leases FROM {{}}")
+    answer = cli(clerk.url, "doctor")
+    assert "fencehold_leases" in unwell(answer, "writing")["detail"]
+    assert f"{right} on fencehold_leases" in finding(answer, "rights")["detail"]
+
+
+@pytest.mark.parametrize(
+    ("right", "state"),
+    [
+        ("UPDATE ON outbox", "error"),
+        ("SELECT ON outbox_reaper", "error"),
+        ("INSERT ON outbox", "warning"),
+        ("INSERT ON outbox_consumed", "warning"),
+    ],
+)
+def test_a_right_that_is_missing_on_an_outbox_is_named(clerk, cli, right, state):
+    clerk.owner_says(f"REVOKE {right} FROM {{}}")
+    found = unwell(cli(clerk.url, "doctor"), "rights", state)
+    assert (found["outbox"], right.replace("ON", "on") in found["detail"]) == ("outbox", True)
+    assert "fencehold sql init" in found["hint"]
+
+
+def test_a_right_that_is_missing_on_items_is_named(clerk, cli):
+    clerk.owner_says("REVOKE USAGE ON SEQUENCE fencehold_items_token FROM {}")
+    assert "fencehold_items_token" in unwell(cli(clerk.url, "doctor"), "rights", "warning")["detail"]
+
+
+def test_a_table_that_somebody_has_locked_is_an_error(ready_url, cli):
+    with psycopg.connect(ready_url) as holder:
+        holder.execute("LOCK TABLE fencehold_leases IN SHARE MODE")
+        assert "locked" in unwell(cli(ready_url, "doctor"), "writing")["detail"]
+
+
+def test_a_sqlite_file_that_somebody_has_locked_is_an_error(sqlite_url, cli, monkeypatch):
+    prepare(sqlite_url)
+    reaped(sqlite_url)
+    monkeypatch.setattr("fencehold.runtime.store_checkup.LIMIT_S", 0.3)
+    holder = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    assert "locked" in unwell(cli(sqlite_url, "doctor"), "writing")["detail"]
+    holder.close()
+    assert cli(sqlite_url, "doctor").code == 0
+
+
+def test_a_sqlite_file_that_cannot_be_written_is_an_error(tmp_path, cli):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    url = f"sqlite:///{folder}/app.db"
+    prepare(url)
+    reaped(url)
+    with unwritable(folder):
+        found = unwell(cli(url, "doctor"), "database")
+    assert "cannot be opened" in found["detail"]
+    assert "fencehold init" not in found["hint"]
+
+
+def test_a_sqlite_file_that_can_be_read_and_not_written_is_an_error(tmp_path, cli):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    url = f"sqlite:///{folder}/app.db"
+    prepare(url)
+    reaped(url)
+    with sqlite3.connect(folder / "app.db") as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")  # in WAL not even a reader gets in
+    connection.close()
+    with unwritable(folder):
+        assert "read-only" in unwell(cli(url, "doctor"), "writing")["detail"]
+
+
+def test_it_writes_nothing_and_leaves_no_file_behind(tmp_path: Path, cli):
+    url = f"sqlite:///{tmp_path}/app.db"
+    assert cli(url, "doctor").code == 1
+    assert list(tmp_path.iterdir()) == []
+    prepare(url)
+    reaped(url)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert cli(url, "doctor").code == 0
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_on_postgresql_it_leaves_no_lease_behind(ready_url, cli):
+    assert cli(ready_url, "doctor").code == 0
+    with psycopg.connect(ready_url) as connection:
+        names = connection.execute("SELECT lease_name FROM fencehold_leases").fetchall()
+    assert [name for (name,) in names if "doctor" in name] == []
+
+
+# Tables: the advice is one that helps
+
+
+def test_without_tables_it_advises_init_and_init_helps(postgres_url, cli):
+    found = unwell(cli(postgres_url, "doctor"), "lease table")
+    assert "`fencehold init`" in found["hint"]
+    assert cli(postgres_url, "init").code == 0
+    assert finding(cli(postgres_url, "doctor"), "lease table")["state"] == "ok"
+
+
+def test_of_a_table_that_was_dropped_it_says_what_init_would_say(ready_url, cli):
+    said_by(ready_url, "DROP TABLE fencehold_leases")
+    found = unwell(cli(ready_url, "doctor"), "lease table")
+    refused = cli(ready_url, "init")
+    assert refused.code == 78
+    assert found["hint"] == refused.error["hint"]
+    assert "backup" in found["hint"]
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "check"),
+    [("fencehold_leases", "step_down_epoch", "lease table"), ("outbox", "root_cause", "tables"),
+     ("fencehold_items", "document", "items")],
+)  # fmt: skip
+def test_a_column_that_was_dropped_is_named_and_init_is_not_advised(ready_url, cli, table, column, check):
+    said_by(ready_url, f"ALTER TABLE {table} DROP COLUMN {column}")
+    found = unwell(cli(ready_url, "doctor"), check)
+    assert f"{table}.{column}" in found["detail"]
+    assert "backup" in found["hint"]
+    assert cli(ready_url, "init").code == 78
+
+
+# Settings
+
+
+def test_a_database_in_sql_ascii_is_a_warning(postgres_server: AnyPostgres, cli):
+    with fresh_database(postgres_server, "SQL_ASCII") as url:
+        prepare(url)
+        reaped(url)
+        assert "client_encoding=utf8" in unwell(cli(url, "doctor"), "encoding", "warning")["hint"]
+
+
+def test_limits_of_a_role_that_are_shorter_than_ours_are_named(clerk, cli):
+    clerk.owner_says("ALTER ROLE {} SET statement_timeout = {}", "300ms")
+    clerk.owner_says("ALTER ROLE {} SET idle_session_timeout = {}", "1s")
+    clerk.owner_says("ALTER ROLE {} SET lock_timeout = {}", "1min")
+    found = unwell(cli(clerk.url, "doctor"), "limits of this role", "warning")
+    assert "statement_timeout = 300 ms" in found["detail"]
+    assert "idle_session_timeout = 1000 ms" in found["detail"]
+    assert "lock_timeout" not in found["detail"]
+
+
+@pytest.mark.parametrize(("mode", "state"), [("DELETE", "warning"), ("WAL", "ok")])
+def test_how_a_sqlite_file_keeps_its_journal_is_a_finding(sqlite_url, cli, mode, state):
+    prepare(sqlite_url)
+    reaped(sqlite_url)
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+    connection.close()
+    assert states(cli(sqlite_url, "doctor"))["journal"] == state
