@@ -22,7 +22,7 @@ test:            ## everything: environment, servers, lint, types, all tests
 env:             ## make or update .venv
 	@$(BOOT) tools/env.py dev
 
-programs: env    ## install PgBouncer, HAProxy, spin, Node (as root, with apt) and the Cosmos DB test server (npm)
+programs: env    ## install PgBouncer, HAProxy, spin, Node (as root, with apt) and from npm the Cosmos DB test server and TypeScript
 	@$(BIN)/python tools/programs.py
 
 lint: env        ## ruff: rules and formatting
@@ -47,7 +47,7 @@ crash: env       ## the outbox's crash run: 60 s of kill -9, freezes and databas
 	@$(BIN)/python -m tests.outbox.crash_run $(ARGS)
 
 submissions: env ## SubmissionManager behind HAProxy: dead and frozen leaders, a crashed database, poison, the demo (about 90 s)
-	@$(BIN)/python -m pytest -q tests/submission_manager/end_to_end $(ARGS)
+	@$(BIN)/python -m pytest -q --long tests/submission_manager/end_to_end $(ARGS)
 
 pins: env        ## write constraints.txt anew
 	@$(BIN)/python tools/pins.py

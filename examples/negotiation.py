@@ -22,7 +22,7 @@ STEPS = {"REQUESTED": "OFFERED", "OFFERED": "AGREED", "AGREED": "VERIFIED", "VER
 WHOLE_TRAIL = [*STEPS, "FINALIZED"]
 NEGOTIATIONS = 60
 PROCESSORS = 3
-LEASE = "2s"
+LEASE = "5s"
 STEP_S = 0.02  # what a step would cost in earnest
 
 

@@ -1,4 +1,4 @@
-"""What a test run says of SQL Server at its very end, summed over the parts that ran at once.
+"""What a test run says at its very end of what it left out, summed over the parts that ran at once.
 
 No registry brings a SQL Server, so most runs are without one; a green run must not be taken for more than it was.
 """
@@ -14,9 +14,10 @@ VARIABLE = "FENCEHOLD_TEST_MSSQL_URL"
 
 
 @dataclass
-class SqlServerTally:
-    """Of one part of a run: tests with a server and without, and what was checked without one."""
+class Tally:
+    """Of one part of a run: long tests left out; tests with a SQL Server and without, and what was checked without."""
 
+    long_not_run: int = 0
     run: int = 0
     not_run: int = 0
     version: str = ""
@@ -28,13 +29,14 @@ class SqlServerTally:
             out.write(json.dumps(asdict(self)) + "\n")
 
 
-def read(path: Path) -> SqlServerTally:
-    return total(SqlServerTally(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
+def read(path: Path) -> Tally:
+    return total(Tally(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
 
 
-def total(parts: Iterable[SqlServerTally]) -> SqlServerTally:
-    whole = SqlServerTally()
+def total(parts: Iterable[Tally]) -> Tally:
+    whole = Tally()
     for part in parts:
+        whole.long_not_run += part.long_not_run
         whole.run += part.run
         whole.not_run += part.not_run
         whole.version = whole.version or part.version
@@ -42,9 +44,11 @@ def total(parts: Iterable[SqlServerTally]) -> SqlServerTally:
     return whole
 
 
-def lines(tally: SqlServerTally) -> list[str]:
+def lines(tally: Tally) -> list[str]:
     """The last lines; that it was not run is the very last."""
     said = []
+    if tally.long_not_run:
+        said.append(f"NOT RUN: {counted(tally.long_not_run)} marked long; CI=true make test runs them too (35 minutes)")
     if tally.checked:
         said.append(f"SQL Server: checked without a server: {', '.join(sorted(tally.checked))}")
     if tally.run:

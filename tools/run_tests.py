@@ -26,11 +26,6 @@ OTHERS: tuple[tuple[str, ...], ...] = (
     ("tests/system",),
     ("tests/conformance", "tests/submission_manager", "tests/cosmos", "tests/cosmos_procedures", "tests/items"),
 )
-#: What takes long for what it adds to the rest has a command of its own, and is named at the end.
-LONGER = {
-    "make submissions": "tests/submission_manager/end_to_end/test_behind_haproxy.py::"
-    "test_2000_intents_survive_two_dead_leaders_a_frozen_one_and_a_crashed_database",
-}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,20 +42,17 @@ def main(arguments: Sequence[str]) -> int:
             codes = [part.wait() for part in parts]
         except KeyboardInterrupt:
             codes = [end(part) for part in parts]
-        sql_server = last_lines.read(tally)
+        tally_of_all = last_lines.read(tally)
     for part, output in zip(others, kept, strict=True):
         show(part, output)
-    for command, test in LONGER.items():
-        print(f"not in this run, but in `{command}`: {test.partition('::')[2]}")
-    for line in last_lines.lines(sql_server):
+    for line in last_lines.lines(tally_of_all):
         print(line)
     return max(codes)
 
 
 def start(paths: list[str], output: IO[bytes] | None, tally: Path) -> subprocess.Popen[bytes]:
-    options = [f"--sql-server-tally={tally}", *(f"--deselect={test}" for test in LONGER.values())]
     errors = subprocess.STDOUT if output else None
-    return subprocess.Popen([*PYTEST, *paths, *options], env=KEPT, stdout=output, stderr=errors)
+    return subprocess.Popen([*PYTEST, *paths, f"--tally={tally}"], env=KEPT, stdout=output, stderr=errors)
 
 
 def show(paths: list[str], output: IO[bytes]) -> None:
