@@ -107,7 +107,7 @@ def test_the_password_is_in_no_log_even_when_the_driver_is_told_to_say_everythin
         logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
         mssql_python.setup_logging(output="stdout")
         store = fencehold.connect({url(listening(socket.socket.close))!r})
-        try: asyncio.run(store.open())
+        try: asyncio.run(store.open(timeout_s=3))
         except fencehold.Unavailable as error: print(repr(error), error, repr(store))
     """)
     assert "unreachable" in said.stdout

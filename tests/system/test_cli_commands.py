@@ -230,7 +230,7 @@ def test_a_mistyped_command_line_is_78_and_does_not_echo_a_password(arguments):
         (None, "no_dsn"),
         ("memory://x", "bad_url"),
         ("app.db", "bad_url"),
-        ("sqlite:///no/such/folder/a.db", "schema_missing"),
+        ("sqlite:///no/such/folder/a.db", "bad_url"),
     ],
 )
 @pytest.mark.parametrize("command", [["ls"], ["show", "job"], ["step-down", "job"], ["run", "job", "--", "true"]])

@@ -342,7 +342,7 @@ def test_help_teaches_with_an_example_and_exit_codes(cli_text, command):
 def test_init_makes_the_outboxes_that_are_named(any_url, cli):
     first = cli(any_url, "init", "--outbox", "orders", "--outbox", "billing").json
     assert first["outboxes"] == ["orders", "billing"]
-    assert len(first["applied"]) == 4
+    assert first["applied"].count("0001_outbox") == 2
     assert cli(any_url, "init", "--outbox", "billing").json["up_to_date"] is True
     assert cli(any_url, "outbox", "stats", "--outbox", "orders").code == 0
     assert cli(any_url, "outbox", "stats").code == 78
@@ -352,7 +352,7 @@ def test_a_table_that_is_somebody_elses_is_left_alone(sqlite_url, cli, cli_text)
     with contextlib.closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:
         other.execute("CREATE TABLE outbox (mine TEXT)")
     answer = cli_text(sqlite_url, "init")
-    assert (answer.code, answer.out) == (0, "fencehold_leases: applied 0001_leases, 0001_items\n")
+    assert (answer.code, answer.out) == (0, "fencehold_leases: applied 0001_leases, 0002_lease_id, 0001_items\n")
     assert "did not make it" in answer.err
     assert cli(sqlite_url, "init", "--outbox", "outbox").error["code"] == "table_exists"
 
