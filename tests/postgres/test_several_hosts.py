@@ -1,22 +1,26 @@
 """A URL that lists several hosts, the first of which says nothing: the second is reached all the same."""
 
+import asyncio
 import socket
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 import fencehold
 import fencehold.sync
-from fencehold.backends.postgres import hosts
+from fencehold.backends.postgres import blocking, hosts
+from fencehold.connect import backend_for
 from pgleaderlock import LeaderLock
 
 
 class Silent:
     """A host that takes connections and never says a word; counts them."""
 
-    def __init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=100)
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._socket = socket.create_server((host, port), backlog=100)
         self._socket.setblocking(False)
         self.port = self._socket.getsockname()[1]
         self._taken: list[socket.socket] = []
@@ -57,6 +61,70 @@ async def test_a_silent_first_host_does_not_keep_a_leader_from_the_second(url: s
             async with leader.term.transaction() as tx:
                 await tx.execute("CREATE TABLE t (a int)")
     assert silent.asked() > 0
+
+
+async def test_a_silent_first_host_takes_only_its_share_of_the_time_for_connecting(url: str) -> None:
+    backend = backend_for(url)()
+    await backend.open(6.0)  # less than libpq gives the first host alone
+    await backend.close()
+
+
+async def test_a_name_that_is_not_resolved_in_time_keeps_nobody_from_the_next_host(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve = hosts.addresses
+
+    async def hangs(place: hosts.Place) -> list[hosts.Place]:
+        if place[0] == "hangs.invalid":
+            await asyncio.Event().wait()
+        return await resolve(place)
+
+    monkeypatch.setattr(hosts, "addresses", hangs)
+    real = psycopg.conninfo.conninfo_to_dict(postgres_url)
+    url = f"postgresql://{real['user']}@hangs.invalid:1,127.0.0.1:{real['port']}/{real['dbname']}"
+    backend = backend_for(url)()
+    await backend.open(30.0)
+    await backend.close()
+
+
+async def test_a_name_that_is_resolved_late_is_asked_all_the_same(
+    postgres_url: str, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve, is_asked = hosts.addresses, asyncio.Event()
+
+    async def late(place: hosts.Place) -> list[hosts.Place]:
+        if place[0] == "localhost":
+            while not silent.asked():  # noqa: ASYNC110 - a backlog has no event
+                await asyncio.sleep(0.01)
+            is_asked.set()
+        return await resolve(place)
+
+    monkeypatch.setattr(hosts, "addresses", late)
+    real = psycopg.conninfo.conninfo_to_dict(postgres_url)
+    url = f"postgresql://{real['user']}@localhost:{real['port']},127.0.0.1:{silent.port}/{real['dbname']}"
+    backend = backend_for(url)()
+    await backend.open(60.0)
+    await backend.close()
+    assert is_asked.is_set()
+
+
+def test_of_a_name_with_two_addresses_the_second_is_asked_without_a_loop_too(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = psycopg.conninfo.conninfo_to_dict(postgres_url)
+    port, resolve = int(str(real["port"])), socket.getaddrinfo
+    silent = Silent("127.0.0.2", port)
+
+    def two(host: Any, *args: Any, **options: Any) -> list[Any]:
+        found = ["127.0.0.2", "127.0.0.1"] if host == "db.invalid" else [host]
+        return [answer for one in found for answer in resolve(one, *args, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", two)
+    info = psycopg.conninfo.make_conninfo(f"postgresql://{real['user']}@db.invalid:{port}/{real['dbname']}")
+    for asked in (1, 1):  # the second time the one that answered comes first
+        blocking.connect(info, 4.0).close()
+        assert silent.asked() == asked
+    silent.close()
 
 
 async def test_the_host_that_answered_last_is_asked_first(url: str, silent: Silent) -> None:
@@ -109,6 +177,35 @@ async def test_every_host_that_cannot_be_used_is_named(silent: Silent) -> None:
         await fencehold.connect(url).open(timeout_s=5)
     assert f"port {closed}" in caught.value.message
     assert "no-such-host.invalid" in caught.value.message
+
+
+@pytest.mark.parametrize("way", ["variables", "port alone", "service"])
+async def test_what_the_url_leaves_out_is_taken_from_the_environment(
+    postgres_url: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = psycopg.conninfo.conninfo_to_dict(postgres_url)
+    host, url = "127.0.0.1", f"postgresql:///{real['dbname']}?user={real['user']}"
+    if way == "service":
+        (tmp_path / "services").write_text(f"[mine]\nhost={host}\nport={real['port']}\n")
+        monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+        url += "&service=mine"
+    else:
+        monkeypatch.setenv("PGPORT", str(real["port"]))
+        monkeypatch.setenv("PGHOST", host if way == "variables" else "no-such-host.invalid")
+        url += "" if way == "variables" else f"&host={host}"
+    async with fencehold.connect(url, open_timeout=10) as store:
+        await store.init()
+    with fencehold.sync.connect(url) as blocking_store, blocking_store.leader("x") as leader:
+        assert leader.wait_for_leadership(30)
+        assert leader.term is not None
+        with leader.term.transaction() as tx:
+            tx.execute("SELECT 1")
+
+
+def test_hosts_of_the_environment_are_shared_like_those_of_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGHOST", "a,b")
+    monkeypatch.setenv("PGPORT", "1,2")
+    assert hosts.places("dbname=x") == [("a", "1", ""), ("b", "2", "")]
 
 
 @pytest.mark.parametrize(

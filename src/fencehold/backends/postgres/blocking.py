@@ -93,16 +93,23 @@ def blocking_transaction(
 
 def connect(info: str, limit_s: float) -> Connection:
     """An open connection to the first usable server; each has its share of the limit, and at least two seconds."""
-    attempts = hosts.attempts_sync(info)
+    places = hosts.in_order(info, hosts.places(info))
     errors: list[Exception] = []
-    for one in attempts:
+    for place in places:
         try:
-            connection = psycopg.connect(one, connect_timeout=hosts.share_s(limit_s, len(attempts)))
-        except psycopg.Error as error:
+            found = hosts.in_order(info, hosts.addresses_sync(place))
+        except OSError as error:
             errors.append(error)
-        else:
-            hosts.answered(info, one)
-            return connection
+            continue
+        limit_each_s = hosts.share_s(limit_s, len(places) + len(found) - 1)
+        for address in found:
+            try:
+                connection = psycopg.connect(hosts.at(info, address), connect_timeout=limit_each_s)
+            except psycopg.Error as error:
+                errors.append(error)
+            else:
+                hosts.answered(info, address)
+                return connection
     raise faults.of_connect(*errors)
 
 

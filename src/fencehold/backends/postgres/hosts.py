@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import socket
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -17,53 +19,20 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 HEAD_START_S = 2.0  # libpq's own floor for one host; then the next one is asked too
 CONNECT_TIMEOUT_S_MIN = 2  # libpq takes 1 for 2
 REMEMBERED_MAX = 1000
-KEYS = ("host", "port", "hostaddr")
+KEYS = {"host": "PGHOST", "port": "PGPORT", "hostaddr": "PGHOSTADDR"}  # and the variable that libpq reads without one
 
-Place = tuple[str, ...]  # of the three keys, in that order
+Place = tuple[str, ...]  # of the three keys, in that order; empty: as libpq chooses
 
 _answered_last: dict[str, Place] = {}
-
-
-async def attempts(info: str) -> tuple[list[str], list[Exception]]:
-    """One connection string for each address, in the order to try them; and what became of names without an address."""
-    found: list[Place] = []
-    errors: list[Exception] = []
-    for place in places(info):
-        try:
-            found += await _resolved(place)
-        except OSError as error:
-            errors.append(OSError(f"the host name {place[0]!r} cannot be resolved: {error}"))
-    return _in_order(info, found), errors
-
-
-def attempts_sync(info: str) -> list[str]:
-    """The same for a caller without an event loop: one for each host, whose name the driver resolves."""
-    return _in_order(info, places(info))
-
-
-def answered(info: str, attempt: str) -> None:
-    """Remember that `attempt` reached a usable server: it is the first to be tried next time."""
-    if len(_answered_last) < REMEMBERED_MAX or info in _answered_last:
-        _answered_last[info] = places(attempt)[0]
-
-
-def head_start_s(limit_s: float, count: int) -> float:
-    """How long one of several addresses is asked alone: its share of the limit, at most libpq's own floor."""
-    return min(HEAD_START_S, limit_s / count)
-
-
-def share_s(limit_s: float, count: int) -> int:
-    """The `connect_timeout` of one of several addresses that are tried one after the other."""
-    return max(CONNECT_TIMEOUT_S_MIN, math.ceil(limit_s / count))
 
 
 def places(info: str) -> list[Place]:
     """The hosts that a connection string lists. Raises ValueError unless each has its port and address.
 
-    One port alone counts for all hosts, as in libpq.
+    One port alone counts for all hosts, and what is not given is taken from the environment, both as in libpq.
     """
     given = conninfo_to_dict(info)
-    hosts, ports, addresses = (str(given.get(key) or "").split(",") for key in KEYS)
+    hosts, ports, addresses = (_value(given, key).split(",") for key in KEYS)
     count = max(len(hosts), len(addresses))
     hosts, addresses = (column if any(column) else [""] * count for column in (hosts, addresses))
     ports = ports * count if len(ports) == 1 else ports
@@ -72,21 +41,80 @@ def places(info: str) -> list[Place]:
     return list(zip(hosts, ports, addresses, strict=True))
 
 
+async def addresses(place: Place) -> list[Place]:
+    """The same place once for each address of its host. Raises OSError if the name cannot be resolved."""
+    if not _is_name(place):
+        return [place]
+    host, port, _ = place
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port or None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise _unresolved(host, error) from None
+    return _each(place, found)
+
+
+def addresses_sync(place: Place) -> list[Place]:
+    """The same in the calling thread, which the system's own resolver may hold up."""
+    if not _is_name(place):
+        return [place]
+    host, port, _ = place
+    try:
+        found = socket.getaddrinfo(host, port or None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise _unresolved(host, error) from None
+    return _each(place, found)
+
+
+def in_order(info: str, found: Iterable[Place]) -> list[Place]:
+    """As given, but the one that answered last comes first, and the other addresses of its host next."""
+    last = _answered_last.get(info, ())
+    return sorted(found, key=lambda place: (place != last) + (place[:2] != last[:2]))
+
+
+def at(info: str, place: Place) -> str:
+    """The connection string for this place alone."""
+    given: dict[str, Any] = {key: value for key, value in conninfo_to_dict(info).items() if key not in KEYS}
+    # What is empty is left out: given as empty, libpq would ask neither its environment nor a service file.
+    return make_conninfo(**given, **{key: value for key, value in zip(KEYS, place, strict=True) if value})
+
+
+def answered(info: str, place: Place) -> None:
+    """Remember that a usable server is there: it is the first to be tried next time."""
+    if len(_answered_last) < REMEMBERED_MAX or info in _answered_last:
+        _answered_last[info] = place
+
+
+def head_start_s(limit_s: float, count: int) -> float:
+    """How long one of several addresses is asked alone: its share of the limit, at most libpq's own floor."""
+    return min(HEAD_START_S, limit_s / max(1, count))
+
+
+def share_s(limit_s: float, count: int) -> int:
+    """The `connect_timeout` of one of several addresses that are tried one after the other."""
+    return max(CONNECT_TIMEOUT_S_MIN, math.ceil(limit_s / count))
+
+
 def named(info: str) -> str:
     """The hosts and ports for a message."""
     return ", ".join(f"{host or address or 'the local socket'}:{port or 5432}" for host, port, address in places(info))
 
 
-async def _resolved(place: Place) -> list[Place]:
-    host, port, address = place
-    if address or not host or host.startswith(("/", "@")):  # an address, or a socket of this machine
-        return [place]
-    answers = await asyncio.get_running_loop().getaddrinfo(host, port or None, type=socket.SOCK_STREAM)
-    return [(host, port, address) for address in dict.fromkeys(str(answer[4][0]) for answer in answers)]
+def _value(given: Mapping[str, Any], key: str) -> str:
+    if given.get(key):
+        return str(given[key])
+    # A service file comes before the environment, and libpq alone reads it.
+    has_service = given.get("service") or os.environ.get("PGSERVICE")
+    return "" if has_service else os.environ.get(KEYS[key], "")
 
 
-def _in_order(info: str, found: list[Place]) -> list[str]:
-    last = _answered_last.get(info, ())
-    found.sort(key=lambda place: (place != last) + (place[:2] != last[:2]))
-    given: dict[str, Any] = {key: value for key, value in conninfo_to_dict(info).items() if key not in KEYS}
-    return [make_conninfo(**{**given, **dict(zip(KEYS, place, strict=True))}) for place in found]
+def _is_name(place: Place) -> bool:
+    host, _, address = place
+    return bool(host) and not address and not host.startswith(("/", "@"))  # those are sockets of this machine
+
+
+def _each(place: Place, found: Iterable[tuple[Any, ...]]) -> list[Place]:
+    return [(*place[:2], address) for address in dict.fromkeys(str(answer[4][0]) for answer in found)]
+
+
+def _unresolved(host: str, error: OSError) -> OSError:
+    return OSError(f"the host name {host!r} cannot be resolved: {error}")

@@ -67,56 +67,83 @@ async def connect(info: str, limit_s: float, *, autocommit: bool, errors: list[E
     Of several addresses each is asked alone for a while, then the next one too; the first that can be used is taken.
     An attempt that hangs is abandoned, not awaited. `errors` collects why addresses could not be used, as they fail.
     """
-    left_s = fixed(limit_s)
-    errors = [] if errors is None else errors
-    try:
-        async with asyncio.timeout(limit_s):
-            attempts, unresolved = await hosts.attempts(info)
-    except TimeoutError:
-        raise silent(info, limit_s, errors) from None
-    errors += unresolved
-    return await _Race(info, attempts, errors, autocommit).first(left_s, limit_s)
+    race = _Race(info, [] if errors is None else errors, autocommit)
+    return await race.first(fixed(limit_s), limit_s)
 
 
 class _Race:
-    """Attempts to connect that run side by side, each begun when the one before has failed or had its head start."""
+    """Attempts to connect that run side by side, each begun when the one before has failed or had its head start.
 
-    def __init__(self, info: str, attempts: list[str], errors: list[Exception], autocommit: bool) -> None:
+    Names are resolved side by side too: one that hangs keeps nobody from the addresses of the others.
+    """
+
+    def __init__(self, info: str, errors: list[Exception], autocommit: bool) -> None:
         self._info, self._autocommit = info, autocommit
-        self._waiting = attempts
-        self._running: dict[asyncio.Task[Connection], str] = {}
+        self._resolving: set[asyncio.Task[list[hosts.Place]]] = set()
+        self._waiting: list[hosts.Place] = []
+        self._running: dict[asyncio.Task[Connection], hosts.Place] = {}
         self._errors = errors
 
     async def first(self, left_s: Callable[[], float], limit_s: float) -> Connection:
-        head_start_s = hosts.head_start_s(limit_s, max(1, len(self._waiting)))
         try:
-            while left_s() > 0 and (self._waiting or self._running):
+            await self._resolve(limit_s)
+            head_start_s = hosts.head_start_s(limit_s, len(self._waiting) + len(self._resolving))
+            while left_s() > 0 and (self._waiting or self._running or self._resolving):
                 if self._waiting:
                     self._begin(self._waiting.pop(0))
                 alone_s = min(head_start_s, left_s()) if self._waiting else left_s()
-                done, _ = await asyncio.wait(self._running, timeout=alone_s, return_when=asyncio.FIRST_COMPLETED)
-                for attempt in done:
-                    if (connection := self._ended(attempt)) is not None:
-                        return connection
+                if (connection := await self._turn(alone_s)) is not None:
+                    return connection
         finally:
+            for name in self._resolving:
+                name.cancel()
             for attempt in self._running:
                 _abandon(attempt)
-        if self._running or self._waiting:
+        if self._running or self._waiting or self._resolving:
             raise silent(self._info, limit_s, self._errors)
         raise faults.of_connect(*self._errors)
 
-    def _begin(self, one: str) -> None:
-        work = psycopg.AsyncConnection.connect(one, autocommit=self._autocommit)
-        self._running[asyncio.ensure_future(work)] = one
+    async def _resolve(self, limit_s: float) -> None:
+        """Begin with what is known after the head start of one host; names that take longer join in when they are."""
+        places = hosts.places(self._info)
+        tasks = [asyncio.ensure_future(hosts.addresses(place)) for place in places]
+        self._resolving = set(tasks)
+        await asyncio.wait(tasks, timeout=hosts.head_start_s(limit_s, len(places)))
+        for task in tasks:
+            if task.done():
+                self._resolved(task)
+        self._waiting = hosts.in_order(self._info, self._waiting)
+
+    async def _turn(self, limit_s: float) -> Connection | None:
+        """Wait for one attempt or name to come to its end; the connection, if an attempt got one."""
+        under_way: list[asyncio.Task[Any]] = [*self._running, *self._resolving]
+        done, _ = await asyncio.wait(under_way, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        for name in self._resolving & done:
+            self._resolved(name)
+        won = [connection for one in self._running.keys() & done if (connection := self._ended(one)) is not None]
+        for spare in won[1:]:
+            discard(spare)
+        return won[0] if won else None
+
+    def _begin(self, place: hosts.Place) -> None:
+        work = psycopg.AsyncConnection.connect(hosts.at(self._info, place), autocommit=self._autocommit)
+        self._running[asyncio.ensure_future(work)] = place
+
+    def _resolved(self, name: asyncio.Task[list[hosts.Place]]) -> None:
+        self._resolving.discard(name)
+        try:
+            self._waiting += name.result()
+        except OSError as error:
+            self._errors.append(error)
 
     def _ended(self, attempt: asyncio.Task[Connection]) -> Connection | None:
-        one = self._running.pop(attempt)
+        place = self._running.pop(attempt)
         try:
             connection = attempt.result()
         except (psycopg.Error, OSError) as error:
             self._errors.append(error)
             return None
-        hosts.answered(self._info, one)
+        hosts.answered(self._info, place)
         return connection
 
 
