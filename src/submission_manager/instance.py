@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Self
+from typing import Self, TypeVar
 
 import fencehold
 from fencehold.connect import backend_for
 from fencehold.model.errors import ConfigurationError
+from fencehold.ports.backend import Backend
 from fencehold.ports.facts import FactSink
-from fencehold.ports.schema import SchemaPort
 from fencehold.runtime.clock import BootClock
 from fencehold.runtime.outage import Outage
 from fencehold.telemetry.fan_out import FanOut
@@ -30,6 +30,9 @@ from submission_manager.settings import Settings
 from submission_manager.stores.opening import LEASE_TABLE, open_store
 from submission_manager.webhook import WebhookClient
 
+T = TypeVar("T")
+
+REACH_LIMIT_S = 4.0  # of one try: so that the first word about an outage comes within 5 s
 INIT_LIMIT_S = 60.0
 READY_LIMIT_S = 10.0
 STEP_DOWN_LIMIT_S = 5.0
@@ -97,6 +100,7 @@ class Instance:
         store = open_store(settings.database)
         self._stack.push_async_callback(store.close)
         outage = Outage(self._facts.fact, BootClock())
+        await outage.wait_for(lambda: self._of_leases(lambda leases: leases.open(REACH_LIMIT_S)))
         await outage.wait_for(lambda: self._prepare(store))
         await outage.wait_for(store.open)
         leases = await self._stack.enter_async_context(
@@ -147,18 +151,21 @@ class Instance:
 
     async def _create_leases(self) -> list[str]:
         """The lease table alone: of fencehold's other tables the service needs none."""
-        return await self._of_leases(lambda schema: schema.init(INIT_LIMIT_S))
+        return await self._of_leases(lambda leases: leases.schema.init(INIT_LIMIT_S, self._waits))
 
     async def _lease_parts_missing(self) -> list[str]:
         """Of a lease table that an older version made."""
-        return await self._of_leases(lambda schema: schema.missing(READY_LIMIT_S))
+        return await self._of_leases(lambda leases: leases.schema.missing(READY_LIMIT_S))
 
-    async def _of_leases(self, ask: Callable[[SchemaPort], Awaitable[list[str]]]) -> list[str]:
+    async def _of_leases(self, ask: Callable[[Backend], Awaitable[T]]) -> T:
         backend = backend_for(self.settings.database, LEASE_TABLE)()
         try:
-            return await ask(backend.schema)
+            return await ask(backend)
         finally:
             await backend.close()
+
+    def _waits(self, what: str) -> None:
+        self._facts.fact("schema_waiting", detail=what)
 
     def _leadership(self, store: IntentStore, outgoing: Outgoing) -> Leadership:
         settings, clock = self.settings, BootClock()

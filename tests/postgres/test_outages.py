@@ -1,6 +1,7 @@
 """Who is started into an outage waits and says so; who made a mistake is told at first contact. Never the other way."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -10,6 +11,9 @@ import psycopg
 import pytest
 
 import fencehold
+from fencehold.runtime import lease_mechanism
+from fencehold.runtime.store import try_limits_s
+from fencehold.runtime.watch import Watch
 from tests.outbox.scene import Heard, running
 from tests.servers.postgres import PostgresServer
 from tests.servers.roles import PASSWORD, Role
@@ -135,13 +139,55 @@ async def test_a_name_that_cannot_be_resolved_is_an_outage() -> None:
         assert not opening.done()
 
 
-async def test_a_server_that_says_nothing_is_spoken_of_within_five_seconds() -> None:
+@pytest.mark.parametrize("timeout_s", [None, 60.0])
+async def test_a_server_that_says_nothing_is_spoken_of_within_five_seconds(timeout_s: float | None) -> None:
     heard = Heard()
     silent = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
     store = fencehold.connect(f"postgresql://me@127.0.0.1:{silent.sockets[0].getsockname()[1]}/db", facts=heard)
-    async with in_background(store.open()), asyncio.timeout(10):
-        await heard.once("store_unreachable", code="unreachable")
+    async with in_background(store.open(timeout_s)):
+        said = await heard.once("store_unreachable", code="unreachable")
+        assert "within 4.0 s" in said["error"], "the first try is short, so that the first word comes soon"
     silent.close()
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "tries_s"),
+    [(None, [4, 10, 10]), (60.0, [4, 10, 10]), (6.0, [4, 6, 6]), (3.0, [3, 3, 3]), (0, [10, 10, 10])],
+)
+def test_later_tries_have_the_time_that_a_slow_server_needs(limit_s: float | None, tries_s: list[float]) -> None:
+    assert list(itertools.islice(try_limits_s(limit_s), 3)) == tries_s
+
+
+async def test_a_leader_started_on_a_frozen_server_says_so_while_its_first_attempt_waits(
+    own_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_mechanism, "FIRST_WORD_S", 0.5)
+    await prepared(own_postgres.dsn())
+    heard = Heard()
+    async with fencehold.connect(own_postgres.dsn(), facts=heard) as store:
+        leader = store.leader("x")
+        own_postgres.freeze()
+        try:
+            async with in_background(leader.start()):
+                await heard.once("store_unreachable", code="no_answer_yet", lease_name="x")
+                assert not heard.all("leader_acquire_failed"), "before the attempt has come to its end"
+        finally:
+            own_postgres.thaw()
+        async with leader:
+            assert await leader.wait_for_leadership(60)
+
+
+async def test_a_leader_is_not_held_up_by_the_wait_for_notifications(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await prepared(postgres_url)
+
+    async def never(watch: Watch) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Watch, "listen", never)
+    async with fencehold.connect(postgres_url) as store, store.leader("x") as leader:
+        assert await leader.wait_for_leadership(30)
 
 
 # Mistakes: told at first contact, with what is missing
@@ -231,6 +277,25 @@ async def test_a_leader_whose_right_is_revoked_warns_and_leads_again_when_it_has
         await heard.once("store_unreachable", code="no_permission", lease_name="x")
         role.owner_says("GRANT UPDATE ON fencehold_leases TO {}")
         assert await leader.wait_for_leadership(30)
+
+
+async def test_a_follower_whose_table_is_gone_says_so_and_leads_when_its_turn_comes(postgres_url: str) -> None:
+    await prepared(postgres_url)
+    heard = Heard()
+    settings: Any = {"lease": "2s", "acquire_every": "200ms"}
+    async with fencehold.connect(postgres_url) as other, fencehold.connect(postgres_url, facts=heard) as store:
+        holder, follower = other.leader("x", **settings), store.leader("x", **settings)
+        async with holder, await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as owner:
+            assert await holder.wait_for_leadership(30)
+            async with follower:
+                await heard.once("leader_acquire_failed", held_by=holder.holder_id)
+                await owner.execute("ALTER TABLE fencehold_leases RENAME TO away")
+                said = await heard.once("store_unreachable", code="schema_missing")
+                assert said["following"] == ["x"]
+                await owner.execute("ALTER TABLE away RENAME TO fencehold_leases")
+                await heard.once("store_answers")
+                await holder.shutdown()
+                assert await follower.wait_for_leadership(30)
 
 
 async def test_a_leader_whose_password_was_changed_warns_and_leads_again_when_it_fits(

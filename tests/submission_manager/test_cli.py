@@ -5,10 +5,11 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,20 @@ def test_a_database_that_is_away_is_waited_for_and_spoken_of_without_its_passwor
         waiting.terminate()
         _, rest = waiting.communicate(timeout=20)
     assert (waiting.returncode, "hunter2" in said + rest) == (0, False)
+
+
+@pytest.mark.parametrize("database", ["postgres", "sqlite"])
+def test_a_database_that_says_nothing_is_spoken_of_before_the_tables_are_made(registry, database, sqlite_url):
+    with ExitStack() as stack:
+        if database == "postgres":
+            silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            url, said = f"postgresql://u@127.0.0.1:{silent.getsockname()[1]}/x", "within 4.0 s"
+        else:
+            other = stack.enter_context(closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))))
+            other.execute("BEGIN EXCLUSIVE")
+            url, said = sqlite_url, "is locked by another process"
+        waiting = stack.enter_context(started("serve", "--registry", registry, SM_DATABASE=url))
+        assert said in line_with(waiting.stderr, "waiting" if database == "sqlite" else "store_unreachable")
 
 
 def test_a_login_that_is_refused_ends_it_with_78(registry, postgres_url):

@@ -22,7 +22,7 @@ class Engine:
     def __init__(self, backend: Backend, clock: Clock, facts: FactSink) -> None:
         self.backend = backend
         self.keeper = Keeper(backend.leases, clock, facts)
-        self.watch = Watch(backend.leases, backend.wakeup, clock, self.keeper.hint)
+        self.watch = Watch(backend.leases, backend.wakeup, clock, facts, self.keeper.hint)
         self._clock = clock
         self._facts = facts
         self._tasks: list[asyncio.Task[None]] = []

@@ -62,7 +62,6 @@ class Leader(Registers):
         self._term: Term | None = None
         self._starting = asyncio.Lock()
         self._begun = asyncio.Event()  # started for the first time, or told to stop before that
-        self._unwanted = False
         self._is_started = False
 
     # --- lifecycle ---
@@ -76,7 +75,6 @@ class Leader(Registers):
         """
         async with self._starting:  # of two starts at once the second waits for the first, and has nothing to do
             if self._task is None or self._task.done():
-                self._unwanted = False
                 self._enrol(self)
                 await self._start()
                 self._is_started = True
@@ -84,9 +82,7 @@ class Leader(Registers):
 
     async def _start(self) -> None:
         engine, host = self._parts()
-        await host.begin(engine.listen())
-        if self._unwanted:
-            return  # shut down meanwhile
+        host.begin(engine.listen())  # not waited for: the first word about an outage comes from the first attempt
         mechanism = LeaseMechanism(
             self.name, self.holder_id, self.settings, engine=engine, host=host, clock=self._clock, facts=self._facts,
             patient=self._retry_strategy is None, bodies_left=self._bodies_left,
@@ -116,7 +112,6 @@ class Leader(Registers):
         not ended then is cancelled.
         """
         limit = Limit(timeout_s)
-        self._unwanted = True
         self._begun.set()
         if (task := self._task) is None or self._election is None:
             self._done()
@@ -136,7 +131,6 @@ class Leader(Registers):
 
     def stop_at_once(self) -> None:
         """Stop without waiting for anything: the lease is given back in the background, or lapses under a body."""
-        self._unwanted = True
         self._begun.set()
         if self._task is not None:
             self._task.cancel()

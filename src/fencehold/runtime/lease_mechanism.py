@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fencehold.model.errors import ConfigurationError, FenceholdError, Uncertain
+from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 from fencehold.model.leases import Ask, Busy, Lease, Refusal
 from fencehold.model.retry import DecorrelatedJitter, RetryContext, RetryStrategy
 from fencehold.model.settings import LeaderSettings
@@ -24,6 +24,8 @@ from fencehold.runtime.pulse import Pulse
 from fencehold.runtime.watch import Follow, News
 
 BUSY_PAUSE_S = 0.05
+FIRST_WORD_S = 4.0
+NO_ANSWER_YET = f"The store has not answered an acquire for {FIRST_WORD_S:.0f} s; it is waited for."
 NOT_CONFIRMED = "The store did not confirm the release of the lease."
 
 
@@ -87,6 +89,9 @@ class LeaseMechanism:
         ask = Ask(self._name, self._holder_id, self._settings.lease_s, self._nonce)
         future = self._host.begin(self._engine.keeper.take(ask, self._settings, self._pulse))
         try:
+            await asyncio.wait([future], timeout=FIRST_WORD_S)
+            if not future.done():
+                self._outage.failed(Unavailable(NO_ANSWER_YET, code="no_answer_yet"))
             answer = await asyncio.shield(future)
         except asyncio.CancelledError:
             future.add_done_callback(self._unwanted)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+import itertools
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 from weakref import WeakSet, WeakValueDictionary
@@ -35,7 +36,7 @@ from fencehold.runtime.store_checkup import StoreCheckup
 from fencehold.runtime.term import Term
 
 OPEN_LIMIT_S = 10.0  # of one try
-OPEN_TRY_LIMIT_S = 4.0  # of one try of many: so that the first word about an outage comes within 5 s
+FIRST_OPEN_LIMIT_S = 4.0  # of the first try of many: so that the first word about an outage comes within 5 s
 CLOSE_SLACK_S = 5.0
 DEFAULT_OUTBOX = "outbox"
 INIT_LIMIT_S = 60.0
@@ -102,8 +103,8 @@ class Store:
         made.append(engine)
         try:
             outage = Outage(lambda event, **fields: self._facts.fact(event, store=self._label, **fields), self._clock)
-            try_s = OPEN_LIMIT_S if limit_s == 0 else min(limit_s or OPEN_TRY_LIMIT_S, OPEN_LIMIT_S)
-            await outage.wait_for(lambda: engine.open(try_s), limit_s)
+            limits = try_limits_s(limit_s)
+            await outage.wait_for(lambda: engine.open(next(limits)), limit_s)
         except BaseException:
             await engine.backend.close()
             raise
@@ -337,6 +338,14 @@ class Store:
                 code="store_closed",
             )
         return self._engine, self._thread
+
+
+def try_limits_s(limit_s: float | None) -> Iterator[float]:
+    """The limit of each try to open, within `limit_s` (0: one try). The first is short, the others long enough to
+    reach a server that is merely slow."""
+    if limit_s != 0:
+        yield min(limit_s or FIRST_OPEN_LIMIT_S, FIRST_OPEN_LIMIT_S)
+    yield from itertools.repeat(min(limit_s or OPEN_LIMIT_S, OPEN_LIMIT_S))
 
 
 async def _give_up(made: list[Engine]) -> None:

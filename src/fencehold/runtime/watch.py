@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from fencehold.model.errors import FenceholdError
 from fencehold.model.leases import Lease
 from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
 from fencehold.ports.leases import LeasePort
 from fencehold.ports.wakeup import ACQUIRED, ASKED, UNKNOWN, WakeupPort
+from fencehold.runtime.outage import Outage
 
 READ_LIMIT_S = 5.0
+LISTEN_LIMIT_S = 2.0  # an attempt to acquire may wait for the same connection
 READ_LIMIT_S_MIN = 0.2
 EXPIRY_SLACK_S = 0.002  # a store whose clock ticks in milliseconds must have passed the boundary
 TROUBLE_PAUSE_S = 1.0
@@ -44,10 +47,17 @@ class Follow:
 
 
 class Watch:
-    def __init__(self, port: LeasePort, wakeup: WakeupPort, clock: Clock, on_asked: Callable[[str], None]) -> None:
+    """Says so when the store stops answering: a follower sends nothing else, and would wait without a word."""
+
+    def __init__(
+        self, port: LeasePort, wakeup: WakeupPort, clock: Clock, facts: FactSink, on_asked: Callable[[str], None]
+    ) -> None:
         self._port = port
         self._wakeup = wakeup
         self._clock = clock
+        self._facts = facts
+        self._outage = Outage(self._tell, clock)
+        self._has_read = False  # until then the candidates' own attempts say what is wrong
         self._on_asked = on_asked
         self._follows: list[Follow] = []
         self._due_s = 0.0
@@ -81,7 +91,7 @@ class Watch:
 
     async def listen(self) -> None:
         try:
-            await self._wakeup.listen(READ_LIMIT_S)
+            await self._wakeup.listen(LISTEN_LIMIT_S)
         except FenceholdError:
             return  # hints only: every later connection tries again
 
@@ -104,15 +114,22 @@ class Watch:
         self._due_s = self._clock.now_s() + self._poll_s()
         try:
             rows = await self._port.read(sorted(names), self._read_limit_s())
-        except FenceholdError:
+        except FenceholdError as error:
             self._due_s = min(self._due_s, self._clock.now_s() + TROUBLE_PAUSE_S)
+            if self._has_read:
+                self._outage.failed(error)
             return
+        self._has_read = True
+        self._outage.answered()
         # A name that was not asked for is not absent.
         for follow in [f for f in self._follows if f.name in names]:
             lease = rows.get(follow.name)
             follow.expiry_s = self._expiry_s(lease)
             self._due_s = min(self._due_s, follow.expiry_s)
             follow.hear(News.SEEN, lease)
+
+    def _tell(self, event: str, **fields: object) -> None:
+        self._facts.fact(event, following=sorted({follow.name for follow in self._follows}), **fields)
 
     def _read_limit_s(self) -> float:
         """No longer than a poll: renewals wait for the same connection."""

@@ -8,10 +8,11 @@ import time
 
 from fencehold.backends.sql_text import Statements, judged, parts_lost, table_exists
 from fencehold.backends.sqlite.session import Session
-from fencehold.model.errors import ConfigurationError
+from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.ports.schema import Waits, unheard
 
 ASK_AGAIN_S = 0.01
+SAY_EVERY_S = 4.0
 _STATEMENT_END = re.compile(r";[ \t]*\n(?=\s*(?:--|CREATE|$))")
 
 
@@ -23,7 +24,16 @@ class SqliteSchema:
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
         """Nobody queues behind a wait for SQLite's write lock, so it may be waited for until the limit."""
-        steps = await self._session.write(self._apply, limit_s, mode="rwc")
+        ends_s = time.monotonic() + limit_s
+        while True:
+            left_s = max(0.0, ends_s - time.monotonic())
+            try:
+                steps = await self._session.write(self._apply, min(SAY_EVERY_S, left_s), mode="rwc")
+                break
+            except Unavailable as error:
+                if error.code != "busy" or left_s <= SAY_EVERY_S:
+                    raise
+                waits(f"{self._session.path} is locked by another process; trying again")
         await self._session.call(lambda: self._use_wal(limit_s), limit_s)
         return steps
 
