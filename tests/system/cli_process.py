@@ -35,6 +35,7 @@ class Command:
         env: dict[str, str] | None = None,
         stdin: Any = None,
         ignoring: signal.Signals | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("FENCEHOLD")}
         self.child = subprocess.Popen(
@@ -45,6 +46,7 @@ class Command:
             env={**environment, "TEST_RUN": RUN, **({"FENCEHOLD_DSN": url} if url else {}), **(env or {})},
             start_new_session=True,
             preexec_fn=functools.partial(_as_from_a_shell, ignoring),
+            pass_fds=pass_fds,
         )
 
     def __enter__(self) -> "Command":

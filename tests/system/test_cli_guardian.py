@@ -145,6 +145,13 @@ def test_a_stopped_guardian_is_woken_to_pass_a_signal_on(url):
         assert command.end()[0] == 128 + signal.SIGTERM
 
 
+def test_a_guardian_that_is_stopped_when_its_wrapper_is_killed_still_kills_everything(url, tmp_path):
+    with running(url, "stopped", tmp_path / "ready", "60s") as (command, everybody):
+        command.guardian().suspend()
+        command.child.kill()
+        wait_dead(everybody, 5)
+
+
 def test_both_killed_at_once_the_command_itself_still_dies(url, tmp_path):
     with running(url, "alone", tmp_path / "ready", "60s") as (command, _):
         guardian = command.guardian()

@@ -1,11 +1,13 @@
 """`fencehold run`: whose exit code, which signals, and when the command is not run at all."""
 
 import contextlib
+import os
 import signal
 import sqlite3
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.system.cli_process import (
@@ -50,6 +52,15 @@ def test_a_command_may_run_longer_than_its_lease(url):
 def test_stdin_and_stdout_are_the_commands(url):
     with Command(url, "run", "job", "--", "cat", stdin=subprocess.PIPE) as command:
         assert command.child.communicate(b"to \xff and fro")[0] == b"to \xff and fro"
+
+
+def test_other_open_descriptors_are_the_commands_too(url):
+    read_fd, write_fd = os.pipe()
+    os.write(write_fd, b"to and fro")
+    os.close(write_fd)
+    with Command(url, "run", "job", "--", "cat", f"/dev/fd/{read_fd}", pass_fds=(read_fd,)) as command:
+        assert command.child.communicate()[0] == b"to and fro"
+    os.close(read_fd)
 
 
 def test_on_postgresql_too(postgres_url):
@@ -103,6 +114,15 @@ def test_a_program_that_the_kernel_refuses_is_126_and_the_lease_is_given_back(ur
     assert not lease.is_live
 
 
+def test_a_script_whose_interpreter_is_missing_is_127_and_says_so(url, tmp_path):
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    code, error = error_of(url, "run", "job", "--", str(script))
+    assert (code, error["code"]) == (127, "command_not_found")
+    assert "interpreter" in error["message"]
+
+
 @pytest.mark.parametrize("name", FORWARDED)
 def test_a_signal_is_passed_on_and_the_command_decides(url, tmp_path, name):
     ready = tmp_path / "ready"
@@ -120,6 +140,13 @@ def test_a_signal_that_the_command_does_not_catch_ends_both(url, tmp_path):
         until(ready.exists, "the command's start")
         command.child.send_signal(signal.SIGINT)
         assert command.end()[0] == 130
+
+
+def test_a_command_that_is_stopped_is_ended_by_sigterm(url):
+    with Command(url, "run", "job", "--", "sh", "-c", "kill -STOP $$") as command:
+        until(lambda: any(p.status() == psutil.STATUS_STOPPED for p in protected_by("job")), "the command's stop")
+        command.child.send_signal(signal.SIGTERM)
+        assert command.end()[0] == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("name", [name for name in FORWARDED if name != "WINCH"])

@@ -50,8 +50,9 @@ class Guarded:
         folder = os.path.dirname(guardian.__path__[0])
         settings = [folder, str(commands_r), str(status_w), guardian.CGROUP if may_have_cgroup else "-"]
         command = [sys.executable, "-I", "-S", "-c", guardian.START, *settings, path, *argv]
+        passed = (commands_r, status_w, *_descriptors_given_to_us())
         # A session of its own: `kill -9` of the wrapper's process group must not take the guardian along.
-        self._process = subprocess.Popen(command, pass_fds=(commands_r, status_w), start_new_session=True)
+        self._process = subprocess.Popen(command, pass_fds=passed, start_new_session=True)
         os.close(commands_r)
         os.close(status_w)
         self._deadline_s = guardian.now_s()
@@ -145,3 +146,17 @@ class Guarded:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(KILL_LIMIT_S)
         os.close(self._status_fd)
+
+
+def _descriptors_given_to_us() -> list[int]:
+    """Those above 2 that our parent left open, for the command (`<(...)`, make's jobserver); our own are not inherited.
+
+    Where the system lists none (no /dev/fd), the command gets the first three alone.
+    """
+    found = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/dev/fd"):
+            with contextlib.suppress(OSError):  # the one that the list itself was read by
+                if int(name) > 2 and os.get_inheritable(int(name)):
+                    found.append(int(name))
+    return found

@@ -145,6 +145,13 @@ def executable(command: str) -> str:
 
 def _not_started(command: str, number: int) -> exit_codes.Refused:
     missing = number == errno.ENOENT
+    if missing and shutil.which(command):
+        return exit_codes.Refused(
+            f"{command!r} cannot be executed: the interpreter that its first line names was not found.",
+            hint="Correct the line that begins with #!, or install the interpreter.",
+            code="command_not_found",
+            exit_code=exit_codes.NOT_FOUND,
+        )
     return exit_codes.Refused(
         f"{command!r} was not found." if missing else f"{command!r} cannot be executed: {os.strerror(number)}.",
         hint="Check the spelling and PATH." if missing else "Check that it is a program and its permissions.",
@@ -238,7 +245,7 @@ def _judged(plan: Plan, term: Term, outcome: Outcome) -> int:
         return outcome.exit_code
     else:
         error = LeaseLost(
-            f"Lease {plan.name!r} epoch {term.epoch}: {_why(term, outcome)}; the command was ended{_by(outcome)}.",
+            f"Lease {plan.name!r} epoch {term.epoch}: {_why(term, outcome)}; {_ended(outcome)}.",
             hint="Run it again when the lease is free; what it had begun may be half done.",
             name=plan.name,
             epoch=term.epoch,
@@ -247,9 +254,10 @@ def _judged(plan: Plan, term: Term, outcome: Outcome) -> int:
     return exit_codes.of_error(error)
 
 
-def _by(outcome: Outcome) -> str:
-    """How its processes were found, in words; docs/commands.md says what each way promises."""
-    return f", {ENDED_BY[outcome.ended_by]}" if outcome.ended_by else ""
+def _ended(outcome: Outcome) -> str:
+    """What was ended, and how its processes were found; docs/commands.md says what each way promises."""
+    what = "all of the command but the processes named above" if outcome.survivors else "the command"
+    return f"{what} was ended" + (f", {ENDED_BY[outcome.ended_by]}" if outcome.ended_by else "")
 
 
 def _why(term: Term, outcome: Outcome) -> str:

@@ -27,6 +27,11 @@ def die_with_parent() -> None:
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def wake_with_parent() -> None:
+    """SIGCONT for this process when its parent ends (Linux): stopped, it would not notice."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
 def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

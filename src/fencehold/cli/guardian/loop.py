@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from .cgroup import Cgroup, is_ours_to_divide
 from .descendants import Descendants
-from .kernel import become_subreaper, die_with_parent, now_s
+from .kernel import become_subreaper, die_with_parent, now_s, wake_with_parent
 
 # What a terminal, a shell or a supervisor may send to everything in sight. SIGKILL and SIGSTOP cannot be ignored.
 DEAF_TO = (
@@ -111,6 +111,8 @@ class Guardian:
         if "signal" in command and self._exit_code is None and self._child:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._child, command["signal"])
+                if command["signal"] in (signal.SIGTERM, signal.SIGHUP):
+                    os.killpg(self._child, signal.SIGCONT)  # a stopped command would never come to its end
         if "end_within_s" in command:
             self._doom(TOLD, within_s=command["end_within_s"])
 
@@ -229,6 +231,7 @@ def main(arguments: list[str]) -> None:
     for signum in DEAF_TO:
         signal.signal(signum, signal.SIG_IGN)
     become_subreaper()
+    wake_with_parent()
     guardian = Guardian(int(commands_fd), int(status_fd), Program(path, argv, ignored, may_have_cgroup == "cgroup"))
     guardian.run()
     guardian.tidy_up()
