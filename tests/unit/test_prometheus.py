@@ -70,6 +70,7 @@ CONTRACT: dict[str, dict[str, Any]] = {
     "leader_renewed": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3},
     "leader_renew_failed": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "sql_error": "gone"},
     "leader_lost": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "reason": "expired"},
+    "leader_releasing": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "reason": "released"},
     "leader_released": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "reason": "released"},
     "leader_job_failed": {
         "lease_name": "nightly",

@@ -63,7 +63,7 @@ class Worker:
             case "leader_renewed":
                 if self._leader is not None and (term := self._leader.term) is not None:
                     self._tell_trust(term)
-            case "leader_lost" | "leader_released":
+            case "leader_lost" | "leader_releasing":
                 tell("ended", epoch=fields["lease_epoch"])
 
     def _tell_trust(self, term: Term) -> None:

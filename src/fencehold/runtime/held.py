@@ -13,6 +13,8 @@ from fencehold.runtime import forks
 from fencehold.runtime.pulse import Pulse
 
 RELEASED = "released"
+LOST = "leader_lost"
+RELEASING = "leader_releasing"  # over here; `leader_released` follows when the store has taken it back
 
 
 class Held:
@@ -37,6 +39,7 @@ class Held:
         self.pulse = pulse
         self.renew_at_s = sent_s + min(settings.renew_every_s, lease.remaining_s / 2)
         self.ended_because: str | None = None
+        self.is_given_up = False  # by us, and not lost
         self.stall_told = False
         self._clock = clock
         self._facts = facts
@@ -93,12 +96,13 @@ class Held:
                     return True
         return None if self.is_valid else False
 
-    def end(self, reason: str, event: str = "leader_lost") -> bool:
+    def end(self, reason: str, event: str = LOST) -> bool:
         """Over, for this reason, at once and for ever; True for the first to say so, which is also who logs it."""
         with self._lock:
             if self.ended_because is not None:
                 return False
             self.ended_because = reason
+            self.is_given_up = event == RELEASING
             self._answered.notify_all()
         self.tell(event, reason=reason)
         self._tell()

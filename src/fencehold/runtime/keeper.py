@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
-from fencehold.model.errors import FenceholdError
+from fencehold.model.errors import FenceholdError, Uncertain
 from fencehold.model.leases import Ask, Busy, Lease, Refusal
 from fencehold.model.settings import LeaderSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.leases import Answer, LeasePort
-from fencehold.runtime.held import RELEASED, Held
+from fencehold.runtime.held import LOST, RELEASED, RELEASING, Held
 from fencehold.runtime.pulse import Pulse
 
 BATCH_MAX = 1000
@@ -60,9 +61,13 @@ class Keeper:
             held.renew_now = self._nudge(answer.name)
             if not held.is_valid or self._closed:
                 reason = STORE_CLOSED if self._closed else "granted_too_late"
-                held.end(reason, "leader_released" if self._closed else "leader_lost")
+                held.end(reason, RELEASING if self._closed else LOST)
                 await self.give_back(held, reason)
                 return Refusal(reason, answer)
+        except Uncertain:
+            if self._closed:  # whoever asked can no longer do it
+                await self._give_back_unanswered(ask, settings)
+            raise
         finally:
             self._taking -= 1
             self._all_taken.set()
@@ -71,21 +76,60 @@ class Keeper:
         return held
 
     async def give_back(self, held: Held, reason: str, release: bool = True) -> bool:
-        """Over locally first; then the row is expired, so that a successor need not wait."""
+        """Over locally first; then the row is expired, so that a successor need not wait.
+
+        True when the store has confirmed it. Without `release` the lease is left to lapse.
+        """
         held.end(reason)
         self._forget(held)
         if not release or self._over:
+            self._tell_released(held, left_to_lapse=True)
             return False
         try:
             answers = await self._port.release([held.key], held.settings.call_limit_s)
         except FenceholdError as error:
-            held.tell("leader_release_failed", sql_error=str(error))
+            self._tell_not_released(held, reason=reason, sql_error=str(error))
             return False
-        return isinstance(answers[0], Lease)
+        if isinstance(answers[0], Lease):
+            self._tell_released(held)
+            return True
+        if held.is_given_up:
+            self._tell_not_released(held, reason="not ours any more")
+        return False
+
+    def _tell_not_released(self, held: Held, **fields: object) -> None:
+        held.tell("leader_release_failed", **fields)
+        if held.is_given_up:  # otherwise it is known as lost already
+            held.tell(LOST, reason="release_not_confirmed")
+
+    def _tell_released(self, held: Held, **fields: object) -> None:
+        if held.is_given_up:
+            held.tell("leader_released", reason=held.ended_because, **fields)
 
     def start_giving_back(self, held: Held, reason: str, release: bool = True) -> None:
         """Give back without waiting: a store slow to release one lease must not hold up the renewal of others."""
-        task = asyncio.ensure_future(self.give_back(held, reason, release))
+        self._in_background(self.give_back(held, reason, release))
+
+    def start_giving_back_unanswered(self, ask: Ask, settings: LeaderSettings) -> None:
+        """Give back what an acquire without an answer may have been granted, without waiting for it."""
+        if not self._over:
+            self._in_background(self._give_back_unanswered(ask, settings))
+
+    async def _give_back_unanswered(self, ask: Ask, settings: LeaderSettings) -> bool:
+        """The same request again: the store knows its own grant by the nonce, and so it has an epoch to release."""
+        sent_s = self._clock.now_s()
+        try:
+            answer = await self._port.acquire(ask, settings.call_limit_s)
+        except FenceholdError:
+            return False  # it lapses by itself
+        if not isinstance(answer, Lease):
+            return False
+        held = Held(answer, settings, sent_s, self._clock, self._facts)
+        held.end("unanswered", RELEASING)
+        return await self.give_back(held, "unanswered")
+
+    def _in_background(self, work: Coroutine[Any, Any, bool]) -> None:
+        task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
@@ -112,12 +156,13 @@ class Keeper:
         self._closed = True
         self._wake.set()
         for held in list(self._held.values()):
-            held.end(STORE_CLOSED, "leader_released")
+            held.end(STORE_CLOSED, RELEASING)
             self.start_giving_back(held, STORE_CLOSED, release=held.settings.release_on_stop)
         while self._taking:  # what is being granted now is given back too
             self._all_taken.clear()
             await self._all_taken.wait()
-        await asyncio.gather(*self._background)
+        while self._background:  # one of them may have begun another
+            await asyncio.gather(*self._background)
         self._over = True
 
     # --- one turn ---

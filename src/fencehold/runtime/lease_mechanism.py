@@ -17,7 +17,7 @@ from fencehold.ports.facts import FactSink
 from fencehold.ports.mechanism import Unanswered
 from fencehold.runtime.election import STEP_DOWN_REQUESTED
 from fencehold.runtime.engine import Engine
-from fencehold.runtime.held import RELEASED, Held
+from fencehold.runtime.held import RELEASED, RELEASING, Held
 from fencehold.runtime.host import Host
 from fencehold.runtime.outage import Outage
 from fencehold.runtime.pulse import Pulse
@@ -77,6 +77,7 @@ class LeaseMechanism:
         self._worth_a_try = asyncio.Event()
         self._answer: Refusal | Busy | None = None
         self._held: Held | None = None
+        self._is_unanswered = False  # the last attempt: the store may have granted it
         self._outage = Outage(self._tell, clock)
         self._has_worked = False  # the store has answered an attempt: from then on every fault is waited out
         self.mistake: ConfigurationError | None = None  # named by the store before it had ever answered
@@ -86,8 +87,7 @@ class LeaseMechanism:
 
     async def attempt(self) -> Held | None:
         self._worth_a_try.clear()
-        ask = Ask(self._name, self._holder_id, self._settings.lease_s, self._nonce)
-        future = self._host.begin(self._engine.keeper.take(ask, self._settings, self._pulse))
+        future = self._host.begin(self._engine.keeper.take(self._ask(), self._settings, self._pulse))
         try:
             await asyncio.wait([future], timeout=FIRST_WORD_S)
             if not future.done():
@@ -99,6 +99,7 @@ class LeaseMechanism:
         except FenceholdError as error:
             # The nonce stays: if the store did grant it, the next attempt recognises its own grant.
             self._answer = None
+            self._is_unanswered = isinstance(error, Uncertain)
             self._tell_refused(None, sql_error=str(error))
             if isinstance(error, ConfigurationError) and not self._has_worked:
                 self.mistake = error
@@ -107,7 +108,7 @@ class LeaseMechanism:
             raise
         finally:
             self.first_tried.set()
-        self._has_worked = True
+        self._has_worked, self._is_unanswered = True, False
         self._outage.answered()
         self._nonce = secrets.token_hex(16)
         if isinstance(answer, Held):
@@ -134,7 +135,7 @@ class LeaseMechanism:
         """Local state first, then the bodies leave, then the row is given back, or else lapses by itself."""
         # Not remaining_s: the term may have ended already, for a reason that the bodies have yet to hear of.
         left_s = grant.until_deadline_s
-        grant.end(RELEASED, "leader_released")
+        grant.end(RELEASED, RELEASING)
         while not await self._bodies_left(left_s) and (left_s := grant.until_deadline_s) > 0:
             continue  # the event loop's clock is a little ahead of the one that the deadline is on
         release = self._settings.release_on_stop or grant.step_down_requested or not self._is_stopping()
@@ -173,8 +174,13 @@ class LeaseMechanism:
         held, self._held = self._held, None
         if held is not None and held.end("cancelled") and await self._bodies_left(0.0):
             self._start_giving_back(held)  # under a running body it lapses by itself
+        if self._is_unanswered:
+            self._start_giving_back_unanswered()
 
     # --- parts ---
+
+    def _ask(self) -> Ask:
+        return Ask(self._name, self._holder_id, self._settings.lease_s, self._nonce)
 
     def stopping(self, is_stopping: Callable[[], bool]) -> None:
         self._is_stopping = is_stopping
@@ -196,11 +202,17 @@ class LeaseMechanism:
     def _unwanted(self, future: asyncio.Future[Held | Refusal | Busy]) -> None:
         """The caller gave up while the store was granting: give it back instead of keeping it."""
         if not future.cancelled() and future.exception() is None and isinstance(held := future.result(), Held):
-            held.end("cancelled", "leader_released")
+            held.end("cancelled", RELEASING)
             self._start_giving_back(held)
+        elif not future.cancelled() and isinstance(future.exception(), Uncertain):
+            self._start_giving_back_unanswered()
 
     def _start_giving_back(self, held: Held) -> None:
         self._host.post(self._engine.keeper.start_giving_back, held, "cancelled", self._settings.release_on_stop)
+
+    def _start_giving_back_unanswered(self) -> None:
+        if self._settings.release_on_stop:
+            self._host.post(self._engine.keeper.start_giving_back_unanswered, self._ask(), self._settings)
 
     def _follow_again(self) -> None:
         self._host.post(self._engine.watch.follow, self._follow)

@@ -18,6 +18,7 @@ LOGGER = logging.getLogger("fencehold")
 
 LEVELS = {
     "leader_acquired": logging.INFO,
+    "leader_releasing": logging.DEBUG,
     "leader_released": logging.INFO,
     "leader_renewed": logging.DEBUG,
     "leader_lost": logging.WARNING,

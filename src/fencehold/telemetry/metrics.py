@@ -239,7 +239,7 @@ FEEDS: tuple[Feed, ...] = (
     Feed("leader_acquire_failed",  LEADER,            Office.SOUGHT),
     Feed("leader_acquired",        LEADER,            Office.ENTERED),
     Feed("leader_lost",            LEADER,            Office.LEFT),
-    Feed("leader_released",        LEADER,            Office.LEFT),
+    Feed("leader_releasing",       LEADER,            Office.LEFT),
     Feed("leader_acquired",        TRANSITIONS,       1,                       given=(("change", "acquired"),)),
     Feed("leader_lost",            TRANSITIONS,       1,                       given=(("change", "lost"),)),
     Feed("leader_released",        TRANSITIONS,       1,                       given=(("change", "released"),)),
