@@ -31,6 +31,7 @@ from fencehold.runtime.callbacks import Callbacks, Registers, check
 from fencehold.runtime.host import wind_up
 from fencehold.runtime.job_checks import check_sync_job
 from fencehold.runtime.leader_job import LeaderJob
+from fencehold.sync_callbacks import on_thread
 from fencehold.sync_items import Items
 from fencehold.sync_leader_job import JobThread, set_elsewhere
 from fencehold.sync_outbox import Outbox
@@ -162,21 +163,22 @@ class Term:
 
 
 class _OnThreads(Callbacks):
-    """Registers callbacks to run on a thread of their own: they may block, and may call the leader."""
+    """Registers callbacks to run on threads: they may block, and may call the leader."""
 
     def __init__(self, inner: Callbacks) -> None:
         self._inner = inner
 
     def add(self, event: str, fn: Callable[..., object]) -> None:
-        async def on_thread(*args: Any) -> None:
-            await asyncio.to_thread(fn, *args)
-
         check(event, fn)
-        self._inner.add(event, on_thread)
+        self._inner.add(event, on_thread(fn))
 
 
 class Leader(Registers):
-    """`store.leader(...)` without an event loop. Callbacks run, in order, on background threads."""
+    """`store.leader(...)` without an event loop. Callbacks run, in order, on background threads.
+
+    A thread cannot be stopped: one that takes longer than a callback may (10 s, and 1 s once its term is over) runs on
+    beside the callbacks that follow. `on_error` says so and names it.
+    """
 
     def __init__(self, loop: _Loop, leader: _leader.Leader) -> None:
         self._loop, self._leader = loop, leader

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fencehold.model.errors import ConfigurationError
 from fencehold.model.leases import Lease
 from fencehold.model.settings import leader_settings
 from fencehold.runtime.leader import Leader
@@ -34,6 +35,9 @@ class Locked:
     def may_lead_again(self) -> None:
         self._scene.server.broken = set()
         self._scene.server.holder = None
+
+    def release_hangs(self) -> None:
+        self._scene.server.hanging = {"unlock"}
 
     async def next_grant(self) -> None:
         """Until the instant at which the lock is answered for."""
@@ -70,6 +74,12 @@ class Leased:
 
     def may_lead_again(self) -> None:
         self._town.down = False
+
+    def release_hangs(self) -> None:
+        self._town.hanging = True
+
+    def is_a_mistake(self) -> None:
+        self._town.down = ConfigurationError("no such table", code="not_initialised")
 
     async def next_grant(self) -> None:
         """Until the turn in which the row is written."""
@@ -122,6 +132,25 @@ def noting(lock: LeaderLock | Leader) -> list[str]:
     lock.on_lost(lambda: told.append("lost"))
     lock.on_error(lambda error: told.append(str(error)))
     return told
+
+
+def noting_end(lock: LeaderLock | Leader) -> list[str]:
+    """How a term and the lifecycle end, errors by their word only."""
+    told: list[str] = []
+    lock.on_released(lambda: told.append("released"))
+    lock.on_lost(lambda: told.append("lost"))
+    lock.on_error(lambda error: told.append("error"))
+    lock.on_state_change(lambda old, new: told.append(f"{old.value}>{new.value}"))
+    lock.on_stopped(lambda: told.append("stopped"))
+    return told
+
+
+async def end_all_tasks() -> None:
+    """As `asyncio.run` does at the end of its program: cancel every task, once, and wait for them."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def until(is_so: Callable[[], Any], limit_s: float = 60.0) -> None:

@@ -41,7 +41,8 @@ class Town:
         self.shelf = Shelf(now_s=asyncio.get_running_loop().time)
         self.facts = Facts()
         self.delay_s = 0.0
-        self.down = False
+        self.down: bool | Exception = False
+        self.hanging = False
 
     async def candidate(self, holder_id: str, **options: Any) -> Leader:
         backend = MemoryBackend(self.shelf)
@@ -49,7 +50,7 @@ class Town:
 
         async def slow(ask: Ask, limit_s: float) -> Answer:
             if self.down:
-                raise Unavailable("down")
+                raise self.down if isinstance(self.down, Exception) else Unavailable("down")
             await asyncio.sleep(self.delay_s)
             return await acquire(ask, limit_s)
 
@@ -58,6 +59,8 @@ class Town:
         async def answered(keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
             if self.down:
                 raise Unavailable("down")
+            if self.hanging:
+                await asyncio.Event().wait()
             return await release(keys, limit_s)
 
         backend.leases.acquire = slow  # type: ignore[method-assign]

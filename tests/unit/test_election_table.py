@@ -46,12 +46,18 @@ SPEC = [
 ]
 
 #: What the spec says elsewhere: 4.5 (a strategy gives up) and the settled question on RECONNECTING. And what it does
-#: not know: a release that nobody confirmed is a loss, because the server may still hold what was to be released.
+#: not know: a release that nobody confirmed is a loss, because the server may still hold what was to be released; and
+#: a lifecycle that is cut off tells the loss of what it held.
 BESIDES = [
     (S.FOLLOWER, IN.GAVE_UP, PLAIN, S.STOPPED, (E.STOPPED,)),
     (S.RECONNECTING, IN.REACQUIRE_SUCCEEDED, Circumstances(new_term=True), S.LEADER, (E.LOST, E.ACQUIRED)),
     (S.RELEASING, IN.RELEASE_UNANSWERED, PLAIN, S.STOPPED, (E.LOST, E.ERROR, E.STOPPED)),
     (S.RELEASING, IN.RELEASE_UNANSWERED, STEPS, S.FOLLOWER, (E.LOST, E.ERROR)),
+    (S.FOLLOWER, IN.CUT_OFF, PLAIN, S.STOPPED, (E.STOPPED,)),
+    (S.ACQUIRING, IN.CUT_OFF, PLAIN, S.STOPPED, (E.STOPPED,)),
+    (S.LEADER, IN.CUT_OFF, PLAIN, S.STOPPED, (E.LOST, E.STOPPED)),
+    (S.RECONNECTING, IN.CUT_OFF, GRACE, S.STOPPED, (E.LOST, E.STOPPED)),
+    (S.RELEASING, IN.CUT_OFF, STEPS, S.STOPPED, (E.LOST, E.STOPPED)),
 ]
 
 
@@ -101,6 +107,11 @@ def test_every_state_can_be_reached_and_left_again() -> None:
 def test_every_state_but_stopped_can_be_stopped() -> None:
     for state in set(LockState) - {S.STOPPED, S.RELEASING}:
         assert transition(state, IN.STOP_REQUESTED, PLAIN) is not None
+
+
+def test_every_state_but_stopped_can_be_cut_off() -> None:
+    for state in set(LockState) - {S.STOPPED}:
+        assert transition(state, IN.CUT_OFF, PLAIN) is not None
 
 
 def test_whoever_stops_says_so_last() -> None:

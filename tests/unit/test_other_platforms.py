@@ -106,7 +106,7 @@ def test_the_clock_is_the_one_that_counts_sleep_on_each_system(monkeypatch: pyte
 
 
 PACKAGES = ("model", "ports", "runtime", "telemetry", "backends", "testing")
-MODULES = ("connect", "sync", "sync_items", "sync_leader_job", "sync_outbox")
+MODULES = ("connect", "sync", "sync_callbacks", "sync_items", "sync_leader_job", "sync_outbox")
 
 
 @pytest.mark.long

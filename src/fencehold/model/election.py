@@ -37,6 +37,7 @@ class Input(enum.Enum):
     RELEASE_FAILED = "release_failed"
     RELEASE_UNANSWERED = "release_unanswered"
     GAVE_UP = "gave_up"
+    CUT_OFF = "cut_off"  # the lifecycle was cancelled, or broke
 
 
 class Emit(enum.Enum):
@@ -149,6 +150,11 @@ TABLE: tuple[Row, ...] = (
     Row(S.RELEASING,    IN.RELEASE_UNANSWERED,  ends,                   S.STOPPED,      (E.LOST, E.ERROR, E.STOPPED)),
     Row(S.RELEASING,    IN.RELEASE_FAILED,      always,                 S.STOPPED,      (E.ERROR, E.STOPPED)),   # 17
     Row(S.RELEASING,    IN.DB_ERROR,            always,                 S.STOPPED,      (E.ERROR, E.STOPPED)),   # 17
+    Row(S.FOLLOWER,     IN.CUT_OFF,             always,                 S.STOPPED,      (E.STOPPED,)),
+    Row(S.ACQUIRING,    IN.CUT_OFF,             always,                 S.STOPPED,      (E.STOPPED,)),
+    Row(S.LEADER,       IN.CUT_OFF,             always,                 S.STOPPED,      (E.LOST, E.STOPPED)),
+    Row(S.RECONNECTING, IN.CUT_OFF,             always,                 S.STOPPED,      (E.LOST, E.STOPPED)),
+    Row(S.RELEASING,    IN.CUT_OFF,             always,                 S.STOPPED,      (E.LOST, E.STOPPED)),
 )  # fmt: skip
 
 

@@ -55,14 +55,23 @@ class Callbacks:
             else:
                 self.dispatcher.send(fn, ends_term=emit in TERM_ENDS)
 
-    async def told(self, limit_s: float = TOLD_LIMIT_S) -> bool:
-        """Wait until every callback that is due has run; False past the limit. Inside a callback it waits for none."""
-        return self.dispatcher.is_delivering_here() or await self.dispatcher.drain(limit_s)
+    @property
+    def sent(self) -> int:
+        """The number of the last callback that is due."""
+        return self.dispatcher.sent
+
+    async def told(self, limit_s: float = TOLD_LIMIT_S, *, upto: int | None = None) -> bool:
+        """Wait until the callbacks that are due have run, or those up to this number; False past the limit.
+
+        What becomes due meanwhile is not waited for, except `on_error` for one of these. Inside a callback it waits
+        for none.
+        """
+        return self.dispatcher.is_delivering_here() or await self.dispatcher.drain(limit_s, upto)
 
     def drop(self) -> None:
         """Cancel the callback that runs and forget those that wait: the leader was shut down."""
         for name in self.dispatcher.stop():
-            self._facts.fact("callback_failed", error=f"{name} had not run when the time of the shutdown was over")
+            self._facts.fact("callback_failed", error=f"{name} had not ended when the time of the shutdown was over")
 
     def broken(self, error: Exception, culprit: Callable[..., object] | None = None) -> None:
         """A fault that is nobody's answer: told, and forwarded to on_error, unless that is what broke."""

@@ -18,11 +18,20 @@ WAITING_MAX = 1000
 Broken = Callable[[Exception, Callable[..., Any]], None]
 
 
+class RunsOn(Exception):
+    """What a callback raises that was cancelled and goes on all the same; its text follows on "and runs on: "."""
+
+
+def name_of(callback: Callable[..., Any]) -> str:
+    return getattr(callback, "__qualname__", None) or repr(callback)
+
+
 @dataclass(eq=False)
 class Delivery:
     """One call of one callback. `ends_term`: it tells of a term's end, and so is not hurried by the next one."""
 
     dispatcher: Dispatcher
+    number: int
     callback: Callable[..., Any]
     args: tuple[Any, ...]
     ends_term: bool
@@ -32,7 +41,7 @@ class Delivery:
 
     @property
     def name(self) -> str:
-        return getattr(self.callback, "__qualname__", repr(self.callback))
+        return name_of(self.callback)
 
     def hurry(self, until_s: float) -> None:
         """It has until then, if it had longer; in the loop's time."""
@@ -58,21 +67,24 @@ class Dispatcher:
         self._limit_s = limit_s
         self._waiting: deque[Delivery] = deque()
         self._current: Delivery | None = None
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._at_fault: Delivery | None = None
+        self._progress = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.sent = 0  # the number of the last delivery
 
     def send(self, callback: Callable[..., Any], *args: Any, ends_term: bool = False) -> None:
-        """Call it after all that was sent before."""
+        """Call it after all that was sent before. The report of a broken one counts as part of that one."""
         if len(self._waiting) >= WAITING_MAX:
             dropped = self._waiting.popleft()
             late = RuntimeError(f"more than {WAITING_MAX} callbacks are waiting: the oldest was dropped")
-            self._broken(late, dropped.callback)
-        self._waiting.append(Delivery(self, callback, args, ends_term))
-        if self._idle.is_set():
-            self._idle = asyncio.Event()  # a new one: a leader may be used in one event loop after another
+            self._report(late, dropped)
+        if self._at_fault is not None:
+            number = self._at_fault.number
+        else:
+            number = self.sent = self.sent + 1
+        self._waiting.append(Delivery(self, number, callback, args, ends_term))
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="fencehold-callbacks")
+            self._begin()
 
     def hurry(self) -> None:
         """What was sent so far has OVERTIME_S in all: a coroutine is cancelled then, a plain function still called."""
@@ -80,13 +92,18 @@ class Dispatcher:
         for delivery in self._undelivered():
             delivery.hurry(until_s)
 
-    async def drain(self, limit_s: float) -> bool:
-        """Wait until all that was sent is delivered; False when that takes longer than the limit."""
+    async def drain(self, limit_s: float, upto: int | None = None) -> bool:
+        """Wait until all that was sent up to now, or up to this number, is delivered; False past the limit."""
+        last = self.sent if upto is None else upto
         try:
             async with asyncio.timeout(limit_s):
-                return await self._idle.wait()
+                while any(delivery.number <= last for delivery in self._undelivered()):
+                    if self._task is None or self._task.done():
+                        self._begin()  # it was cancelled, at the end of the event loop, say
+                    await self._progress.wait()
         except TimeoutError:
             return False
+        return True
 
     def is_delivering_here(self) -> bool:
         """Whether the caller runs inside one of our callbacks, on any task or thread, and so cannot wait for it."""
@@ -97,22 +114,33 @@ class Dispatcher:
         """Cancel what runs and drop what waits; the names of all these."""
         left = [delivery.name for delivery in self._undelivered()]
         self._waiting.clear()
+        self._current = None
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        self._delivered()
         return left
 
     def _undelivered(self) -> list[Delivery]:
         return [*([self._current] if self._current is not None else []), *self._waiting]
 
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="fencehold-callbacks")
+        self._task.add_done_callback(self._delivered)
+
+    def _delivered(self, _: object = None) -> None:
+        self._progress.set()
+        self._progress = asyncio.Event()  # a new one: a leader may be used in one event loop after another
+
     async def _run(self) -> None:
-        try:
-            while self._waiting:
-                self._current = delivery = self._waiting.popleft()
+        while self._waiting:
+            self._current = delivery = self._waiting.popleft()
+            try:
                 await self._deliver(delivery)
-        finally:
-            self._current = None
-            self._idle.set()
+            finally:
+                if self._current is delivery:
+                    self._current = None
+                self._delivered()
 
     async def _deliver(self, delivery: Delivery) -> None:
         _inside.set(delivery)
@@ -122,9 +150,16 @@ class Dispatcher:
             if inspect.isawaitable(result) and not asyncio.isfuture(result):
                 await self._within_limit(delivery, result)
         except Exception as error:  # noqa: BLE001 - user code may raise anything; the loop must go on
-            self._broken(error, delivery.callback)
+            self._report(error, delivery)
         finally:
             delivery.is_over = True
+
+    def _report(self, error: Exception, delivery: Delivery) -> None:
+        outer, self._at_fault = self._at_fault, delivery
+        try:
+            self._broken(error, delivery.callback)
+        finally:
+            self._at_fault = outer
 
     async def _within_limit(self, delivery: Delivery, work: Awaitable[Any]) -> None:
         """In a task of its own: one that ignores its cancellation is left alone, and the next callback goes on."""
@@ -141,13 +176,21 @@ class Dispatcher:
             why = f"callback {delivery.name} took longer than {self._limit_s:g} s"
             if delivery.until_s is not None and delivery.until_s < ends_s:
                 why = f"callback {delivery.name} had not ended {OVERTIME_S:g} s after its term"
-            raise TimeoutError(f"{why} and was {'cancelled' if task.done() else 'abandoned'}") from None
+            raise TimeoutError(f"{why} and {_fate(task)}") from None
         finally:
             delivery.limit = None
             task.cancel()
         if task.cancelled():
             raise RuntimeError(f"callback {delivery.name} was cancelled")
         task.result()
+
+
+def _fate(cancelled: asyncio.Future[Any]) -> str:
+    """What became of a callback that was cancelled."""
+    if not cancelled.done():
+        return "was abandoned"
+    error = None if cancelled.cancelled() else cancelled.exception()
+    return f"runs on: {error}" if isinstance(error, RunsOn) else "was cancelled"
 
 
 def _seen(done: asyncio.Future[Any]) -> None:

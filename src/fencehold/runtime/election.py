@@ -16,6 +16,7 @@ from fencehold.model.retry import RetryContext, RetryStrategy
 from fencehold.ports.clock import Clock
 from fencehold.ports.mechanism import Mechanism, Unanswered
 from fencehold.runtime.callbacks import Callbacks
+from fencehold.runtime.limit import DRAIN_LIMIT_S
 
 G = TypeVar("G")
 T = TypeVar("T")
@@ -52,6 +53,9 @@ class Election(Generic[G]):
         self._on_state = on_state
         self.state = LockState.STOPPED
         self.has_stopped = False  # as opposed to: not yet begun
+        self.closed = asyncio.Event()  # nothing of it is left but callbacks
+        self.is_replaced = False  # its owner was started again
+        self.last_told = 0  # up to which callback those of the last transition reach
         self.grant: G | None = None
         self.stop = asyncio.Event()
         self.step_down = asyncio.Event()
@@ -63,14 +67,58 @@ class Election(Generic[G]):
         self._yielding = False
 
     async def run(self) -> None:
-        """From START to STOPPED, whatever happens in between."""
+        """From START to STOPPED, whatever happens in between.
+
+        When it is cancelled, its end is told from here: an event loop that closes waits for no later task. Callbacks
+        have 2 s then.
+        """
+        try:
+            await self._until_stopped()
+        except asyncio.CancelledError:
+            if not await self._callbacks.told(DRAIN_LIMIT_S) and not self.is_replaced:
+                self._callbacks.drop()
+            raise
+
+    async def _until_stopped(self) -> None:
         self._apply(Input.START)
         try:
             while self.state is not LockState.STOPPED:
-                self._apply(await self._live())
+                on = await self._live()
+                if not self.has_stopped:  # else it was cut off meanwhile
+                    self._apply(on)
+        except asyncio.CancelledError:
+            self.cut_off()
+            raise
         finally:
             self.has_stopped = True
-            await self._mechanism.close()
+            try:
+                await self._mechanism.close()
+            finally:
+                self.closed.set()
+
+    async def make_way(self) -> bool:
+        """If it has stopped, wait until it is closed; True if another may begin in its place."""
+        if self.has_stopped:
+            await self.closed.wait()
+            self.is_replaced = True
+        return self.is_replaced
+
+    def ended(self) -> None:
+        """Its task has ended, however that was."""
+        self.cut_off()
+        self.closed.set()
+
+    def cut_off(self) -> None:
+        """Nothing is held any more, and the end is told like any other, once."""
+        self.has_stopped = True
+        if self.state is not LockState.STOPPED:
+            self._apply(Input.CUT_OFF)
+        self.changed.set()
+
+    @property
+    def is_over(self) -> bool:
+        """The end was told; the mechanism may still be closing."""
+        return self.has_stopped and self.state is LockState.STOPPED
 
     def _live(self) -> Coroutine[Any, Any, Input]:
         match self.state:
@@ -98,6 +146,7 @@ class Election(Generic[G]):
             self._callbacks.state_changed(old, row.target)
         for emit in row.emits:
             self._callbacks.emit(emit, self._last_error if emit is Emit.ERROR else None)
+        self.last_told = self._callbacks.sent
 
     # --- one method per state ---
 

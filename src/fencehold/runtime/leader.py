@@ -6,9 +6,11 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Self
 
-from fencehold.model.election import LockState
+from fencehold.model.election import Emit, LockState
+from fencehold.model.errors import FenceholdError, Uncertain, redact
 from fencehold.model.leases import Lease
 from fencehold.model.retry import RetryStrategy
 from fencehold.model.settings import LeaderSettings
@@ -26,6 +28,8 @@ from fencehold.runtime.terms import Terms
 from fencehold.runtime.watch import Follow, News
 
 FIRST_TRY_LIMIT_S = 5.0
+CUT_OFF = "The store did not confirm the release of the lease within the {} s that the shutdown had."
+LAPSES = "Others may have to wait until the lease lapses by itself."
 
 
 class Leader(Registers):
@@ -63,6 +67,7 @@ class Leader(Registers):
         self._starting = asyncio.Lock()
         self._begun = asyncio.Event()  # started for the first time, or told to stop before that
         self._is_started = False
+        self._stops = 0  # how often it was told to stop
 
     # --- lifecycle ---
 
@@ -74,7 +79,9 @@ class Leader(Registers):
         the store has answered, such a fault is logged and retried like an outage.
         """
         async with self._starting:  # of two starts at once the second waits for the first, and has nothing to do
-            if self._task is None or self._task.done():
+            stops = self._stops
+            is_free = self._election is None or await self._election.make_way()
+            if is_free and stops == self._stops:  # else shut down meanwhile
                 self._enrol(self)
                 await self._start()
                 self._is_started = True
@@ -95,7 +102,7 @@ class Leader(Registers):
         self._election = election
         self._task = asyncio.create_task(election.run(), name=f"fencehold-leader-{self.name}")
         self._begun.set()
-        self._task.add_done_callback(self._ended)
+        self._task.add_done_callback(partial(self._ended, election))
         self._mechanism = mechanism
         try:
             await self._clock.wait(mechanism.first_tried, FIRST_TRY_LIMIT_S)
@@ -108,21 +115,27 @@ class Leader(Registers):
     async def shutdown(self, timeout_s: float | None = None) -> None:
         """Give the lease back and stop. Idempotent. After the timeout it stops without waiting for the store.
 
-        Returns after the callbacks have run, or when the time is over (10 s without a timeout; at least 2 s): what has
-        not ended then is cancelled.
+        A release that was not confirmed in time is told as `on_lost` and `on_error`, not as `on_released`. Returns
+        after the callbacks have run, or when the time is over (10 s without a timeout; at least 2 s): what has not
+        ended then is cancelled.
         """
         limit = Limit(timeout_s)
+        self._stops += 1
         self._begun.set()
-        if (task := self._task) is None or self._election is None:
+        if (task := self._task) is None or (election := self._election) is None:
             self._done()
             return
-        self._election.stop.set()
+        election.stop.set()
         if not task.done():
             await asyncio.wait([task], timeout=timeout_s)
+        callbacks = Limit(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
         if not task.done():
+            if not election.is_over:
+                self._facts.fact("shutdown_cut_off", limit_s=timeout_s)
+                self._callbacks.emit(Emit.ERROR, Uncertain(CUT_OFF.format(timeout_s), hint=LAPSES))
             task.cancel()
             await asyncio.wait([task])
-        told = await self._callbacks.told(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
+        told = await self._callbacks.told(callbacks.of_callbacks_s)
         if self._task is not task:
             return  # a callback has started it again
         if not told:
@@ -131,6 +144,7 @@ class Leader(Registers):
 
     def stop_at_once(self) -> None:
         """Stop without waiting for anything: the lease is given back in the background, or lapses under a body."""
+        self._stops += 1
         self._begun.set()
         if self._task is not None:
             self._task.cancel()
@@ -155,21 +169,25 @@ class Leader(Registers):
             if self._term is not None:
                 self._term.lost("step_down did not finish in time")
             return
-        await self._callbacks.told(limit.of_callbacks_s)
+        await self._callbacks.told(limit.of_callbacks_s, upto=election.last_told)
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
         """True once we lead and the `on_acquired` callbacks have run; False on timeout or once stopped.
 
-        True is returned only while we lead. Callbacks are waited for until the timeout, at most 10 s; called inside a
-        callback it does not wait for callbacks. Before `start()` it waits for the start too.
+        Once stopped, it answers after `on_lost`, `on_error` and `on_stopped` have run. True is returned only while we
+        lead. Callbacks are waited for until the timeout, at most 10 s; called inside a callback it does not wait for
+        callbacks. Before `start()` it waits for the start too.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._begun.wait()
-                while (term := await self._next_term(after=None)) is not None:
-                    await self._callbacks.told()
+                while (term := await self._term_or_end(after=None)) is not None:
+                    await self._callbacks.told(upto=self._last_told)
                     if self.term is term:
                         return True
+                await self._callbacks.told()
+        if not self.is_leader and self._election is not None and self._election.is_over:
+            self._raise_mistake()
         return self.is_leader
 
     async def __aenter__(self) -> Self:
@@ -241,15 +259,25 @@ class Leader(Registers):
             raise self._mechanism.mistake
 
     async def _next_term(self, after: Term | None) -> Term | None:
+        term = await self._term_or_end(after)
+        if term is None:
+            self._raise_mistake()
+        return term
+
+    async def _term_or_end(self, after: Term | None) -> Term | None:
+        """The current term, or a later one; None once stopped."""
         while (election := self._election) is not None:
             changed = election.changed
             if (term := self.term) is not None and term is not after:
                 return term
-            if election.state is LockState.STOPPED and self._task is not None and self._task.done():
-                self._raise_mistake()
+            if election.is_over:
                 return None
             await changed.wait()
         return None
+
+    @property
+    def _last_told(self) -> int:
+        return self._election.last_told if self._election is not None else 0
 
     async def _bodies_left(self, limit_s: float) -> bool:
         return self._term is None or await self._term.bodies_left(limit_s)
@@ -264,13 +292,14 @@ class Leader(Registers):
             self._term = Term(held, self._parts()[0].backend.fences)
             held.tell("leader_acquired")
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """The lifecycle is over, however it ended: wake whoever waits for it."""
-        assert self._election is not None, "only a started leader ends"
+    def _ended(self, election: Election[Held], task: asyncio.Task[None]) -> None:
+        """However it ended: no term is valid, whoever waits is woken, and an end out of turn is told like any other."""
+        is_replaced = self._election is not election
+        if self._term is not None and self._term.is_valid and not is_replaced:
+            self._term.lost("the leader was cancelled")
         if not task.cancelled() and (error := task.exception()) is not None:
             self._facts.fact("internal_error", error=f"{type(error).__name__}: {error}")
-        self._done()
-        self._election.state = LockState.STOPPED
-        if self._term is not None and self._term.is_valid:
-            self._term.lost("the leader was cancelled")
-        self._election.changed.set()
+            self._callbacks.emit(Emit.ERROR, FenceholdError(redact(f"{type(error).__name__}: {error}")))
+        if not is_replaced:
+            self._done()
+        election.ended()

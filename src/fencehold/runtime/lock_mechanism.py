@@ -261,8 +261,10 @@ class SessionMechanism(Generic[S]):
         self.attempts = 0
 
     def end_term(self) -> None:
-        """The loss was told: what is granted from now on is a new term."""
+        """The end is about to be told: what was granted is over, what is granted from now on is a new term."""
         self._interrupted = None
+        if self._grant is not None:
+            self._grant.is_over = True
 
     async def close(self) -> None:
         session, self._session = self._session, None

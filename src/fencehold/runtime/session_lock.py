@@ -84,10 +84,8 @@ class SessionLock(Registers, Generic[S]):
 
     async def start(self) -> None:
         """Spawn the lifecycle task: STOPPED to FOLLOWER, and an attempt at once. Idempotent."""
-        task, election = self._task, self._election
-        if task is not None and not task.done() and election is not None and election.has_stopped:
-            await asyncio.wait([task])  # it is still closing its connection
-        if self._task is None or self._task.done():
+        before = self._election
+        if (before is None or await before.make_way()) and self._election is before:
             self._spawn()
         await asyncio.sleep(0)
 
@@ -98,7 +96,7 @@ class SessionLock(Registers, Generic[S]):
         self._election = Election(
             self._mechanism, self._settings, self._retry, self._callbacks, self._clock, self._on_state
         )
-        self._task = asyncio.create_task(self._live(self._election), name=self._task_name)
+        self._task = asyncio.create_task(self._election.run(), name=self._task_name)
         self._begun.set()
         if self._external_stop is not None:
             self._watcher = asyncio.create_task(self._heed(self._external_stop, self._election.stop))
@@ -120,13 +118,15 @@ class SessionLock(Registers, Generic[S]):
         election.stop.set()
         if not task.done():
             await asyncio.wait([task], timeout=timeout_s)
+        callbacks = Limit(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
         if not task.done():
             late = f"shutdown took longer than {timeout_s} s: the connection was dropped"
             self._log.fact("shutdown_cut_off", limit_s=timeout_s)
             self._callbacks.emit(Emit.ERROR, ShutdownError(late))
+            election.cut_off()  # told before the connection is closed, which may take a while
             task.cancel()
             await asyncio.wait([task], timeout=ROUND_TRIP_LIMIT_S)
-        told = await self._callbacks.told(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
+        told = await self._callbacks.told(callbacks.of_callbacks_s)
         if not told and self._task is task:  # else a callback has started the lock again
             self._callbacks.drop()
         if self._companion is not None:
@@ -148,33 +148,39 @@ class SessionLock(Registers, Generic[S]):
             election.step_down.set()
         while election.state in LEADING:
             await election.changed.wait()
-        await self._callbacks.told(limit.of_callbacks_s)
+        await self._callbacks.told(limit.of_callbacks_s, upto=election.last_told)
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
         """True once we lead and the `on_acquired` callbacks have run; False on timeout or once stopped.
 
-        True is returned only while we lead. Callbacks are waited for until the timeout, at most 10 s; called inside a
-        callback it does not wait for callbacks. Before `start()` it waits for the start too.
+        Once stopped, it answers after `on_lost`, `on_error` and `on_stopped` have run. True is returned only while we
+        lead. Callbacks are waited for until the timeout, at most 10 s; called inside a callback it does not wait for
+        callbacks. Before `start()` it waits for the start too.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._begun.wait()
                 while (grant := await self._led()) is not None:
-                    await self._callbacks.told()
+                    await self._callbacks.told(upto=self._last_told)
                     if self.is_leader and self._election is not None and self._election.grant is grant:
                         return True
+                await self._callbacks.told()
         return self.is_leader
 
     async def _led(self) -> Grant | None:
         """The grant, once we lead; None once stopped."""
-        while self._election is not None:
-            changed = self._election.changed
+        while (election := self._election) is not None:
+            changed = election.changed
             if self.is_leader:
-                return self._election.grant
-            if self._task is None or self._task.done():
+                return election.grant
+            if election.is_over and (self._task is None or self._task.done()):
                 return None
             await changed.wait()
         return None
+
+    @property
+    def _last_told(self) -> int:
+        return self._election.last_told if self._election is not None else 0
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -205,15 +211,6 @@ class SessionLock(Registers, Generic[S]):
 
     # --- parts ---
 
-    async def _live(self, election: Election[Grant]) -> None:
-        """The lifecycle. When it is cancelled its end is told from here: a loop that closes waits for no later task."""
-        try:
-            await election.run()
-        except asyncio.CancelledError:
-            self._tell_end(election)
-            await self._callbacks.told(DRAIN_LIMIT_S)
-            raise
-
     async def _heed(self, outside: asyncio.Event, stop: asyncio.Event) -> None:
         await outside.wait()
         stop.set()
@@ -240,14 +237,4 @@ class SessionLock(Registers, Generic[S]):
             watcher.cancel()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._callbacks.emit(Emit.ERROR, LockError(redact(f"{type(error).__name__}: {error}")))
-        self._tell_end(election)
-        election.changed.set()
-
-    def _tell_end(self, election: Election[Grant]) -> None:
-        if (old := election.state) is not LockState.STOPPED:
-            election.state = LockState.STOPPED
-            self._log.fact("state_change", from_=old.value, to=LockState.STOPPED.value)
-            self._callbacks.state_changed(old, LockState.STOPPED)
-            if old in (LockState.LEADER, LockState.RECONNECTING):
-                self._callbacks.emit(Emit.LOST, None)
-            self._callbacks.emit(Emit.STOPPED, None)
+        election.ended()
