@@ -1,6 +1,7 @@
 """`init` waits for no lock for long on PostgreSQL: leaders renew meanwhile, and a person hears what it waits for."""
 
 import asyncio
+import uuid
 
 import psycopg
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import fencehold
 from fencehold.backends.lock_patience import LOCK_WAIT_S_MAX, LockPatience
 from fencehold.backends.postgres.backend import PostgresBackend
+from tests.servers.roles import Role
 from tests.system.cli_process import Command
 from tests.upgrading import old_tables
 from tests.upgrading.test_old_tables import OLD_INSERT, run
@@ -45,6 +47,26 @@ async def test_a_step_that_has_to_wait_for_a_lock_lets_renewals_pass_and_says_wh
         assert await upgrading == ["0002_lease_id"]
         await renew(leader)
         assert f"The table {TABLE} is in use by session {reader.info.backend_pid} (postgres, report" in said[0]
+
+
+async def test_of_a_session_that_the_role_may_not_look_into_no_time_is_invented(postgres_url: str) -> None:
+    old_tables.make(postgres_url)
+    role = Role(postgres_url, f"clerk_{uuid.uuid4().hex}")
+    said: list[str] = []
+    try:
+        with psycopg.connect(postgres_url, application_name="report") as reader:
+            for table in (TABLE, "fencehold_schema"):
+                reader.execute(f"ALTER TABLE {table} OWNER TO {role.name}".encode())
+            reader.execute(f"GRANT CREATE ON SCHEMA public TO {role.name}".encode())
+            reader.commit()
+            reader.execute(f"SELECT FROM {TABLE}".encode())
+            with pytest.raises(fencehold.Unavailable):
+                await PostgresBackend(role.url, TABLE).schema.init(1.0, said.append)
+            user, pid = reader.info.user, reader.info.backend_pid
+    finally:
+        role.drop()
+    assert said[0].startswith(f"The table {TABLE} is in use by session {pid} ({user}, report")
+    assert "open for" not in said[0]
 
 
 async def test_a_lock_that_is_not_to_be_had_within_the_limit_is_said_to_be_busy_and_nothing_was_changed(

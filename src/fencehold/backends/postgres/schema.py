@@ -133,11 +133,15 @@ class PostgresSchema:
         cursor = await connection.execute(self._statements["in_use"], {"table": self._statements.table})
         rows = await cursor.fetchall()
         await connection.rollback()
-        sessions = [
-            f"session {pid} ({', '.join(filter(None, (user, program, state)))}; transaction open for {open_s:.1f} s)"
-            for pid, user, program, state, open_s in rows
-        ]
+        sessions = [_session(*row) for row in rows]
         return f" by {' and '.join(sessions)}" if sessions else ""
+
+
+def _session(pid: int, user: str, program: str, state: str, open_s: float | None) -> str:
+    """What is known of it: of another role's session a user may not see its state, nor since when it is in use."""
+    who = ", ".join(filter(None, (user, program, state)))
+    since = f"; transaction open for {open_s:.1f} s" if open_s is not None else ""
+    return f"session {pid} ({who}{since})"
 
 
 def _once(recorded: str, sql: str) -> str:
