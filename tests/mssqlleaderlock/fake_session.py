@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
 from typing import Any
 
 from mssqlleaderlock import FixedInterval, LeaderLock
+from mssqlleaderlock.companion import Companion
 from tests.pgleaderlock.fake_server import FakeServer
 from tests.pgleaderlock.heard import Heard
 from tests.unit.on_virtual_time import LoopClock
 
 URL = "mssql://clerk:geheim@db/app"
+
+
+class FakeLease:
+    """The row of the fencing epoch. `refusals` are raised, one by one, instead of raising the epoch."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.is_live = True
+        self.refusals: list[Exception] = []
+        self.asked: list[str] = []
+
+    def answer(self, companion: Companion, sql: str, params: dict[str, Any]) -> tuple[Any, ...]:
+        if sql == companion._seize:
+            self.asked.append("seize")
+            if self.refusals:
+                raise self.refusals.pop(0)
+            self.epoch += 1
+            self.is_live = True
+            return self.epoch, f"id of {params['name']}"
+        assert sql == companion._statements.named("renew")
+        self.asked.append("renew")
+        [key] = json.loads(params["keys"])
+        return ("yes" if self.is_live and int(key["epoch"]) == self.epoch else "no",)
 
 
 class FakeSession:
@@ -19,9 +45,14 @@ class FakeSession:
     expires = True
     birth = None
 
-    def __init__(self, server: FakeServer) -> None:
+    def __init__(self, server: FakeServer, row: Callable[[str, dict[str, Any]], tuple[Any, ...]]) -> None:
         self._server = server
+        self._row = row
         self.closed = False
+
+    async def row(self, sql: str, params: dict[str, Any], limit_s: float) -> tuple[Any, ...]:
+        await self._server.answer("epoch", ())
+        return self._row(sql, params)
 
     async def try_lock(self, limit_s: float) -> bool:
         return await self._asked("lock", limit_s)
@@ -66,11 +97,16 @@ class FakeLock(LeaderLock):
         super().__init__(URL, "billing", **options)
         self.server = server
         self.sessions: list[FakeSession] = []
+        self.lease = FakeLease()
 
     async def _open(self) -> Any:
         await self.server.answer("connect", ())
-        self.sessions.append(FakeSession(self.server))
+        self.sessions.append(FakeSession(self.server, self._row))
         return self.sessions[-1]
+
+    def _row(self, sql: str, params: dict[str, Any]) -> tuple[Any, ...]:
+        assert isinstance(self._companion, Companion)
+        return self.lease.answer(self._companion, sql, params)
 
 
 class SkippingClock(LoopClock):
