@@ -82,7 +82,8 @@ def run(
     """Take part in an election and log every transition, until SIGTERM or Ctrl-C (exit code 0).
 
     It ends by itself when no retry can help (78), and with --no-auto-reacquire when the database cannot be used (69)
-    or leadership was lost (1). SIGUSR1 makes a leader step down: another follower leads, and it follows on.
+    or leadership was lost (1). SIGUSR1 makes a leader step down: another follower leads, and it follows on; if the
+    release fails with an error, it ends (69).
     """
     configure_logging()
 
@@ -97,8 +98,8 @@ def run(
 
 async def _run(lock: LeaderLock) -> int:
     stopped = asyncio.Event()
-    failed: list[Exception] = []
-    lost: list[bool] = []
+    failed: Exception | None = None  # the last one
+    lost = False
     lock.on_acquired(lambda: logger.info("on_acquired"))
     lock.on_released(lambda: logger.info("on_released"))
     lock.on_acquire_failed(lambda: logger.info("on_acquire_failed"))
@@ -106,12 +107,14 @@ async def _run(lock: LeaderLock) -> int:
 
     @lock.on_lost
     def note_loss() -> None:
-        lost.append(True)
+        nonlocal lost
+        lost = True
         logger.warning("on_lost")
 
     @lock.on_error
     def note_error(error: Exception) -> None:
-        failed.append(error)
+        nonlocal failed
+        failed = error
         logger.error("on_error {}", error)
 
     told = _signals(lock)
@@ -122,8 +125,8 @@ async def _run(lock: LeaderLock) -> int:
             wait.cancel()
     if told.is_set() or not (failed or lost):
         return 0
-    if failed and (isinstance(failed[-1], HopelessError) or not lost):
-        return _exit_code(failed[-1])
+    if failed is not None and (isinstance(failed, HopelessError) or not lost):
+        return _exit_code(failed)
     return 1
 
 

@@ -15,8 +15,9 @@ from typing import Any, Protocol, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import tuple_row
 
-from fencehold.backends.postgres import wire
+from fencehold.backends.postgres import callers, wire
 from fencehold.backends.sql_text import LEASES, Statements, pyformat
 from fencehold.model import lock_errors
 from fencehold.model.errors import FenceholdError
@@ -28,6 +29,7 @@ T = TypeVar("T")
 ConnectFn = Callable[[], Awaitable[Any]]
 
 SQL = Statements("pgleaderlock", LEASES.default_table, pyformat)
+STORE_SQL = Statements("fencehold.backends.postgres", LEASES.default_table, pyformat)
 
 # As spec 002 writes them, for connections that are not psycopg's own.
 PLAIN_LOCK = "SELECT pg_try_advisory_lock(%s, %s)"
@@ -111,8 +113,9 @@ class PostgresSession:
 
     expires = True
 
-    def __init__(self, connection: wire.Connection, key1: int, key2: int, timeout_s: float) -> None:
+    def __init__(self, connection: wire.Connection, key1: int, key2: int, timeout_s: float, is_ours: bool) -> None:
         self._connection = connection
+        self._is_ours = is_ours
         self._token = secrets.token_hex(8)
         self._keys = {"key1": key1, "key2": key2, "token": self._token}
         self._timeout_ms = str(max(1, int(timeout_s * 1000)))
@@ -129,6 +132,8 @@ class PostgresSession:
         pid, _, born_at, *_ = await self._row(SQL["mark"], {"token": self._token}, limit_s)
         if pid == self._connection.info.backend_pid:
             self.birth = Birth(pid, born_at)
+            if self._is_ours:  # limits of the role would end a follower that waits, and a leader that has to
+                await self._row(STORE_SQL["session_limits"], None, limit_s)
         else:
             await self._refuse_shared_session(pid, limit_s, twin)
         self._connection.add_notify_handler(self._heard)
@@ -216,7 +221,9 @@ class PostgresSession:
             wire.discard(self._connection)
 
     async def run(self, statement: str, params: dict[str, Any], limit_s: float) -> tuple[Any, ...] | None:
-        row: tuple[Any, ...] | None = await self._row(statement, params, limit_s)
+        callers.must_keep_text(self._connection)
+        with callers.text_must_fit():
+            row: tuple[Any, ...] | None = await self._row(statement, params, limit_s)
         return row
 
     async def _row(self, statement: str, params: dict[str, Any] | None, limit_s: float) -> Any:
@@ -229,8 +236,11 @@ class PostgresSession:
 
 
 async def row_of(connection: wire.Connection, statement: str, params: dict[str, Any] | None) -> Any:
-    cursor = await connection.execute(statement.encode(), params)
-    return await cursor.fetchone() if cursor.description else None
+    """The first row, whatever the connection's own factories and encoding would make of it."""
+    cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+    await cursor.execute(statement.encode(), params)
+    row = await cursor.fetchone() if cursor.description else None
+    return callers.readable([row])[0] if row is not None else None
 
 
 async def open_session(
@@ -244,7 +254,7 @@ async def open_session(
     connection = await real() if connect_fn is None else await _custom(connect_fn, limit_s)
     if not isinstance(connection, psycopg.AsyncConnection):
         return PlainSession(connection, key1, key2)
-    session = PostgresSession(connection, key1, key2, timeout_s)
+    session = PostgresSession(connection, key1, key2, timeout_s, is_ours=connect_fn is None)
 
     async def twin() -> wire.Connection:
         made: wire.Connection = await real() if connect_fn is None else await _custom(connect_fn, limit_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import shlex
@@ -10,13 +11,16 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgleaderlock import LeaderLock, cli
+from fencehold.testing.proxy import Fault, ThreadedFaultProxy
+from pgleaderlock import FixedInterval, LeaderLock, cli
 from pgleaderlock.errors import PoolerError
 from tests.pgleaderlock.candidates import asked, holders
 from tests.pgleaderlock.fake_server import FakeServer
@@ -182,6 +186,40 @@ def test_run_that_may_not_try_again_ends_with_0_after_a_step_down(postgres_url: 
         process.shows("on_acquired")
         process.child.send_signal(signal.SIGUSR1)
         assert process.child.wait(30) == 0
+
+
+def test_a_step_down_on_a_connection_that_is_reset_ends_run_with_69(postgres_url: str) -> None:
+    dsn = conninfo_to_dict(postgres_url)
+    with ThreadedFaultProxy(str(dsn["host"]), int(str(dsn["port"]))) as proxy:
+        proxy.when_seen(b"pg_advisory_unlock", Fault.RESET_ONE)
+        through = make_conninfo(postgres_url, host=proxy.host, port=proxy.port)
+        with running("run", *KEYS, dsn=through) as process:
+            process.shows("on_acquired")
+            process.child.send_signal(signal.SIGUSR1)
+            assert process.child.wait(30) == 69
+            process.shows("on_error")
+
+
+async def test_run_keeps_the_last_error_only() -> None:
+    server = FakeServer()
+    lock = LeaderLock("", 1, 100, connect_fn=server.connect, retry_strategy=FixedInterval(0.001))
+    errors: list[weakref.ref[Exception]] = []
+    enough = asyncio.Event()
+
+    @lock.on_error
+    def note(error: Exception) -> None:
+        errors.append(weakref.ref(error))
+        if len(errors) == 20:
+            enough.set()
+
+    server.broken = {"lock"}
+    running = asyncio.ensure_future(cli._run(lock))
+    async with asyncio.timeout(30):
+        await enough.wait()
+        gc.collect()
+        assert sum(error() is not None for error in errors) < 5
+        running.cancel()
+        await asyncio.wait([running])
 
 
 def test_acquire_and_status_tell_by_their_exit_codes(postgres_url: str) -> None:

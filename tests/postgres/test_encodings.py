@@ -1,20 +1,24 @@
 """Databases that are not in UTF8: SQL_ASCII, which initdb makes without a locale, and LATIN1."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 import sqlalchemy
+from psycopg.rows import dict_row
 
 import fencehold
 from pgleaderlock import LeaderLock
+from pgleaderlock.errors import HopelessError
 from tests.outbox.scene import Heard
 from tests.servers.postgres import AnyPostgres, fresh_database
 from tests.system.cli_process import fencehold_run, parsed
 
 ENCODINGS = ["SQL_ASCII", "LATIN1"]
 NAME = "größe"  # in LATIN1 too
+GIVEN: list[dict[str, Any]] = [{}, {"client_encoding": "UTF8"}, {"row_factory": dict_row}]
 
 
 @pytest.fixture(params=ENCODINGS)
@@ -56,6 +60,52 @@ async def test_an_advisory_lock_with_a_fencing_epoch_is_held(odd_url: str) -> No
     async with lock:
         assert await lock.wait_for_leadership(20)
         assert lock.term is not None
+
+
+async def renewed(url: str, times: int) -> None:
+    """Until the only lease was renewed so often."""
+    seen: set[Any] = set()
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as pg, asyncio.timeout(30):
+        while len(seen) <= times:
+            seen.add(await (await pg.execute("SELECT renewed_at FROM fencehold_leases")).fetchone())
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("given", GIVEN, ids=["as the database", "UTF8", "rows as dicts"])
+async def test_an_advisory_lock_with_a_fencing_epoch_is_held_on_a_connection_of_the_callers(
+    odd_url: str, given: dict[str, Any]
+) -> None:
+    lock = LeaderLock(
+        odd_url, 1, 2, fencing_name=NAME, health_interval_s=0.2,
+        connect_fn=lambda: psycopg.AsyncConnection.connect(odd_url, **given),
+    )  # fmt: skip
+    told: list[object] = []
+    lock.on_lost(lambda: told.append("lost"))
+    lock.on_error(told.append)
+    async with lock:
+        assert await lock.wait_for_leadership(20)
+        await renewed(odd_url, times=3)
+        assert lock.term is not None
+        assert lock.term.epoch == 1
+        async with lock.term.transaction() as tx:
+            await tx.execute("CREATE TABLE written ()")
+    assert told == []
+
+
+async def test_a_lock_is_refused_on_a_connection_whose_text_the_database_would_not_convert(
+    postgres_server: AnyPostgres,
+) -> None:
+    with fresh_database(postgres_server, "SQL_ASCII") as url:
+        lock = LeaderLock(
+            url, 1, 2, fencing_name=NAME,
+            connect_fn=lambda: psycopg.AsyncConnection.connect(url, client_encoding="LATIN1"),
+        )  # fmt: skip
+        errors: list[Exception] = []
+        lock.on_error(errors.append)
+        await lock.start()
+        assert await lock.wait_for_leadership(20) is False
+        assert [type(error) for error in errors] == [HopelessError]
+        assert "client_encoding=utf8" in str(errors[0])
 
 
 @pytest.mark.parametrize("client", ["UTF8", None, "LATIN1"])

@@ -1,16 +1,20 @@
 """What befalls a leader or a worker in its first month: a full server, a changed password, limits of its role."""
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
 import pytest
 
 import fencehold
+import fencehold.sync
+from pgleaderlock import FixedInterval, LeaderLock
 from tests.outbox.scene import Heard, running
 from tests.postgres.test_outages import prepared
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import AnyPostgres, PostgresServer
 from tests.servers.roles import PASSWORD, Role
 
 LEASE = "12s"  # renewed every 4 s: there is time for a fault and its end within one lease
@@ -19,7 +23,9 @@ SHORT = {
     "lock_timeout": "50ms",
     "idle_in_transaction_session_timeout": "150ms",
     "idle_session_timeout": "150ms",
+    "transaction_timeout": "300ms",
 }
+TRANSACTION_TIMEOUT_SINCE = 17
 
 
 @pytest.fixture
@@ -60,12 +66,14 @@ async def test_a_password_changed_while_renewing_costs_no_term(own_postgres: Pos
 
 
 @pytest.fixture
-def hurried(postgres_url: str) -> Iterator[Role]:
+def hurried(postgres_server: AnyPostgres, postgres_url: str) -> Iterator[Role]:
     """A role whose sessions have limits that are shorter than ours."""
     asyncio.run(prepared(postgres_url))
     role = Role(postgres_url, f"clerk_{psycopg.conninfo.conninfo_to_dict(postgres_url)['dbname']}")
     role.may_use_all_tables()
     for name, value in SHORT.items():
+        if name == "transaction_timeout" and postgres_server.version < TRANSACTION_TIMEOUT_SINCE:
+            continue
         role.owner_says(f"ALTER ROLE {{}} SET {name} = {{}}", value)
     yield role
     role.drop()
@@ -86,6 +94,77 @@ async def test_limits_of_a_role_that_are_shorter_than_ours_end_neither_renewals_
                 await tx.execute("UPDATE fencehold_leases SET step_down_epoch = 0")
         assert heard.all("leader_renew_failed") == []
         assert heard.all("leader_lost") == []
+
+
+def test_limits_of_a_role_do_not_end_a_fenced_transaction_of_the_sync_store(hurried: Role) -> None:
+    with fencehold.sync.connect(hurried.url) as store, store.leader("x", lease="12s") as leader:
+        assert leader.wait_for_leadership(30)
+        assert leader.term is not None
+        with leader.term.transaction() as tx:
+            time.sleep(0.3)  # longer than a pause may last for this role
+            tx.execute("SELECT pg_sleep(0.3)")
+            tx.execute("UPDATE fencehold_leases SET step_down_epoch = 0")
+
+
+@asynccontextmanager
+async def fenced(url: str, term: Any) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    """A transaction that is open, with the fence of this term in it: whoever comes next has to wait for its end."""
+    async with await psycopg.AsyncConnection.connect(url) as conn:
+        await term.fence(conn)
+        yield conn
+
+
+async def test_a_takeover_waits_for_a_fenced_transaction_longer_than_a_statement_of_its_role_may_take(
+    hurried: Role,
+) -> None:
+    heard, errors = Heard(), list[Exception]()
+    async with fencehold.connect(hurried.owner_url) as old, fencehold.connect(hurried.url, facts=heard) as new:
+        before, after = old.leader("x", lease=LEASE), new.leader("x", lease=LEASE)
+        after.on_error(errors.append)
+        await before.start()
+        assert await before.wait_for_leadership(30)
+        async with fenced(hurried.owner_url, before.term) as conn:
+            await before.shutdown()
+            await after.start()
+            await asyncio.sleep(0.6)
+            assert not after.is_leader
+            await conn.commit()
+            assert await after.wait_for_leadership(30)
+        await after.shutdown()
+    assert errors == []
+
+
+async def test_a_lock_waits_for_a_fenced_transaction_longer_than_a_statement_of_its_role_may_take(
+    hurried: Role,
+) -> None:
+    before, after = (LeaderLock(url, 1, 2, fencing_name="x") for url in (hurried.owner_url, hurried.url))
+    errors: list[Exception] = []
+    after.on_error(errors.append)
+    async with before:
+        assert await before.wait_for_leadership(30)
+        async with fenced(hurried.owner_url, before.term) as conn:
+            await before.shutdown()
+            async with after:
+                assert not await after.wait_for_leadership(0.6)
+                await conn.commit()
+                assert await after.wait_for_leadership(30)
+                assert after.term is not None
+    assert errors == []
+
+
+async def test_a_follower_of_pgleaderlock_waits_longer_than_an_idle_session_of_its_role_may_live(hurried: Role) -> None:
+    urls = hurried.owner_url, hurried.url
+    leader, follower = (LeaderLock(url, 1, 2, retry_strategy=FixedInterval(3600)) for url in urls)
+    told: list[str] = []
+    follower.on_error(lambda error: told.append(str(error)))
+    follower.on_acquire_failed(lambda: told.append("refused"))
+    async with leader:
+        assert await leader.wait_for_leadership(30)
+        async with follower:
+            assert not await follower.wait_for_leadership(0.6)
+            await leader.step_down()
+            assert await follower.wait_for_leadership(30)  # by notification: its next retry would be in an hour
+    assert told == ["refused"]
 
 
 async def test_init_waits_for_another_init_longer_than_a_statement_of_its_role_may_take(hurried: Role) -> None:

@@ -201,7 +201,7 @@ def fence_sync(door: SyncDoor | SessionDoor, key: TermKey, over: bool = False, o
     if not over:
         token = mark()
         try:
-            [(epoch, is_ours)] = door.run("fence", {**params(key), "mark": token})
+            [(epoch, is_ours)] = door.run("fence", {**params(key), "mark": token, "own": own})
             if epoch is not None:
                 if door.run("fence_kept", {}) != [(token,)]:
                     raise outside_transaction()
@@ -223,7 +223,7 @@ async def _fence_async(door: AsyncDoor | AsyncSessionDoor, key: TermKey, over: b
     if not over:
         token = mark()
         try:
-            [(epoch, is_ours)] = await door.run("fence", {**params(key), "mark": token})
+            [(epoch, is_ours)] = await door.run("fence", {**params(key), "mark": token, "own": False})
             if epoch is not None:
                 if await door.run("fence_kept", {}) != [(token,)]:
                     raise outside_transaction()

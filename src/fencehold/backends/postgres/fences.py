@@ -103,7 +103,7 @@ class PostgresFences:
 
     async def _enter(self, tx: PostgresTransaction, key: TermKey) -> None:
         try:
-            params = {**callers.params(key), "mark": tx.mark}
+            params = {**callers.params(key), "mark": tx.mark, "own": True}
             cursor = await tx.run(tx.connection.execute(self._statements["fence"], params))
             if (await cursor.fetchone() or (None,))[0] is None:
                 raise lost(key, "the store refused the fence: it has expired or another holds it")
