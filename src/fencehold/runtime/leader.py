@@ -300,6 +300,9 @@ class Leader(Registers):
         if not task.cancelled() and (error := task.exception()) is not None:
             self._facts.fact("internal_error", error=f"{type(error).__name__}: {error}")
             self._callbacks.emit(Emit.ERROR, FenceholdError(redact(f"{type(error).__name__}: {error}")))
-        if not is_replaced:
-            self._done()
         election.ended()
+        if is_replaced:
+            return
+        self._done()
+        if self._mechanism is not None:
+            self._mechanism.first_tried.set()  # also if it was stopped before it had begun: nobody waits for it any more
