@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from fencehold.ports.checkup import Condition, State
+from fencehold.ports.checkup import Condition
 
 
 class NoCheckup:
-    """`why` says, in the finding, why no write is tried."""
+    """`why` says, in the finding, why no write is tried. There is nothing else to find."""
 
     def __init__(self, why: str) -> None:
         self._why = why
 
-    async def try_write(self, limit_s: float) -> None:
-        return None
+    async def try_write(self, limit_s: float) -> str:
+        return self._why
 
     async def conditions(self, limit_s: float) -> list[Condition]:
-        return [Condition("writing", State.SKIPPED, f"not tried: {self._why}")]
+        return []

@@ -25,8 +25,8 @@ class Condition:
 
 
 class CheckupPort(Protocol):
-    async def try_write(self, limit_s: float) -> None:
-        """Acquire a lease of a name that nobody uses, and roll it back.
+    async def try_write(self, limit_s: float) -> str | None:
+        """Acquire a lease of a name that nobody uses, and roll it back. Returns None, or why no write was tried.
 
         Raises what keeps this process from writing: ConfigurationError (no_permission, read_only, ...), Unavailable
         (busy: somebody holds the lock) or Uncertain. Nothing is changed in any case.

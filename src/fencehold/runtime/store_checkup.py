@@ -30,9 +30,12 @@ class StoreCheckup:
     def __init__(self, parts: Callable[[], tuple[Engine, Host]]) -> None:
         self._parts = parts
 
-    async def try_write(self) -> None:
-        """Acquire a lease and roll it back; raises what keeps this process from writing."""
-        await self._on_keeper(lambda backend: backend.checkup.try_write(LIMIT_S))
+    async def try_write(self) -> str | None:
+        """Acquire a lease and roll it back; raises what keeps this process from writing.
+
+        Returns None, or in words why no write was tried: not every store can take one back.
+        """
+        return await self._on_keeper(lambda backend: backend.checkup.try_write(LIMIT_S))
 
     async def conditions(self) -> list[Condition]:
         """Settings that matter for leases, each with what was found."""
@@ -40,15 +43,20 @@ class StoreCheckup:
 
     async def faults(self, outboxes: Sequence[str]) -> Mapping[str, ConfigurationError | None]:
         """What keeps the tables of leases, of items and of each outbox from being used, with the advice that helps."""
-        return await self._of_tables(outboxes, lambda tables: tables.fault(LIMIT_S))
+        return await self._of_tables(outboxes, lambda tables: tables.fault(LIMIT_S), lambda error: error)
 
     async def rights_missing(self, outboxes: Sequence[str]) -> Mapping[str, list[str]]:
         """What this role lacks on the tables of leases, of items and of each outbox."""
-        return await self._of_tables(outboxes, lambda tables: tables.rights_missing(LIMIT_S))
+        return await self._of_tables(outboxes, lambda tables: tables.rights_missing(LIMIT_S), lambda _: [])
 
     async def _of_tables(
-        self, outboxes: Sequence[str], ask: Callable[[SchemaPort], Coroutine[Any, Any, T]]
+        self,
+        outboxes: Sequence[str],
+        ask: Callable[[SchemaPort], Coroutine[Any, Any, T]],
+        without: Callable[[ConfigurationError], T],
     ) -> dict[str, T]:
+        """`without` answers for tables that this kind of database cannot have at all."""
+
         async def asked(backend: Backend) -> dict[str, T]:
             answers = {LEASES: await ask(backend.schema)}
             makers: dict[str, Callable[[], Events | ItemStore]] = {
@@ -56,7 +64,11 @@ class StoreCheckup:
                 **{name: partial(backend.events, name) for name in outboxes},
             }
             for name, make in makers.items():
-                tables = make()
+                try:
+                    tables = make()
+                except ConfigurationError as error:  # Cosmos DB has no outbox
+                    answers[name] = without(error)
+                    continue
                 try:
                     answers[name] = await ask(tables)
                 finally:
