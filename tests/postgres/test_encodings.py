@@ -108,7 +108,11 @@ async def test_a_lock_is_refused_on_a_connection_whose_text_the_database_would_n
         assert "client_encoding=utf8" in str(errors[0])
 
 
-@pytest.mark.parametrize("client", ["UTF8", None, "LATIN1"])
+#: What the database stores and what the connection says it sends, where nobody converts the one into the other.
+NOT_CONVERTED = [("SQL_ASCII", "LATIN1"), ("LATIN1", "SQL_ASCII")]
+
+
+@pytest.mark.parametrize("client", ["UTF8", None, "LATIN1", "SQL_ASCII"])
 async def test_the_callers_own_connection_works_or_is_refused_by_code(odd_url: str, client: str | None) -> None:
     """Without an encoding of its own it has the database's: psycopg then gives bytes for text in SQL_ASCII."""
     given: dict[str, Any] = {"client_encoding": client} if client else {}
@@ -120,7 +124,7 @@ async def test_the_callers_own_connection_works_or_is_refused_by_code(odd_url: s
             term = leader.term
             assert term is not None
             with psycopg.connect(odd_url, **given) as conn:
-                if (conn.info.parameter_status("server_encoding"), client) == ("SQL_ASCII", "LATIN1"):
+                if (conn.info.parameter_status("server_encoding"), client) in NOT_CONVERTED:
                     await refused(term, outbox, conn)
                     return
                 term.fence(conn)
@@ -142,6 +146,38 @@ async def refused(term: fencehold.Term, outbox: fencehold.Outbox, conn: Any) -> 
         await outbox.add(NAME, {"text": NAME}, tx=conn)
     assert (fenced.value.code, added.value.code) == ("bad_encoding", "bad_encoding")
     assert term.is_valid
+    with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+        conn.execute("SELECT 1")  # what was to be fenced cannot be committed
+
+
+async def test_a_name_in_ascii_is_refused_like_any_other(postgres_server: AnyPostgres) -> None:
+    """The next holder may have another name: what works today is to work then."""
+    with fresh_database(postgres_server, "LATIN1") as url:
+        async with fencehold.connect(url) as store:
+            await store.init()
+            async with store.leader("x", holder_id="me") as leader:
+                assert await leader.wait_for_leadership(20)
+                assert leader.term is not None
+                async with await psycopg.AsyncConnection.connect(url, client_encoding="SQL_ASCII") as pg:
+                    with pytest.raises(fencehold.ConfigurationError) as caught:
+                        await leader.term.fence(pg)
+                assert (caught.value.code, leader.is_leader) == ("bad_encoding", True)
+
+
+async def test_of_a_term_that_is_over_the_connection_learns_that_first(postgres_server: AnyPostgres) -> None:
+    with fresh_database(postgres_server, "SQL_ASCII") as url:
+        async with fencehold.connect(url) as store:
+            await store.init()
+            async with store.leader(NAME) as leader:
+                assert await leader.wait_for_leadership(20)
+                term = leader.term
+                assert term is not None
+                await leader.step_down()
+                with psycopg.connect(url, client_encoding="LATIN1") as conn:
+                    with pytest.raises(fencehold.LeaseLost):
+                        term.fence(conn)
+                    with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+                        conn.execute("SELECT 1")
 
 
 async def test_a_sqlalchemy_connection_works_in_utf8(odd_url: str) -> None:

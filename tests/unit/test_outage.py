@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -114,7 +115,7 @@ async def test_whoever_waits_asks_again_after_two_seconds_at_most_until_it_is_an
         return "here"
 
     assert await waiting(told).wait_for(ask) == "here"
-    assert max(b - a for a, b in zip(asked_s, asked_s[1:], strict=False)) < PAUSE_S_MAX + 0.001
+    assert max(b - a for a, b in itertools.pairwise(asked_s)) < PAUSE_S_MAX + 0.001
     assert [event for _, event in told] == ["store_unreachable", "store_unreachable", "store_answers"]
     assert told[0][0] == asked_s[0] == began_s
     assert began_s + 60 <= told[1][0] < began_s + 60.001 + PAUSE_S_MAX

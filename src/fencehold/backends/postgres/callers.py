@@ -25,6 +25,8 @@ from fencehold.ports.fence import DONE
 
 SNAPSHOT_SEES_ALL = "read committed"
 LIMIT_MS_MAX = 2**31 - 1
+KEEPS_UTF8 = ("UTF8", "SQL_ASCII")
+NOT_SENT = ("bad_encoding", "not_in_encoding")
 NOT_THERE = ("42P01", "42703", "3F000")  # undefined table, undefined column, invalid schema name
 
 Rows = list[tuple[Any, ...]]
@@ -86,18 +88,19 @@ async def spoil(statements: Statements, target: Any) -> None:
             SyncDoor(target, statements).poison()
 
 
-def must_keep_text(connection: object) -> None:
-    """Raise ConfigurationError if what we send would be stored as other bytes than our own connections send.
+def must_keep_text(connection: object, values: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError if these values would be other text in the database than what our own connections send.
 
-    A database in SQL_ASCII keeps the bytes it is given and converts nothing.
+    Nobody converts where one side is SQL_ASCII: the bytes are kept as they are. psycopg sends UTF8 to such a client.
     """
-    if not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
+    if not values or not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
         return
     stored, sent = (connection.info.parameter_status(f"{side}_encoding") for side in ("server", "client"))
-    if stored == "SQL_ASCII" and sent not in ("UTF8", "SQL_ASCII"):
+    bytes_as_they_are = "SQL_ASCII" in (stored, sent)
+    if bytes_as_they_are and not (stored in KEEPS_UTF8 and sent in KEEPS_UTF8):
         raise ConfigurationError(
-            f"This database is in SQL_ASCII and the connection in {sent}: text would not be stored in UTF8, as "
-            "fencehold stores it. Nothing was written.",
+            f"This database is in {stored} and the connection in {sent}, and nobody converts the one into the other: "
+            "text would be stored as other text than fencehold's own. Nothing was written.",
             hint="Connect with client_encoding=utf8.",
             code="bad_encoding",
         )
@@ -129,7 +132,7 @@ class SyncDoor:
         self.table = statements.table
 
     def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        must_keep_text(self._target)
+        must_keep_text(self._target, values)
         cursor = psycopg.Cursor(self._target, row_factory=tuple_row)
         with text_must_fit():
             cursor.execute(self._statements[name].encode(), values or None)
@@ -148,7 +151,7 @@ class AsyncDoor:
         self.table = statements.table
 
     async def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        must_keep_text(self._target)
+        must_keep_text(self._target, values)
         cursor = psycopg.AsyncCursor(self._target, row_factory=tuple_row)
         with text_must_fit():
             await cursor.execute(self._statements[name].encode(), values or None)
@@ -169,7 +172,7 @@ class SessionDoor:
         self.table = statements.table
 
     def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        must_keep_text(sql_session.driver_connection(self.target))
+        must_keep_text(sql_session.driver_connection(self.target), values)
         with text_must_fit():
             return readable(sql_session.run(self.target, self._statements.named(name), values))
 
@@ -184,7 +187,7 @@ class AsyncSessionDoor:
         self.table = statements.table
 
     async def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        must_keep_text(await sql_session.driver_connection_async(self.target))
+        must_keep_text(await sql_session.driver_connection_async(self.target), values)
         with text_must_fit():
             return readable(await sql_session.run_async(self.target, self._statements.named(name), values))
 
@@ -212,6 +215,8 @@ def fence_sync(door: SyncDoor | SessionDoor, key: TermKey, over: bool = False, o
                 refusal = wrong_store.of_fence(key)
             elif isinstance(error, psycopg.Error):
                 raise of_fence(error, key) from error
+            elif getattr(error, "code", None) in NOT_SENT:
+                refusal = error
             else:
                 raise
     door.poison()
@@ -234,6 +239,8 @@ async def _fence_async(door: AsyncDoor | AsyncSessionDoor, key: TermKey, over: b
                 refusal = wrong_store.of_fence(key)
             elif isinstance(error, psycopg.Error):
                 raise of_fence(error, key) from error
+            elif getattr(error, "code", None) in NOT_SENT:
+                refusal = error
             else:
                 raise
     await door.poison()
