@@ -1,6 +1,8 @@
 """What load balancers, operators and programs ask an instance."""
 
-from fencehold.model.errors import Unavailable
+import pytest
+
+from fencehold.model.errors import ConfigurationError, Unavailable
 from submission_manager.http import openapi, probes
 from tests.submission_manager.http_parts import FakeTerm, running
 
@@ -31,11 +33,19 @@ async def test_without_tables_it_is_not_ready():
         assert (answer.status_code, "submission_attempts" in answer.text) == (503, True)
 
 
-async def test_a_database_that_goes_away_does_not_take_every_instance_out_of_rotation(monkeypatch):
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Unavailable("gone"),
+        ConfigurationError("a password is being changed", code="login_refused"),
+        ConfigurationError("a certificate has expired", code="tls_refused"),
+    ],
+)
+async def test_a_database_that_goes_away_does_not_take_every_instance_out_of_rotation(monkeypatch, trouble):
     monkeypatch.setattr(probes, "LOOK_EVERY_S", 0.0)
     async with running() as service:
         assert (await service.client.get("/readyz")).status_code == 200
-        service.intake.trouble = Unavailable("gone")
+        service.intake.trouble = trouble
         assert (await service.client.get("/readyz")).status_code == 200
         assert (await service.client.get("/v1/intents/a")).status_code == 503
 

@@ -17,7 +17,7 @@ from submission_manager.ports import IntakePort
 TEXT = b"text/plain; charset=utf-8"
 LOOK_EVERY_S = 2.0
 LOOK_LIMIT_S = 1.0
-NO_LOGIN = ("login_refused", "no_such_database")
+NO_LOGIN = ("login_refused", "no_such_database", "tls_refused")
 
 
 class TermOfOffice(Protocol):
@@ -68,7 +68,7 @@ class Readiness:
         try:
             self._missing = await self._intake.missing_tables(LOOK_LIMIT_S)
         except ConfigurationError as error:
-            if error.code not in NO_LOGIN:  # a password that is being changed says nothing of the tables
+            if error.code not in NO_LOGIN:  # a password or certificate that is being changed says nothing of the tables
                 self._missing = [f"tables that can be used ({error.code})"]
         except FenceholdError:
             return

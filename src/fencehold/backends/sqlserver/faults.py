@@ -15,18 +15,27 @@ OWNER_HINT = (
     "A login that owns the schema must run `fencehold init` (`fencehold sql init` prints the SQL and the GRANTs); on "
     "tables that are up to date this login needs only SELECT on fencehold_schema."
 )
-_LOGIN = (
-    ("Login failed", "login_refused", "Check user and password."),  # 18456
-    ("password authentication failed", "login_refused", "Check user and password."),
+# A database that is just failing over cannot be opened either: this is waited for. The server says 18456 after it.
+_OUTAGES = (
     ("Cannot open database", "no_such_database", "Create the database, correct its name, or let this user in."),  # 4060
     ("does not exist", "no_such_database", "Create the database, or correct its name."),
-    ("ncryption", "tls_refused", "Give the server a certificate, or on a network you trust say ?encrypt=no."),
-    ("certificate", "tls_refused", "Give the server a certificate this machine trusts, or see docs/sqlserver.md."),
-    ("SSL", "tls_refused", "Give the server a certificate this machine trusts, or see docs/sqlserver.md."),
+)
+_ENCRYPT_HINT = "Let the server encrypt, or on a network you trust say ?encrypt=no."
+_CERTIFICATE_HINT = "Give the server a certificate this machine trusts, or see docs/sqlserver.md."
+_TLS_HINT = "Check port and ?encrypt= in the URL, and which versions of TLS the two sides know."
+_MISTAKES = (  # no waiting mends them. A handshake that breaks off is none: so does a server that is just stopping
+    ("Login failed", "login_refused", "Check user and password."),  # 18456
+    ("password authentication failed", "login_refused", "Check user and password."),
+    ("does not support encryption", "tls_refused", _ENCRYPT_HINT),
+    ("Encryption not supported", "tls_refused", _ENCRYPT_HINT),
+    ("certificate verify failed", "tls_refused", _CERTIFICATE_HINT),
+    ("not trusted", "tls_refused", _CERTIFICATE_HINT),
+    ("principal name is incorrect", "tls_refused", _CERTIFICATE_HINT),
+    ("wrong version number", "tls_refused", _TLS_HINT),
+    ("unsupported protocol", "tls_refused", _TLS_HINT),
+    ("SSL library could not be loaded", "tls_refused", "Install OpenSSL, or unset MSSQL_PYTHON_NATIVE_PROVIDER."),
     ("libltdl", "no_driver", "Install libltdl7, or unset MSSQL_PYTHON_NATIVE_PROVIDER."),
 )
-# What no waiting mends. Not 4060: a database that is just failing over cannot be opened either.
-_MISTAKES = ("login_refused", "no_driver")
 _MISSING = (
     "Invalid object name",  # 208
     "does not exist",
@@ -39,15 +48,19 @@ _LOST = ("link failure", "not open", "closed connection", "connection is closed"
 def of_connect(error: Exception) -> FenceholdError:
     """Nothing was sent yet, so nothing was changed."""
     text = text_of(error)
-    for part, code, hint in _LOGIN:
-        if part in text:
-            kind = ConfigurationError if code in _MISTAKES else Unavailable
-            return kind(f"SQL Server refused the connection: {text}.", hint=hint, code=code)
+    if found := _found(text, _OUTAGES):
+        return Unavailable(f"SQL Server refused the connection: {text}.", hint=found[1], code=found[0])
+    if found := _found(text, _MISTAKES):
+        return ConfigurationError(f"SQL Server refused the connection: {text}.", hint=found[1], code=found[0])
     return Unavailable(
         f"SQL Server cannot be reached: {text or type(error).__name__}.",
         hint="Check host, port and network, and that the server runs.",
         code="unreachable",
     )
+
+
+def _found(text: str, table: tuple[tuple[str, str, str], ...]) -> tuple[str, str] | None:
+    return next(((code, hint) for part, code, hint in table if part in text), None)
 
 
 def of_statement(error: Exception) -> FenceholdError:
