@@ -88,7 +88,7 @@ class DashedCommand(click.Command):
 @click.argument("name")
 @click.argument("command", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--lease", default="30s", metavar="DURATION", help="How long the lease outlives the last renewal.  [30s]")
-@click.option("--wait", default=None, metavar="DURATION", help="Give up (75) after this long.  [wait for ever]")
+@click.option("--wait", default=None, metavar="DURATION", help="Give up (75 or 69) after this long.  [wait for ever]")
 @click.option("--no-wait", is_flag=True, help="Try once, and give up (75) if another holds the lease.")
 @click.option("--grace", default="5s", metavar="DURATION", help="Between SIGTERM and SIGKILL, time permitting.  [5s]")
 @click.option("--holder-id", default=None, metavar="TEXT", help="Who holds it, for others to see.  [host-pid-random]")
