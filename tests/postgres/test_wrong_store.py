@@ -92,6 +92,24 @@ async def test_an_awaited_fence_on_another_database_is_refused_and_the_term_goes
             assert leader.term is term
 
 
+async def test_what_is_done_later_on_a_refused_connection_is_not_undone_by_the_end_of_the_term(
+    urls: tuple[str, str],
+) -> None:
+    ours, theirs = urls
+    async with leading(ours, theirs) as (_, leader, term):
+        with closing(connected(theirs)) as connection:
+            async with term:
+                with pytest.raises(fencehold.ConfigurationError):
+                    term.fence(connection)
+                connection.rollback()
+                connection.execute(COUNT)  # not under this lease, and none of its business
+                ended = asyncio.ensure_future(leader.step_down())
+                await asyncio.Event().wait()
+            await ended
+            connection.commit()
+        assert run(theirs, "SELECT n FROM tally") == [(1,)]
+
+
 async def test_a_guard_that_matched_nothing_on_another_database_does_not_end_the_term(urls: tuple[str, str]) -> None:
     ours, theirs = urls
     async with leading(ours, theirs) as (_, leader, term):

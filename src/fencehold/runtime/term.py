@@ -12,7 +12,7 @@ from typing import Any, Self
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Uncertain
 from fencehold.ports.fence import FencePort, GuardText, SyncTransaction, Transaction
 from fencehold.runtime.held import Held
-from fencehold.runtime.term_bodies import TermBodies
+from fencehold.runtime.term_bodies import TermBodies, TermBody
 
 
 class Guard:
@@ -180,19 +180,25 @@ class Term:
         For connections and sessions as `outbox.add(tx=)` takes them; await it for the async ones. Raises LeaseLost, and
         makes the transaction unable to commit, if the term is over.
         """
-        self._bodies.remember(connection_or_session)
-        try:
+        new_to = self._bodies.remember(connection_or_session)
+        with self._refusals(connection_or_session, new_to):
             pending = self._fences.fence(connection_or_session, self._held.key, over=not self.is_valid)
+        return self._awaited(pending, connection_or_session, new_to) if asyncio.iscoroutine(pending) else pending
+
+    async def _awaited(self, pending: Awaitable[None], target: object, new_to: list[TermBody]) -> None:
+        with self._refusals(target, new_to):
+            await pending
+
+    @contextmanager
+    def _refusals(self, target: object, new_to: list[TermBody]) -> Iterator[None]:
+        """A lost lease ends the term; a connection that cannot be fenced is left alone when the term ends later."""
+        try:
+            yield
         except LeaseLost as error:
             self._end_by(error)
             raise
-        return self._awaited(pending) if asyncio.iscoroutine(pending) else pending
-
-    async def _awaited(self, pending: Awaitable[None]) -> None:
-        try:
-            await pending
-        except LeaseLost as error:
-            self._end_by(error)
+        except ConfigurationError:
+            self._bodies.forget(target, new_to)
             raise
 
     def guard(self) -> Guard:

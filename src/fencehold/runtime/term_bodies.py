@@ -40,15 +40,25 @@ class TermBodies:
             self._empty.set()
         return body
 
-    def remember(self, target: object) -> None:
-        """The body of this task has a transaction open there: if the body is cut short, so is that."""
+    def remember(self, target: object) -> list[TermBody]:
+        """The body of this task has a transaction open there: if the body is cut short, so is that.
+
+        Returns the bodies that did not know of it, for `forget`.
+        """
         try:
             task = asyncio.current_task()
         except RuntimeError:  # no event loop in this thread, and so no body
-            return
-        for body in self._inside:
-            if body.task is task and all(target is not one for one in body.fenced):
-                body.fenced.append(target)
+            return []
+        new = [b for b in self._inside if b.task is task and all(target is not one for one in b.fenced)]
+        for body in new:
+            body.fenced.append(target)
+        return new
+
+    @staticmethod
+    def forget(target: object, bodies: list[TermBody]) -> None:
+        """The fence was refused, because this connection cannot be fenced: what is done there is not these bodies'."""
+        for body in bodies:
+            body.fenced = [one for one in body.fenced if one is not target]
 
     async def left(self, limit_s: float) -> bool:
         """Wait, within the limit, until nobody is inside any more; False when somebody still is."""
