@@ -126,7 +126,7 @@ def test_a_script_whose_interpreter_is_missing_is_127_and_says_so(url, tmp_path)
 @pytest.mark.parametrize("name", FORWARDED)
 def test_a_signal_is_passed_on_and_the_command_decides(url, tmp_path, name):
     ready = tmp_path / "ready"
-    script = f"trap 'exit 42' {name}; touch $0; while :; do sleep 0.05; done"
+    script = f"trap 'exit 42' {name}; touch $0; for i in $(seq 1200); do sleep 0.05; done"
     with Command(url, "run", "job", "--", "sh", "-c", script, str(ready)) as command:
         until(ready.exists, "the command's start")
         command.child.send_signal(getattr(signal, f"SIG{name}"))
@@ -167,7 +167,7 @@ def test_a_signal_while_waiting_ends_the_waiting_at_once(url, tmp_path, name):
 
 def test_what_the_caller_ignores_stays_ignored_in_the_wrapper_and_in_the_command(url, tmp_path):
     ready, go = tmp_path / "ready", tmp_path / "go"
-    script = "kill -HUP $$; touch $0; while [ ! -e $1 ]; do sleep 0.02; done; exit 5"
+    script = "kill -HUP $$; touch $0; for i in $(seq 3000); do [ -e $1 ] && break; sleep 0.02; done; exit 5"
     arguments = ["run", "job", "--", "sh", "-c", script, str(ready), str(go)]
     with Command(url, *arguments, ignoring=signal.SIGHUP) as command:
         until(ready.exists, "the command's start")

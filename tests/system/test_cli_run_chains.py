@@ -119,7 +119,7 @@ def grouped() -> None:
 @pytest.mark.parametrize("victim", ["nobody", "guardian", "wrapper"])
 def test_the_commands_control_group_is_gone_when_the_run_is_over(url, tmp_path, victim):
     ready = tmp_path / "ready"
-    script = "touch $0; while [ -e $0 ]; do sleep 0.05; done"
+    script = "touch $0; for i in $(seq 1200); do [ -e $0 ] || break; sleep 0.05; done"
     with Command(url, "run", "grouped", "--", "sh", "-c", script, str(ready)) as command:
         until(ready.exists, "the command's start")
         guardian = command.guardian()
