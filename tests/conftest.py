@@ -17,6 +17,7 @@
 
 Tests may be `async def`. `@pytest.mark.limit(seconds)` changes the limit of 60 s. `@pytest.mark.needs("spin")` names
 what a test cannot do without: absent, the test is not run and the last lines say so; with CI=true it fails.
+What no package brings (`not_here`: SQL Server, a control group) is no failure under CI; the last lines say so too.
 `@pytest.mark.long` is for what takes longer than a few seconds: such tests run with CI=true or `--long` only, and the
 last lines say how many were not run.
 """
@@ -42,7 +43,6 @@ from tools import last_lines
 GIVEN = os.environ.get("FENCEHOLD_TEST_POSTGRES_URL")
 GIVEN_MSSQL = os.environ.get(MSSQL_VARIABLE)
 CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
-NOT_RUN = pytest.StashKey[dict[tuple[str, str], int]]()
 TALLY = pytest.StashKey[last_lines.Tally]()
 
 
@@ -71,7 +71,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[NOT_RUN] = {}
     config.stash[TALLY] = last_lines.Tally()
 
 
@@ -102,10 +101,13 @@ def not_run(config: pytest.Config, missing: Missing) -> NoReturn:
     if CI:
         text = f"{missing.name} is missing ({missing.reason}), and CI runs every test"
         raise pytest.fail.Exception(text, pytrace=False) from None
-    counts = config.stash[NOT_RUN]
-    key = (missing.name, missing.reason)
-    counts[key] = counts.get(key, 0) + 1
-    pytest.skip(f"{missing.name} ({missing.reason})")
+    not_here(config, missing)
+
+
+def not_here(config: pytest.Config, missing: Missing) -> NoReturn:
+    """What only the machine itself can give: without it a test is not run, under CI too. The last lines say so."""
+    config.stash[TALLY].miss(str(missing))
+    pytest.skip(str(missing))
 
 
 def asks_sql_server(config: pytest.Config) -> None:
@@ -118,14 +120,12 @@ def asks_sql_server(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
     yield
-    for (name, why), count in sorted(config.stash[NOT_RUN].items()):
-        terminalreporter.write_line(f"NOT RUN: {name} ({why}): {count} test{'s' if count > 1 else ''}", yellow=True)
     tally, elsewhere = config.stash[TALLY], config.getoption("--tally")
     if elsewhere is not None:
         tally.append_to(elsewhere)
         return
     for line in last_lines.lines(tally):
-        terminalreporter.write_line(line, yellow=bool(tally.not_run))
+        terminalreporter.write_line(line, yellow="NOT RUN" in line)
 
 
 # Servers

@@ -15,13 +15,20 @@ VARIABLE = "FENCEHOLD_TEST_MSSQL_URL"
 
 @dataclass
 class Tally:
-    """Of one part of a run: long tests left out; tests with a SQL Server and without, and what was checked without."""
+    """Of one part of a run: long tests left out; tests with a SQL Server and without, and what was checked without.
+
+    `missing` counts the tests that were not run for want of something else, by what it was.
+    """
 
     long_not_run: int = 0
     run: int = 0
     not_run: int = 0
     version: str = ""
     checked: list[str] = field(default_factory=list)
+    missing: dict[str, int] = field(default_factory=dict)
+
+    def miss(self, what: str, tests: int = 1) -> None:
+        self.missing[what] = self.missing.get(what, 0) + tests
 
     def append_to(self, path: Path) -> None:
         """One line, so that parts that end at the same time do not write into each other's."""
@@ -41,12 +48,14 @@ def total(parts: Iterable[Tally]) -> Tally:
         whole.not_run += part.not_run
         whole.version = whole.version or part.version
         whole.checked += part.checked
+        for what, tests in part.missing.items():
+            whole.miss(what, tests)
     return whole
 
 
 def lines(tally: Tally) -> list[str]:
-    """The last lines; that it was not run is the very last."""
-    said = []
+    """The last lines; that SQL Server was not run is the very last."""
+    said = [f"NOT RUN: {what}: {counted(tests)}" for what, tests in sorted(tally.missing.items())]
     if tally.long_not_run:
         said.append(f"NOT RUN: {counted(tally.long_not_run)} marked long; CI=true make test runs them too (35 minutes)")
     if tally.checked:

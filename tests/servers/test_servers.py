@@ -143,6 +143,27 @@ def test_under_ci_a_missing_program_is_a_failure(tmp_path):
     assert "no-such-program is missing" in answer.stdout
 
 
+ASKS_THE_MACHINE = """
+    import errno, os
+    from fencehold.cli.guardian import Cgroup
+    from tests.system import control_groups
+
+    def none():
+        raise PermissionError(errno.EROFS, "Read-only file system")
+
+    def test_it(request, monkeypatch):
+        monkeypatch.setattr(Cgroup, "make", none)
+        control_groups.must_be_used(request.config)
+"""
+NO_GROUP = "NOT RUN: a control group (none can be made here: [Errno 30] Read-only file system)"
+
+
+def test_what_no_package_brings_is_named_in_the_last_lines_and_under_ci_no_failure(tmp_path):
+    answer = pytest_in(tmp_path, ASKS_THE_MACHINE, CI="true")
+    assert answer.returncode == 0, answer.stdout
+    assert answer.stdout.splitlines()[-2] == f"{NO_GROUP}: 1 test"
+
+
 ASKS_SQL_SERVER = """
     def test_it(mssql_url):
         pass
@@ -163,11 +184,12 @@ def test_the_last_lines_say_that_sql_server_was_not_run_and_under_ci_it_is_no_fa
 
 def test_the_parts_of_a_run_leave_the_last_word_to_the_whole(tmp_path):
     tally = tmp_path / "tally"
-    for _ in range(2):
+    for text in (ASKS_SQL_SERVER, ASKS_THE_MACHINE, ASKS_THE_MACHINE, ASKS_SQL_SERVER):
         asked = f"--tally={tally}"
-        answer = pytest_in(tmp_path, ASKS_SQL_SERVER, FENCEHOLD_TEST_MSSQL_URL="", PYTEST_ADDOPTS=asked)
-        assert "SQL Server: NOT RUN" not in answer.stdout
+        answer = pytest_in(tmp_path, text, FENCEHOLD_TEST_MSSQL_URL="", PYTEST_ADDOPTS=asked)
+        assert "NOT RUN" not in answer.stdout
     assert last_lines.lines(last_lines.read(tally)) == [
+        f"{NO_GROUP}: 2 tests",
         "SQL Server: checked without a server: 7 files parsed, 7 files parsed",
         "SQL Server: NOT RUN (FENCEHOLD_TEST_MSSQL_URL is not set): 2 tests",
     ]

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.cli.guardian import Cgroup
-from fencehold.cli.guardian.cgroup import PREFIX, is_ours_to_divide, own_cgroup
-from tests.system import bystanders, forking_chain
+from fencehold.cli.guardian.cgroup import PREFIX, own_cgroup
+from tests.system import bystanders, control_groups, forking_chain
 from tests.system.cli_process import Command, prepare, until
 
 ALONE = (sys.executable, "-I", "-S")
@@ -20,14 +19,6 @@ CHAIN_LINES_MIN = 20
 PAUSE_S = 0.002
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the process group alone is guarded")
-
-
-def may_have_cgroup() -> bool:
-    try:
-        Cgroup.make().remove()
-    except OSError:
-        return False
-    return is_ours_to_divide()
 
 
 @pytest.fixture
@@ -48,8 +39,8 @@ def many_processes() -> Iterator[None]:
 
 @pytest.fixture(params=["by cgroup", "by children"])
 def way(request) -> Sequence[str]:
-    if request.param == "by cgroup" and not may_have_cgroup():
-        pytest.skip("no control group may be made here: every run is by children")
+    if request.param == "by cgroup":
+        control_groups.must_be_used(request.config)
     return [] if request.param == "by cgroup" else ["--no-cgroup"]
 
 
@@ -110,9 +101,8 @@ def group_of(guardian_pid: int) -> list[Path]:
 
 
 @pytest.fixture
-def grouped() -> None:
-    if not may_have_cgroup():
-        pytest.skip("no control group may be made here")
+def grouped(request) -> None:
+    control_groups.must_be_used(request.config)
 
 
 @pytest.mark.usefixtures("grouped")
