@@ -33,6 +33,10 @@ SHARED = frozenset(
         "fuse.sshfs",
         "fuse.s3fs",
         "fuse.rclone",
+        "fuse.gcsfuse",
+        "fuse.blobfuse2",
+        "fuse.juicefs",
+        "fuse.mountpoint-s3",
         "davfs",
         "fuse.davfs2",
     ]
@@ -42,7 +46,7 @@ DOUBTFUL = frozenset(
     ["9p", "virtiofs", "vboxsf", "vmhgfs", "fuse.vmhgfs-fuse", "fuse.grpcfuse", "fuse.osxfs", "fakeowner", "prl_fs"]
 )
 
-_LINE = re.compile(r"\S+ \S+ \S+ \S+ (?P<point>\S+) .*? - (?P<kind>\S+) ")
+_LINE = re.compile(r"\S+ \S+ \S+ \S+ (?P<point>\S+) .*? - (?P<kind>\S+) (?P<source>\S*)")
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
@@ -69,11 +73,13 @@ def doubt(path: str) -> str | None:
 
 def kind_of(path: str) -> str:
     """The kind of the file system, such as `ext4`; empty where the system does not say."""
+    # First of all: what is mounted on the way only when somebody looks there (autofs, systemd) is mounted by this.
+    real = os.path.realpath(path)
     try:
         mounts = MOUNTS.read_text("utf-8", "replace")
     except OSError:
         return ""
-    return kind_among(mounts, Path(os.path.realpath(path)))
+    return kind_among(mounts, Path(real))
 
 
 def kind_among(mounts: str, path: Path) -> str:
@@ -84,5 +90,11 @@ def kind_among(mounts: str, path: Path) -> str:
             continue
         point = Path(_ESCAPED.sub(lambda m: chr(int(m[1], 8)), match["point"]))
         if point in (path, *path.parents) and len(point.parts) >= found[0]:
-            found = (len(point.parts), match["kind"])
+            found = (len(point.parts), _kind(match["kind"], match["source"]))
     return found[1]
+
+
+def _kind(kind: str, source: str) -> str:
+    """Not everybody who mounts by FUSE says what it is; then the name of what is mounted may."""
+    named = f"fuse.{source}"
+    return named if kind == "fuse" and named in SHARED | DOUBTFUL else kind
