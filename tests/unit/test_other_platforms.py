@@ -2,6 +2,7 @@
 
 import functools
 import json
+import runpy
 import subprocess
 import sys
 import time
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.ports.clock import _machine_clock
+from fencehold.cli.guardian import kernel
+from fencehold.ports.clock import _machine_clock, boot_s
 from tests.unit.platform_names import UNIX_MODULES, missing_on
 
 #: The standard library of this machine is for Linux: it is imported first, and given what it cannot do without.
@@ -103,6 +105,14 @@ def test_the_clock_is_the_one_that_counts_sleep_on_each_system(monkeypatch: pyte
     assert isinstance(on_macos, functools.partial)
     monkeypatch.undo()
     assert (on_linux.args, on_macos.args) == ((time.CLOCK_BOOTTIME,), (time.CLOCK_MONOTONIC,))
+
+
+def test_the_guardian_of_run_counts_on_the_same_clock_and_asks_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It imports nothing of the library, so it has that choice a second time."""
+    before_s, now_s, after_s = boot_s(), kernel.now_s(), boot_s()
+    assert before_s <= now_s <= after_s
+    monkeypatch.delattr(time, "CLOCK_MONOTONIC")
+    assert runpy.run_path(kernel.__file__)["now_s"]() >= after_s
 
 
 PACKAGES = ("model", "ports", "runtime", "telemetry", "backends", "testing")

@@ -170,9 +170,7 @@ def test_an_upgrade_under_a_leader_of_the_older_version_loses_no_term(scene: Sce
     leader.once("wrote")
     assert "0002_lease_id" in scene.upgrade(leader)
     leader.once("wrote", more_than=len(leader.all("wrote")) + 20)  # two seconds and more: it has renewed since
-    assert query(scene.url, "SELECT holder_id, lease_epoch FROM fencehold_leases WHERE lease_name = 'job'") == [
-        ("old-1", 1)
-    ]
+    assert query(scene.url, HELD_BY) == [("old-1", 1)]
     assert not leader.all("over")
     assert "leader_lost" not in leader.log.read_text()
     leader.say("acquire first-held-after-the-upgrade")

@@ -10,11 +10,10 @@ import time
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
-_CLOCK_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
 
 def now_s() -> float:
-    return time.clock_gettime(_CLOCK_ID)
+    """Seconds on the clock that ports/clock.py chooses too; this package imports nothing of fencehold."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME if hasattr(time, "CLOCK_BOOTTIME") else time.CLOCK_MONOTONIC)
 
 
 def become_subreaper() -> None:

@@ -1,7 +1,8 @@
 -- name: first_time
 -- In the caller's own transaction; with implicit transactions the first read opens it. A second transaction with the same
 -- event waits at the INSERT for the first to end, and then knows: it was the first itself, or the INSERT is a duplicate
--- (2627). Nothing is written in another outbox than that of this id: the connection may lead to another database. With XACT_ABORT that failure would end the caller's transaction, so it is off meanwhile.
+-- (2627). With XACT_ABORT on, the duplicate would end the caller's transaction, so it is off meanwhile.
+-- Nothing is written in another outbox than that of this id: the connection may lead to another database.
 SET NOCOUNT ON;
 DECLARE @tracking_id uniqueidentifier = :tracking_id, @consumer nvarchar(256) = :consumer, @outbox_id nvarchar(36) = :outbox_id;
 DECLARE @known int, @verdict nvarchar(16) = N'known', @aborts int = @@OPTIONS & 16384;
