@@ -221,7 +221,7 @@ class PostgresSession:
             wire.discard(self._connection)
 
     async def run(self, statement: str, params: dict[str, Any], limit_s: float) -> tuple[Any, ...] | None:
-        callers.must_keep_text(self._connection)
+        callers.must_keep_text(self._connection, params)
         with callers.text_must_fit():
             row: tuple[Any, ...] | None = await self._row(statement, params, limit_s)
         return row
