@@ -25,9 +25,10 @@ PACKAGES = {
     "npm": ["npm"],
     "pgbouncer": ["pgbouncer"],
     "postgresql-15": ["postgresql-15"],
+    "promtool": ["prometheus"],
     "spin": ["spin"],
 }
-SERVICES = ("haproxy", "pgbouncer")
+SERVICES = ("haproxy", "pgbouncer", "prometheus")
 QUIET_ENV = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
 LIMIT_S = 600
 

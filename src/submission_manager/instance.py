@@ -117,6 +117,7 @@ class Instance:
         self._leading = asyncio.create_task(leadership.run(), name="submission-leadership")
         self._stack.push_async_callback(self._stop_leading, leadership)
         self._stack.push_async_callback(self.listening.stop)
+        self._stack.push_async_callback(_ended, asyncio.create_task(self.app.readiness.watch(), name="submission-ready"))
         await self.listening.start()
         self._stack.push_async_callback(self._drain)
         self._facts.fact("serving", url=self.url, holder_id=settings.holder_id, targets=len(self._registry.contracts))
@@ -226,3 +227,8 @@ class Instance:
             self._leading.cancel()
             await asyncio.wait([self._leading])
         self._facts.fact("stopped", holder_id=self.settings.holder_id)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

@@ -38,6 +38,8 @@ class FakeIntake:
     trouble: FenceholdError | Exception | None = None
     missing: list[str] = field(default_factory=list)
     looks: list[list[str]] = field(default_factory=list)
+    table_looks: int = 0
+    hangs: bool = False  # a look at the tables is never answered
 
     async def submit(self, new: NewIntent, limit_s: float) -> Submitted:
         self._fail()
@@ -70,6 +72,9 @@ class FakeIntake:
         return [Progress(one.intent_id, one.status, one.attempt_count) for one in found]
 
     async def missing_tables(self, limit_s: float) -> list[str]:
+        self.table_looks += 1
+        if self.hangs:
+            await asyncio.Event().wait()
         self._fail()
         return self.missing
 
@@ -129,19 +134,21 @@ def settings_for(**given: Any) -> Settings:
 
 
 @asynccontextmanager
-async def running(**given: Any) -> AsyncIterator[Running]:
-    intake, role, metrics, facts = FakeIntake(), FakeRole(), Metrics(), Facts()
+async def running(*, hangs: bool = False, **given: Any) -> AsyncIterator[Running]:
+    intake, role, metrics, facts = FakeIntake(hangs=hangs), FakeRole(), Metrics(), Facts()
     chosen = settings_for(**given)
     app = App(Parts(intake, parse(REGISTRY), role, metrics, facts, chosen))
     listening = Listening(
         app, "127.0.0.1", 0, request_timeout_s=chosen.request_timeout_s, drain_timeout_s=chosen.drain_timeout_s,
         connections_max=chosen.max_connections or 1000, facts=facts,
     )  # fmt: skip
+    watching = asyncio.create_task(app.readiness.watch())
     await listening.start()
     url = f"http://127.0.0.1:{listening.port}"
     try:
         async with httpx.AsyncClient(base_url=url, trust_env=False, verify=False, timeout=40) as client:
             yield Running(intake, role, metrics, facts, app, listening, client)
     finally:
+        watching.cancel()
         await app.drain()
         await listening.stop()

@@ -4,7 +4,7 @@ import pytest
 
 from fencehold.model.errors import ConfigurationError, Unavailable
 from submission_manager.http import openapi, probes
-from tests.submission_manager.http_parts import FakeTerm, running
+from tests.submission_manager.http_parts import FakeTerm, Running, running, until
 
 
 async def test_health_never_asks_the_database():
@@ -26,28 +26,70 @@ async def test_leader_and_follower_are_both_ready_and_say_who_they_are():
         assert (await service.client.get("/leaderz")).status_code == 200
 
 
-async def test_without_tables_it_is_not_ready():
+async def test_without_tables_it_is_not_ready(monkeypatch):
+    monkeypatch.setattr(probes, "LOOK_EVERY_S", 0.001)
     async with running() as service:
         service.intake.missing = ["submission_attempts"]
+        await looked_again(service)
         answer = await service.client.get("/readyz")
         assert (answer.status_code, "submission_attempts" in answer.text) == (503, True)
+        service.intake.missing = []
+        await looked_again(service)
+        assert (await service.client.get("/readyz")).status_code == 200
 
 
 @pytest.mark.parametrize(
     "trouble",
     [
-        Unavailable("gone"),
         ConfigurationError("a password is being changed", code="login_refused"),
         ConfigurationError("a certificate has expired", code="tls_refused"),
     ],
 )
-async def test_a_database_that_goes_away_does_not_take_every_instance_out_of_rotation(monkeypatch, trouble):
-    monkeypatch.setattr(probes, "LOOK_EVERY_S", 0.0)
+async def test_a_login_that_is_being_changed_takes_no_instance_out_of_rotation(monkeypatch, trouble):
+    monkeypatch.setattr(probes, "LOOK_EVERY_S", 0.001)
     async with running() as service:
-        assert (await service.client.get("/readyz")).status_code == 200
         service.intake.trouble = trouble
+        await looked_again(service)
         assert (await service.client.get("/readyz")).status_code == 200
+
+
+async def test_a_database_that_goes_away_does_not_take_every_instance_out_of_rotation(monkeypatch):
+    monkeypatch.setattr(probes, "LOOK_EVERY_S", 0.001)
+    async with running() as service:
+        assert (await service.client.get("/readyz")).text == "mode=follower holder_id=sm-01\n"
+        service.intake.trouble = Unavailable("gone")
+        await looked_again(service)
+        answer = await service.client.get("/readyz")
+        assert (answer.status_code, "database_silent_s=0" in answer.text) == (200, True)
         assert (await service.client.get("/v1/intents/a")).status_code == 503
+        service.intake.trouble = None
+        await looked_again(service)
+        assert (await service.client.get("/readyz")).text == "mode=follower holder_id=sm-01\n"
+
+
+async def test_an_instance_whose_first_look_has_no_answer_yet_is_ready_at_once(monkeypatch):
+    """It serves only after it has seen its tables, so it knows."""
+    monkeypatch.setattr(probes, "LOOK_EVERY_S", 0.001)
+    async with running(hangs=True) as service:
+        await until(lambda: service.intake.table_looks == 1)
+        answer = await service.client.get("/readyz", timeout=5)
+        assert (answer.status_code, service.intake.table_looks) == (200, 1)
+
+
+async def test_a_fault_of_the_look_itself_does_not_end_it(monkeypatch):
+    monkeypatch.setattr(probes, "LOOK_EVERY_S", 0.001)
+    async with running() as service:
+        service.intake.trouble = RuntimeError("a fault")
+        await looked_again(service)
+        assert ("internal_error", {"error": "RuntimeError: a fault"}) in service.facts.told
+        service.intake.trouble = None
+        await looked_again(service)
+
+
+async def looked_again(service: Running) -> None:
+    """Two of them: the first may have begun before what the caller changed."""
+    before = service.intake.table_looks
+    await until(lambda: service.intake.table_looks > before + 2)
 
 
 async def test_the_openapi_document_names_every_route_and_every_field():

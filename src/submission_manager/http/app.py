@@ -50,7 +50,7 @@ class App:
         self._facts = parts.facts
         self._told_s, self._untold = -TELL_EVERY_S, 0
         self.waiters = Waiters(parts.intake, settings.database_timeout_s)
-        self.readiness = probes.Readiness(parts.intake)
+        self.readiness = probes.Readiness(parts.intake, parts.facts)
         submit = SubmitRoute(parts.intake, parts.contracts, self.waiters, settings, parts.metrics, parts.on_created)
         document = openapi.document()
         self._router = Router(

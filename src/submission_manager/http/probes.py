@@ -10,13 +10,15 @@ from typing import Protocol
 
 from starlette.types import Receive, Scope, Send
 
-from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.errors import ConfigurationError, FenceholdError, redact
+from fencehold.ports.facts import FactSink
 from submission_manager.http.refusals import send_answer
 from submission_manager.ports import IntakePort
 
 TEXT = b"text/plain; charset=utf-8"
 LOOK_EVERY_S = 2.0
-LOOK_LIMIT_S = 1.0
+LOOK_RARELY_S = 30.0
+LOOK_LIMIT_S = 5.0
 NO_LOGIN = ("login_refused", "no_such_database", "tls_refused")
 
 
@@ -41,37 +43,53 @@ class Role(Protocol):
 class Readiness:
     """Ready for leader and follower alike. Not while draining, and not without the tables.
 
-    A database that cannot be reached changes nothing: every instance would leave the load balancer at once, and clients
-    are told 503 anyway.
+    Asked, it answers from memory at once; `watch` keeps the memory. It begins with the tables there: an instance
+    serves only after it has seen them. A database that does not answer changes nothing: every instance would leave the
+    load balancer at once, and clients are told 503 anyway.
     """
 
-    def __init__(self, intake: IntakePort) -> None:
+    def __init__(self, intake: IntakePort, facts: FactSink) -> None:
         self._intake = intake
-        self._missing: list[str] | None = None
-        self._looked_s = -LOOK_EVERY_S
-        self._looking = asyncio.Lock()
+        self._facts = facts
+        self._missing: list[str] = []
+        self._silent_since_s: float | None = None
         self.is_draining = False
 
-    async def why_not(self) -> str | None:
+    def why_not(self) -> str | None:
         """None: ready."""
         if self.is_draining:
             return "draining"
-        async with self._looking:
-            if time.monotonic() - self._looked_s >= LOOK_EVERY_S:
-                await self._look()
-                self._looked_s = time.monotonic()
-        if self._missing is None:
-            return "the database has not answered yet"
         return f"missing in the database: {', '.join(self._missing)}" if self._missing else None
 
-    async def _look(self) -> None:
+    def silent_s(self) -> float | None:
+        """How long the database has not answered; None: it answered the last time it was asked."""
+        return None if self._silent_since_s is None else time.monotonic() - self._silent_since_s
+
+    async def watch(self) -> None:
+        """Look again and again, until cancelled; less and less often while nothing answers."""
+        pause_s = LOOK_EVERY_S
+        while True:
+            await asyncio.sleep(pause_s)
+            asked_s = time.monotonic()
+            if await self._look():
+                self._silent_since_s, pause_s = None, LOOK_EVERY_S
+            else:
+                self._silent_since_s = self._silent_since_s or asked_s
+                pause_s = min(2 * pause_s, LOOK_RARELY_S)
+
+    async def _look(self) -> bool:
+        """True: the database answered, if with a refusal."""
         try:
             self._missing = await self._intake.missing_tables(LOOK_LIMIT_S)
         except ConfigurationError as error:
             if error.code not in NO_LOGIN:  # a password or certificate that is being changed says nothing of the tables
                 self._missing = [f"tables that can be used ({error.code})"]
         except FenceholdError:
-            return
+            return False
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not end the watch
+            self._facts.fact("internal_error", error=f"{type(error).__name__}: {redact(str(error))}")
+            return False
+        return True
 
 
 class HealthRoute:
@@ -87,8 +105,10 @@ class ReadyRoute:
         self._role = role
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        why_not = await self._readiness.why_not()
+        why_not, silent_s = self._readiness.why_not(), self._readiness.silent_s()
         line = role_line(self._role)
+        if silent_s is not None:
+            line += f" database_silent_s={silent_s:.0f}"
         if why_not is not None:
             line += f" not_ready={why_not.replace(' ', '_')}"
         await send_answer(send, 503 if why_not else 200, line.encode() + b"\n", TEXT)
