@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fencehold import FenceholdError, LeaseLost, Uncertain
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
+from submission_manager.executor_gateways import GatewayWatch
 from submission_manager.executor_metrics import ExecutorMetrics
 from submission_manager.executor_tenure import SQL_ERRORS, Dropped, Tenure
 from submission_manager.executor_webhooks import WebhookDesk
@@ -80,6 +81,7 @@ class Executor:
         self._settings = settings
         self._writes = writes
         self._clock, self._metrics, self._facts = clock, metrics, facts
+        self._gateways = GatewayWatch(metrics, facts)
         self._running: set[Running] = set()
         self._in_lane: Counter[str] = Counter()  # over all terms: an old call that hangs still counts
         self._tenure: Tenure | None = None
@@ -124,6 +126,7 @@ class Executor:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._gateways.close()
 
     @property
     def inflight(self) -> int:
@@ -201,7 +204,7 @@ class Executor:
         except Exception as error:  # noqa: BLE001 - the attempt was made, so it is recorded, whatever broke here
             return Outcome(Answer.ERROR, error=f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
 
-    async def _record(self, running: Running, started: Started, outcome: Outcome, seconds: float) -> None:
+    async def _record(self, running: Running, started: Started, outcome: Outcome, call_s: float) -> None:
         tenure = running.tenure
         try:
             recorded = await self._recorded(tenure, started, outcome)
@@ -210,13 +213,8 @@ class Executor:
         except Exception as error:  # noqa: BLE001 - what a gateway said may be what cannot be stored
             outcome = Outcome(Answer.ERROR, error=f"the outcome could not be recorded: {type(error).__name__}")
             recorded = await self._recorded(tenure, started, outcome)
-        self._metrics.attempt(outcome.answer.value, seconds)
-        if outcome.answer is not Answer.ACCEPTED:
-            self._facts.fact(
-                "attempt_failed", intent_id=started.intent_id, submission_target=started.contract.submission_target,
-                attempt_number=started.attempt_number, reason=outcome.reason, error=outcome.error,
-                status=recorded.status.value,
-            )  # fmt: skip
+        self._metrics.attempt(outcome.answer.value, (recorded.finished_at - started.started_at).total_seconds())
+        self._gateways.ended(started, outcome, recorded, call_s)
         self._settle(running, recorded)
 
     async def _recorded(self, tenure: Tenure, started: Started, outcome: Outcome) -> Recorded:
@@ -238,7 +236,7 @@ class Executor:
     def _not_now(self, running: Running, answer: NotNow) -> None:
         tenure = running.tenure
         if answer.unknown_outcome:
-            self._metrics.attempt("unknown", 0.0)
+            self._metrics.attempt("unknown", None)
             if answer.status is Status.PENDING:
                 self._metrics.retry_scheduled()
         self._over(tenure, answer.over)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from submission_manager.model.backlog import Backlog
+
 
 class ExecutorMetrics(Protocol):
     """Times are seconds; statuses, reasons and outcomes are the words of the database's columns."""
@@ -20,8 +22,19 @@ class ExecutorMetrics(Protocol):
         """From when an attempt was due to when its start was on record."""
         ...
 
-    def attempt(self, outcome_status: str, seconds: float) -> None:
-        """One recorded attempt: `accepted`, `rejected`, `error`, or `unknown` for one an earlier leader left open."""
+    def attempt(self, outcome_status: str, seconds: float | None) -> None:
+        """One recorded attempt: `accepted`, `rejected`, `error`, or `unknown` for one an earlier leader left open.
+
+        `seconds`: from the start on record to the record of the outcome; None: nobody knows.
+        """
+        ...
+
+    def gateway_call(self, gateway: str, outcome: str, seconds: float) -> None:
+        """One call and what it came to: `accepted`, `rejected` for a reason that is final, or else `failed`."""
+        ...
+
+    def backlog(self, found: Backlog | None) -> None:
+        """What waits beyond its time; None: the database did not say."""
         ...
 
     def retry_scheduled(self) -> None: ...
@@ -60,7 +73,13 @@ class NoMetrics:
     def queue_delay(self, seconds: float) -> None:
         return None
 
-    def attempt(self, outcome_status: str, seconds: float) -> None:
+    def attempt(self, outcome_status: str, seconds: float | None) -> None:
+        return None
+
+    def gateway_call(self, gateway: str, outcome: str, seconds: float) -> None:
+        return None
+
+    def backlog(self, found: Backlog | None) -> None:
         return None
 
     def retry_scheduled(self) -> None:

@@ -16,6 +16,8 @@ from fencehold.runtime.clock import BootClock
 from fencehold.runtime.outage import Outage
 from fencehold.telemetry.fan_out import FanOut
 from submission_manager.executor import Executor, ExecutorSettings
+from submission_manager.executor_backlog import BacklogWatch
+from submission_manager.executor_gateways import gateway_name
 from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
 from submission_manager.gateway_client import GatewayClient
 from submission_manager.http import descriptors
@@ -50,6 +52,7 @@ class Instance:
         self.settings = settings
         self.metrics = metrics or Metrics()
         self._registry = registry
+        self.metrics.open_gateways(gateway_name(one.gateway_url) for one in registry.contracts.values())
         self._facts = FanOut(facts, self.metrics)
         self._creates_tables = creates_tables
         self._stack = AsyncExitStack()
@@ -117,7 +120,9 @@ class Instance:
         self._leading = asyncio.create_task(leadership.run(), name="submission-leadership")
         self._stack.push_async_callback(self._stop_leading, leadership)
         self._stack.push_async_callback(self.listening.stop)
-        self._stack.push_async_callback(_ended, asyncio.create_task(self.app.readiness.watch(), name="submission-ready"))
+        self._stack.push_async_callback(
+            _ended, asyncio.create_task(self.app.readiness.watch(), name="submission-ready")
+        )
         await self.listening.start()
         self._stack.push_async_callback(self._drain)
         self._facts.fact("serving", url=self.url, holder_id=settings.holder_id, targets=len(self._registry.contracts))
@@ -188,6 +193,7 @@ class Instance:
         )  # fmt: skip
         return Leadership(
             self.leader, store.schedule, executor, webhooks,
+            BacklogWatch(store.attempts, self.metrics, self._facts),
             LeadershipSettings(
                 refresh_every_s=settings.schedule_refresh_interval_s,
                 drops_on_error=settings.on_sql_error == "drop",

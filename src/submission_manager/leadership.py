@@ -15,6 +15,7 @@ from fencehold import ConfigurationError, FenceholdError, Leader, LeaseLost, Ter
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from submission_manager.executor import Executor
+from submission_manager.executor_backlog import BacklogWatch
 from submission_manager.executor_metrics import ExecutorMetrics
 from submission_manager.executor_tenure import SQL_ERRORS, Dropped, Tenure
 from submission_manager.executor_webhooks import WebhookDesk
@@ -52,6 +53,7 @@ class Leadership:
         schedule: SchedulePort,
         executor: Executor,
         webhooks: WebhookDesk,
+        backlog: BacklogWatch,
         settings: LeadershipSettings,
         *,
         clock: Clock,
@@ -59,7 +61,7 @@ class Leadership:
         facts: FactSink,
     ) -> None:
         self._leader, self._schedule = leader, schedule
-        self._executor, self._webhooks = executor, webhooks
+        self._executor, self._webhooks, self._backlog = executor, webhooks, backlog
         self._settings = settings
         self._clock, self._metrics, self._facts = clock, metrics, facts
         self._hinted = asyncio.Event()
@@ -165,6 +167,7 @@ class Leadership:
                     self._refresh(tenure, cursor),
                     self._executor.run(tenure),
                     self._webhooks.sweep(tenure),
+                    self._backlog.run(tenure),
                 )
             ]
             await asyncio.shield(tenure.fault)

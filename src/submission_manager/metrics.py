@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from prometheus_client import (
@@ -14,10 +16,12 @@ from prometheus_client import (
     generate_latest,
 )
 
+from submission_manager.model.backlog import Backlog
 from submission_manager.model.intents import Exhausted, Status
 
 TO_TERMINAL_S = (0.5, 1, 2, 5, 10, 30, 60, 120)
 ATTEMPT_S = (0.1, 0.25, 0.5, 1, 2.5, 5)
+GATEWAY_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 QUEUE_DELAY_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5)
 REFRESH_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 REBUILD_S = (0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60)
@@ -27,6 +31,11 @@ TERMINAL = tuple(status.value for status in Status if status is not Status.PENDI
 OUTCOMES = ("accepted", "rejected", "error", "unknown")
 WRITES = ("start", "record", "webhook")
 DELIVERIES = ("delivered", "failed")
+
+GATEWAY_OUTCOMES = ("accepted", "rejected", "failed")
+GATEWAYS_MAX = 100
+OTHER_GATEWAYS = "other"
+NOTHING_WAITS = Backlog(0, 0.0, 0)
 
 M = TypeVar("M", Counter, Histogram)
 
@@ -58,11 +67,17 @@ class Metrics:
 
     # --- the leader's work ---
 
+    def open_gateways(self, gateways: Iterable[str]) -> None:
+        """Those of the registry, before their first call: a series first seen at 1 hides that step from rate()."""
+        for gateway in gateways:
+            self._known_gateway(gateway)
+
     def role(self, is_leader: bool, epoch: int) -> None:
         self._leader.set(int(is_leader))
         self._epoch.set(epoch)
         if not is_leader:  # what a follower knows of the queue is nothing
             self._depth.set(0)
+            self.backlog(NOTHING_WAITS)
 
     def queue_depth(self, intents: int) -> None:
         self._depth.set(intents)
@@ -73,9 +88,20 @@ class Metrics:
     def queue_delay(self, seconds: float) -> None:
         self._queue_delay.observe(max(0.0, seconds))
 
-    def attempt(self, outcome_status: str, seconds: float) -> None:
+    def attempt(self, outcome_status: str, seconds: float | None) -> None:
         self._attempts.labels(outcome_status).inc()
-        self._attempt_seconds.observe(max(0.0, seconds))
+        if seconds is not None:
+            self._attempt_seconds.observe(max(0.0, seconds))
+
+    def gateway_call(self, gateway: str, outcome: str, seconds: float) -> None:
+        known = self._known_gateway(gateway)
+        self._gateway_attempts.labels(known, outcome).inc()
+        self._gateway_seconds.labels(known).observe(max(0.0, seconds))
+
+    def backlog(self, found: Backlog | None) -> None:
+        self._overdue.set(found.overdue if found else math.nan)
+        self._oldest_due.set(found.oldest_due_s if found else math.nan)
+        self._past_deadline.set(found.past_deadline if found else math.nan)
 
     def retry_scheduled(self) -> None:
         self._retries.inc()
@@ -102,6 +128,15 @@ class Metrics:
     def webhook(self, status: str, seconds: float) -> None:
         self._webhooks.labels(status).inc()
         self._webhook_seconds.observe(max(0.0, seconds))
+
+    def _known_gateway(self, gateway: str) -> str:
+        """Opened at 0 when first seen; beyond so many the rest are one: a series for each is kept for ever."""
+        known = gateway if gateway in self._gateways or len(self._gateways) < GATEWAYS_MAX else OTHER_GATEWAYS
+        if known not in self._gateways:
+            self._gateways.add(known)
+            for outcome in GATEWAY_OUTCOMES:
+                self._gateway_attempts.labels(known, outcome)
+        return known
 
     # --- the lease, told by fencehold ---
 
@@ -134,7 +169,20 @@ class Metrics:
         )  # fmt: skip
         self._retries = self._counter("submission_retries_scheduled_total", "Attempts after which another is due.")
         self._webhooks = self._counter("submission_webhooks_total", "Webhooks recorded.", status=DELIVERIES)
+        self._gateways: set[str] = set()
+        self._gateway_attempts = Counter(
+            "submission_gateway_attempts_total", "Attempts by gateway; failed: error, or a rejection that is no end.",
+            ["gateway", "outcome"], registry=self._registry,
+        )  # fmt: skip
+        self._name_queue()
+
+    def _name_queue(self) -> None:
         self._depth = self._gauge("submission_queue_depth", "Intents in the leader's schedule.")
+        self._overdue = self._gauge("submission_overdue_intents", "Pending intents that have been due for 30 s.")
+        self._oldest_due = self._gauge("submission_oldest_due_seconds", "How long the longest due intent has been due.")
+        self._past_deadline = self._gauge(
+            "submission_past_deadline_intents", "Pending intents past their deadline, with no attempt under way."
+        )
         self._inflight = self._gauge("submission_inflight_attempts", "Attempts begun and not yet recorded.")
 
     def _name_times(self) -> None:
@@ -144,6 +192,10 @@ class Metrics:
         self._attempt_seconds = self._histogram(
             "submission_attempt_duration_seconds", "From the start on record to the record of the outcome.", ATTEMPT_S
         )
+        self._gateway_seconds = Histogram(
+            "submission_gateway_call_seconds", "The gateway's call alone, to its answer or its timeout.", ["gateway"],
+            buckets=GATEWAY_S, registry=self._registry,
+        )  # fmt: skip
         self._queue_delay = self._histogram(
             "submission_queue_delay_seconds", "From due to the start on record.", QUEUE_DELAY_S
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fencehold import Term
+from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, Webhook
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status, WebhookStatus
 from submission_manager.model.outcomes import Outcome
@@ -185,6 +186,10 @@ class AttemptPort(Protocol):
 
     async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
         """Ended intents whose webhook was neither delivered nor given up."""
+        ...
+
+    async def backlog(self, late_s: int, rows_max: int, limit_s: float) -> Backlog:
+        """`late_s`: from then on what is due is overdue."""
         ...
 
     async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None: ...

@@ -14,9 +14,11 @@ from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.model.settings import leader_settings
 from fencehold.runtime.engine import Engine
 from submission_manager.executor import Executor, ExecutorSettings
+from submission_manager.executor_backlog import BacklogWatch
 from submission_manager.executor_metrics import NoMetrics
 from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
 from submission_manager.leadership import Leadership, LeadershipSettings
+from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
 from submission_manager.model.intents import Attempt, Intent, Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Case, Outcome, Verdict, judge
@@ -45,13 +47,24 @@ class Facts:
 class Counts(NoMetrics):
     def __init__(self) -> None:
         self.of: Counter[str] = Counter()
+        self.attempts_s: list[float | None] = []
+        self.calls_s: list[float] = []
+        self.backlogs: list[Backlog | None] = []
         self.inflight_max = 0
 
     def inflight(self, attempts: int) -> None:
         self.inflight_max = max(self.inflight_max, attempts)
 
-    def attempt(self, outcome_status: str, seconds: float) -> None:
+    def attempt(self, outcome_status: str, seconds: float | None) -> None:
         self.of[f"attempt {outcome_status}"] += 1
+        self.attempts_s.append(seconds)
+
+    def gateway_call(self, gateway: str, outcome: str, seconds: float) -> None:
+        self.of[f"{gateway} {outcome}"] += 1
+        self.calls_s.append(seconds)
+
+    def backlog(self, found: Backlog | None) -> None:
+        self.backlogs.append(found)
 
     def retry_scheduled(self) -> None:
         self.of["retry"] += 1
@@ -210,6 +223,12 @@ class Table:
         ended = [r for r in self.rows.values() if r.webhook_status is WebhookStatus.PENDING]
         return [over for r in ended if (over := self._over(r)) is not None][:limit]
 
+    async def backlog(self, late_s: int, rows_max: int, limit_s: float) -> Backlog:
+        await self._pass("backlog")
+        now = self._shelf.now()
+        ages = [(now - row.due_at).total_seconds() for row in self.rows.values() if row.due_at is not None]
+        return Backlog(sum(age >= late_s for age in ages), max([0.0, *ages]), 0)
+
     async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None:
         await self._pass("record_webhook")
         async with term.transaction():
@@ -314,7 +333,7 @@ class Scene:
         executor = Executor(self.table, gateway, webhooks, settings, **parts)
         del parts["writes"]
         leadership = Leadership(
-            leader, self.table, executor, webhooks,
+            leader, self.table, executor, webhooks, BacklogWatch(self.table, counts, facts),
             LeadershipSettings(drops_on_error=on_error == "drop", **options), **parts,
         )  # fmt: skip
         return Instance(leader, leadership, executor, gateway, receiver, counts, facts)

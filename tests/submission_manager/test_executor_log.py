@@ -1,10 +1,13 @@
 """What an operator can read of attempts and webhooks that failed."""
 
 import asyncio
+import logging
+from typing import Any
 
+from submission_manager.cli.service_log import LEVELS
 from submission_manager.model.intents import WebhookStatus
 from submission_manager.model.outcomes import Answer, Outcome
-from tests.submission_manager.executor_scene import Scene, with_webhook
+from tests.submission_manager.executor_scene import ACCEPTED, Instance, Scene, at_gateway, with_webhook
 from tests.unit.on_virtual_time import virtual
 
 
@@ -41,12 +44,72 @@ async def test_a_receiver_that_is_away_does_not_flood_the_log() -> None:
 
 
 @virtual
-async def test_an_attempt_that_failed_is_told_with_its_number_and_why() -> None:
+async def test_a_failing_gateway_is_told_at_once_and_then_once_a_minute_with_counts() -> None:
     scene = Scene()
     one = await scene.instance()
-    one.gateway.answers["x"] = Outcome(Answer.ERROR, error="HTTP 500")
+    one.gateway.answer = Outcome(Answer.ERROR, error="HTTP 500")
+    one.gateway.answers["good"] = ACCEPTED
+    await one.start()
+    scene.table.submit("first")
+    await scene.until(lambda: "attempt_failed" in one.facts.names())
+    (told,) = failures(one)
+    assert (told["gateway"], told["intent_id"], told["attempt_number"], told["error"]) == (
+        "http://sms", "first", 1, "HTTP 500",
+    )  # fmt: skip
+    assert (told["failures"], told["attempts"]) == (1, 1)
+    for name in [*(f"x{number}" for number in range(99)), "good"]:
+        scene.table.submit(name)
+    await asyncio.sleep(61)
+    assert [(each["failures"], each["attempts"]) for each in failures(one)[1:]] == [(299, 300)]
+    await asyncio.sleep(600)
+    assert len(failures(one)) == 2, "a minute without a failure is not told of"
+
+
+@virtual
+async def test_each_gateway_is_told_of_by_its_own_name_and_without_its_password() -> None:
+    scene = Scene()
+    one = await scene.instance()
+    one.gateway.answer = Outcome(Answer.REJECTED, reason="provider_failure")
+    await one.start()
+    for number, url in enumerate(["http://user:hunter2@a:1/x/?key=hunter2", "https://b"]):
+        scene.table.submit(f"x{number}", at_gateway(url))
+    await scene.until(lambda: len(failures(one)) == 2)
+    assert {(told["gateway"], told["reason"]) for told in failures(one)} == {
+        ("http://a:1/x", "provider_failure"), ("https://b", "provider_failure"),
+    }  # fmt: skip
+    assert "hunter2" not in str(one.facts.told) + str(one.counts.of)
+
+
+@virtual
+async def test_a_rejection_that_is_final_is_no_failure_of_the_gateway() -> None:
+    scene = Scene()
+    one = await scene.instance()
+    one.gateway.answer = Outcome(Answer.REJECTED, reason="invalid_recipient")
     await one.start()
     scene.table.submit("x")
-    await scene.until(lambda: "attempt_failed" in one.facts.names())
-    told = next(fields for event, fields in one.facts.told if event == "attempt_failed")
-    assert (told["intent_id"], told["attempt_number"], told["error"]) == ("x", 1, "HTTP 500")
+    await scene.until(lambda: scene.are_over("x"))
+    await asyncio.sleep(1)
+    assert "attempt_failed" not in one.facts.names()
+    assert one.counts.of["http://sms rejected"] == 1
+
+
+@virtual
+async def test_what_was_not_yet_told_of_a_failing_gateway_is_told_at_the_end() -> None:
+    scene = Scene()
+    one = await scene.instance()
+    one.gateway.answer = Outcome(Answer.ERROR, error="HTTP 500")
+    await one.start()
+    scene.table.submit("x")
+    await scene.until(lambda: scene.are_over("x"))
+    await one.leadership.stop()
+    assert one.run is not None
+    await one.run
+    assert [told["failures"] for told in failures(one)] == [1, 2]
+
+
+def test_it_is_a_warning_that_a_gateway_fails() -> None:
+    assert LEVELS["attempt_failed"] == logging.WARNING
+
+
+def failures(one: Instance) -> list[dict[str, Any]]:
+    return [fields for event, fields in one.facts.told if event == "attempt_failed"]

@@ -1,7 +1,10 @@
 """The names and buckets dashboards are built on."""
 
+import math
+
 from submission_manager.executor_metrics import ExecutorMetrics
-from submission_manager.metrics import Metrics
+from submission_manager.metrics import GATEWAYS_MAX, Metrics
+from submission_manager.model.backlog import Backlog
 
 COUNTERS = {
     "submission_intents_created_total", "submission_idempotent_hits_total", "submission_idempotency_conflicts_total",
@@ -12,7 +15,8 @@ COUNTERS = {
 }  # fmt: skip
 GAUGES = {
     "submission_queue_depth", "submission_inflight_attempts", "submission_leader", "submission_lease_epoch",
-    "submission_schedule_refresh_lag_seconds",
+    "submission_schedule_refresh_lag_seconds", "submission_overdue_intents", "submission_oldest_due_seconds",
+    "submission_past_deadline_intents",
 }  # fmt: skip
 
 
@@ -62,6 +66,40 @@ def test_the_leaders_work_and_the_lease_are_counted():
     assert found["submission_schedule_refresh_lag_seconds"] == 1.2
     metrics.role(False, 7)
     assert (shown(metrics)["submission_leader"], shown(metrics)["submission_queue_depth"]) == (0, 0)
+
+
+def test_what_waits_is_unknown_when_the_database_did_not_say_and_nothing_on_a_follower():
+    metrics = Metrics()
+    names = ("submission_overdue_intents", "submission_oldest_due_seconds", "submission_past_deadline_intents")
+    metrics.backlog(Backlog(7, 61.5, 2))
+    assert [shown(metrics)[name] for name in names] == [7, 61.5, 2]
+    metrics.backlog(None)
+    assert all(math.isnan(shown(metrics)[name]) for name in names)
+    metrics.role(False, 1)
+    assert [shown(metrics)[name] for name in names] == [0, 0, 0]
+
+
+def test_gateways_are_counted_apart_from_0_on_and_beyond_so_many_together():
+    metrics = Metrics()
+    metrics.open_gateways(["http://a", "http://a"])
+    series = 'submission_gateway_attempts_total{gateway="http://%s",outcome="failed"}'
+    assert shown(metrics)[series % "a"] == 0
+    for number in range(GATEWAYS_MAX + 50):
+        metrics.gateway_call(f"http://g{number}", "failed", 0.1)
+    found = {
+        name: value for name, value in shown(metrics).items() if name.startswith("submission_gateway_attempts_total")
+    }
+    assert found[series % "g1"] == 1
+    assert found['submission_gateway_attempts_total{gateway="other",outcome="failed"}'] == 51
+    assert len(found) == 3 * (GATEWAYS_MAX + 1)
+
+
+def test_an_attempt_of_unknown_outcome_is_counted_and_not_timed():
+    metrics = Metrics()
+    metrics.attempt("unknown", None)
+    found = shown(metrics)
+    assert found['submission_attempts_total{outcome_status="unknown"}'] == 1
+    assert found["submission_attempt_duration_seconds_count"] == 0
 
 
 def test_two_instances_in_one_process_count_apart():

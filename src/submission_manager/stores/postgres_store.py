@@ -11,6 +11,7 @@ import psycopg
 from fencehold.backends.postgres import faults, wire
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.sql_text import pyformat
+from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
 from submission_manager.ports import Over, Progress, Submitted
@@ -146,6 +147,10 @@ class PostgresAttempts(Attempts):
 
     async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
         return [rows.over(row, self._dialect) for row in await self._pool.run("owed", {"limit": limit}, limit_s)]
+
+    async def backlog(self, late_s: int, rows_max: int, limit_s: float) -> Backlog:
+        (row,) = await self._pool.run("backlog", {"late_s": late_s, "limit": rows_max}, limit_s)
+        return rows.backlog(row, self._dialect)
 
 
 def _utc(at: dt.datetime) -> dt.datetime:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencehold.model.errors import ConfigurationError
+from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
 from submission_manager.model.intents import INTENT_ID_CHARS_MAX, Attempt, Intent, NewIntent, Status, WebhookStatus
 from submission_manager.ports import Over, Submission, Submitted
@@ -39,6 +40,12 @@ def attempt(row: Row, dialect: Dialect) -> Attempt:
 
 def over(row: Row, dialect: Dialect) -> Over:
     return Over(intent(row, dialect), webhook(*row[INTENT_COLUMNS:]))
+
+
+def backlog(row: Row, dialect: Dialect) -> Backlog:
+    overdue, oldest_at, past_deadline, now = row
+    oldest_s = 0.0 if oldest_at is None else (dialect.instant(now) - dialect.instant(oldest_at)).total_seconds()
+    return Backlog(overdue, max(0.0, oldest_s), past_deadline)
 
 
 def webhook(url: str | None, headers: str | None, headers_env: str | None, secret_env: str | None) -> Webhook | None:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from fencehold import Term
 from fencehold.backends.sqlite.session import Session
+from submission_manager.model.backlog import Backlog
 from submission_manager.ports import Over
 from submission_manager.stores import rows
 from submission_manager.stores.attempts import Attempts, Statement, Steps
@@ -39,6 +40,13 @@ class SqliteAttempts(Attempts):
             return connection.execute(self._statements["owed"], {"limit": limit}).fetchall()
 
         return [rows.over(row, self._dialect) for row in await self._reader.read(work, limit_s)]
+
+    async def backlog(self, late_s: int, rows_max: int, limit_s: float) -> Backlog:
+        def work(connection: sqlite3.Connection) -> rows.Row:
+            found = connection.execute(self._statements["backlog"], {"late_s": late_s, "limit": rows_max}).fetchall()
+            return tuple(found[0])
+
+        return rows.backlog(await self._reader.read(work, limit_s), self._dialect)
 
     async def _fenced(self, term: Term, steps: Steps[T]) -> T:
         term.check()

@@ -14,6 +14,7 @@ from typing import Any
 
 from fencehold import Term, Unavailable
 from fencehold.backends.sqlserver.params import NO_TEXT, instant_text, microseconds
+from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract
 from submission_manager.model.intents import ERROR_CHARS_MAX, Exhausted, Intent, Status, WebhookStatus
 from submission_manager.model.outcomes import EARLIEST, Case, Outcome, timetable
@@ -94,6 +95,10 @@ class SqlServerAttempts:
 
     async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
         return [rows.over(row, self._dialect) for row in await self._reads.run("owed", {"limit": limit}, limit_s)]
+
+    async def backlog(self, late_s: int, rows_max: int, limit_s: float) -> Backlog:
+        (row,) = await self._reads.run("backlog", {"late_s": late_s, "limit": rows_max}, limit_s)
+        return rows.backlog(row, self._dialect)
 
     # --- one batch each ---
 
