@@ -22,7 +22,7 @@ test:            ## everything: environment, servers, lint, types, all tests
 env:             ## make or update .venv
 	@$(BOOT) tools/env.py dev
 
-programs: env    ## install PgBouncer, HAProxy, spin, Node (as root, with apt) and from npm the Cosmos DB test server and TypeScript
+programs: env    ## install PgBouncer, HAProxy, spin, Node, promtool (as root, with apt) and from npm the Cosmos DB test server and TypeScript
 	@$(BIN)/python tools/programs.py
 
 lint: env        ## ruff: rules and formatting
