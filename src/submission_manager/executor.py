@@ -132,6 +132,10 @@ class Executor:
     def inflight(self) -> int:
         return len(self._running)
 
+    @property
+    def intents_in_hand(self) -> list[str]:
+        return sorted(one.job.intent_id for one in self._running)
+
     # --- one attempt ---
 
     def _begin(self, running: Running) -> None:

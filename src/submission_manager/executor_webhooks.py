@@ -116,6 +116,10 @@ class WebhookDesk:
             if not telling.is_telling and telling.task is not None:
                 telling.task.cancel()
 
+    @property
+    def in_hand(self) -> int:
+        return len(self._in_hand)
+
     async def drained(self, limit_s: float) -> bool:
         return await self._clock.wait(self._idle, limit_s)
 

@@ -58,6 +58,7 @@ class Instance:
         self._stack = AsyncExitStack()
         self._is_stopping = asyncio.Event()
         self._leading: asyncio.Task[None] | None = None
+        self.attempts_cut = 0  # by the drain timeout, once it has stopped
         self.app: App
         self.listening: Listening
         self.leader: fencehold.Leader
@@ -113,6 +114,7 @@ class Instance:
         self.leader = leases.leader(
             settings.lease_name, lease=settings.lease_duration_s, renew_every=settings.renew_interval_s,
             acquire_every=settings.acquire_interval_s, holder_id=settings.holder_id, on_error=settings.on_sql_error,
+            release_on_stop=settings.release_on_stop,
         )  # fmt: skip
         leadership = self._leadership(store, outgoing)
         self._bind(store, leadership.hint)  # a port that is taken is told before anything is led
@@ -227,7 +229,7 @@ class Instance:
 
     async def _stop_leading(self, leadership: Leadership) -> None:
         assert self._leading is not None, "it was started before this was pushed"
-        await leadership.stop()
+        self.attempts_cut = await leadership.stop()
         await asyncio.wait([self._leading], timeout=STEP_DOWN_LIMIT_S)
         if not self._leading.done():
             self._leading.cancel()

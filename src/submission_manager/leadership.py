@@ -25,6 +25,7 @@ from submission_manager.schedule import micros
 TROUBLE_PAUSE_S = 1.0
 # After what no retry can mend, such as a missing table: else instances would hand the lease around every second.
 MISFIT_PAUSE_S, MISFIT_PAUSE_MAX_S = 1.0, 60.0
+CUT = "they did not end within the drain timeout; the next leader counts each as an attempt with an unknown outcome"
 
 
 @dataclass(frozen=True)
@@ -109,15 +110,24 @@ class Leadership:
             except ConfigurationError as error:  # the leases' own table is missing too
                 self._facts.fact("leader_acquire_failed", lease_name=self._leader.name, sql_error=str(error))
 
-    async def stop(self) -> None:
-        """Nothing new begins, what runs may finish within its limit, then the lease is given back."""
+    async def stop(self) -> int:
+        """Nothing new begins, what runs may finish within its limit, then the lease is given back.
+
+        Returns how many attempts the limit cut: whether the provider took those, nobody knows.
+        """
         self._stopping.set()
         self._executor.rest()
+        limit_s = self._settings.stop_limit_s
         began_s = self._clock.now_s()
-        await self._executor.drained(self._settings.stop_limit_s)
-        left_s = began_s + self._settings.stop_limit_s - self._clock.now_s()
-        await self._webhooks.drained(max(0.0, left_s))
+        await self._executor.drained(limit_s)
+        cut = self._executor.intents_in_hand
+        if cut:
+            self._facts.fact("attempts_cut", attempts=len(cut), intents=cut, after_s=limit_s, why=CUT)
+        await self._webhooks.drained(max(0.0, began_s + limit_s - self._clock.now_s()))
+        if self._webhooks.in_hand:
+            self._facts.fact("webhooks_cut", webhooks=self._webhooks.in_hand, why="the next leader sends them")
         await self._leader.shutdown(self._settings.step_down_limit_s)
+        return len(cut)
 
     def hint(self) -> None:
         """Something was submitted, here or elsewhere: look now instead of at the next round."""

@@ -12,7 +12,8 @@ from fencehold.model.errors import ConfigurationError
 from fencehold.model.settings import leader_settings
 
 DATABASES = ("sqlite", "postgresql", "mssql")
-DURATION, WHOLE, TEXT = "DURATION", "NUMBER", "TEXT"
+DURATION, WHOLE, TEXT, SWITCH = "DURATION", "NUMBER", "TEXT", "SWITCH"
+WORDS = {word: is_on for is_on, said in ((True, "on yes true 1"), (False, "off no false 0")) for word in said.split()}
 CONNECTIONS_MOST = 10_000
 
 
@@ -62,6 +63,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("body_limit", WHOLE, "1048576", "Bytes of the largest request body.", 1, 1 << 30),
     Setting("drain_delay", DURATION, None, "Told to stop: serve on, not ready, until proxies notice.  [0]"),
     Setting("drain_timeout", DURATION, "15s", "For requests and attempts in hand to end, when it is told to stop."),
+    Setting("release_on_stop", SWITCH, "on", "Told to stop: give the lease back; off: others wait until it expires."),
 )  # fmt: skip
 
 BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -91,9 +93,10 @@ class Settings:
     body_limit_bytes: int
     drain_delay_s: float
     drain_timeout_s: float
+    release_on_stop: bool
 
 
-_FIELD = {DURATION: "{}_s", WHOLE: "{}", TEXT: "{}"}
+_FIELD = {DURATION: "{}_s", WHOLE: "{}", TEXT: "{}", SWITCH: "{}"}
 _FIELD_OF = {one.name: _FIELD[one.kind].format(one.name) for one in SETTINGS} | {"body_limit": "body_limit_bytes"}
 
 
@@ -128,6 +131,8 @@ def _value(one: Setting, value: Any, problems: list[str]) -> Any:
                 return 0.0 if value is None else durations.seconds(value, what)
             case "NUMBER":
                 return None if value is None else _whole(one, value, what)
+            case "SWITCH":
+                return _switch(value, what)
         return _text(one, value)
     except ConfigurationError as error:
         problems.append(error.message.rstrip("."))
@@ -139,6 +144,13 @@ def _whole(one: Setting, value: Any, what: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 12 and one.whole_min <= int(text) <= one.whole_max):
         raise ConfigurationError(f"{what} is {value!r:.60}; it must be from {one.whole_min} to {one.whole_max}")
     return int(text)
+
+
+def _switch(value: Any, what: str) -> bool:
+    is_on = value if isinstance(value, bool) else WORDS.get(str(value).strip().lower())
+    if is_on is None:
+        raise ConfigurationError(f"{what} is {value!r:.60}; it must be on or off")
+    return is_on
 
 
 def _text(one: Setting, value: str | None) -> str | None:

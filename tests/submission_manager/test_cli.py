@@ -1,5 +1,6 @@
 """`submission-manager` as a process: what it prints, how it ends, what a signal does."""
 
+import contextlib
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import pytest
 
 from fencehold.model.errors import ConfigurationError
 from submission_manager.settings import SETTINGS, settings
+from submission_manager.stores.opening import LEASE_TABLE
 from tests.submission_manager.http_parts import REGISTRY
 
 COMMAND = [sys.executable, "-m", "submission_manager.cli"]
@@ -168,6 +170,41 @@ def test_it_neither_spins_nor_fails_when_there_are_more_clients_than_files(regis
         assert log.count("connections_refused") == 1
 
 
+def test_a_drain_timeout_that_cuts_attempts_says_how_many_and_does_not_exit_0(registry, sqlite_url):
+    with started("gateway", "--port", "0", "--hang", "1") as gateway:
+        url = line_with(gateway.stdout, "serving on").split()[-1]
+        Path(registry).write_text(REGISTRY.replace("http://gateway.test", url))
+        arguments = ("serve", "--registry", registry, "--port", "0", "--drain-timeout", "200ms")
+        with started(*arguments, SM_DATABASE=sqlite_url, SM_GATEWAY_TIMEOUT="60s") as process:
+            address = re.findall(r"url=(\S+)", line_with(process.stderr, "serving"))[0]
+            for name in "ab":
+                body = {"intentId": name, "submissionTarget": "sms.realtime", "payload": {}}
+                httpx.post(f"{address}/v1/intents", json=body, trust_env=False).raise_for_status()
+            while httpx.get(f"{url}/calls", trust_env=False).json()["calls"] < 2:
+                continue
+            process.send_signal(signal.SIGTERM)
+            _, log = process.communicate(timeout=END_S)
+    assert process.returncode == 1
+    assert re.findall(r"attempts_cut attempts=(\d+) intents=(\".*?\")", log) == [("2", "\"['a', 'b']\"")]
+    assert "stopped" in log
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "is_left"),
+    [((), "", 0), (("--no-release-on-stop",), "", 1), ((), "off", 1), (("--release-on-stop",), "off", 0)],
+)
+def test_the_lease_is_given_back_at_the_end_unless_told_otherwise(registry, sqlite_url, options, variable, is_left):
+    arguments = ("serve", "--registry", registry, "--port", "0", *options)
+    with started(*arguments, SM_DATABASE=sqlite_url, SM_RELEASE_ON_STOP=variable) as process:
+        line_with(process.stderr, "leader_acquired")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=END_S)
+    assert process.returncode == 0
+    live = f"SELECT expires_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') FROM {LEASE_TABLE}"
+    with contextlib.closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as file:
+        assert file.execute(live).fetchall() == [(is_left,)]
+
+
 def test_a_second_signal_ends_it_at_once(registry, sqlite_url):
     arguments = ("serve", "--registry", registry, "--port", "0", "--drain-timeout", "60s")
     with started(*arguments, SM_DATABASE=sqlite_url) as process:
@@ -214,7 +251,7 @@ def test_what_is_given_stands_over_the_variable_and_that_over_the_default():
     [
         {"database": "memory://x"}, {"database": "cosmos://x"}, {"database": "nothing"}, {"lease_duration": "0s"},
         {"renew_interval": "60s"}, {"concurrency": "0"}, {"port": "70000"}, {"body_limit": "-1"}, {"holder_id": " x"},
-        {"lease_name": "x" * 65}, {"on_sql_error": "panic"}, {"gateway_timeout": "soon"},
+        {"lease_name": "x" * 65}, {"on_sql_error": "panic"}, {"gateway_timeout": "soon"}, {"release_on_stop": "maybe"},
     ],
 )  # fmt: skip
 def test_a_setting_that_cannot_work_is_refused_by_its_name(wrong):

@@ -26,7 +26,7 @@ HINTS = {
 EPILOG = """\b
 Exit codes, the same for every command:
   0    done, or stopped in order
-  1    the answer is no (it did not end in time; the demo found something)
+  1    the answer is no (attempts were cut, it did not end in time; the demo found something)
   69   the database cannot be reached, takes no writes, or gave no answer
   70   a fault of the program itself; FENCEHOLD_DEBUG=1 shows where
   78   a mistake: settings, registry, URL, port, refused login, missing driver, database, tables or rights

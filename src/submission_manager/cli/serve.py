@@ -20,7 +20,7 @@ from submission_manager.cli.service_log import FORMATS, WEIGHTS, service_log
 from submission_manager.http.descriptors import raise_limit
 from submission_manager.instance import Instance
 from submission_manager.metrics import leave_out_creation_times
-from submission_manager.settings import SETTINGS, Setting, Settings, settings
+from submission_manager.settings import SETTINGS, SWITCH, Setting, Settings, settings
 
 CLOSING_S = 15.0  # beyond draining: the lease given back, connections closed
 
@@ -31,8 +31,8 @@ Example:
 \b
 Durations: 30, 0.5, 30s, 500ms, 5m. The log goes to stderr.
 A database that is away is waited for, with a line in the log.
-Exit codes: 0 stopped in order, 1 did not end in time, 78 bad configuration (no tables, no rights, refused login),
-130 stopped at once by a second signal
+Exit codes: 0 stopped in order, 1 the drain timeout cut attempts (attempts_cut in the log) or it did not end in time,
+78 bad configuration (no tables, no rights, refused login), 130 stopped at once by a second signal
 """
 
 
@@ -44,10 +44,13 @@ def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _option(setting: Setting) -> Callable[..., Any]:
     default = "" if setting.default is None else f"  [{setting.default}]"
+    told = f"{setting.meaning} {setting.variable}{default}"
+    if setting.kind == SWITCH:  # its variable is read with the others, by `settings`
+        both = f"{setting.option}/{setting.option.replace('--', '--no-', 1)}"
+        return click.option(both, setting.name, default=None, help=told)
     return click.option(
-        setting.option, setting.name, envvar=setting.variable, default=None, metavar=setting.kind,
-        help=f"{setting.meaning} {setting.variable}{default}",
-    )  # fmt: skip
+        setting.option, setting.name, envvar=setting.variable, default=None, metavar=setting.kind, help=told
+    )
 
 
 @click.command(epilog=EPILOG)
@@ -88,4 +91,4 @@ async def _serve(
         within_s = chosen.drain_delay_s + 2 * chosen.drain_timeout_s
         stop_by(Stop(instance.ask_to_stop, within_s=within_s, spare_s=CLOSING_S))
         await instance.serve()
-    return exit_codes.OK
+    return exit_codes.NO if instance.attempts_cut else exit_codes.OK

@@ -21,6 +21,7 @@ LEVELS = {
     "attempt_failed": logging.WARNING,
     "attempt_rejected": logging.DEBUG,
     "attempts_cut": logging.ERROR,
+    "webhooks_cut": logging.WARNING,
     "leadership_paused": logging.WARNING,
     "connections_refused": logging.WARNING,
     "executor_sql_error": logging.WARNING,

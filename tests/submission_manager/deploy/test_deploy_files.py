@@ -12,7 +12,7 @@ import yaml
 from fencehold.model import durations
 from submission_manager.cli.serve import CLOSING_S
 from submission_manager.metrics import Metrics
-from submission_manager.settings import settings
+from submission_manager.settings import SETTINGS, settings
 from tests.servers.programs import require
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -43,7 +43,7 @@ def test_alerts_and_dashboard_name_only_metrics_that_an_instance_has() -> None:
 def test_only_settings_that_there_are_are_set() -> None:
     from submission_manager.cli.app import cli
 
-    variables = {
+    variables = {one.variable for one in SETTINGS} | {
         variable
         for parameter in cli.commands["serve"].params
         for variable in [getattr(parameter, "envvar", None)]
