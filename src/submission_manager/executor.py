@@ -19,7 +19,7 @@ from submission_manager.executor_metrics import ExecutorMetrics
 from submission_manager.executor_tenure import SQL_ERRORS, Dropped, Tenure
 from submission_manager.executor_webhooks import WebhookDesk
 from submission_manager.model.intents import ERROR_CHARS_MAX, Status
-from submission_manager.model.outcomes import Answer, Outcome
+from submission_manager.model.outcomes import Answer, Outcome, no_answer
 from submission_manager.ports import AttemptPort, GatewayPort, NotNow, Over, Recorded, Started
 from submission_manager.schedule import Job, micros
 
@@ -204,7 +204,7 @@ class Executor:
             async with asyncio.timeout(limit_s + GATEWAY_SLACK_S):
                 return await self._gateway.submit(started, limit_s)
         except TimeoutError:
-            return Outcome(Answer.ERROR, error=f"the gateway did not answer within {limit_s:g} s")
+            return Outcome(Answer.ERROR, error=f"gateway: {no_answer(limit_s)}")
         except Exception as error:  # noqa: BLE001 - the attempt was made, so it is recorded, whatever broke here
             return Outcome(Answer.ERROR, error=f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
 

@@ -15,6 +15,7 @@ from fencehold.ports.facts import FactSink
 from submission_manager.executor_metrics import ExecutorMetrics
 from submission_manager.executor_tenure import SQL_ERRORS, Dropped, Tenure
 from submission_manager.model.intents import ERROR_CHARS_MAX, WebhookStatus
+from submission_manager.model.outcomes import no_answer
 from submission_manager.ports import AttemptPort, Over, WebhookPort
 
 WEBHOOK_SLACK_S = 1.0
@@ -167,7 +168,7 @@ class WebhookDesk:
             async with asyncio.timeout(limit_s + WEBHOOK_SLACK_S):
                 return await self._webhook.tell(over, limit_s)
         except TimeoutError:
-            return f"no answer within {limit_s:g} s"
+            return f"webhook: {no_answer(limit_s)}"
         except Exception as error:  # noqa: BLE001 - best effort: it was tried, and that is recorded
             return f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
 

@@ -13,6 +13,8 @@ from urllib.parse import quote
 
 import httpx
 
+from submission_manager.model.outcomes import no_answer
+
 USER_AGENT = "submission-manager"
 KEPT_CONNECTIONS_MAX = 100
 
@@ -58,7 +60,7 @@ class Outgoing:
             async with asyncio.timeout(limit_s):
                 return await self._post(url, body, headers, body_bytes_max)
         except TimeoutError:
-            raise NoAnswer(f"no answer within {limit_s:g} s") from None
+            raise NoAnswer(no_answer(limit_s)) from None
         except httpx.HTTPError as error:
             raise NoAnswer(_words(error)) from None
         except Exception as error:  # noqa: BLE001 - a URL, a header, a resolver: whatever it was, nothing was answered

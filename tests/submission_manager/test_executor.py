@@ -91,7 +91,7 @@ async def test_all_gateways_together_are_called_within_the_total() -> None:
 
 
 @virtual
-async def test_a_gateway_client_that_overruns_its_limit_is_cut_and_recorded_as_an_error() -> None:
+async def test_a_gateway_client_that_overruns_its_limit_is_cut_and_recorded_in_the_clients_own_words() -> None:
     scene = Scene()
     one = await scene.instance()
 
@@ -102,7 +102,7 @@ async def test_a_gateway_client_that_overruns_its_limit_is_cut_and_recorded_as_a
     await one.start()
     scene.table.submit("x")
     await scene.until(lambda: len(scene.table.rows["x"].attempts) == 1)
-    assert scene.table.rows["x"].attempts[0].error == "the gateway did not answer within 10 s"
+    assert scene.table.rows["x"].attempts[0].error == "gateway: no answer within 10 s"
 
 
 @virtual

@@ -26,6 +26,18 @@ async def test_a_webhook_that_failed_is_told_with_its_intent_its_target_and_why(
 
 
 @virtual
+async def test_a_webhook_client_that_overruns_its_limit_is_told_in_the_clients_own_words() -> None:
+    scene = Scene()
+    one = await scene.instance()
+    one.receiver.gate = asyncio.Event()
+    await one.start()
+    scene.table.submit("x", with_webhook())
+    await scene.until(lambda: "webhook_failed" in one.facts.names())
+    told = [fields for event, fields in one.facts.told if event == "webhook_failed"]
+    assert [fields["error"] for fields in told] == ["webhook: no answer within 10 s"]
+
+
+@virtual
 async def test_a_receiver_that_is_away_does_not_flood_the_log() -> None:
     scene = Scene()
     one = await scene.instance()

@@ -14,6 +14,11 @@ OUTCOME_UNKNOWN = "outcome unknown"
 EARLIEST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)  # before any attempt
 
 
+def no_answer(limit_s: float) -> str:
+    """Why a call failed that was given up, in the same words whoever gave it up."""
+    return f"no answer within {limit_s:g} s"
+
+
 class Answer(enum.Enum):
     """What a gateway call came to. ERROR is anything that is neither: no answer, no sense, no reason given."""
 
