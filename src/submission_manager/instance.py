@@ -26,6 +26,7 @@ from submission_manager.http.server import Listening
 from submission_manager.leadership import Leadership, LeadershipSettings
 from submission_manager.metrics import Metrics
 from submission_manager.outgoing import Outgoing
+from submission_manager.own_words import INIT, OwnWords
 from submission_manager.ports import IntentStore
 from submission_manager.registry import Registry
 from submission_manager.settings import Settings
@@ -53,7 +54,7 @@ class Instance:
         self.metrics = metrics or Metrics()
         self._registry = registry
         self.metrics.open_gateways(gateway_name(one.gateway_url) for one in registry.contracts.values())
-        self._facts = FanOut(facts, self.metrics)
+        self._facts = FanOut(OwnWords(facts), self.metrics)
         self._creates_tables = creates_tables
         self._stack = AsyncExitStack()
         self._is_stopping = asyncio.Event()
@@ -145,7 +146,7 @@ class Instance:
         if missing:
             raise ConfigurationError(
                 f"The service's tables are missing, or older than this version: {', '.join(missing)}.",
-                hint="Start once without --no-init, as a user who may create tables.",
+                hint=INIT,
                 code="schema_missing",
             )
 

@@ -211,6 +211,10 @@ class IntentStore(Protocol):
 
     async def init(self) -> list[str]: ...
 
+    def script(self) -> str:
+        """What `init` runs, as text; nothing is opened."""
+        ...
+
     async def close(self) -> None: ...
 
 

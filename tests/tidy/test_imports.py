@@ -15,6 +15,7 @@ SERVICE: dict[str, set[str]] = {
     "sm.model": set(),
     "sm.ports": {"sm.model"},
     "sm.settings": {"sm.model"},
+    "sm.own_words": set(),
     "sm.registry": {"sm.model"},
     "sm.metrics": {"sm.model"},
     "sm.stores": {"sm.model", "sm.ports"},
@@ -28,8 +29,10 @@ SERVICE: dict[str, set[str]] = {
     "sm.fake_gateway": {"sm.model", "sm.http"},
     "sm.instance": _TOLD
     | {"sm.registry", "sm.metrics", "sm.stores", "sm.schedule", "sm.executor", "sm.leadership", "sm.gateway_client"}
-    | {"sm.webhook", "sm.outgoing", "sm.http"},
-    "sm.cli": _TOLD | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.metrics", "sm.http", "sm.demo", "cli"},
+    | {"sm.webhook", "sm.outgoing", "sm.http", "sm.own_words"},
+    "sm.cli": _TOLD
+    | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.metrics", "sm.http", "sm.demo", "sm.stores", "cli"}
+    | {"sm.own_words"},
     "sm.demo": _TOLD | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.stores", "cli"},
 }
 

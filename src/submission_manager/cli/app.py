@@ -12,16 +12,10 @@ from fencehold.cli import exit_codes
 from fencehold.cli.failures import as_ours, steady_streams
 from fencehold.cli.screen import clean
 from fencehold.model.errors import FenceholdError
-from submission_manager.cli import check, demo, gateway, serve
+from submission_manager.cli import check, demo, gateway, serve, sql
+from submission_manager.own_words import own_hint
 
 PROGRAM = "submission-manager"
-
-#: Where fencehold would name a command of its own, which makes other tables than the service needs.
-HINTS = {
-    "schema_missing": "Start once without --no-init, as a user who may create tables.",
-    "schema_old": "Start once without --no-init, as a user who may change tables.",
-    "no_permission": "Start once as a user who may create tables; later SELECT, INSERT and UPDATE on them are enough.",
-}
 
 EPILOG = """\b
 Exit codes, the same for every command:
@@ -51,7 +45,7 @@ def cli() -> None:
     """
 
 
-for _command in (serve.serve, check.check, gateway.gateway, demo.demo):
+for _command in (serve.serve, check.check, sql.sql, gateway.gateway, demo.demo):
     cli.add_command(_command)
 
 
@@ -69,7 +63,7 @@ def execute(arguments: Sequence[str]) -> int:
 
 def _told(error: FenceholdError) -> int:
     click.echo(f"{PROGRAM}: [{error.code}] {clean(error.message)}", err=True)
-    hint = HINTS.get(error.code, "") if error.hint and "fencehold " in error.hint else error.hint
+    hint = own_hint(error.code, error.hint)
     if hint:
         click.echo(f"  hint: {clean(hint)}", err=True)
     return exit_codes.of_error(error)

@@ -48,6 +48,9 @@ class PostgresStore:
     async def init(self) -> list[str]:
         return await self._schema.init(INIT_LIMIT_S)
 
+    def script(self) -> str:
+        return self._schema.script()
+
     async def close(self) -> None:
         await self.intake.close()
         await self.schedule.close()

@@ -46,6 +46,9 @@ class SqliteStore:
     async def init(self) -> list[str]:
         return await self._schema.init(INIT_LIMIT_S)
 
+    def script(self) -> str:
+        return self._schema.script()
+
     async def close(self) -> None:
         await self.intake.close()
         await self._writer.close()

@@ -1,0 +1,70 @@
+"""`submission-manager sql init`: the service's tables as text, for whoever may create them."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from fencehold.cli.screen import put
+from fencehold.cli.sql_rights import rights
+from fencehold.connect import backend_for, scheme
+from fencehold.model.errors import ConfigurationError
+from submission_manager.settings import BY_NAME
+from submission_manager.stores.opening import LEASE_TABLE, open_store
+
+VARIABLE = BY_NAME["database"].variable
+#: As they are called here, and by a URL, which the dialect is chosen by; nothing is opened.
+DIALECTS = {"sqlite": "sqlite", "postgres": "postgresql", "mssql": "mssql"}
+ADDRESSES = {"sqlite": "sqlite:///any.db", "postgresql": "postgresql://any/any", "mssql": "mssql://any/any"}
+CHOICE = "Give --dialect sqlite, postgres or mssql"
+
+INTENTS = """\
+-- Of intents and attempts; attempts are only ever added. Whoever purges old ones needs DELETE on both as well.
+-- GRANT SELECT, INSERT, UPDATE ON submission_intents TO app;
+-- GRANT SELECT, INSERT ON submission_attempts TO app;
+"""
+FILE_RIGHTS = """\
+-- SQLite has no grants: the service needs write permission on the file and on its folder.
+"""
+
+EPILOG = """\b
+Examples:
+  submission-manager sql init --dialect postgres | psql -v ON_ERROR_STOP=1 mydb
+  submission-manager sql init --dialect mssql > tables.sql && sqlcmd -b -S db.example -d mydb -i tables.sql
+\b
+The GRANTs are comments: replace app by the service's own user, and run them without their dashes. With them, an
+instance starts with --no-init, or without it, on tables that are up to date.
+\b
+Exit codes: 0 done, 78 bad configuration
+"""
+
+
+@click.group()
+def sql() -> None:
+    """The statements behind the service, as text."""
+
+
+@sql.command(epilog=EPILOG)
+@click.option("--dialect", type=click.Choice(list(DIALECTS)), help=f"[that of the URL in {VARIABLE}]")
+def init(dialect: str | None) -> None:
+    """Print the tables that `serve` creates, with the least GRANTs. Connects to nothing."""
+    put(script(DIALECTS[dialect] if dialect else _of_url(os.environ.get(VARIABLE))).rstrip("\n"))
+
+
+def script(dialect: str) -> str:
+    address = ADDRESSES[dialect]
+    leases = backend_for(address, LEASE_TABLE)().schema.script()
+    intents = open_store(address).script()
+    if dialect == "sqlite":
+        return f"{leases}\n{intents}\n{FILE_RIGHTS}"
+    return f"{leases}\n{rights(dialect, 'leases', LEASE_TABLE)}\n{intents}\n{INTENTS}"
+
+
+def _of_url(url: str | None) -> str:
+    if not url:
+        raise ConfigurationError("No dialect was named.", hint=f"{CHOICE}, or set {VARIABLE}.", code="no_dialect")
+    name = scheme(url)
+    if name not in ADDRESSES:
+        raise ConfigurationError(f"The service has no tables for {name!r}.", hint=f"{CHOICE}.", code="no_dialect")
+    return name
