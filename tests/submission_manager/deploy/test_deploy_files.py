@@ -1,10 +1,15 @@
 """What deploy/ says is true of the service: files can be read, and name only settings and metrics that there are."""
 
+import configparser
+import fnmatch
 import json
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -12,10 +17,12 @@ import yaml
 from fencehold.model import durations
 from submission_manager.cli.serve import CLOSING_S
 from submission_manager.metrics import Metrics
+from submission_manager.registry import load, parse
 from submission_manager.settings import SETTINGS, settings
 from tests.servers.programs import require
 
-DEPLOY = Path(__file__).parents[3] / "deploy"
+ROOT = Path(__file__).parents[3]
+DEPLOY = ROOT / "deploy"
 YAML = sorted(DEPLOY.rglob("*.yaml"))
 METRIC = re.compile(r"\bsubmission_[a-z_]+")
 SETTING = re.compile(r"\bSM_[A-Z_]+\b")
@@ -67,14 +74,109 @@ def test_an_instance_that_drains_is_seen_to_do_so_before_it_closes_its_port() ->
 
 
 def test_a_pod_that_drains_is_seen_to_do_so_before_it_closes_its_port() -> None:
-    deployment = next(yaml.safe_load_all((DEPLOY / "kubernetes" / "submission-manager.yaml").read_text("utf-8")))
-    pod = deployment["spec"]["template"]["spec"]
+    pod = kubernetes("Deployment")["spec"]["template"]["spec"]
     probe = pod["containers"][0]["readinessProbe"]
     given = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
     delay_s = durations.seconds(given["SM_DRAIN_DELAY"], "delay")
     assert delay_s > probe["periodSeconds"] * probe["failureThreshold"]
     longest_s = delay_s + 2 * settings().drain_timeout_s + CLOSING_S
     assert pod["terminationGracePeriodSeconds"] > longest_s
+
+
+def kubernetes(kind: str) -> dict[str, Any]:
+    """The one document of this kind."""
+    text = (DEPLOY / "kubernetes" / "submission-manager.yaml").read_text("utf-8")
+    (found,) = [document for document in yaml.safe_load_all(text) if document["kind"] == kind]
+    return dict(found)
+
+
+def test_what_the_pods_refer_to_is_in_the_manifest() -> None:
+    pod = kubernetes("Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    wanted = [
+        one["valueFrom"]["secretKeyRef"] for one in container["env"] if "secretKeyRef" in one.get("valueFrom", {})
+    ]
+    secret, registry = kubernetes("Secret"), kubernetes("ConfigMap")
+    assert wanted == [{"name": secret["metadata"]["name"], "key": "database"}]
+    database = secret["stringData"]["database"]
+    assert "REPLACE-ME" in database, "an example, and nobody's password"
+    assert settings({"database": database}).database == database
+    assert registry["metadata"]["name"] in [one["configMap"]["name"] for one in pod["volumes"] if "configMap" in one]
+    assert parse(registry["data"]["registry.json"]) == load(DEPLOY / "registry.json")
+
+
+def test_a_pod_runs_without_root_without_rights_and_without_a_disk_to_write_on() -> None:
+    pod = kubernetes("Deployment")["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    user = pod["securityContext"]["runAsUser"]
+    assert (pod["securityContext"]["runAsNonRoot"], user > 0) == (True, True)
+    assert f"USER {user}:" in (DEPLOY / "Dockerfile").read_text("utf-8")
+    assert pod["containers"][0]["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+    }  # fmt: skip
+
+
+def test_the_network_policy_lets_in_what_asks_and_out_what_the_pods_need() -> None:
+    policy, deployment = kubernetes("NetworkPolicy")["spec"], kubernetes("Deployment")["spec"]
+    assert policy["podSelector"] == deployment["selector"]
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+    (container,) = deployment["template"]["spec"]["containers"]
+    assert [one["port"] for rule in policy["ingress"] for one in rule["ports"]] == [container["ports"][0]["name"]]
+    let_out = {one["port"] for rule in policy["egress"] for one in rule["ports"]}
+    gateways = {urlsplit(one.gateway_url).port for one in load(DEPLOY / "registry.json").contracts.values()}
+    assert let_out >= gateways | {53, urlsplit(kubernetes("Secret")["stringData"]["database"]).port}
+
+
+def test_every_probe_has_a_time_limit_that_a_busy_machine_keeps() -> None:
+    (container,) = kubernetes("Deployment")["spec"]["template"]["spec"]["containers"]
+    probes = {name: container[name] for name in ("startupProbe", "readinessProbe", "livenessProbe")}
+    assert all(probe["timeoutSeconds"] >= 2 for probe in probes.values())
+    assert probes["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+    for name in ("sm1", "sm2", "sm3"):
+        check = compose["services"][name]["healthcheck"]
+        assert "/readyz" in check["test"][-1]
+        assert durations.seconds(check["timeout"], "timeout") > 2
+    assert re.search(r"^ +timeout check 1s$", (DEPLOY / "haproxy.cfg").read_text("utf-8"), re.MULTILINE)
+
+
+def test_the_unit_never_gives_up_and_has_the_short_lease() -> None:
+    unit = configparser.RawConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    text = (DEPLOY / "systemd" / "submission-manager.service").read_text("utf-8")
+    unit.read_string(text)
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0"
+    assert (unit["Service"]["Restart"], int(unit["Service"]["RestartSec"]) >= 1) == ("always", True)
+    given = dict(
+        word.split("=") for line in re.findall(r"^Environment=(.*)$", text, re.MULTILINE) for word in line.split()
+    )
+    chosen = settings({}, given)
+    assert (chosen.lease_duration_s, chosen.drain_delay_s) == (15, 2)
+    assert int(unit["Service"]["TimeoutStopSec"]) > chosen.drain_delay_s + 2 * chosen.drain_timeout_s + CLOSING_S
+
+
+def let_into_the_image(path: str) -> bool:
+    """As Docker reads .dockerignore: the last rule that names the path, or a folder above it, decides."""
+    is_let_in = True
+    for rule in (ROOT / ".dockerignore").read_text("utf-8").splitlines():
+        pattern = rule.lstrip("!").removeprefix("**/")
+        parts = path.split("/")
+        above = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+        named = above + (parts if rule.startswith("**/") else [])
+        if rule and not rule.startswith("#") and any(fnmatch.fnmatchcase(one, pattern) for one in named):
+            is_let_in = rule.startswith("!")
+    return is_let_in
+
+
+def test_into_the_image_goes_what_it_is_made_from_and_nothing_else() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = ["pyproject.toml", "constraints.txt", "README.md", *project["project"]["license-files"]]
+    needed += [f"{package}/__init__.py" for package in wheel["packages"]] + list(wheel["force-include"])
+    assert [path for path in needed if not let_into_the_image(path)] == []
+    kept_out = [".git/config", ".venv/bin/python", ".env", "app.db", "deploy/secret.yaml", "tests/conftest.py"]
+    kept_out += ["src/fencehold/__pycache__/connect.pyc", "src/x.pyc"]
+    assert [path for path in kept_out if let_into_the_image(path)] == []
 
 
 def test_a_sql_server_is_started_only_when_asked_for_and_its_password_is_nobodys_but_yours() -> None:
@@ -93,6 +195,17 @@ def test_a_sql_server_is_started_only_when_asked_for_and_its_password_is_nobodys
 def test_the_image_has_a_driver_for_every_database_that_compose_starts() -> None:
     extras = re.findall(r"/src\[([a-z,]+)\]", (DEPLOY / "Dockerfile").read_text("utf-8"))[0].split(",")
     assert {"postgres", "sqlserver"} <= set(extras)
+
+
+@pytest.mark.needs("haproxy")
+def test_the_command_that_haproxys_file_shows_is_enough_to_start_it() -> None:
+    text = (DEPLOY / "haproxy.cfg").read_text("utf-8")
+    (shown,) = re.findall(r"^# +((?:\w+=\S+ )+)haproxy -f haproxy.cfg$", text, re.MULTILINE)
+    shown_environment = dict(word.split("=") for word in shown.split())
+    assert set(shown_environment) == set(re.findall(r'"\$\{(\w+)\}"', text))
+    command = [str(require("haproxy")), "-c", "-f", str(DEPLOY / "haproxy.cfg")]
+    done = subprocess.run(command, env=shown_environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.needs("haproxy")
