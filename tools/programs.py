@@ -19,6 +19,8 @@ SEARCH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin",
 
 #: name the tests use -> Debian packages that bring it
 PACKAGES = {
+    "bash": ["bash"],
+    "curl": ["curl"],
     "gcc": ["gcc", "libc6-dev"],
     "haproxy": ["haproxy"],
     "node": ["nodejs"],

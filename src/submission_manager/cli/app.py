@@ -26,10 +26,11 @@ Exit codes, the same for every command:
   78   a mistake: settings, registry, URL, port, refused login, missing driver, database, tables or rights
   130  interrupted by Ctrl-C, or stopped at once by a second signal
 \b
-Example, in two shells:
-  submission-manager gateway --port 9090
-  submission-manager serve --registry registry.json --port 8080
-and then
+Example:
+  echo '{"targets": [{"submissionTarget": "sms.realtime", "gatewayType": "sms", "policy": "one_shot",
+         "gatewayUrl": "http://127.0.0.1:9090", "terminalOutcomes": ["invalid_recipient"]}]}' > registry.json
+  submission-manager gateway --port 9090 &
+  submission-manager serve --registry registry.json --port 8080 &
   curl -d '{"intentId":"a","submissionTarget":"sms.realtime","payload":
            {"referenceId":"a","to":"4912345","message":"hello"}}' 'localhost:8080/v1/intents?waitSeconds=5'
 """
