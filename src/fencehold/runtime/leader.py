@@ -305,4 +305,4 @@ class Leader(Registers):
             return
         self._done()
         if self._mechanism is not None:
-            self._mechanism.first_tried.set()  # also if it was stopped before it had begun: nobody waits for it any more
+            self._mechanism.first_tried.set()  # also if it was stopped before it had begun
