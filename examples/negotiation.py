@@ -50,8 +50,8 @@ async def processor(url: str, kind: str) -> None:
 async def supervise(url: str) -> int:
     kind = f"negotiation-{uuid.uuid4().hex[:8]}"
     async with fencehold.connect(url) as store:
-        await store.init()
         items = store.items(kind, lease=LEASE)
+        await store.init()
         for number in range(NEGOTIATIONS):
             await items.put(f"n-{number:03}", state="REQUESTED", document={"trail": ["REQUESTED"]})
         started = [await start(url, kind) for _ in range(PROCESSORS)]

@@ -82,8 +82,8 @@ async def leased(url: str) -> tuple[int, Requests]:
     """The most requests that one batch took, and all of them."""
     requests, worst = Requests(), 0
     async with fencehold.connect(url, facts=requests) as store:
-        await store.init()
         items = store.items(f"{KIND}-{uuid.uuid4().hex[:8]}")
+        await store.init()
         for n in range(BATCHES * BATCH):
             await items.put(f"item-{n}", state="NEW", document={"n": n})
         for _ in range(BATCHES):

@@ -43,6 +43,7 @@ class Drain:
 def prepare(dsn: str) -> None:
     async def init() -> None:
         async with fencehold.connect(dsn) as store:
+            store.items("any")
             await store.init()
 
     asyncio.run(init())

@@ -60,11 +60,11 @@ class Outbox:
 
     def add_many(self, events: Iterable[Any], tx: Any = None) -> list[str]:
         if tx is not None:
-            return self._outbox.add_now(events, tx, self._loop.run(self._outbox.outbox_id()))
+            return self._outbox.add_now(events, tx, self._loop.run(self._outbox.outbox_id(in_tx=True)))
         return self._loop.run(self._outbox.add_many(events))
 
     def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Any) -> bool:
-        return self._outbox.first_time_now(event, consumer_id, tx, self._loop.run(self._outbox.outbox_id()))
+        return self._outbox.first_time_now(event, consumer_id, tx, self._loop.run(self._outbox.outbox_id(in_tx=True)))
 
     def claim(self, limit: int, worker_id: str, *, lease: Duration | None = None) -> list[Claim]:
         return self._loop.run(self._outbox.claim(limit, worker_id, lease=lease))

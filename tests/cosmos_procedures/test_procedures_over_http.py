@@ -51,8 +51,8 @@ async def test_a_program_leases_saves_and_gives_back_by_them(bridge: Bridge) -> 
         http_front(bridge, uuid.uuid4().hex) as (address, asked),
         fencehold.connect(url_of(address)) as store,
     ):
-        assert [step.split("-")[1] for step in await store.init()] == ["lease", "nextForState"]
         items = store.items("negotiation", lease="60s")
+        assert [step.split("-")[1] for step in await store.init()] == ["lease", "nextForState"]
         for number in range(3):
             await items.put(str(number), state="REQUESTED", document={"n": number})
         asked.clear()

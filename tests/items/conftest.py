@@ -31,7 +31,8 @@ def opened() -> OpenedItems:
     async def open_at(url: str, **settings: Any) -> AsyncIterator[tuple[fencehold.Items, Heard]]:  # noqa: F811
         heard = Heard()
         async with fencehold.connect(url, facts=heard) as store:
+            items = store.items(KIND, **settings)
             await store.init()
-            yield store.items(KIND, **settings), heard
+            yield items, heard
 
     return open_at

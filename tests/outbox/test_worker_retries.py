@@ -193,7 +193,7 @@ async def test_the_statement_itself_purges_nothing_unfinished(url: str, opened: 
         old = LONG_AGO[dialect(url)]
         await update(url, f"created_at = {old}, processed_at = {old}")
         unfinished = (fencehold.Status.PENDING, fencehold.Status.PROCESSING, fencehold.Status.FAILED)
-        assert await outbox._here().desk.purge(fencehold.Filter(unfinished, (), (), 1.0), 100, 5.0) == 0
+        assert await outbox._events_here().desk.purge(fencehold.Filter(unfinished, (), (), 1.0), 100, 5.0) == 0
         assert len(await rows(url)) == 5
 
 

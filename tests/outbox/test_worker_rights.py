@@ -22,6 +22,7 @@ async def clerk(url: str) -> AsyncIterator[tuple[Callable[[str], Any], str]]:
         await pg.execute(f"DROP ROLE IF EXISTS {ROLE}")
         await pg.execute(f"CREATE ROLE {ROLE} LOGIN")
         async with fencehold.connect(url) as store:
+            store.outbox()
             await store.init()
         await pg.execute(f"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO {ROLE}")
         await pg.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {ROLE}")

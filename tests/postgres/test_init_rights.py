@@ -30,7 +30,7 @@ async def clerk(url: str) -> AsyncIterator[tuple[psycopg.AsyncConnection, str]]:
 
 async def make(pg: psycopg.AsyncConnection, table: str, outbox: str) -> None:
     """The tables and the rights, exactly as `fencehold sql init` prints them."""
-    script = _script("postgresql", table, [outbox])
+    script = _script("postgresql", table, [outbox], with_items=True)
     await pg.execute(script.encode())
     for grant in re.findall(r"^-- (GRANT .* TO) app;$", script, re.MULTILINE):
         await pg.execute(f"{grant} {ROLE}".encode())
@@ -54,18 +54,19 @@ async def test_a_role_with_the_printed_grants_finds_everything_up_to_date(postgr
 
 async def test_a_role_that_may_not_create_hears_who_must(postgres_url: str) -> None:
     async with clerk(postgres_url) as (pg, url):
-        await refused(url)
+        await refused(url, "fencehold init")
         await make(pg, "fencehold_leases", "outbox")
         await pg.execute("DROP TABLE outbox")
-        await refused(url)
+        await refused(url, "fencehold init --outbox outbox")
 
 
-async def refused(url: str) -> None:
+async def refused(url: str, command: str) -> None:
     async with fencehold.connect(url) as store:
+        store.outbox()
         with pytest.raises(fencehold.ConfigurationError) as caught:
             await store.init()
     assert caught.value.code == "no_permission"
-    assert "owns the schema must run `fencehold init`" in caught.value.hint
+    assert f"owns the schema must run `{command}`" in caught.value.hint
 
 
 async def test_tables_further_down_the_search_path_are_not_taken_for_ours(postgres_url: str) -> None:

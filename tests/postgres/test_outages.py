@@ -21,6 +21,7 @@ from tests.servers.roles import PASSWORD, Role
 
 async def prepared(url: str) -> None:
     async with fencehold.connect(url) as store:
+        store.outbox(), store.items("any")
         await store.init()
 
 

@@ -36,6 +36,7 @@ STATES = {
 
 async def test_no_statement_of_a_worker_reads_the_whole_table(every_postgres_url: str) -> None:
     async with fencehold.connect(every_postgres_url) as store:
+        store.outbox()
         await store.init()
     with psycopg.connect(every_postgres_url, autocommit=True) as conn:
         conn.execute(SQL["plans"].encode(), {"is_local": False})
@@ -49,6 +50,7 @@ async def test_no_statement_of_a_worker_reads_the_whole_table(every_postgres_url
 
 async def test_a_claim_is_found_by_the_index_of_what_is_due(every_postgres_url: str) -> None:
     async with fencehold.connect(every_postgres_url) as store:
+        store.outbox()
         await store.init()
     with psycopg.connect(every_postgres_url, autocommit=True) as conn:
         conn.execute(LOAD.encode())
@@ -69,7 +71,7 @@ async def test_a_worker_s_own_session_has_these_plans(postgres_url: str) -> None
         outbox = store.outbox("outbox")
         await outbox.add("bench", {})
         await outbox.claim(1, "worker")
-        session = outbox._here()._session  # type: ignore[attr-defined]
+        session = outbox._events_here()._session  # type: ignore[attr-defined]
         cursor = await session._connection.execute("SELECT current_setting('enable_seqscan')")
         assert await cursor.fetchall() == [("off",)]
 

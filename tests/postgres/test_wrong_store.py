@@ -47,6 +47,7 @@ async def leading(ours: str, theirs: str) -> AsyncIterator[tuple[fencehold.Store
     """A leader on the one; on the other a lease with an equal name, holder and epoch is held."""
     for url in (ours, theirs):
         async with fencehold.connect(url) as store:
+            store.outbox()
             await store.init()
             if url == theirs:
                 assert await store.leases.acquire(NAME, HOLDER, lease=600)

@@ -40,7 +40,7 @@ def catalogue(url: str) -> list[list[Any]]:
 
 async def initialised(url: str, outbox: str, table: str = "fencehold_leases") -> list[str]:
     async with fencehold.connect(url, table=table) as store:
-        store.outbox(outbox)
+        store.outbox(outbox), store.items("any")
         return await store.init()
 
 
@@ -69,7 +69,7 @@ def clerk(mssql_url: str) -> Iterator[Callable[[str], str]]:
 
 
 def test_all_of_the_script_is_tsql_and_after_a_batch_that_failed_the_rest_does_nothing() -> None:
-    script = _script("mssql", "fencehold_leases", ["outbox", "orders"])
+    script = _script("mssql", "fencehold_leases", ["outbox", "orders"], with_items=True)
     found = batches(script)
     assert all(parsed(batch) for batch in found if not batch.lstrip().startswith("-- "))
     assert sum("COMMIT TRANSACTION" in batch for batch in found) == 4
@@ -81,7 +81,7 @@ def test_all_of_the_script_is_tsql_and_after_a_batch_that_failed_the_rest_does_n
 
 
 def test_the_grants_never_let_a_lease_be_deleted() -> None:
-    script = _script("mssql", "ops.leases", ["ops.orders"])
+    script = _script("mssql", "ops.leases", ["ops.orders"], with_items=True)
     grants = {table: rights for rights, table in re.findall(r"^-- GRANT (.*) ON (\S+) TO app;$", script, re.MULTILINE)}
     assert grants == {
         "[ops].[leases]": "SELECT, INSERT, UPDATE",
@@ -96,7 +96,7 @@ def test_the_grants_never_let_a_lease_be_deleted() -> None:
 
 
 async def test_the_printed_script_makes_what_init_makes(mssql_url: str, mssql_server: SqlServer) -> None:
-    applied(mssql_url, _script("mssql", "fencehold_leases", ["orders"]))
+    applied(mssql_url, _script("mssql", "fencehold_leases", ["orders"], with_items=True))
     assert await initialised(mssql_url, "orders") == []
     other = mssql_server.fresh_database()
     assert await initialised(other, "orders")
@@ -104,7 +104,7 @@ async def test_the_printed_script_makes_what_init_makes(mssql_url: str, mssql_se
 
 
 async def test_a_user_with_the_printed_grants_can_do_everything(mssql_url: str, clerk: Callable[[str], str]) -> None:
-    script = _script("mssql", "fencehold_leases", ["orders"])
+    script = _script("mssql", "fencehold_leases", ["orders"], with_items=True)
     applied(mssql_url, script)
     url = clerk(script)
     assert await initialised(url, "orders") == []
@@ -130,7 +130,7 @@ async def test_a_user_with_the_printed_grants_can_do_everything(mssql_url: str, 
 async def test_a_user_with_rights_on_leases_alone_finds_everything_up_to_date(
     mssql_url: str, clerk: Callable[[str], str]
 ) -> None:
-    applied(mssql_url, script := _script("mssql", "fencehold_leases", ["orders"]))
+    applied(mssql_url, script := _script("mssql", "fencehold_leases", ["orders"], with_items=True))
     leases = [line for line in script.splitlines() if "fencehold_leases" in line or "fencehold_schema" in line]
     assert await initialised(clerk("\n".join(leases)), "orders") == []
 

@@ -174,6 +174,7 @@ def wait_dead(processes: Sequence[psutil.Process], limit_s: float) -> tuple[floa
 def prepare(url: str) -> None:
     async def init() -> None:
         async with fencehold.connect(url) as store:
+            store.outbox(), store.items("any")
             await store.init()
 
     asyncio.run(init())

@@ -51,7 +51,7 @@ def test_init_says_what_it_applied_and_that_nothing_is_left_to_do(any_url):
     assert first["applied"]
     assert first["table"] == "fencehold_leases"
     assert (second["applied"], second["up_to_date"]) == ([], True)
-    assert fencehold_run(any_url, "init")[:2] == (0, "fencehold_leases, outbox: already up to date\n")
+    assert fencehold_run(any_url, "init")[:2] == (0, "fencehold_leases: already up to date\n")
 
 
 def test_the_table_may_have_another_name_before_or_after_the_command(any_url):
@@ -61,19 +61,19 @@ def test_the_table_may_have_another_name_before_or_after_the_command(any_url):
 
 
 def test_the_printed_sql_makes_sqlite_tables_that_init_accepts(sqlite_url):
-    code, script, _ = fencehold_run(None, "sql", "init", "--dialect", "sqlite")
+    code, script, _ = fencehold_run(None, "sql", "init", "--dialect", "sqlite", "--items")
     assert code == 0
     with contextlib.closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
         connection.executescript(script)
-    assert parsed(sqlite_url, "init")["up_to_date"] is True
+    assert parsed(sqlite_url, "init", "--items")["up_to_date"] is True
 
 
 def test_the_printed_sql_makes_postgresql_tables_that_init_accepts(postgres_url):
-    printed = parsed(None, "sql", "init", "--dialect", "postgres")
+    printed = parsed(None, "sql", "init", "--dialect", "postgres", "--items")
     assert 'GRANT SELECT, INSERT, UPDATE ON "fencehold_leases" TO app' in printed["sql"]
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(printed["sql"].encode())
-    assert parsed(postgres_url, "init")["up_to_date"] is True
+    assert parsed(postgres_url, "init", "--items")["up_to_date"] is True
 
 
 def test_the_dialect_is_that_of_the_url_and_nothing_is_connected_to():

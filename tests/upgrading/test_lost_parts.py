@@ -19,6 +19,7 @@ def columns(url: str, table: str) -> list[str]:
 
 async def refusal(url: str) -> fencehold.ConfigurationError:
     async with fencehold.connect(url) as store:
+        store.outbox(), store.items("any")
         with pytest.raises(fencehold.ConfigurationError) as caught:
             await store.init()
     return caught.value
@@ -27,6 +28,7 @@ async def refusal(url: str) -> fencehold.ConfigurationError:
 @pytest.mark.parametrize("table", [name for name in TABLES if name != "fencehold_items_token"])
 async def test_every_column_of_every_table_is_missed_by_its_name(empty_url: str, table: str) -> None:
     async with fencehold.connect(empty_url) as store:
+        store.outbox(), store.items("any")
         await store.init()
     found = columns(empty_url, table)
     assert len(found) > 2
@@ -37,12 +39,14 @@ async def test_every_column_of_every_table_is_missed_by_its_name(empty_url: str,
         assert "backup" in error.hint
         run(empty_url, f"ALTER TABLE {table} RENAME COLUMN gone TO {column}")
     async with fencehold.connect(empty_url) as store:
+        store.outbox(), store.items("any")
         assert await store.init() == []
 
 
 @pytest.mark.parametrize("table", ["outbox_reaper", "outbox_consumed", "fencehold_items_token"])
 async def test_a_side_table_that_is_gone_is_named(empty_url: str, table: str) -> None:
     async with fencehold.connect(empty_url) as store:
+        store.outbox(), store.items("any")
         await store.init()
     is_sequence = table.endswith("_token") and not empty_url.startswith("sqlite:")
     run(empty_url, f"ALTER {'SEQUENCE' if is_sequence else 'TABLE'} {table} RENAME TO gone")

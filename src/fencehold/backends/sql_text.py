@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
-from fencehold.model.errors import ConfigurationError
+from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.ports.checkup import TablesMade
+
+E = TypeVar("E", bound=FenceholdError)
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _SCHEMA_TABLE = "fencehold_schema"
+MISSING_HINT = "Create the tables with {how}."
+OLD_HINT = "Bring them up to date first: {how}. Programs of the version before run on meanwhile."
 # What stands in a schema beside the table itself; indexes, constraints and triggers take the table's.
 _QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed", "_identity", "_token", "_terms")
 
@@ -27,6 +32,10 @@ class Topic:
 LEASES = Topic("", "fencehold_leases")
 OUTBOX = Topic("outbox", "fencehold_outbox")
 ITEMS = Topic("items", "fencehold_items")
+
+
+#: The steps that a set of tables began with, by which the record tells which set it is.
+FIRST_STEPS = {"0001_outbox": OUTBOX, "0001_items": ITEMS}
 
 
 def items_table(lease_table: str) -> str:
@@ -69,6 +78,7 @@ class Statements:
     def __init__(self, package: str, table: str, style: Callable[[str], str] = named, topic: Topic = LEASES) -> None:
         self.table = table
         self.topic = topic
+        self._source = (package, style, topic)
         self._table = re.compile(
             rf"(['\"]){topic.default_table}\1|\b(?:{topic.default_table}\w*|{_SCHEMA_TABLE})\b", re.ASCII
         )
@@ -91,6 +101,20 @@ class Statements:
     def named(self, name: str) -> str:
         """With `:name` parameters."""
         return self._named[name]
+
+    def records(self) -> list[Statements]:
+        """Where init writes down what it made: in the schema of this table, and where names without a schema are."""
+        package, style, topic = self._source
+        return [self, Statements(package, self.table.rpartition(".")[2], style, topic)] if "." in self.table else [self]
+
+    @property
+    def init_option(self) -> str:
+        """What `fencehold init` and `fencehold sql init` have to be told to make, or upgrade, these very tables."""
+        if self.topic == OUTBOX:
+            return f" --outbox {self.table}"
+        if self.topic == ITEMS:
+            return " --items"
+        return f" --table {self.table}" if self.topic == LEASES and self.table != LEASES.default_table else ""
 
     def recorded(self, applied: set[str]) -> bool:
         """Whether any of these steps is: another topic may have recorded its own under the same name."""
@@ -135,6 +159,19 @@ class Statements:
         return f'"{schema}"."{name}"' if schema and suffix in _QUALIFIED_SUFFIXES else f'"{name}"'
 
 
+def tables_made(lease_table: str, rows: Iterable[tuple[str, str]]) -> TablesMade:
+    """Of the components and steps that are recorded, and whose tables are there."""
+    found = [(component, FIRST_STEPS[step]) for component, step in rows if step in FIRST_STEPS]
+    return TablesMade(
+        outboxes=sorted({component for component, topic in found if topic == OUTBOX}),
+        has_items=(items_table(lease_table), ITEMS) in found,
+    )
+
+
+def _how_to_init(option: str = "") -> str:
+    return f"`fencehold init{option}` or `await store.init()` (`fencehold sql init{option}` prints the SQL)"
+
+
 def table_exists(statements: Statements) -> ConfigurationError:
     table = statements.table
     hint = f"Give the outbox another name, for example store.outbox({table + '_events'!r})."
@@ -161,10 +198,22 @@ def schema_old(text: str) -> ConfigurationError:
     """Of a statement that names a column which is not there."""
     return ConfigurationError(
         f"The tables are older than this version of fencehold, or a column was dropped: {text}.",
-        hint="Bring them up to date first: `fencehold init` or `await store.init()` (`fencehold sql init` prints the "
-        "SQL). Programs of the version before run on meanwhile.",
+        hint=OLD_HINT.format(how=_how_to_init()),
         code="schema_old",
     )
+
+
+def schema_missing(text: str) -> ConfigurationError:
+    return ConfigurationError(text, hint=MISSING_HINT.format(how=_how_to_init()), code="schema_missing")
+
+
+def advised(fault: E, statements: Statements) -> E:
+    """The same, with the commands that make or upgrade these tables as its hint, if that is what helps."""
+    if fault.code == "schema_missing":
+        fault.hint = MISSING_HINT.format(how=_how_to_init(statements.init_option))
+    if fault.code == "schema_old":
+        fault.hint = OLD_HINT.format(how=_how_to_init(statements.init_option))
+    return fault
 
 
 def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError:
@@ -188,13 +237,9 @@ def judged(statements: Statements, applied: set[str], there: bool, missing: list
         return lost
     if not due:
         return parts_lost(statements, missing)
-    if there:
-        return schema_old(f"missing: {', '.join(missing)}")
-    return ConfigurationError(
-        f"There are no such tables: {', '.join(missing)}.",
-        hint="Create them with `fencehold init` or `await store.init()` (`fencehold sql init` prints the SQL).",
-        code="schema_missing",
-    )
+    names = ", ".join(missing)
+    fault = schema_old(f"missing: {names}") if there else schema_missing(f"There are no such tables: {names}.")
+    return advised(fault, statements)
 
 
 def _sql_files(*folders: Any) -> list[Any]:

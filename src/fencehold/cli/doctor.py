@@ -13,7 +13,6 @@ from fencehold.model.durations import seconds
 from fencehold.model.names import table_name
 from fencehold.model.outbox_settings import outbox_settings
 from fencehold.ports.checkup import State
-from fencehold.runtime.store import DEFAULT_OUTBOX
 
 EPILOG = """\b
 Examples:
@@ -25,7 +24,7 @@ Exit codes: 0 all is well, 1 with findings (also when the database cannot be rea
 
 
 @click.command(epilog=EPILOG)
-@outboxes_option
+@outboxes_option("all that are there")
 @lease_option
 @click.option(
     "--pending-age-max", default="5m", metavar="DURATION", help="Longer than this no due event should wait.  [5m]"
@@ -36,13 +35,14 @@ def doctor(setup: Setup, outbox_names: tuple[str, ...], lease: str, pending_age_
 
     A lease is acquired and rolled back; tables, columns, rights, encoding, durability and limits set for this user are
     looked at. Of an outbox: whether a reaper runs, what has lapsed, what is dead, how long events wait. --lease is that
-    of its workers. Without --outbox the default one is looked at, if there is one. Changes nothing.
+    of its workers. Without --outbox every outbox is looked at that `init` made and that is still there; where there is
+    none, none is missed. Changes nothing.
     """
     for name in outbox_names:
         table_name(name)
     checks = Doctor(outbox_settings(lease=lease), seconds(pending_age_max, "--pending-age-max"))
     store = setup.store()
-    findings = finish(checks.examine(store, outbox_names or (DEFAULT_OUTBOX,), must_exist=bool(outbox_names)))
+    findings = finish(checks.examine(store, outbox_names))
     is_well = all(finding.state in (State.OK, State.SKIPPED) for finding in findings)
     payload = {"healthy": is_well, "checks": [_json(finding) for finding in findings]}
     setup.screen.table(payload, ("CHECK", "STATE", "WHAT WAS FOUND"), [_row(finding) for finding in findings])

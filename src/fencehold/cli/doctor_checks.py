@@ -26,11 +26,13 @@ class Doctor:
         self._settings = settings
         self._pending_age_s_max = pending_age_s_max
 
-    async def examine(self, store: Store, outboxes: Sequence[str], *, must_exist: bool) -> list[Finding]:
-        """Whatever goes wrong is a finding: it is what was asked for."""
-        nouns = [store.outbox(name) for name in outboxes]
+    async def examine(self, store: Store, outboxes: Sequence[str]) -> list[Finding]:
+        """Of these outboxes, or of all that are there. Whatever goes wrong is a finding: it is what was asked for."""
+        must_exist, notes = bool(outboxes), list[Finding]()
         try:
             await store.open()
+            if not outboxes:
+                outboxes, notes = await doctor_store.outboxes_there(store)
             faults = await store.checkup.faults(outboxes)
             rights = await store.checkup.rights_missing(outboxes)
         except FenceholdError as error:
@@ -40,7 +42,8 @@ class Doctor:
             findings = [Finding("database", State.OK, f"answers: {store!r}".replace("<Store ", "").rstrip(">"))]
             findings += await doctor_store.of_leases(store, faults, rights)
             findings += await doctor_store.of_settings(store)
-            findings += doctor_store.of_items(faults, rights)
+            findings += doctor_store.of_items(faults, rights) + notes
+            nouns = [store.outbox(name) for name in outboxes]
             for noun in nouns:
                 findings += await self._outbox(noun, faults[noun.name], rights[noun.name], must_exist)
             return [*findings, await self._clock(store, nouns, findings)]

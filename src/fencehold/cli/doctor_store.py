@@ -8,8 +8,9 @@ from typing import Any
 from fencehold.cli.doctor_finding import Finding, failed
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.ports.checkup import State
-from fencehold.runtime.store import Store
-from fencehold.runtime.store_checkup import ITEMS, LEASES
+from fencehold.runtime.first_use import ITEMS
+from fencehold.runtime.store import DEFAULT_OUTBOX, Store
+from fencehold.runtime.store_checkup import LEASES
 
 GRANTS = "GRANT what `fencehold sql init` prints."
 NO_TABLE = ("schema_missing", "no_outbox")
@@ -34,6 +35,18 @@ def of_items(faults: Faults, rights: Mapping[str, list[str]]) -> list[Finding]:
     if fault.code in NO_TABLE:
         return [Finding("items", State.SKIPPED, "there are no tables of items")]
     return [failed("items", fault)]
+
+
+async def outboxes_there(store: Store) -> tuple[Sequence[str], list[Finding]]:
+    """All that `init` made; without the right to read its record, the default one, if it is there."""
+    try:
+        found = (await store.checkup.tables_made()).outboxes
+    except ConfigurationError as error:
+        if error.code != "no_permission":
+            raise
+        words = f"this user may not read the record of what init made: only {DEFAULT_OUTBOX!r} was looked for"
+        return [DEFAULT_OUTBOX], [Finding("outboxes", State.SKIPPED, words, f"{GRANTS} Or name them: --outbox.")]
+    return found, [] if found else [Finding("outboxes", State.SKIPPED, "there are none")]
 
 
 def of_outbox_tables(name: str, fault: ConfigurationError | None, rights: list[str], must_exist: bool) -> list[Finding]:

@@ -6,15 +6,17 @@ from typing import Any
 
 import click
 
-from fencehold.cli.outbox_options import outboxes_option
+from fencehold.cli.outbox_options import items_option, outboxes_option
 from fencehold.cli.screen import Screen
 from fencehold.cli.setup import Setup, finish, with_setup
-from fencehold.runtime.store import DEFAULT_OUTBOX
+from fencehold.model.errors import ConfigurationError
+from fencehold.ports.checkup import TablesMade
+from fencehold.runtime.store import Store
 
 EPILOG = """\b
 Examples:
   FENCEHOLD_DSN=sqlite:///app.db fencehold init
-  fencehold init --outbox orders --outbox billing
+  fencehold init --outbox orders --outbox billing --items
   fencehold --table submission_manager_leases init -o json
 \b
 Exit codes: 0 done or up to date, 69 database unreachable, 78 bad configuration
@@ -22,43 +24,56 @@ Exit codes: 0 done or up to date, 69 database unreachable, 78 bad configuration
 
 
 class Heard:
-    """Hears of the default outbox that was left out, and why: say, a table of that name is somebody else's.
-
-    What init waits for is said at once.
-    """
+    """What init waits for is said at once."""
 
     def __init__(self, screen: Screen) -> None:
-        self.not_created: dict[str, str] = {}
         self._screen = screen
 
     def fact(self, event: str, **fields: Any) -> None:
-        if event == "outbox_not_created":
-            self.not_created[fields["outbox"]] = fields["error"]
         if event == "schema_waiting":
             self._screen.say(f"waiting: {fields['detail']}")
 
 
 @click.command(epilog=EPILOG)
-@outboxes_option
+@outboxes_option("those that are there already")
+@items_option
 @with_setup
-def init(setup: Setup, outbox_names: tuple[str, ...]) -> None:
-    """Create or upgrade the tables of leases and outboxes: safe to repeat, safe in parallel.
+def init(setup: Setup, outbox_names: tuple[str, ...], with_items: bool) -> None:
+    """Create the tables of leases, and those of outboxes and items if told; upgrade all that are there already.
 
-    Says which steps were applied. Where only a database administrator may do this, use `fencehold sql init`.
+    Safe to repeat, safe in parallel. Says which steps were applied. Where only a database administrator may do this,
+    use `fencehold sql init`.
     """
-    heard = Heard(setup.screen)
-    applied = finish(_init(setup, outbox_names, heard))
-    outboxes = [name for name in dict.fromkeys(outbox_names or (DEFAULT_OUTBOX,)) if name not in heard.not_created]
-    payload = {"table": setup.table, "outboxes": outboxes, "applied": applied, "up_to_date": not applied}
-    tables = ", ".join([setup.table, *outboxes])
-    setup.screen.result(payload, f"{tables}: {'applied ' + ', '.join(applied) if applied else 'already up to date'}")
-    for why in heard.not_created.values():
-        setup.screen.say(f"no outbox: {why} --outbox gives another name, where there can be one.")
-
-
-async def _init(setup: Setup, outbox_names: tuple[str, ...], heard: Heard) -> list[str]:
-    store = setup.store(heard)
+    store = setup.store(Heard(setup.screen))
     for name in dict.fromkeys(outbox_names):
         store.outbox(name)
+    applied, there = finish(_init(store, set(outbox_names), with_items))
+    outboxes = [*dict.fromkeys((*outbox_names, *there.outboxes))]
+    payload = {
+        "table": setup.table, "outboxes": outboxes, "items": there.has_items, "applied": applied,
+        "up_to_date": not applied,
+    }  # fmt: skip
+    tables = ", ".join([setup.table, *outboxes, *(["items"] if there.has_items else [])])
+    setup.screen.result(payload, f"{tables}: {'applied ' + ', '.join(applied) if applied else 'already up to date'}")
+
+
+async def _there(store: Store) -> TablesMade:
+    try:
+        return await store.checkup.tables_made()
+    except ConfigurationError as error:
+        if error.code != "no_permission":
+            raise
+        return TablesMade()  # init itself needs the same right, and says who may give it
+
+
+async def _init(store: Store, told: set[str], with_items: bool) -> tuple[list[str], TablesMade]:
+    """The steps applied, and what there is now beside the leases."""
     async with store:
-        return await store.init()
+        there = await _there(store)
+        for name in there.outboxes:
+            if name not in told:
+                store.outbox(name)
+        if with_items or there.has_items:
+            store.items("any")
+        applied = await store.init()
+        return applied, TablesMade(there.outboxes, with_items or there.has_items)

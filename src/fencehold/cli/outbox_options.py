@@ -27,11 +27,16 @@ def outbox_option(command: F) -> F:
     )(command)
 
 
-def outboxes_option(command: F) -> F:
+def outboxes_option(without: str) -> Callable[[F], F]:
+    """`without` says what happens when none is named."""
     return click.option(
         "--outbox", "outbox_names", metavar="NAME", multiple=True,
-        help=f"The table of an outbox; may be given several times.  [{DEFAULT_OUTBOX}]",
-    )(command)  # fmt: skip
+        help=f"The table of an outbox; may be given several times.  [{without}]",
+    )  # fmt: skip
+
+
+def items_option(command: F) -> F:
+    return click.option("--items", "with_items", is_flag=True, help="The tables of items as well.")(command)
 
 
 def lease_option(command: F) -> F:

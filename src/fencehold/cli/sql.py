@@ -5,13 +5,12 @@ from __future__ import annotations
 import click
 
 from fencehold.backends.sql_text import items_table
-from fencehold.cli.outbox_options import outboxes_option
+from fencehold.cli.outbox_options import items_option, outboxes_option
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.sql_rights import rights
 from fencehold.connect import backend_for, scheme
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.names import table_name
-from fencehold.runtime.store import DEFAULT_OUTBOX
 
 # backend_for() wants an address to choose the dialect by; nothing is opened.
 PLACEHOLDERS = {"sqlite": "sqlite:///any.db", "postgresql": "postgresql://any/any", "mssql": "mssql://any/any"}
@@ -26,7 +25,7 @@ EPILOG = """\b
 Examples:
   fencehold sql init --dialect postgres | psql -v ON_ERROR_STOP=1 mydb
   fencehold sql init --dialect mssql > tables.sql && sqlcmd -b -S db.example -d mydb -i tables.sql
-  FENCEHOLD_DSN=sqlite:///app.db fencehold sql init --outbox orders
+  FENCEHOLD_DSN=sqlite:///app.db fencehold sql init --outbox orders --items
 \b
 Exit codes: 0 done, 78 bad configuration
 """
@@ -39,25 +38,27 @@ def sql() -> None:
 
 @sql.command(epilog=EPILOG)
 @click.option("--dialect", type=click.Choice(list(DIALECTS)), help="[that of the URL in FENCEHOLD_DSN]")
-@outboxes_option
+@outboxes_option("none")
+@items_option
 @with_setup
-def init(setup: Setup, dialect: str | None, outbox_names: tuple[str, ...]) -> None:
-    """Print what `fencehold init` would run, with the least GRANTs. Connects to nothing."""
+def init(setup: Setup, dialect: str | None, outbox_names: tuple[str, ...], with_items: bool) -> None:
+    """Print what `fencehold init` would run in an empty database, with the least GRANTs. Connects to nothing.
+
+    For PostgreSQL and SQL Server the text also upgrades old tables: name every outbox that is there, and --items.
+    """
     name = _dialect(setup, dialect)
-    outboxes = list(dict.fromkeys(table_name(one) for one in outbox_names or (DEFAULT_OUTBOX,)))
-    script = _script(name, setup.table, outboxes)
-    payload = {"dialect": name, "table": setup.table, "outboxes": outboxes, "sql": script}
+    outboxes = list(dict.fromkeys(table_name(one) for one in outbox_names))
+    script = _script(name, setup.table, outboxes, with_items)
+    payload = {"dialect": name, "table": setup.table, "outboxes": outboxes, "items": with_items, "sql": script}
     setup.screen.result(payload, script.rstrip("\n"))
 
 
-def _script(dialect: str, table: str, outboxes: list[str]) -> str:
+def _script(dialect: str, table: str, outboxes: list[str], with_items: bool) -> str:
     backend = backend_for(PLACEHOLDERS[dialect], table)()
-    # (script, topic, table) of everything that init makes; the items of all kinds share one table
-    made = [
-        (backend.schema.script(), "leases", table),
-        (backend.items("any").script(), "items", items_table(table)),
-        *((backend.events(one).script(), "outbox", one) for one in outboxes),
-    ]
+    made = [(backend.schema.script(), "leases", table)]  # (script, topic, table) of everything that init makes
+    if with_items:  # the items of all kinds share one table
+        made.append((backend.items("any").script(), "items", items_table(table)))
+    made += [(backend.events(one).script(), "outbox", one) for one in outboxes]
     if dialect == "sqlite":
         return "\n".join([*(script for script, _, _ in made), FILE_RIGHTS])
     return "\n".join(f"{script}\n{rights(dialect, topic, name)}" for script, topic, name in made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -24,12 +24,27 @@ class Condition:
     hint: str = ""
 
 
+@dataclass(frozen=True)
+class TablesMade:
+    """What stands beside the leases, by the record of what `init` made, and is still there."""
+
+    outboxes: list[str] = field(default_factory=list)
+    has_items: bool = False
+
+
 class CheckupPort(Protocol):
     async def try_write(self, limit_s: float) -> str | None:
         """Acquire a lease of a name that nobody uses, and roll it back. Returns None, or why no write was tried.
 
         Raises what keeps this process from writing: ConfigurationError (no_permission, read_only, ...), Unavailable
         (busy: somebody holds the lock) or Uncertain. Nothing is changed in any case.
+        """
+        ...
+
+    async def tables_made(self, limit_s: float) -> TablesMade:
+        """In the schema of the lease table and in the one that tables without a schema are made in.
+
+        Raises ConfigurationError (no_permission) if this role may not read the record.
         """
         ...
 

@@ -32,10 +32,12 @@ class Crew:
         make_reaper: Callable[[], Reaper] | None,
         settings: Callable[[], OutboxSettings],
         *,
+        make_ready: Callable[[], Coroutine[Any, Any, None]],
         clock: Clock,
         facts: FactSink,
     ) -> None:
         self._host, self._make_events, self._make_reaper = host, make_events, make_reaper
+        self._make_ready = make_ready
         self._settings, self._clock, self._facts = settings, clock, facts
         self._events: Events | None = None
         self._heartbeat: Heartbeat | None = None
@@ -64,6 +66,7 @@ class Crew:
     # --- on the keeper's loop ---
 
     async def _start(self, worker: Worker, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
+        await self._make_ready()
         self._events = events = self._events or self._make_events()
         limit_s = self._settings().call_limit_s
         stats = await events.desk.stats(limit_s, whole=False)

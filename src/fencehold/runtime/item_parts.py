@@ -18,6 +18,7 @@ from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemPort, ItemStore
 from fencehold.runtime import forks
 from fencehold.runtime.engine import Engine
+from fencehold.runtime.first_use import ANY_KIND, FirstUse
 from fencehold.runtime.host import Host
 from fencehold.runtime.item_keeper import ItemKeeper
 from fencehold.runtime.item_lease import STORE_CLOSED, SUPERSEDED, ItemLease
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 Place = tuple[str, str, str]  # kind, holder_id, id
 
-ANY_KIND = "item"  # where the kind does not matter
 BREAK_LIMIT_S = 5.0
 KINDS_LIMIT_S = 10.0
 CLOSE_SLACK_S = 5.0
@@ -42,8 +42,9 @@ class ItemParts:
         engine: Callable[[], tuple[Engine, Host]],
         clock: Clock,
         facts: FactSink,
+        first_use: FirstUse,
     ) -> None:
-        self._make_backend, self._engine = make_backend, engine
+        self._make_backend, self._engine, self._first_use = make_backend, engine, first_use
         self._backend: Backend | None = None
         self.clock, self.facts = clock, facts
         self.processors: set[ItemProcessor] = set()
@@ -77,8 +78,13 @@ class ItemParts:
     def port(self, kind: str) -> ItemPort:
         return self.items(kind).port
 
+    async def ready_port(self, kind: str) -> ItemPort:
+        """The same for a verb that may be the first: the tables are there, if `store.init()` was called."""
+        await self._first_use.items()
+        return self.port(kind)
+
     async def kinds(self) -> list[str]:
-        return await self.port(ANY_KIND).kinds(KINDS_LIMIT_S)
+        return await (await self.ready_port(ANY_KIND)).kinds(KINDS_LIMIT_S)
 
     def make_items(self, kind: str) -> ItemStore:
         if self._backend is None:

@@ -42,22 +42,23 @@ class Items:
         new = NewItem(
             names.item_id(id), names.item_state(state), document_json(document, self.settings), self.holder_id
         )
-        answer = await asyncio.shield(self._parts.port(self.kind).put(new, LIMIT_S))
+        port = await self._parts.ready_port(self.kind)
+        answer = await asyncio.shield(port.put(new, LIMIT_S))
         if isinstance(answer, ItemRefusal):
             self._refuse(new.id, answer)
         return view(self.kind, answer)
 
     async def get(self, id: str) -> ItemView | None:
         """The item as it stands, held or not; None if there is none."""
-        rows = await self._parts.port(self.kind).get([names.item_id(id)], LIMIT_S)
+        port = await self._parts.ready_port(self.kind)
+        rows = await port.get([names.item_id(id)], LIMIT_S)
         return view(self.kind, rows[id]) if id in rows else None
 
     async def find(self, state: str | None = None, limit: int = 100) -> list[ItemView]:
         """Items as they stand, held or not, the longest in their state first."""
         which = None if state is None else names.item_state(state)
-        rows = await self._parts.port(self.kind).find(
-            which, checked_limit(limit, FIND_MAX, "Ask for as many as you want to see."), LIMIT_S
-        )
+        most = checked_limit(limit, FIND_MAX, "Ask for as many as you want to see.")
+        rows = await (await self._parts.ready_port(self.kind)).find(which, most, LIMIT_S)
         return [view(self.kind, row) for row in rows]
 
     # --- leasing ---
@@ -113,7 +114,7 @@ class Items:
         if ours is not None and key.token in (0, ours.key.token):
             ours.end(BROKEN)
             self._parts.let_go(ours)
-        port = self._parts.port(self.kind)
+        port = await self._parts.ready_port(self.kind)
         refused = await asyncio.shield(port.break_leases([key], LIMIT_S))
         if refusal := refused.get(key):
             self._refuse(key.id, refusal)
@@ -183,8 +184,8 @@ class Items:
     # --- within ---
 
     async def _acquire(self, item_id: str) -> list[Item]:
+        port, settings = await self._parts.ready_port(self.kind), self.settings
         sent_s = self._parts.clock.now_s()
-        port, settings = self._parts.port(self.kind), self.settings
         with self._parts.asking(self.kind, self.holder_id, item_id):
             answer = await port.acquire(item_id, self.holder_id, settings.lease_s, min(LIMIT_S, settings.trusted_s))
             if isinstance(answer, ItemRefusal):
@@ -193,8 +194,8 @@ class Items:
             return [self._item(answer, sent_s)]
 
     async def _next(self, state: str, limit: int, skip: Sequence[str]) -> list[Item]:
+        port, settings = await self._parts.ready_port(self.kind), self.settings
         sent_s = self._parts.clock.now_s()
-        port, settings = self._parts.port(self.kind), self.settings
         limit_s = min(LIMIT_S, settings.trusted_s)
         rows = await port.next_for_state(state, limit, self.holder_id, settings.lease_s, limit_s, skip)
         return [self._item(row, sent_s) for row in rows]

@@ -27,8 +27,7 @@ from fencehold.runtime.worker import Worker, check_hook
 LIMIT_S = 10.0
 DESK_LIMIT_S = 60.0
 REDRIVE_PER_MINUTE = 100
-PURGE_BATCH = 5000
-ADD_BATCH = 5000
+PURGE_BATCH = ADD_BATCH = 5000
 FIND_MAX = 1000
 
 Progress = Callable[[int], None]
@@ -64,7 +63,9 @@ class Outbox:
 
     async def init(self) -> list[str]:
         """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
-        return await self._here().init(DESK_LIMIT_S, self._waits)
+        steps = await self._events_here().init(DESK_LIMIT_S, self._waits)
+        self._parts.first_use.made(self.name)
+        return steps
 
     def _waits(self, what: str) -> None:
         self._parts.facts.fact("schema_waiting", outbox=self.name, detail=what)
@@ -124,10 +125,13 @@ class Outbox:
         desk = self._parts.make_events(self.name).desk
         return bool(_done_now(desk.first_time(_tracking_id(event), names.consumer_id(consumer_id), tx, outbox_id)))
 
-    async def outbox_id(self) -> str:
-        """What tells this outbox from one of the same name in another database; asked of the store once."""
+    async def outbox_id(self, *, in_tx: bool = False) -> str:
+        """What tells this outbox from one of the same name in another database; asked of the store once.
+
+        `in_tx`: for a transaction of the caller's that is open already.
+        """
         if self._outbox_id is None:
-            self._outbox_id = await self._here().desk.identity(LIMIT_S)
+            self._outbox_id = await (await self._here(in_tx=in_tx)).desk.identity(LIMIT_S)
         return self._outbox_id
 
     async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Any) -> bool:
@@ -136,7 +140,8 @@ class Outbox:
         Write the effect in the same transaction: then both are there, or neither is, however often it is delivered.
         """
         who = _tracking_id(event), names.consumer_id(consumer_id)
-        return await self._here().desk.first_time(*who, tx, await self.outbox_id())
+        outbox_id = await self.outbox_id(in_tx=True)
+        return await (await self._here()).desk.first_time(*who, tx, outbox_id)
 
     # --- consumers ---
 
@@ -148,7 +153,7 @@ class Outbox:
         lease_s = self._settings.lease_s if lease is None else seconds(lease, "lease")
         token = f"{names.holder_id(worker_id)}/{secrets.token_hex(6)}"
         ask = ClaimAsk(limit, token, lease_s, in_order=self._settings.in_order)
-        claims = (await self._bounded(self._here().port.turn([], ask, LIMIT_S))).claims
+        claims = (await self._bounded((await self._here()).port.turn([], ask, LIMIT_S))).claims
         if lease is not None:
             for claim in claims:
                 claim.lease_s = lease_s
@@ -166,7 +171,7 @@ class Outbox:
         renewed: dict[ClaimKey, Any] = {}
         for lease_s in {self._lease_s(claim) for claim in held}:
             keys = [claim.key for claim in held if self._lease_s(claim) == lease_s]
-            renewed |= await self._here().port.renew(keys, lease_s, LIMIT_S)
+            renewed |= await (await self._here()).port.renew(keys, lease_s, LIMIT_S)
         for claim in held:
             claim.locked_until = renewed.get(claim.key, claim.locked_until)
         return [claim for claim in held if claim.key in renewed]
@@ -174,7 +179,7 @@ class Outbox:
     async def complete(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
         """Those completed; one whose lease is over, or that another holds, is refused and left out."""
         held = _claims(claims)
-        turn = await self._bounded(self._here().port.turn(held, None, LIMIT_S))
+        turn = await self._bounded((await self._here()).port.turn(held, None, LIMIT_S))
         accepted = {(key.id, key.token) for key in turn.completed}
         return [claim for claim in held if (claim.id, claim.token) in accepted]
 
@@ -182,13 +187,13 @@ class Outbox:
         """FAILED (it will be tried again) or DEAD_LETTER; None: refused, it was no longer ours."""
         delay_s = self._settings.backoff.delay_s(claim.attempt, self._parts.rng)
         text = stored(error) if isinstance(error, BaseException) else storable(str(error))
-        recorded = await self._here().port.fail([Failure(_claims(claim)[0].key, text, delay_s, retry)], LIMIT_S)
+        recorded = await (await self._here()).port.fail([Failure(_claims(claim)[0].key, text, delay_s, retry)], LIMIT_S)
         return recorded[0][1] if recorded else None
 
     async def reap(self) -> list[Recovered]:
         """Recover every event whose lease has lapsed, now."""
         began_s, found = self._parts.clock.now_s(), list[Recovered]()
-        while len(batch := await self._here().port.reap(REAP_MAX, LIMIT_S)) == REAP_MAX:
+        while len(batch := await (await self._here()).port.reap(REAP_MAX, LIMIT_S)) == REAP_MAX:
             found += batch
         found += batch
         tell_reaped(self._parts.facts, self.name, found, self._parts.clock.now_s() - began_s)
@@ -233,11 +238,11 @@ class Outbox:
 
     async def stats(self, *, whole: bool = True) -> Stats:
         """One look at the table; without `whole` the completed are not counted (0), of which there may be millions."""
-        return await self._here().desk.stats(DESK_LIMIT_S, whole)
+        return await (await self._here()).desk.stats(DESK_LIMIT_S, whole)
 
     async def find(self, which: Filter | None = None, limit: int = 100) -> list[EventRow]:
         """Events as they stand, the newest first."""
-        return await self._here().desk.find(which or Filter(), min(limit, FIND_MAX), DESK_LIMIT_S)
+        return await (await self._here()).desk.find(which or Filter(), min(limit, FIND_MAX), DESK_LIMIT_S)
 
     async def redrive(
         self,
@@ -281,9 +286,9 @@ class Outbox:
             raise ConfigurationError("Unfinished events are never purged.", hint=hint, code="bad_status")
         which = Filter(tuple(map(Status, statuses)), (), (), seconds(older_than, "older_than", AGE_YEARS_MAX))
         if dry_run:
-            return await self._here().desk.purge(which, 2**31 - 1, DESK_LIMIT_S, dry_run=True)
+            return await (await self._here()).desk.purge(which, 2**31 - 1, DESK_LIMIT_S, dry_run=True)
         total = 0
-        while batch := await self._here().desk.purge(which, PURGE_BATCH, DESK_LIMIT_S):
+        while batch := await (await self._here()).desk.purge(which, PURGE_BATCH, DESK_LIMIT_S):
             total += batch
             if on_progress:
                 on_progress(total)
@@ -298,7 +303,7 @@ class Outbox:
 
     async def _redrive(self, which: Filter, root_cause: str, limit: int, per_minute: float, dry_run: bool) -> list[str]:
         spread_s = 60.0 / per_minute if per_minute > 0 else 0.0
-        found = await self._here().desk.redrive(which, root_cause, limit, spread_s, DESK_LIMIT_S, dry_run)
+        found = await (await self._here()).desk.redrive(which, root_cause, limit, spread_s, DESK_LIMIT_S, dry_run)
         if not dry_run:
             kinds = ",".join(which.event_types)
             self._parts.facts.fact(
@@ -337,18 +342,23 @@ class Outbox:
         return self._new(carried, event_type, payload, fresh_id=fresh_id)
 
     async def _store(self, events: Iterable[NewEvent], tx: Any) -> None:
-        port = self._here().port
+        port = (await self._here(in_tx=tx is not None)).port
         if tx is None:
             await self._bounded(add_surely(port, events, LIMIT_S))
         else:
-            await port.add_in(tx, list(events), await self.outbox_id())
+            await port.add_in(tx, list(events), await self.outbox_id(in_tx=True))
 
     async def _bounded(self, work: Coroutine[Any, Any, T]) -> T:
         """A verb's own statement is ended by its limit; a cancelled caller does not cut it short."""
         return await asyncio.shield(work)
 
-    def _here(self) -> Events:
-        """In the caller's loop, on a connection of its own."""
+    async def _here(self, *, in_tx: bool = False) -> Events:
+        """In the caller's loop, on a connection of its own; its tables are there, if `store.init()` was called."""
+        if self._parts.first_use.is_due(self.name):
+            await self._parts.first_use.outbox(self.name, in_tx=in_tx)
+        return self._events_here()
+
+    def _events_here(self) -> Events:
         self._parts.check_open()
         loop = asyncio.get_running_loop()
         if loop not in self._events:

@@ -17,6 +17,7 @@ from fencehold.ports.facts import FactSink
 from fencehold.ports.traces import TracePort
 from fencehold.runtime.crew import Crew
 from fencehold.runtime.engine import Engine
+from fencehold.runtime.first_use import FirstUse
 from fencehold.runtime.handlers import Handlers
 from fencehold.runtime.host import Host
 from fencehold.runtime.leader import Leader
@@ -35,11 +36,12 @@ class OutboxParts:
         clock: Clock,
         facts: FactSink,
         traces: TracePort,
+        first_use: FirstUse,
     ) -> None:
         self._make_backend = make_backend
         self._engine = engine
         self._backend: Backend | None = None
-        self.clock, self.facts, self.traces = clock, facts, traces
+        self.clock, self.facts, self.traces, self.first_use = clock, facts, traces, first_use
         self.rng = random.Random()
         self.workers: set[Worker] = set()
 
@@ -71,8 +73,8 @@ class OutboxParts:
             return self.reaper(outbox, worker_id)
 
         crew = Crew(
-            lambda: self._engine()[1], make_events, make_reaper if with_reaper else None, current, clock=self.clock,
-            facts=self.facts,
+            lambda: self._engine()[1], make_events, make_reaper if with_reaper else None, current,
+            make_ready=lambda: self.first_use.outbox(outbox.name), clock=self.clock, facts=self.facts,
         )  # fmt: skip
         return Worker(
             outbox.name, worker_id, handlers, settings, current, make_events=make_events, crew=crew, clock=self.clock,
@@ -88,7 +90,8 @@ class OutboxParts:
 
         return Reaper(
             outbox.name, lambda: outbox.settings, make_leader=make_leader,
-            make_events=lambda: self.make_events(outbox.name), clock=self.clock, facts=self.facts,
+            make_events=lambda: self.make_events(outbox.name),
+            make_ready=lambda: self.first_use.outbox(outbox.name), clock=self.clock, facts=self.facts,
         )  # fmt: skip
 
 

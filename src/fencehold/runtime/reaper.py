@@ -6,7 +6,8 @@ Exactly one is active per outbox, by a leader lease; the others follow and take 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.events import Status
@@ -34,6 +35,7 @@ class Reaper:
         *,
         make_leader: Callable[[float], Leader],
         make_events: Callable[[], Events],
+        make_ready: Callable[[], Coroutine[Any, Any, None]],
         clock: Clock,
         facts: FactSink,
     ) -> None:
@@ -41,6 +43,7 @@ class Reaper:
         self._settings = settings
         self._make_leader = make_leader
         self._make_events = make_events
+        self._make_ready = make_ready
         self._clock = clock
         self._facts = facts
         self._wants_stats = bool(getattr(facts, "wants_latencies", False))  # as a sink of metrics does
@@ -114,6 +117,7 @@ class Reaper:
 
     async def _reap(self, events: Events) -> None:
         try:
+            await self._make_ready()
             await self.once(events)
             if self._wants_stats:
                 await self._tell_stats(events)

@@ -13,7 +13,7 @@ from fencehold.model import names
 from fencehold.model.durations import Duration
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.item_settings import DOCUMENT_BYTES_MAX, item_settings
-from fencehold.model.outbox_settings import PAYLOAD_BYTES_MAX, OutboxSettings, outbox_settings
+from fencehold.model.outbox_settings import PAYLOAD_BYTES_MAX, outbox_settings
 from fencehold.model.retry import RetryStrategy
 from fencehold.model.settings import leader_settings
 from fencehold.ports.backend import Backend
@@ -24,7 +24,8 @@ from fencehold.runtime import forks
 from fencehold.runtime import host as hosts
 from fencehold.runtime.book import LeaseBook
 from fencehold.runtime.engine import Engine
-from fencehold.runtime.item_parts import ANY_KIND, ItemParts
+from fencehold.runtime.first_use import ANY_KIND, ITEMS, FirstUse
+from fencehold.runtime.item_parts import ItemParts
 from fencehold.runtime.items import Items
 from fencehold.runtime.job_checks import check_async_job
 from fencehold.runtime.leader import Leader
@@ -70,9 +71,11 @@ class Store:
         self._holder_id = names.default_holder_id()
         self.leases = LeaseBook(make_backend, self._parts, self._holder_id)
         self.checkup = StoreCheckup(self._parts)
-        self._outbox_parts = OutboxParts(make_backend, self._parts, clock, facts, traces)
+        self._first_use = FirstUse(self._parts, facts)
+        self._outbox_parts = OutboxParts(make_backend, self._parts, clock, facts, traces, self._first_use)
         self._outboxes: list[Outbox] = []
-        self._item_parts = ItemParts(make_backend, self._parts, clock, facts)
+        self._item_parts = ItemParts(make_backend, self._parts, clock, facts, self._first_use)
+        self._has_items = False
         self._jobs: WeakSet[LeaderJob] = WeakSet()
 
     def __repr__(self) -> str:
@@ -163,11 +166,20 @@ class Store:
         await self.close()
 
     async def init(self) -> list[str]:
-        """Create or upgrade the tables: safe to repeat, safe in parallel. Returns the steps applied just now."""
+        """Create or upgrade the tables of leases, and of every outbox and the items declared on this store so far.
+
+        Safe to repeat, safe in parallel. What is declared later is made when it is first used on this store. Returns
+        the steps applied just now.
+        """
         engine, host = self._parts()
+        outboxes, has_items = list(self._outboxes), self._has_items
         steps = await host.begin(engine.backend.schema.init(INIT_LIMIT_S, self._waits))
-        steps += await host.begin(self._init_items(engine))
-        return steps + await self._init_outboxes()
+        if has_items:
+            steps += await host.begin(self._init_items(engine))
+        for outbox in outboxes:
+            steps += await outbox.init()
+        self._first_use.begin([outbox.name for outbox in outboxes] + ([ITEMS] if has_items else []))
+        return steps
 
     def _waits(self, what: str) -> None:
         self._facts.fact("schema_waiting", detail=what)
@@ -179,21 +191,6 @@ class Store:
             return await items.init(INIT_LIMIT_S, self._waits)
         finally:
             await items.close()
-
-    async def _init_outboxes(self) -> list[str]:
-        """Those made so far. The default one also when none was: but a table of that name that is not ours is left."""
-        steps: list[str] = []
-        for outbox in list(self._outboxes) or [self._outbox_named(DEFAULT_OUTBOX, outbox_settings())]:
-            try:
-                steps += await outbox.init()
-            except ConfigurationError as error:
-                if self._outboxes or error.code not in ("table_exists", "no_outbox"):
-                    raise
-                self._facts.fact("outbox_not_created", outbox=outbox.name, error=error.message)
-            finally:
-                if not self._outboxes:
-                    await outbox.close()
-        return steps
 
     def outbox(
         self,
@@ -219,12 +216,9 @@ class Store:
             retry_base=retry_base, retry_cap=retry_cap, payload_bytes_max=payload_bytes_max, event_types=event_types,
             in_order=ordered,
         )  # fmt: skip
-        outbox = self._outbox_named(name, settings)
+        outbox = Outbox(names.table_name(name), settings, self._outbox_parts)
         self._outboxes.append(outbox)
         return outbox
-
-    def _outbox_named(self, name: str, settings: OutboxSettings) -> Outbox:
-        return Outbox(names.table_name(name), settings, self._outbox_parts)
 
     def items(
         self,
@@ -245,7 +239,9 @@ class Store:
             document_bytes_max=document_bytes_max,
         )  # fmt: skip
         who = names.holder_id(holder_id) if holder_id is not None else names.default_holder_id()
-        return Items(names.item_kind(kind), who, settings, self._item_parts)
+        items = Items(names.item_kind(kind), who, settings, self._item_parts)
+        self._has_items = True
+        return items
 
     async def item_kinds(self) -> list[str]:
         """Every kind there is an item of."""

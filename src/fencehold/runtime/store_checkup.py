@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.backend import Backend
-from fencehold.ports.checkup import Condition
+from fencehold.ports.checkup import Condition, TablesMade
 from fencehold.ports.events import Events
 from fencehold.ports.items import ItemStore
 from fencehold.ports.schema import SchemaPort
 from fencehold.runtime.engine import Engine
+from fencehold.runtime.first_use import ANY_KIND, ITEMS
 from fencehold.runtime.host import Host
-from fencehold.runtime.item_parts import ANY_KIND
 
 LIMIT_S = 5.0
 
-#: Under which names the answers stand beside those of the outboxes, whose names have no blank.
-LEASES, ITEMS = "the leases", "the items"
+#: Under this name, and ITEMS, the answers stand beside those of the outboxes, whose names have no blank.
+LEASES = "the leases"
 
 T = TypeVar("T")
 
@@ -40,6 +40,10 @@ class StoreCheckup:
     async def conditions(self) -> list[Condition]:
         """Settings that matter for leases, each with what was found."""
         return await self._on_keeper(lambda backend: backend.checkup.conditions(LIMIT_S))
+
+    async def tables_made(self) -> TablesMade:
+        """Which outboxes are there, and whether items are; ConfigurationError if this role may not read the record."""
+        return await self._on_keeper(lambda backend: backend.checkup.tables_made(LIMIT_S))
 
     async def faults(self, outboxes: Sequence[str]) -> Mapping[str, ConfigurationError | None]:
         """What keeps the tables of leases, of items and of each outbox from being used, with the advice that helps."""

@@ -37,6 +37,7 @@ LEVELS = {
     "internal_error": logging.ERROR,
     "state_change": logging.DEBUG,
     "schema_waiting": logging.WARNING,
+    "tables_made": logging.INFO,
     "store_not_durable": logging.WARNING,
     "request_charged": logging.DEBUG,
     "events_claimed": logging.DEBUG,

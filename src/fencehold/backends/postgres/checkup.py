@@ -10,9 +10,9 @@ import psycopg
 
 from fencehold.backends.durability import durability
 from fencehold.backends.postgres import faults, wire
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql_text import Statements, tables_made
 from fencehold.model.settings import CALL_LIMIT_S_MAX
-from fencehold.ports.checkup import Condition, State
+from fencehold.ports.checkup import Condition, State, TablesMade
 
 LOCK_LIMIT_MS = "1000"
 PROBE = "fencehold doctor "
@@ -33,6 +33,17 @@ class PostgresCheckup:
 
     async def try_write(self, limit_s: float) -> None:
         await self._asked(self._write, limit_s)
+
+    async def tables_made(self, limit_s: float) -> TablesMade:
+        return await self._asked(self._made, limit_s)
+
+    async def _made(self, connection: wire.Connection) -> TablesMade:
+        found: list[tuple[str, str]] = []
+        for record in self._statements.records():
+            cursor = await connection.execute(record["steps_there"])
+            if (await cursor.fetchone() or (False,))[0]:
+                found += await (await connection.execute(record["tables_made"])).fetchall()
+        return tables_made(self._statements.table, found)
 
     async def conditions(self, limit_s: float) -> list[Condition]:
         return await self._asked(self._conditions, limit_s)

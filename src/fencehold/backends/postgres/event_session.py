@@ -42,7 +42,7 @@ class EventSession(PlannedSession):
 
         async def both(connection: wire.Connection) -> Rows:
             async with connection.transaction():
-                await connection.execute(self._statements[first])
+                await connection.execute(self.statements[first])
                 return await self._fetch(connection, name, params)
 
         return await self._alone(both, limit_s)
@@ -51,7 +51,7 @@ class EventSession(PlannedSession):
         """A bulk load: all rows or none. A chunk is made while the server reads the one before."""
 
         async def load(connection: wire.Connection) -> None:
-            async with connection.cursor() as cursor, cursor.copy(self._statements[name]) as rows:
+            async with connection.cursor() as cursor, cursor.copy(self.statements[name]) as rows:
                 for chunk in chunks:
                     await rows.write(chunk)
 

@@ -7,13 +7,12 @@ import re
 import psycopg
 from psycopg import errors as pg
 
-from fencehold.backends.sql_text import schema_old
+from fencehold.backends.sql_text import schema_missing, schema_old
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
 
-INIT_HINT = "Create the tables with `await store.init()` or `fencehold init` (`fencehold sql init` prints the SQL)."
 OWNER_HINT = (
-    "A role that owns the schema must run `fencehold init` (`fencehold sql init` prints the SQL and the GRANTs); on "
-    "tables that are up to date this role needs only SELECT on fencehold_schema."
+    "A role that owns the schema must run `fencehold init{option}` (`fencehold sql init{option}` prints the SQL and "
+    "the GRANTs); on tables that are up to date this role needs only SELECT on fencehold_schema."
 )
 GRANT_HINT = "GRANT this user what `fencehold sql init` prints (purge also needs DELETE on an outbox)."
 LOGIN_HINT = "Check user and password."
@@ -86,7 +85,7 @@ def of_statement(error: psycopg.Error) -> FenceholdError:
 def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
     """What no waiting mends."""
     if isinstance(error, (pg.UndefinedTable, pg.InvalidSchemaName)):
-        return ConfigurationError(f"A table is missing: {text}.", hint=INIT_HINT, code="schema_missing")
+        return schema_missing(f"A table is missing: {text}.")
     if isinstance(error, pg.UndefinedColumn):
         return schema_old(text)
     if isinstance(error, pg.InsufficientPrivilege):
@@ -130,11 +129,11 @@ def locked(error: psycopg.Error) -> Unavailable:
     return Unavailable(f"The table is locked by another session: {text_of(error)}.", hint=hint, code="busy")
 
 
-def of_init(error: psycopg.Error) -> FenceholdError:
+def of_init(error: psycopg.Error, init_option: str = "") -> FenceholdError:
     """The same while tables are made: other rights are wanted then than in daily use."""
     fault = of_statement(error)
     if fault.code == "no_permission":
-        fault.hint = OWNER_HINT
+        fault.hint = OWNER_HINT.format(option=init_option)
     return fault
 
 

@@ -17,12 +17,12 @@ class PlannedSession(Session):
     async def _settle(self, connection: wire.Connection) -> None:
         if not self.is_pooled:
             connection.prepare_threshold = 0
-            await connection.execute(self._statements["plans"], {"is_local": False})
+            await connection.execute(self.statements["plans"], {"is_local": False})
 
     async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> Rows:
         async with self._planned(connection):
             cursor = connection.cursor(binary=True)
-            await cursor.execute(self._statements[name], params or None)
+            await cursor.execute(self.statements[name], params or None)
             return await cursor.fetchall()  # every statement that is planned so answers rows
 
     def _planned(self, connection: wire.Connection) -> contextlib.AbstractAsyncContextManager[None]:
@@ -34,5 +34,5 @@ class PlannedSession(Session):
     @contextlib.asynccontextmanager
     async def _with_plans(self, connection: wire.Connection) -> AsyncIterator[None]:
         async with connection.transaction():
-            await connection.execute(self._statements["plans"], {"is_local": True})
+            await connection.execute(self.statements["plans"], {"is_local": True})
             yield

@@ -35,7 +35,7 @@ class PostgresSchema:
             await wire.bounded(connection, self._lift_limits(connection), left_s)
             return await wire.bounded(connection, self._tried(connection, waits, left_s), left_s)
         except psycopg.Error as error:
-            raise faults.of_init(error) from None
+            raise faults.of_init(error, self._statements.init_option) from None
         finally:
             wire.discard(connection)
 

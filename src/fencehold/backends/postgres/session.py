@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from fencehold.backends.postgres import faults, session_limits, wire
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql_text import Statements, advised
 from fencehold.model.errors import Unavailable
 from fencehold.ports.wakeup import UNKNOWN, Hint
 
@@ -24,7 +24,7 @@ class Session:
 
     def __init__(self, info: str, statements: Statements) -> None:
         self._info = info
-        self._statements = statements
+        self.statements = statements
         self._lock = asyncio.Lock()
         self._connection: wire.Connection | None = None
         self._connecting: asyncio.Task[wire.Connection] | None = None
@@ -76,7 +76,7 @@ class Session:
             raise Unavailable("The store's connection was busy; nothing was sent.", code="busy") from None
 
     async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> Rows:
-        cursor = await connection.execute(self._statements[name], params or None)
+        cursor = await connection.execute(self.statements[name], params or None)
         return await cursor.fetchall() if cursor.description else []
 
     async def _ready(self, limit_s: float) -> wire.Connection:
@@ -97,7 +97,7 @@ class Session:
     async def _connect(self, errors: list[Exception]) -> wire.Connection:
         connection = await wire.connect(self._info, wire.CONNECT_LIMIT_S, autocommit=True, errors=errors)
         try:
-            own = session_limits.lifted(connection, self._statements)
+            own = session_limits.lifted(connection, self.statements)
             self.is_pooled = not await wire.bounded(connection, own, wire.fixed(wire.CONNECT_LIMIT_S))
             # A pooler hands each statement to any server session: prepared statements and LISTEN would go astray.
             connection.prepare_threshold = None if self.is_pooled else PREPARE_AFTER
@@ -115,7 +115,7 @@ class Session:
         """What else a new connection needs; nothing here."""
 
     async def _listen(self, connection: wire.Connection) -> None:
-        await connection.execute(self._statements["changes"])
+        await connection.execute(self.statements["changes"])
         self._listening = connection
 
     # --- hints ---
@@ -188,7 +188,7 @@ class _DropOnTrouble:
             return
         self._session._drop()
         if isinstance(error, psycopg.Error):
-            raise faults.of_statement(error) from None
+            raise advised(faults.of_statement(error), self._session.statements) from None
 
 
 def _retrieve(task: asyncio.Task[wire.Connection]) -> None:

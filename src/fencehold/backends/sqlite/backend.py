@@ -21,7 +21,7 @@ class SqliteBackend:
         self._path = path
         self._facts = facts
         self._any_file_system = any_file_system
-        self._session = Session(path)
+        self._session = Session(path, statements=statements)
         self.leases = SqliteLeases(self._session, statements)
         self.schema = SqliteSchema(self._session, statements)
         self.fences = SqliteFences(path, statements)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sqlite3
 
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql_text import Statements, tables_made
 from fencehold.backends.sqlite import file_system
 from fencehold.backends.sqlite.leases import modifier
 from fencehold.backends.sqlite.session import Session
-from fencehold.ports.checkup import Condition, State
+from fencehold.ports.checkup import Condition, State, TablesMade
 
 PROBE = "fencehold doctor "
 UNSAFE_JOURNALS = ("off", "memory")
@@ -22,6 +23,18 @@ class SqliteCheckup:
 
     async def try_write(self, limit_s: float) -> None:
         await self._session.call(lambda: self._write(self._session.connection(limit_s)), limit_s)
+
+    async def tables_made(self, limit_s: float) -> TablesMade:
+        return await self._session.call(lambda: self._made(limit_s), limit_s)
+
+    def _made(self, limit_s: float) -> TablesMade:
+        if not os.path.exists(self._session.path):  # init is what makes it
+            return TablesMade()
+        connection = self._session.connection(limit_s)
+        if not connection.execute(self._statements["steps_there"]).fetchone()[0]:
+            return TablesMade()
+        rows = connection.execute(self._statements["tables_made"]).fetchall()
+        return tables_made(self._statements.table, rows)
 
     async def conditions(self, limit_s: float) -> list[Condition]:
         return [await self._session.read(_journal, limit_s), _place(self._session.path)]

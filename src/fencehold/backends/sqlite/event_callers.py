@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from fencehold.backends import sql_session, wrong_store
 from fencehold.backends.ready import Ready
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql_text import Statements, advised
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.event_rows import Params
-from fencehold.model.errors import ConfigurationError
+from fencehold.model.errors import ConfigurationError, FenceholdError
 
 T = TypeVar("T")
 Finish = Callable[[list[bool]], T]
@@ -42,7 +42,7 @@ class CallerStatements:
             self._must_be_our_file(files(target, self._statements["file"]))
             wrote = [bool(target.execute(self._statements[name], params).fetchall()) for params in batch]
         except sqlite3.Error as error:
-            raise faults.of_statement(error, self._path) from error
+            raise self._told(error) from error
         if batch and not target.in_transaction:
             raise outside_transaction("It was written at once.")
         return wrote
@@ -85,7 +85,10 @@ class CallerStatements:
     def _sorted(self, error: Exception) -> Exception:
         """SQLAlchemy's errors carry the driver's; those of anybody else stay as they are."""
         cause = getattr(error, "orig", None)
-        return faults.of_statement(cause, self._path) if isinstance(cause, sqlite3.Error) else error
+        return self._told(cause) if isinstance(cause, sqlite3.Error) else error
+
+    def _told(self, error: sqlite3.Error) -> FenceholdError:
+        return advised(faults.of_statement(error, self._path), self._statements)
 
 
 def files(connection: sqlite3.Connection, statement: str) -> list[str | bytes]:

@@ -137,7 +137,7 @@ class SqliteEvents(OwnTables):
         statements = Statements(__package__, table, topic=OUTBOX)
         neighbours = Neighbours(path, table)
         self._is_closed = False
-        self._session = Session(path, "fencehold-sqlite-events")
+        self._session = Session(path, "fencehold-sqlite-events", statements)
         super().__init__(SqliteSchema(self._session, statements))
         self.port = SqliteEventPort(self._session, statements, neighbours)
         self.desk = SqliteEventDesk(self._session, statements, neighbours)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 
-from fencehold.backends.sql_text import schema_old
+from fencehold.backends.sql_text import schema_missing, schema_old
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
-
-INIT_HINT = "Create the tables with `await store.init()` or `fencehold init` (`fencehold sql init` prints the SQL)."
 
 WRITE_HINT = (
     "The process needs permission to read and write the file and its folder: SQLite keeps its journal beside it."
@@ -24,7 +22,7 @@ def _of_file(text: str, path: str) -> FenceholdError | None:
     if "no such column" in text or "has no column" in text:
         return schema_old(f"{path}: {text}")
     if "no such table" in text:
-        return ConfigurationError(f"{path}: {text}.", hint=INIT_HINT, code="schema_missing")
+        return schema_missing(f"{path}: {text}.")
     if "unable to open" in text:
         return _unopened(path)
     if "not a database" in text or "malformed" in text:
@@ -45,7 +43,7 @@ def _unopened(path: str) -> ConfigurationError:
     if not os.access(folder, os.W_OK):
         message = f"{path} does not exist, and its folder cannot be written."
         return ConfigurationError(message, hint=WRITE_HINT, code="read_only")
-    return ConfigurationError(f"{path} does not exist.", hint=INIT_HINT, code="schema_missing")
+    return schema_missing(f"{path} does not exist.")
 
 
 def _of_engine(error: sqlite3.Error, text: str, path: str) -> FenceholdError:

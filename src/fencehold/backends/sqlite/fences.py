@@ -150,7 +150,7 @@ class SqliteFences:
         if remaining_s() <= 0:
             raise lost(key, "the term is over")
         if self._session is None:
-            self._session = Session(self._path, "fencehold-sqlite-tx")
+            self._session = Session(self._path, "fencehold-sqlite-tx", self._statements)
         session = self._session
         async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             tx = SqliteTransaction(session, key, remaining_s)

@@ -138,7 +138,7 @@ class SqliteItems(OwnTables):
     def __init__(self, path: str, kind: str) -> None:
         statements = Statements(__package__, ITEMS.default_table, topic=ITEMS)
         self._is_closed = False
-        self._session = Session(path, "fencehold-sqlite-items")
+        self._session = Session(path, "fencehold-sqlite-items", statements)
         super().__init__(SqliteSchema(self._session, statements))
         self.port = SqliteItemPort(self._session, statements, kind)
 

@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, TypeVar
 from urllib.parse import quote
 
+from fencehold.backends.sql_text import Statements, advised
 from fencehold.backends.sqlite import faults
-from fencehold.model.errors import FenceholdError, Uncertain
+from fencehold.model.errors import Uncertain
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -23,8 +24,9 @@ ANSWER_SLACK_S = 1.0  # beyond the busy timeout, for the disk itself
 class Session:
     """Every call ends within its limit plus a second, even when the disk hangs: the caller then gets Uncertain."""
 
-    def __init__(self, path: str, prefix: str = "fencehold-sqlite") -> None:
+    def __init__(self, path: str, prefix: str = "fencehold-sqlite", statements: Statements | None = None) -> None:
         self.path = path
+        self._statements = statements
         # Its own thread: on the shared default pool, callers waiting for this store can occupy every slot, and the
         # store then never runs.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=prefix)
@@ -74,8 +76,8 @@ class Session:
         try:
             return work()
         except sqlite3.Error as error:
-            fault: FenceholdError = faults.of_statement(error, self.path)
-            raise fault from error
+            fault = faults.of_statement(error, self.path)
+            raise (advised(fault, self._statements) if self._statements else fault) from error
 
     async def close(self) -> None:
         def end() -> None:

@@ -6,14 +6,13 @@ the remarks are the server's own.
 
 from __future__ import annotations
 
-from fencehold.backends.sql_text import schema_old
+from fencehold.backends.sql_text import schema_missing, schema_old
 from fencehold.backends.sqlserver import driver
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
 
-INIT_HINT = "Create the tables with `await store.init()` or `fencehold init` (`fencehold sql init` prints the SQL)."
 OWNER_HINT = (
-    "A login that owns the schema must run `fencehold init` (`fencehold sql init` prints the SQL and the GRANTs); on "
-    "tables that are up to date this login needs only SELECT on fencehold_schema."
+    "A login that owns the schema must run `fencehold init{option}` (`fencehold sql init{option}` prints the SQL and "
+    "the GRANTs); on tables that are up to date this login needs only SELECT on fencehold_schema."
 )
 # A database that is just failing over cannot be opened either: this is waited for. The server says 18456 after it.
 _OUTAGES = (
@@ -95,7 +94,7 @@ def _misfit(text: str) -> FenceholdError | None:
     if "Invalid column name" in text:  # 207
         return schema_old(text)
     if any(part in text for part in _MISSING):
-        return ConfigurationError(f"A table is missing: {text}.", hint=INIT_HINT, code="schema_missing")
+        return schema_missing(f"A table is missing: {text}.")
     if "read-only" in text:  # 3906
         hint = "Name the primary, for example the availability group's listener."
         return Unavailable(f"This database is read-only: {text}.", hint=hint, code="read_only")
@@ -124,11 +123,11 @@ def of_callers(error: BaseException) -> BaseException:
     return of_statement(cause)
 
 
-def of_init(error: Exception) -> FenceholdError:
+def of_init(error: Exception, init_option: str = "") -> FenceholdError:
     """The same while tables are made: other rights are wanted then than in daily use."""
     fault = of_statement(error)
     if fault.code == "no_permission":
-        fault.hint = OWNER_HINT
+        fault.hint = OWNER_HINT.format(option=init_option)
     return fault
 
 

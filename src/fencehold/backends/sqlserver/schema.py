@@ -72,7 +72,7 @@ class SqlServerSchema:
                 return self._apply(line, ends_s, patience.wait_ms)
             except driver.Error as error:
                 if not faults.is_lock_timeout(error):
-                    raise faults.of_init(error) from None
+                    raise faults.of_init(error, self._statements.init_option) from None
                 batch.rows(line.connection, *bound(self._statements.named("poison"), {}))
                 time.sleep(patience.refused(" by another session"))
 

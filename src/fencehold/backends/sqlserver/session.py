@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql_text import Statements, advised
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.batch import Rows
 from fencehold.backends.sqlserver.line import Line
-from fencehold.model.errors import Unavailable, Uncertain
+from fencehold.model.errors import FenceholdError, Unavailable, Uncertain
 
 T = TypeVar("T")
 
@@ -43,7 +43,9 @@ class Session:
             line = self._line = self._line or Line(self._address, name=self._prefix)
             try:
                 return await answer(line, work, ends_s - time.monotonic())
-            except BaseException:
+            except BaseException as error:
+                if isinstance(error, FenceholdError):
+                    advised(error, self.statements)
                 if not line.is_connecting:  # else the connection, when it comes, is the next call's
                     line.leave()
                     self._line = None
