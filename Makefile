@@ -5,7 +5,7 @@ BIN := .venv/bin
 ARGS ?=
 export PYTHON
 
-.PHONY: help demo test env programs lint format types pytest bench crash submissions pins clean
+.PHONY: help demo shell test env programs lint format types pytest bench crash submissions pins clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -13,6 +13,11 @@ help:            ## this list
 demo:            ## watch a leader die and a stale write be refused (20 s)
 	@$(BOOT) tools/env.py cli
 	@$(BIN)/fencehold demo
+
+shell:           ## a shell that finds fencehold, pgleaderlock and submission-manager; `exit` leaves it
+	@$(BOOT) tools/env.py cli,postgres,service
+	@echo "fencehold, pgleaderlock and submission-manager are on the PATH here; exit leaves this shell" >&2
+	@PATH="$(CURDIR)/$(BIN):$$PATH" "$${SHELL:-/bin/sh}"
 
 test:            ## everything: environment, servers, lint, types, all tests
 	@$(MAKE) --no-print-directory env

@@ -51,8 +51,8 @@ def bring(extras):
 
 
 def satisfied(wanted, present):
-    """dev contains what the demo needs, so a demo after a test run installs nothing."""
-    return wanted <= present or (wanted <= {"cli", "postgres"} and "dev" in present)
+    """dev contains what the demo and the shell need, so that after a test run they install nothing."""
+    return wanted <= present or (wanted <= {"cli", "postgres", "service"} and "dev" in present)
 
 
 def fingerprint():

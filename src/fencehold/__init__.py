@@ -21,7 +21,7 @@ from fencehold.model.retry import (
     RetryContext,
     RetryStrategy,
 )
-from fencehold.ports.events import Claim, EventRow, Filter, Recovered, Stats
+from fencehold.ports.events import Claim, Event, EventRow, Filter, Recovered, Stats
 from fencehold.runtime.handlers import Reject
 from fencehold.runtime.item import Item, ItemView
 from fencehold.runtime.item_processor import ItemProcessor
@@ -40,6 +40,7 @@ __all__ = [
     "Claim",
     "ConfigurationError",
     "DecorrelatedJitter",
+    "Event",
     "EventRow",
     "ExponentialBackoff",
     "FenceholdError",

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,52 +11,107 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-BLOCK = re.compile(r"<!-- run: (\w+) -->\n```python\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"<!-- (?:run|show): (\w+) -->\n```python\n(.*?)```", re.DOTALL)
+BLOCKS = dict(BLOCK.findall(README))
+SHELL = re.compile(r"<!-- run: shell -->\n```\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://)([^)#]+)[^)]*\)")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-USE_FENCE = """
-async def use():
-    async with fencehold.connect("sqlite:///app.db") as store:
-        async with store.leader("other") as leader:
-            await leader.wait_for_leadership()
-            send_report(leader.term, "app.db")
-asyncio.run(use())
-"""
+#: A line that each block prints; those that print nothing must only end well.
+PRINTED = {
+    "leader": "epoch 1 until",
+    "outbox": "handling report.created {'id': 8} try 1",
+    "items": "['AGREED']",
+}
 
 
-def test_every_python_block_of_the_readme_runs_in_order_in_an_empty_folder(tmp_path: Path) -> None:
-    blocks = dict(BLOCK.findall(README))
-    assert list(blocks) == ["leader", "fence", "outbox", "items", "sync"], "each block says what it is"
-    program = blocks["leader"] + blocks["fence"] + USE_FENCE + blocks["outbox"] + blocks["items"] + blocks["sync"]
-    command = [sys.executable, "-W", "error", "-c", program]
-    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
+def ran(program: str, folder: Path) -> str:
+    """What it printed; it ended well, and without a warning."""
+    (folder / "program.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-W", "error", "program.py"]
+    done = subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=50)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "epoch 1 until" in done.stdout
-    assert "handling report.created {'id': 8} try 1" in done.stdout
-    assert "AGREED" in done.stdout
+    return done.stdout
 
 
-SHOWN = re.compile(r"<!-- show: (\w+) -->\n```python\n(.*?)```", re.DOTALL)
+def test_every_python_block_of_the_readme_is_named() -> None:
+    assert README.count("```python") == len(BLOCKS) == 7
+
+
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name != "pgleaderlock"])
+def test_each_python_block_of_the_readme_runs_alone_in_an_empty_folder(name: str, tmp_path: Path) -> None:
+    assert PRINTED.get(name, "") in ran(BLOCKS[name], tmp_path)
+
+
+def test_the_block_of_pgleaderlock_runs_alone_with_an_address_that_exists(postgres_url: str, tmp_path: Path) -> None:
+    ran(BLOCKS["pgleaderlock"].replace("postgresql://user@host/db", postgres_url), tmp_path)
+
+
+def test_the_blocks_of_the_readme_run_one_after_another_on_the_same_file(tmp_path: Path) -> None:
+    for name in [name for name in BLOCKS if name != "pgleaderlock"] * 2:
+        ran(BLOCKS[name], tmp_path)
+
+
 USE_LEAD = """
-async def use():
+async def use() -> None:
     async with fencehold.connect("sqlite:///app.db") as store:
-        await lead(store)
         row = await store.leases.read("nightly")
+        assert row is not None
         print("epoch", row.epoch, "held" if row.is_live else "given back")
 asyncio.run(use())
 """
 
 
-def test_the_loop_over_terms_of_the_readme_runs_and_gives_the_lease_back(tmp_path: Path) -> None:
-    program = dict(BLOCK.findall(README))["leader"] + dict(SHOWN.findall(README))["terms"] + USE_LEAD
-    command = [sys.executable, "-W", "error", "-c", program]
-    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "epoch 2 given back" in done.stdout
+def test_the_loop_over_terms_of_the_readme_gives_the_lease_back(tmp_path: Path) -> None:
+    assert "epoch 1 given back" in ran(BLOCKS["terms"] + USE_LEAD, tmp_path)
 
 
 def test_the_supervised_job_comes_before_the_loop_in_the_readme() -> None:
     assert README.index("run_as_leader") < README.index("leader.terms()")
+
+
+# The shell
+
+
+def commands() -> list[str]:
+    [block] = SHELL.findall(README)
+    return [line.partition("#")[0].strip() for line in block.splitlines()]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> dict[str, str]:
+    """The environment of a shell whose PATH finds the commands, and the files that the readme speaks of."""
+    (tmp_path / "report.sh").write_text("#!/bin/sh\necho reported\n")
+    (tmp_path / "report.sh").chmod(0o755)
+    (tmp_path / "app.py").write_text("handlers = {'*': print}\n")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("FENCEHOLD")}
+    return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
+
+
+def test_the_commands_of_the_readme_work_in_their_order(shell: dict[str, str], tmp_path: Path) -> None:
+    export, *rest = commands()
+    for command in rest:
+        line = f"{export} && exec {command}"
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", line], cwd=tmp_path, env=shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        with child:
+            if "worker" in command:
+                assert child.stderr is not None
+                assert any("worker_started" in said for said in child.stderr)
+                child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=30)
+        assert child.returncode == 0, f"{command}: {out}{err}"
+
+
+def test_a_shell_of_make_finds_the_commands() -> None:
+    typed = "fencehold --version\npgleaderlock --help\nsubmission-manager --help\n"
+    kept = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL")}
+    done = subprocess.run(
+        ["make", "--no-print-directory", "shell"], cwd=ROOT, input=typed, capture_output=True, text=True, timeout=50,
+        check=False, env={**kept, "PATH": os.defpath + os.pathsep + kept["PATH"], "SHELL": "/bin/sh"},
+    )  # fmt: skip
+    assert (done.returncode, "not found" in done.stderr) == (0, False), done.stderr
+    assert done.stdout.startswith("fencehold, version")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -64,10 +120,11 @@ def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
     assert targets == []
 
 
-def test_the_two_commands_of_the_readme_are_targets_of_the_makefile() -> None:
+def test_the_commands_of_make_in_the_readme_are_targets_of_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    for target in ("demo", "test"):
-        assert f"make {target}" in README
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+    named = set(re.findall(r"\bmake (\w+)", README))
+    assert {"demo", "test", "shell"} <= named
+    for target in named:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     assert "make test" in (ROOT / ".ci" / "run").read_text("utf-8")
     assert os.access(ROOT / ".ci" / "run", os.X_OK)

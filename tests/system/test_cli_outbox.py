@@ -348,14 +348,6 @@ def test_init_makes_the_outboxes_that_are_named(any_url, cli):
     assert cli(any_url, "outbox", "stats").code == 78
 
 
-def test_a_table_that_is_somebody_elses_is_left_alone(sqlite_url, cli, cli_text):
-    with contextlib.closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:
-        other.execute("CREATE TABLE outbox (mine TEXT)")
-    answer = cli_text(sqlite_url, "init")
-    assert (answer.code, answer.out) == (0, "fencehold_leases: applied 0001_leases, 0002_lease_id\n")
-    assert cli(sqlite_url, "init", "--outbox", "outbox").error["code"] == "table_exists"
-
-
 def test_the_printed_sql_makes_outboxes_that_init_accepts(any_url, cli):
     dialect = {"postgresql": "postgres"}.get(scheme(any_url), scheme(any_url))
     script = cli(None, "sql", "init", "--dialect", dialect, "--outbox", "orders", "--outbox", "billing").json["sql"]

@@ -25,7 +25,8 @@ def of_outbox(outbox: str, where: str = "") -> ConfigurationError:
     return ConfigurationError(
         f"The connection given as tx leads to another database than that of the outbox {outbox!r}{where}; nothing was "
         "written.",
-        hint="One transaction cannot hold both: keep the outbox in the database of the data that its events tell of.",
+        hint="One transaction cannot hold both: keep the outbox in the database of the data that its events tell of. A "
+        "repeatable read transaction that began before the outbox was made looks the same: begin it anew.",
         code=CODE,
     )
 

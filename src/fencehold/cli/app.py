@@ -49,6 +49,7 @@ Example:
   fencehold init
   fencehold run nightly -- ./backup.sh
   fencehold ls
+  fencehold init --outbox outbox
   fencehold worker app:handlers
   fencehold doctor
 """

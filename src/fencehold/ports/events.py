@@ -56,6 +56,10 @@ class Claim:
         return ClaimKey(self.id, self.token, self.tracking_id)
 
 
+#: What a handler is called with: the event, and this worker's claim on it.
+Event = Claim
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimKey:
     """What a renewal, a completion and a failure compare."""
