@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from fencehold import Leader, LockState, Term
@@ -354,3 +354,19 @@ def with_webhook(contract: Contract = CONTRACT) -> Contract:
 
 def at_gateway(url: str) -> Contract:
     return Contract("sms.test", GatewayType.SMS, url, Policy.MAX_ATTEMPTS, ("invalid_recipient",), None, 3)
+
+
+def taken_over(scene: Scene) -> None:
+    """Another took the lease, and this leader has not heard of it."""
+    row = scene.shelf.rows["one"]
+    scene.shelf.rows["one"] = replace(row, holder_id="other", epoch=row.epoch + 1)
+
+
+async def calling(scene: Scene, *, webhook: bool = False) -> Instance:
+    """A leader whose one attempt is at the gateway, which does not answer yet."""
+    scene.table.submit("x", with_webhook() if webhook else at_gateway("http://sms"))
+    one = await scene.instance()
+    one.gateway.gates["x"] = asyncio.Event()
+    await one.start()
+    await one.gateway.called.wait()
+    return one

@@ -16,7 +16,7 @@ from fencehold.runtime.leader import Leader
 from fencehold.testing import virtual_loop
 from pgleaderlock import LeaderLock
 from tests.pgleaderlock.fake_server import Scene
-from tests.unit.test_election import Facts, Town
+from tests.unit.election_parts import Facts, Town
 
 
 class Locked:

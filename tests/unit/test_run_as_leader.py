@@ -1,11 +1,8 @@
 """`store.run_as_leader`: a job under a lease, told of in full when it fails, and tried again, here or elsewhere."""
 
 import asyncio
-import functools
 import logging
 import sqlite3
-from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -14,45 +11,7 @@ import pytest
 import fencehold
 from fencehold import ConfigurationError, FixedInterval, LeaseLost, RetryContext, Term, Unavailable
 from fencehold.runtime.leader_job import BACKOFF_BASE_S, BACKOFF_MAX_S, HEALTHY_S, Pauses
-
-SOON = FixedInterval(0.01)
-
-
-class Told:
-    """Facts, for tests that wait for one."""
-
-    def __init__(self) -> None:
-        self.all: list[tuple[str, dict[str, Any]]] = []
-        self._loop = asyncio.get_running_loop()
-        self._events: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-
-    def fact(self, event: str, **fields: Any) -> None:
-        self.all.append((event, fields))
-        self._loop.call_soon_threadsafe(self._events[event].set)
-
-    def of(self, event: str) -> list[dict[str, Any]]:
-        return [fields for told, fields in self.all if told == event]
-
-    async def once(self, event: str) -> None:
-        await self._events[event].wait()
-
-
-async def free(store: fencehold.Store, term: Term) -> None:
-    """The term is lost, and its lease free."""
-    term.lost("for the test")
-    row = await store.leases.read(term.name)
-    assert row is not None
-    await store.leases.release(row)
-
-
-async def is_held(store: fencehold.Store, name: str = "x") -> bool:
-    row = await store.leases.read(name)
-    return row is not None and row.is_live
-
-
-async def for_ever() -> None:
-    await asyncio.Event().wait()
-
+from tests.unit.leader_job_parts import SOON, Told, for_ever, free, is_held
 
 # The job and its term
 
@@ -258,166 +217,6 @@ def test_pauses_are_jittered_grow_are_bounded_and_begin_anew_after_a_healthy_run
     assert again is not None
     assert again <= 3 * BACKOFF_BASE_S
     assert pauses.failures == 1
-
-
-# Stops
-
-
-async def running_in(store: fencehold.Store, **options: Any) -> "asyncio.Future[Any]":
-    """A job that has begun and never ends by itself."""
-    begun = asyncio.Event()
-
-    async def job(term: Term) -> None:
-        begun.set()
-        await for_ever()
-
-    running = asyncio.ensure_future(store.run_as_leader("x", job, **options))
-    await begun.wait()
-    return running
-
-
-async def test_a_stop_cancels_the_job_gives_the_lease_back_and_returns_none() -> None:
-    async with fencehold.connect("memory://stop") as store:
-        stop = asyncio.Event()
-        running = await running_in(store, stop=stop)
-        stop.set()
-        assert await asyncio.wait_for(running, 10) is None
-        assert not await is_held(store)
-
-
-async def test_a_stop_before_the_start_runs_nothing() -> None:
-    async with fencehold.connect("memory://stop-first") as store:
-        stop = asyncio.Event()
-        stop.set()
-        assert await store.run_as_leader("x", AsyncMock(side_effect=AssertionError), stop=stop) is None
-
-
-async def test_a_stop_ends_the_wait_for_a_lease_that_another_holds() -> None:
-    async with fencehold.connect("memory://stop-follower") as store:
-        held = await running_in(store, holder_id="another")
-        stop = asyncio.Event()
-        waiting = asyncio.ensure_future(store.run_as_leader("x", AsyncMock(), stop=stop))
-        await asyncio.sleep(0.05)
-        stop.set()
-        assert await asyncio.wait_for(waiting, 10) is None
-        assert not held.done()
-
-
-@pytest.mark.parametrize("by", ["stop", "close"])
-async def test_a_stop_or_a_close_ends_the_pause_after_a_failure(by: str) -> None:
-    async with fencehold.connect("memory://stop-pause", facts=(told := Told())) as store:
-        stop, job = asyncio.Event(), AsyncMock(side_effect=ValueError)
-        running = asyncio.ensure_future(store.run_as_leader("x", job, stop=stop, backoff=FixedInterval(3600)))
-        await told.once("leader_released")
-        if by == "stop":
-            stop.set()
-        else:
-            await store.close()
-        assert await asyncio.wait_for(running, 10) is None
-    job.assert_awaited_once()
-
-
-async def test_closing_the_store_cancels_the_job_and_returns_none() -> None:
-    async with fencehold.connect("memory://close") as store:
-        running = await running_in(store)
-    assert await asyncio.wait_for(running, 10) is None
-
-
-async def test_a_cancel_passes_through_and_gives_the_lease_back() -> None:
-    async with fencehold.connect("memory://cancel") as store:
-        running = await running_in(store)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert not await is_held(store)
-
-
-async def test_a_stop_before_the_job_could_begin_is_no_failure() -> None:
-    async with fencehold.connect("memory://before-job", facts=(told := Told())) as store:
-        job, steps = AsyncMock(), store._leader_job("x", None, None)
-        term = await steps.next_term()
-        assert term is not None
-        term.lost("for the test")
-        steps.stop()
-        assert await steps._under(term, job) is None
-        assert await steps.next_term() is None
-    job.assert_not_called()
-    assert told.of("leader_job_failed") == []
-
-
-# What cannot be run
-
-
-def plain(term: Term) -> None:
-    raise AssertionError("never called")
-
-
-async def takes_nothing() -> None:
-    raise AssertionError("never called")
-
-
-async def yields(term: Term) -> Any:
-    yield term
-
-
-BAD = [None, "job", plain, lambda term: term, functools.partial(plain), takes_nothing, yields, Term]
-
-
-@pytest.mark.parametrize("job", BAD, ids=repr)
-async def test_what_is_no_async_function_of_one_argument_is_refused_before_anything_is_sent(job: Any) -> None:
-    async with fencehold.connect("memory://bad-job") as store:
-        with pytest.raises(ConfigurationError) as raised:
-            await store.run_as_leader("x", job)
-        assert raised.value.code == "bad_job"
-        assert "async def job(term)" in raised.value.hint
-        assert await store.leases.list() == []
-
-
-class Methods:
-    async def method(self, term: Term, more: int = 0) -> str:
-        return "done"
-
-    async def __call__(self, term: Term) -> str:
-        return "done"
-
-
-def decorated(job: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(job)
-    def wrapper(*args: Any) -> Any:
-        return job(*args)
-
-    return wrapper
-
-
-GOOD = [
-    Methods().method, Methods(), functools.partial(Methods().method, more=1), decorated(Methods().method),
-    AsyncMock(return_value="done"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("job", GOOD, ids=["method", "object", "partial", "decorated", "mock"])
-async def test_every_kind_of_async_callable_is_a_job(job: Any) -> None:
-    async with fencehold.connect("memory://good-job") as store:
-        assert await store.run_as_leader("x", job) == "done"
-
-
-async def test_an_object_that_turns_out_not_to_be_async_is_not_tried_again() -> None:
-    class Plain:
-        def __call__(self, term: Term) -> int:
-            return 5
-
-    async with fencehold.connect("memory://plain-object", facts=(told := Told())) as store:
-        with pytest.raises(ConfigurationError) as raised:
-            await store.run_as_leader("x", Plain())  # type: ignore[arg-type]
-        assert raised.value.code == "bad_job"
-        assert not await is_held(store)
-    assert len(told.of("leader_job_gave_up")) == 1
-
-
-async def test_a_closed_store_runs_nothing() -> None:
-    with pytest.raises(ConfigurationError) as raised:
-        await fencehold.connect("memory://closed").run_as_leader("x", AsyncMock())
-    assert raised.value.code == "store_closed"
 
 
 # Mistakes and troubles of the store
