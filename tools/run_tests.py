@@ -1,4 +1,4 @@
-"""python tools/run_tests.py: all tests, in three parts at once.
+"""python tools/run_tests.py: all tests, in three parts of about the same length at once.
 
 Much of a run is waiting (for a lease to end, for a server to start), so three parts on two cores take little more than
 the longest. Each part has servers of its own. The first is shown as it goes, the others when they are done. With
@@ -21,11 +21,15 @@ import last_lines
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 #: Hundreds of processes are started: where bytecode is not kept, each would compile all that it imports.
 KEPT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-#: Each about a third of the time of all, with the rest as the first part.
+#: Each about a third of the time of all with CI=true. The rest is the first part: half of it is tests/outbox, a third
+#: tests/postgres.
 OTHERS: tuple[tuple[str, ...], ...] = (
-    ("tests/system",),
-    ("tests/conformance", "tests/submission_manager", "tests/cosmos", "tests/cosmos_procedures", "tests/items"),
-)
+    ("tests/system", "tests/pgleaderlock"),
+    (
+        "tests/conformance", "tests/submission_manager", "tests/cosmos", "tests/cosmos_procedures", "tests/items",
+        "tests/upgrading", "tests/servers",
+    ),
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> int:
