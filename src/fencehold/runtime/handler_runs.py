@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Claim
@@ -59,11 +60,19 @@ class HandlerRuns:
         if self._batch_size is None:
             for flight in flights:
                 flight.task = loop.create_task(self._handle(flight))
+                flight.task.add_done_callback(partial(self._never_begun, [flight]))
             return
         for run, batch in batches(self._handlers, flights, self._batch_size):
             task = loop.create_task(self._handle_batch(run, batch))
             for flight in batch:
                 flight.task, flight.is_shared = task, len(batch) > 1
+            task.add_done_callback(partial(self._never_begun, batch))
+
+    def _never_begun(self, flights: list[Flight], task: asyncio.Task[None]) -> None:
+        """End what its task has not ended: a task that is cancelled before its first step runs nothing at all."""
+        for flight in flights:
+            if id(flight) in self.flights or id(flight) in self.strays:
+                self._ended(flight, asyncio.CancelledError())
 
     def call_off(self) -> None:
         """Cancel every handler because the worker stops: no fault of the events."""
