@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import fencehold
+from fencehold.runtime.clock import BootClock
+from fencehold.runtime.flights import Flight
+from fencehold.runtime.handler_runs import HandlerRuns
+from fencehold.runtime.handlers import Handlers
+from fencehold.telemetry.traces import NoTraces
 from tests.outbox.conftest import Opened
-from tests.outbox.scene import all_are, becomes, eventually, make_due, rows, running
+from tests.outbox.scene import LIMIT_S, all_are, becomes, enough_s, eventually, make_due, rows, running, update
 
 BAD = 17
 
@@ -87,3 +94,60 @@ async def test_an_event_on_its_last_try_shares_no_list(url: str, opened: Opened)
         async with running(outbox.worker(handle, concurrency=20, batch_size=20)):
             assert await all_over(url) == {"COMPLETED": 19, "DEAD_LETTER": 1}
         assert {len(events) for events in handle.seen} == {1}
+
+
+class Held:
+    """A handler of lists that waits until it is cancelled; from the second list on it returns at once."""
+
+    def __init__(self) -> None:
+        self.lists: list[int] = []
+        self.began = asyncio.Event()
+
+    async def __call__(self, events: list[fencehold.Claim]) -> None:
+        self.lists.append(len(events))
+        self.began.set()
+        if len(self.lists) == 1:
+            await asyncio.sleep(LIMIT_S)
+
+
+async def test_an_event_that_loses_its_lease_costs_the_others_of_its_list_no_try(url: str, opened: Opened) -> None:
+    handle = Held()
+    async with opened(url, lease=enough_s(url, 1.0)) as (outbox, heard):
+        lost, *others = await outbox.add_many([("a", n) for n in range(5)])
+        async with running(outbox.worker(handle, concurrency=5, batch_size=5)):
+            await handle.began.wait()
+            await update(url, "lock_token = 'another/1'", f"tracking_id = '{lost}'")
+            await heard.once("event_lost", tracking_id=lost, reason="lease_lost")
+            for event in others:
+                found = await becomes(url, event, "COMPLETED")
+                assert (found["retry_count"], found["last_error"]) == (0, None)
+        assert heard.all("events_handed_back", count=4)
+        assert heard.all("event_failed") == []
+
+
+async def test_a_list_that_takes_too_long_is_a_failed_try_of_each(url: str, opened: Opened) -> None:
+    lease_s = enough_s(url, 1.0)
+    async with opened(url, lease=lease_s, retry_base="60s", retry_cap="60s") as (outbox, _):
+        await outbox.add_many([("a", n) for n in range(5)])
+        async with running(outbox.worker(Held(), concurrency=5, batch_size=5, max_processing=lease_s)):
+            await all_are(url, "FAILED", 5)
+        assert all("longer than max_processing" in found["last_error"] for found in await rows(url))
+
+
+async def test_if_one_event_of_a_list_took_too_long_all_of_it_did() -> None:
+    """Its heartbeat loses them one after the other, on another thread: the handler may end in between."""
+    ended: list[tuple[str, bool]] = []
+    handlers = Handlers(Held(), 1, argument="events")
+    runs = HandlerRuns(
+        "outbox", "w", handlers, 2, clock=BootClock(), traces=NoTraces(), on_stray_ended=lambda *_: None,
+        on_ended=lambda flight, error: ended.append((flight.lost, isinstance(error, asyncio.CancelledError))),
+    )  # fmt: skip
+    flights = [Flight(fencehold.Claim(n, str(n), "a", "1", "w/1"), BootClock().now_s(), 60) for n in range(2)]
+    runs.add(flights)
+    runs.begin()
+    await asyncio.sleep(0)
+    flights[0].lose("max_processing")
+    runs.lose(flights[0])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert ended == [("max_processing", True)] * 2

@@ -51,7 +51,10 @@ def fork(event):
         os._exit(0)
     (HERE / "ended").write_text(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
 
-handlers = {"note": note, "wait": wait, "stubborn": stubborn, "block": block, "fork": fork}
+def fail(event):
+    raise ConnectionError("postgresql://me:hunter2@db/x is down")
+
+handlers = {"fail": fail, "note": note, "wait": wait, "stubborn": stubborn, "block": block, "fork": fork}
 '''
 
 
@@ -265,6 +268,24 @@ def test_the_log_is_json_when_asked_for_and_metrics_are_served(sqlite_url, app):
         code, _, err = worker.end()
     assert code == 0
     assert [json.loads(line)["event"] for line in err.splitlines()][-1] == "worker_stopped"
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_the_log_has_the_whole_traceback_of_a_handler_that_failed(sqlite_url, app, output):
+    prepare(sqlite_url)
+    with working(sqlite_url, "-o", output) as worker:
+        event = added(sqlite_url, "fail")
+        said = heard(worker, "event_failed")
+        traceback = json.loads(said)["traceback"] if output == "json" else worker.stderr_line()
+        while not traceback.rstrip().endswith(" is down"):
+            traceback += (more := worker.stderr_line())
+            assert more.startswith("  "), "what an error says cannot pass for a line of the log"
+    assert event in said
+    assert "hunter2" not in said + traceback
+    assert "Traceback (most recent call last):" in traceback
+    assert f'File "{app / "app.py"}"' in traceback
+    assert "in fail\n" in traceback
+    assert "ConnectionError: postgresql://me:***@db/x is down" in traceback
 
 
 def test_a_signal_while_the_database_does_not_answer_yet_ends_the_start(app):

@@ -47,6 +47,7 @@ CONTRACT: dict[str, dict[str, Any]] = {
     "worker_gave_up": {**OF_WORKER, "error": "[worker_stuck] ..."},
     "handler_slow": {**OF_EVENT, "handler": "app.send", "age_s": 46.0},
     "handler_hung": {**OF_EVENT, "handler": "app.send", "age_s": 91.0, "reason": "max_processing", "place": "taken"},
+    "handler_ended_late": {**OF_EVENT, "handler": "app.send", "age_s": 91.0, "error": "ValueError: no"},
     "worker_paused": OF_WORKER,
     "worker_resumed": OF_WORKER,
     "worker_saturated": OF_WORKER,
@@ -288,6 +289,7 @@ def test_every_fact_of_the_contract_is_taken_without_a_complaint(registry, sink,
     moved = {feed.metric.name for feed in FEEDS if feed.fact == event}
     silent = {"worker_stopping", "worker_stopped", "leader_renewed", "item_called_off", "processor_started"}
     silent |= {"processor_stopping", "processor_stopped", "worker_gave_up", "handler_hung"}
+    silent |= {"handler_ended_late"}
     silent |= {"store_answers"}
     assert bool(moved) is (event not in silent)
 

@@ -31,7 +31,7 @@ class Flight:
         self.deadline_s = sent_s + trusted_s
         self.lost = ""
         self.is_shared = False  # one call of the handler for it and for others
-        self.called_off = False  # cancelled because its worker stops: no fault of the event
+        self.called_off = False  # cancelled for the worker's sake, or that of another of its list: no fault of its own
         self.task: asyncio.Task[None] | None = None
         self.warned_s = 0.0  # the age at which a warning last told of it
         self.hung_told = False  # a warning told that it runs on after its lease was lost

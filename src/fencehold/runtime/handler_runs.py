@@ -15,6 +15,7 @@ from fencehold.ports.events import Claim
 from fencehold.ports.traces import TracePort
 from fencehold.runtime.flights import Flight
 from fencehold.runtime.handlers import Handlers, Run
+from fencehold.runtime.heartbeat import TOO_LONG
 
 LOST_GRACE_S = 1.0  # a cancelled handler may clean up; then its place is free
 LOST_GRACE_S_MIN = 0.1
@@ -24,7 +25,10 @@ OnEnded = Callable[[Flight, BaseException | None], None]
 
 
 class HandlerRuns:
-    """The events a worker has in hand. `on_ended` is called once for each, with what its handler raised, or None."""
+    """The events a worker has in hand. `on_ended` is called once for each, with what its handler raised, or None.
+
+    `on_stray_ended`: the same of a handler that ran on after its place was freed, when it ends at last.
+    """
 
     def __init__(
         self,
@@ -36,10 +40,12 @@ class HandlerRuns:
         clock: Clock,
         traces: TracePort,
         on_ended: OnEnded,
+        on_stray_ended: OnEnded,
     ) -> None:
         self._outbox, self._worker_id = outbox, worker_id
         self._handlers, self._batch_size = handlers, batch_size
-        self._clock, self._traces, self._on_ended = clock, traces, on_ended
+        self._clock, self._traces = clock, traces
+        self._on_ended, self._on_stray_ended = on_ended, on_stray_ended
         self.flights: dict[int, Flight] = {}  # by identity: an event lost and claimed again may be in hand twice
         self.waiting: list[Flight] = []  # claimed, and about to be begun
         self.strays: dict[int, Flight] = {}  # lost, with handlers that run on: they have no place any more
@@ -60,19 +66,19 @@ class HandlerRuns:
         if self._batch_size is None:
             for flight in flights:
                 flight.task = loop.create_task(self._handle(flight))
-                flight.task.add_done_callback(partial(self._never_begun, [flight]))
+                flight.task.add_done_callback(partial(self._task_done, [flight]))
             return
         for run, batch in batches(self._handlers, flights, self._batch_size):
             task = loop.create_task(self._handle_batch(run, batch))
             for flight in batch:
                 flight.task, flight.is_shared = task, len(batch) > 1
-            task.add_done_callback(partial(self._never_begun, batch))
+            task.add_done_callback(partial(self._task_done, batch))
 
-    def _never_begun(self, flights: list[Flight], task: asyncio.Task[None]) -> None:
-        """End what its task has not ended: a task that is cancelled before its first step runs nothing at all."""
-        for flight in flights:
-            if id(flight) in self.flights or id(flight) in self.strays:
-                self._ended(flight, asyncio.CancelledError())
+    def _task_done(self, flights: list[Flight], task: asyncio.Task[None]) -> None:
+        """End what the task has not ended: one that is cancelled before its first step runs nothing at all."""
+        left = [f for f in flights if id(f) in self.flights or id(f) in self.strays]
+        if left:
+            self._ended_together(left, asyncio.CancelledError())
 
     def call_off(self) -> None:
         """Cancel every handler because the worker stops: no fault of the events."""
@@ -106,10 +112,23 @@ class HandlerRuns:
             await run([flight.claim for flight in batch])
         except BaseException as raised:  # noqa: BLE001 - whatever it raises is a failed try
             error = raised
-        for flight in batch:
-            self._ended(flight, error)
+        self._ended_together(batch, error)
         if isinstance(error, KeyboardInterrupt):
             raise error
+
+    def _ended_together(self, batch: list[Flight], error: BaseException | None) -> None:
+        """A call that was cancelled because one of its events lost its lease is no fault of the others.
+
+        If that one took too long, all of them did: its heartbeat may only not have come to the others yet.
+        """
+        reasons = {flight.lost for flight in batch if flight.lost}
+        if reasons and isinstance(error, asyncio.CancelledError):
+            for flight in batch:
+                flight.called_off = True
+                if TOO_LONG in reasons:
+                    flight.lose(TOO_LONG)
+        for flight in batch:
+            self._ended(flight, error)
 
     async def _handle(self, flight: Flight) -> None:
         claim = flight.claim
@@ -133,7 +152,8 @@ class HandlerRuns:
 
     def _ended(self, flight: Flight, error: BaseException | None) -> None:
         if self.strays.pop(id(flight), None) is not None:
-            return  # what came of it was passed on when its place was freed
+            self._on_stray_ended(flight, error)  # what came of the event was passed on when its place was freed
+            return
         self.flights.pop(id(flight), None)
         self._on_ended(flight, error)
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from fencehold.model.errors import FenceholdError
 from fencehold.model.outbox_settings import OutboxSettings
 from fencehold.ports.clock import Clock
-from fencehold.ports.events import EventPort, Failure, Key
+from fencehold.ports.events import Claim, EventPort, Failure, Key
 from fencehold.runtime.error_text import described, from_the_handler, in_full, stored
 from fencehold.runtime.flights import Flight, Teller
 from fencehold.runtime.handlers import Reject
-from fencehold.runtime.heartbeat import TOO_LONG
+from fencehold.runtime.heartbeat import TOO_LATE, TOO_LONG
+
+REFUSED = "refused"  # by the store
+UNCONFIRMED = "unconfirmed"  # the worker was over before the store had taken the result
+
+Call = asyncio.Task[None] | None
+Errors = Mapping[Flight, BaseException]
 
 
 class Ledger:
@@ -21,18 +27,22 @@ class Ledger:
         self,
         settings: Callable[[], OutboxSettings],
         max_processing_s: Callable[[], float],
+        handler_name: Callable[[Claim], str],
         *,
         clock: Clock,
         tell: Teller,
     ) -> None:
         self._settings = settings
         self._max_processing_s = max_processing_s
+        self._handler_name = handler_name
         self._clock = clock
         self._tell = tell
         self._rng = random.Random()
         self._completed: list[Flight] = []
         self._failed: list[tuple[Flight, BaseException]] = []
         self._called_off: list[Flight] = []
+        self._strays_shown: set[Call] = set()
+        self._is_closed = False
 
     @property
     def has_news(self) -> bool:
@@ -42,7 +52,9 @@ class Ledger:
         if flight.lost == TOO_LONG:
             self._tell.event("event_aborted", flight.claim, reason=flight.lost)
             error = self._too_long(error)
-        if error is None:
+        if self._is_closed:
+            self._tell_lost([flight], {} if error is None else {flight: error}, UNCONFIRMED)
+        elif error is None:
             self._completed.append(flight)
         elif isinstance(error, asyncio.CancelledError) and flight.called_off and not flight.lost:
             self._called_off.append(flight)
@@ -63,14 +75,33 @@ class Ledger:
         """Perhaps recorded, perhaps not: asked again, never forgotten."""
         self._completed = completed + self._completed
 
-    def _ours(self, ended: list[Flight]) -> list[Flight]:
+    def _ours(self, ended: list[Flight], errors: Errors | None = None) -> list[Flight]:
         """Those whose result may be recorded; of the others it is told, and the reaper has their events."""
         now_s = self._clock.now_s()
         ours = [flight for flight in ended if not flight.lost and now_s < flight.deadline_s]
         if len(ours) < len(ended):
-            for flight in [f for f in ended if f.lost or now_s >= f.deadline_s]:
-                self._tell.event("event_lost", flight.claim, reason=flight.lost or "deadline_passed")
+            self._tell_lost([f for f in ended if f.lost or now_s >= f.deadline_s], errors or {})
         return ours
+
+    def _tell_lost(self, flights: list[Flight], errors: Errors, reason: str = "") -> None:
+        """With what the handler raised: nothing else will say it."""
+        for flight, raised in _raised(flights, errors):
+            self._tell.event("event_lost", flight.claim, reason=reason or flight.lost or TOO_LATE, **raised)
+
+    def stray_ended(self, flight: Flight, error: BaseException | None) -> None:
+        """A handler that ran on without a place has come to its end; its event was accounted for when it was lost."""
+        [(_, raised)] = _raised([flight], {} if error is None else {flight: error}, self._strays_shown)
+        self._strays_shown = {flight.task}
+        age_s = round(self._clock.now_s() - flight.started_s, 1)
+        handler = self._handler_name(flight.claim)
+        self._tell.event("handler_ended_late", flight.claim, handler=handler, age_s=age_s, **raised)
+
+    def close(self) -> None:
+        """Nothing is recorded any more: what was not, and what ends from now on, is told and left to the reaper."""
+        self._is_closed = True
+        errors = dict(self._failed)
+        self._tell_lost([*self._completed, *errors, *self._called_off], errors, UNCONFIRMED)
+        self._completed, self._failed, self._called_off = [], [], []
 
     async def hand_back(self, port: EventPort) -> None:
         """What a stopping worker called off: due again at once, and no try, or a deploy could bury an event."""
@@ -79,7 +110,7 @@ class Ledger:
         ours, self._called_off = self._ours(self._called_off), []
         try:
             given_back = await port.release([f.claim.key for f in ours], self._settings().call_limit_s) if ours else []
-        except FenceholdError:
+        except BaseException:
             self._called_off = ours + self._called_off
             raise
         self._tell("events_handed_back", count=len(given_back))
@@ -90,37 +121,30 @@ class Ledger:
         failed, self._failed = self._failed, []
         errors = dict(failed)
         ours = [f for f in errors if f.lost == TOO_LONG]
-        ours += self._ours([f for f in errors if f.lost != TOO_LONG])
-        backoff = self._settings().backoff
-        failures = [
-            Failure(
-                f.claim.key, stored(errors[f]), backoff.delay_s(f.claim.attempt, self._rng),
-                f.is_shared or not isinstance(errors[f], Reject),  # which of several it rejects, nobody knows
-            )
-            for f in ours
-        ]  # fmt: skip
+        ours += self._ours([f for f in errors if f.lost != TOO_LONG], errors)
+        failures = [self._failure(flight, errors[flight]) for flight in ours]
         try:
             recorded = await port.fail(failures, self._settings().call_limit_s) if ours else []
-        except FenceholdError:
+        except BaseException:
             self._failed = [(f, errors[f]) for f in ours] + self._failed
             raise
         statuses = dict(recorded)
-        for flight, failure in zip(ours, failures, strict=True):
-            if status := statuses.get(failure.key):
-                error = errors[flight]
-                self._tell.event(
-                    "event_failed", flight.claim, attempt=flight.claim.attempt, status=str(status),
-                    error=described(error), traceback=in_full(error) or None,
-                )  # fmt: skip
-            else:
-                self._tell.event("event_lost", flight.claim, reason="refused")
+        for flight, raised in _raised([f for f in ours if f.key in statuses], errors):
+            about = {"attempt": flight.claim.attempt, "status": str(statuses[flight.key])}
+            self._tell.event("event_failed", flight.claim, **about, **raised)
+        self._tell_lost([f for f in ours if f.key not in statuses], errors, REFUSED)
+
+    def _failure(self, flight: Flight, error: BaseException) -> Failure:
+        delay_s = self._settings().backoff.delay_s(flight.claim.attempt, self._rng)
+        may_retry = flight.is_shared or not isinstance(error, Reject)  # which of several it rejects, nobody knows
+        return Failure(flight.claim.key, stored(error), delay_s, may_retry)
 
     def tell_completed(self, asked: list[Flight], accepted: Sequence[Key]) -> None:
         refused = len(asked) - len(accepted)
         if refused:
             known = {(key.id, key.token) for key in accepted}
             for flight in [f for f in asked if (f.claim.id, f.claim.token) not in known]:
-                self._tell.event("event_lost", flight.claim, reason="refused")
+                self._tell.event("event_lost", flight.claim, reason=REFUSED)
         latencies_s = [self._latency_s(f) for f in asked] if self._tell.wants_latencies else None
         self._tell("events_completed", completed=len(accepted), refused=refused, latencies_s=latencies_s)
 
@@ -131,3 +155,21 @@ class Ledger:
             return 0.0
         held_s = (claim.locked_until - claim.created_at).total_seconds() - self._settings().lease_s
         return max(0.0, held_s + self._clock.now_s() - flight.renewed_s)
+
+
+def _raised(
+    flights: list[Flight], errors: Errors, shown: set[Call] | None = None
+) -> Iterator[tuple[Flight, dict[str, Any]]]:
+    """Each with the error of its handler, if there is one; a traceback once for all events of one call.
+
+    A cancellation that the worker itself asked for is no error of the handler. `shown`: calls told of before.
+    """
+    shown = set(shown or ())
+    for flight in flights:
+        error = errors.get(flight)
+        if error is None or (isinstance(error, asyncio.CancelledError) and (flight.lost or flight.called_off)):
+            yield flight, {}
+            continue
+        traceback = None if flight.task in shown else in_full(error) or None
+        shown.add(flight.task)
+        yield flight, {"error": described(error), "traceback": traceback}

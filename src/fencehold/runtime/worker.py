@@ -58,10 +58,11 @@ class Worker(Stoppable):
         self._make_events, self._crew = make_events, crew
         self._clock, self._saturated, self._workers = clock, saturated, workers
         self._tell = Teller(facts, outbox, worker_id)
-        self._ledger = Ledger(outbox_settings, self._max_processing_s, clock=clock, tell=self._tell)
+        self._ledger = Ledger(outbox_settings, self._max_processing_s, handlers.name, clock=clock, tell=self._tell)
         self._runs = HandlerRuns(
-            outbox, worker_id, handlers, settings.batch_size, clock=clock, traces=traces, on_ended=self._ended
-        )
+            outbox, worker_id, handlers, settings.batch_size, clock=clock, traces=traces, on_ended=self._ended,
+            on_stray_ended=self._ledger.stray_ended,
+        )  # fmt: skip
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
         self._wake = asyncio.Event()
         self._stopping = self._paused = self._is_saturated = self._abandoned = False
@@ -111,6 +112,7 @@ class Worker(Stoppable):
             self._runs.call_off()
             await self._crew.stop()
             await self._events.close()
+            self._ledger.close()
             self._tell("worker_stopped")
             self._workers.discard(self)
             self.stopped.set()
@@ -207,7 +209,7 @@ class Worker(Stoppable):
             turn = await self._meanwhile(
                 self._events.port.turn([f.claim for f in completed], ask, settings.call_limit_s)
             )
-        except FenceholdError:
+        except BaseException:
             self._ledger.put_back(completed)
             raise
         if completed:

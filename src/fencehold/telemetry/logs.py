@@ -57,6 +57,7 @@ LEVELS = {
     "worker_gave_up": logging.ERROR,
     "handler_slow": logging.WARNING,
     "handler_hung": logging.WARNING,
+    "handler_ended_late": logging.INFO,
     "worker_paused": logging.INFO,
     "worker_resumed": logging.INFO,
     "worker_saturated": logging.WARNING,
@@ -98,6 +99,8 @@ def level_of(event: str, fields: Mapping[str, Any], levels: Mapping[str, int] = 
         level = max(level, logging.WARNING)
     if event == "event_failed" and fields.get("status") == Status.DEAD_LETTER:
         level = logging.ERROR
+    if event == "handler_ended_late" and fields.get("error"):
+        level = logging.WARNING
     if event == "reaper_run" and fields.get("recovered"):
         level = logging.INFO
     if event == "reaper_run" and fields.get("dead"):
