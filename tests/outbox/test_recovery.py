@@ -14,7 +14,18 @@ import pytest
 import fencehold
 from tests.outbox.conftest import Opened
 from tests.outbox.laborers import LaborerProcess, laborers
-from tests.outbox.scene import ThreadGate, all_are, becomes, enough_s, eventually, lapse, rows, running
+from tests.outbox.scene import (
+    Gate,
+    ThreadGate,
+    all_are,
+    becomes,
+    enough_s,
+    eventually,
+    lapse,
+    make_due,
+    rows,
+    running,
+)
 
 
 async def recovered(outbox: fencehold.Outbox, url: str, count: int, times: int) -> None:
@@ -67,6 +78,46 @@ async def test_events_recovered_twice_are_handled_one_at_a_time_beside_others(
             await all_are(url, "COMPLETED", 12)
         assert handle.most["twice"] == 1
         assert handle.most["new"] > 1
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_events_that_failed_once_and_were_recovered_once_are_handled_side_by_side_too(
+    url: str, opened: Opened, ordered: bool
+) -> None:
+    """What is flaky and then loses its worker waits for nobody: a failed try killed no worker."""
+    async with opened(url, ordered=ordered) as (outbox, _):
+        await outbox.add_many([("once", {})] * 12)
+        for claim in await outbox.claim(12, "flaky"):
+            await outbox.fail(claim, "503")
+        await make_due(url)
+        await recovered(outbox, url, 12, times=1)
+        handle = Together()
+        async with running(outbox.worker(handle, concurrency=5)):
+            await all_are(url, "COMPLETED", 12)
+        assert handle.most["once"] == 5
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_events_that_failed_twice_and_were_handed_back_are_handled_side_by_side(
+    url: str, opened: Opened, ordered: bool
+) -> None:
+    async with opened(url, ordered=ordered) as (outbox, heard):
+        await outbox.add_many([("new", {})] * 6)
+        for _ in range(2):
+            for claim in await outbox.claim(6, "flaky"):
+                await outbox.fail(claim, "503")
+            await make_due(url)
+        gate = Gate()
+        run = asyncio.create_task(outbox.worker(gate).run())
+        await gate.has(6)
+        run.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await run
+        assert heard.all("events_handed_back", count=6)
+        handle = Together()
+        async with running(outbox.worker(handle, concurrency=6)):
+            await all_are(url, "COMPLETED", 6)
+        assert handle.most["new"] == 6
 
 
 # --- handlers that hang ---

@@ -45,6 +45,7 @@ class Stored:
     last_error: str | None = None
     processed_at: dt.datetime | None = None
     root_cause: str | None = None
+    recoveries: int | None = None  # tries in a row, up to now, that ended with a lapsed lease; None: all of them
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,10 @@ class Request:
     root_cause: str = ""
 
 
-#: A recovered event with so many tries behind it is a suspect: a worker handles one at a time, because it may be what
-#: kills workers, and others must not die of it again and again. Statements write it as `retry_count > 1`.
-SUSPECT_TRIES = 2
+#: An event recovered so often in a row is a suspect: a worker handles one at a time, because it may be what kills
+#: workers, and others must not die of it again and again. A try that failed shows that its worker outlived it: the
+#: count begins anew. Statements write it as `retry_count > 1 AND coalesce(recoveries, 2) > 1`.
+SUSPECT_RECOVERIES = 2
 
 When = Callable[[Stored, Request], bool]
 Then = Callable[[Stored, Request], Stored]
@@ -82,12 +84,17 @@ class Rule:
 
 
 def is_recovered(row: Stored) -> bool:
-    """Free again after a worker did not finish it (or, after a failed try, handed it back)."""
-    return row.status is Status.PENDING and row.retry_count > 0
+    """Free again, and the last that was heard of it is that a worker did not finish it."""
+    return row.status is Status.PENDING and recoveries(row.retry_count, row.recoveries) > 0
 
 
-def is_suspect(row: Stored) -> bool:
-    return is_recovered(row) and row.retry_count >= SUSPECT_TRIES
+def is_suspect(recovered: bool, retry_count: int, counted: int | None) -> bool:
+    """`recovered`: what `is_recovered` said before it was claimed."""
+    return recovered and recoveries(retry_count, counted) >= SUSPECT_RECOVERIES
+
+
+def recoveries(retry_count: int, counted: int | None) -> int:
+    return retry_count if counted is None else min(counted, retry_count)
 
 
 def always(row: Stored, request: Request) -> bool:
@@ -143,7 +150,7 @@ def finish(row: Stored, request: Request) -> Stored:
 
 def put_off(row: Stored, request: Request) -> Stored:
     due_at = request.now + dt.timedelta(seconds=request.delay_s)
-    return replace(_counted(row, request), due_at=due_at, locked_until=None, lock_token=None)
+    return replace(_counted(row, request), due_at=due_at, locked_until=None, lock_token=None, recoveries=0)
 
 
 def bury(row: Stored, request: Request) -> Stored:
@@ -156,14 +163,18 @@ def hand_back(row: Stored, request: Request) -> Stored:
 
 
 def recover(row: Stored, request: Request) -> Stored:
-    return replace(_counted(row, request), due_at=request.now, locked_until=None, lock_token=None)
+    counted = None if row.recoveries is None else row.recoveries + 1
+    return replace(
+        _counted(row, request), due_at=request.now, locked_until=None, lock_token=None, recoveries=counted
+    )  # fmt: skip
 
 
 def revive(row: Stored, request: Request) -> Stored:
     due_at = request.now + dt.timedelta(seconds=request.delay_s)
     return replace(
-        row, due_at=due_at, retry_count=0, last_error=None, processed_at=None, root_cause=request.root_cause or None
-    )
+        row, due_at=due_at, retry_count=0, last_error=None, processed_at=None, root_cause=request.root_cause or None,
+        recoveries=None,
+    )  # fmt: skip
 
 
 def _counted(row: Stored, request: Request) -> Stored:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fencehold.model.events import SUSPECT_TRIES, Status
+from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.schema import SchemaPort
 
@@ -35,6 +35,7 @@ class Claim:
     created_at: dt.datetime | None = None
     lease_s: float = 0.0  # what it was claimed for; 0: what its outbox is set to
     recovered: bool = False  # a worker had it before, and neither finished it nor said why
+    is_suspect: bool = False  # recovered twice in a row: it may be what killed its workers
 
     @property
     def payload(self) -> Any:
@@ -45,11 +46,6 @@ class Claim:
     def metadata(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.metadata_json) if self.metadata_json else {}
         return found
-
-    @property
-    def is_suspect(self) -> bool:
-        """Recovered, with two tries or more behind it: it may be what killed its workers."""
-        return self.recovered and self.attempt > SUSPECT_TRIES
 
     @property
     def key(self) -> ClaimKey:
@@ -87,7 +83,7 @@ class ClaimAsk:
     `in_order`: of each aggregate only the oldest unfinished event, and none while another of it is held.
     `sweep`: look at everything that is due, not only at what came after the last claim (a backend may not need to);
     `patient`: if that has become slow, at a later claim instead.
-    `suspects_max`: at most so many suspects (None: all): recovered events with two tries or more behind them.
+    `suspects_max`: at most so many suspects (None: all): events that were recovered twice in a row, or more often.
     """
 
     limit: int

@@ -129,7 +129,7 @@ RETRYING = Metric("outbox_events_retrying", _G, OUTBOX, "events between two trie
 DEAD_LETTERS = Metric("outbox_dead_letters", _G, OUTBOX, "dead letters in the table", multiprocess=NEWEST)
 CLAIMED = Metric("outbox_events_claimed_total", _C, OUTBOX, "events claimed, each try anew")
 REFUSED = Metric("outbox_completions_refused_total", _C, OUTBOX, "completions that came after the lease was over")
-LOST = Metric("outbox_events_lost_total", _C, OUTBOX, "results not recorded: the lease was lost, or the worker ended first")
+LOST = Metric("outbox_events_lost_total", _C, OUTBOX, "results not recorded: the lease was lost or the worker over")
 ABORTED = Metric("outbox_events_aborted_total", _C, OUTBOX, "handlers stopped because they exceeded max_processing")
 REDRIVEN = Metric("outbox_events_redriven_total", _C, OUTBOX, "dead letters made pending again")
 PURGED = Metric("outbox_events_purged_total", _C, OUTBOX, "finished events deleted")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from fencehold.model.events import Request, Status, Stored, Verb, apply, is_suspect
+from fencehold.model.events import Request, Status, Stored, Verb, apply, is_recovered, is_suspect
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import ClaimAsk
 
@@ -109,7 +109,7 @@ class EventShelf:
 def _few_suspects(rows: Iterator[Kept], suspects_max: int) -> Iterator[Kept]:
     left = suspects_max
     for row in rows:
-        if is_suspect(row.stored):
-            left -= 1
-        if left >= 0 or not is_suspect(row.stored):
+        suspect = is_suspect(is_recovered(row.stored), row.stored.retry_count, row.stored.recoveries)
+        left -= suspect
+        if left >= 0 or not suspect:
             yield row

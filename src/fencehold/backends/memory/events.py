@@ -13,7 +13,7 @@ from fencehold.backends.memory.event_shelf import CLAIMABLE, EventShelf, Kept, R
 from fencehold.backends.memory.no_tables import NoTables
 from fencehold.backends.ready import Ready
 from fencehold.model.errors import ConfigurationError
-from fencehold.model.events import Request, Status, Verb, has_lapsed, is_recovered
+from fencehold.model.events import Request, Status, Verb, has_lapsed, is_recovered, is_suspect
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import (
     Claim,
@@ -241,7 +241,7 @@ def _claim(row: Kept, token: str, recovered: bool) -> Claim:
     return Claim(
         row.id, new.tracking_id, new.event_type, new.payload, token, stored.locked_until, stored.retry_count + 1,
         stored.max_retries, new.aggregate_id, new.aggregate_type, new.metadata, new.priority, row.created_at,
-        recovered=recovered,
+        recovered=recovered, is_suspect=is_suspect(recovered, stored.retry_count, stored.recoveries),
     )  # fmt: skip
 
 

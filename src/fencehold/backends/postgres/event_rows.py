@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencehold.backends.postgres.arrays import array, text_array
-from fencehold.model.events import Status
+from fencehold.model.events import Status, is_suspect
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import Claim, EventRow, Failure, Filter, Key, Recovered, Stats
 
@@ -88,7 +88,7 @@ def filter_params(which: Filter) -> dict[str, Any]:
 def claim(row: Row, token: str) -> Claim:
     return Claim(
         row[0], row[1], row[2], row[3], token, row[4], row[5] + 1, row[6], row[7], row[8], row[9], row[10], row[11],
-        recovered=row[13],
+        recovered=row[13], is_suspect=is_suspect(row[13], row[5], row[14]),
     )  # fmt: skip
 
 

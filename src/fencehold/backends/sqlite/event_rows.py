@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencehold.backends.sqlite.leases import instant, modifier
-from fencehold.model.events import Status
+from fencehold.model.events import Status, is_suspect
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Failure, Filter, Recovered, Stats
 
@@ -82,7 +82,7 @@ def claims(rows: list[Row], token: str) -> list[Claim]:
 def claim(row: Row, token: str) -> Claim:
     return Claim(
         row[0], row[1], row[2], row[3], token, instant(row[4]), row[5] + 1, row[6], row[7], row[8], row[9], row[10],
-        instant(row[11]), recovered=bool(row[13]),
+        instant(row[11]), recovered=bool(row[13]), is_suspect=is_suspect(bool(row[13]), row[5], row[14]),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fencehold.backends.sqlserver.params import instant, instant_text, listed, microseconds, rows_json
-from fencehold.model.events import Status
+from fencehold.model.events import Status, is_suspect
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import Claim, ClaimAsk, EventRow, Failure, Filter, Key, Recovered, Stats
 
@@ -103,7 +103,7 @@ def _types_param(event_types: Iterable[str]) -> str:
 def claim(row: Row, token: str) -> Claim:
     return Claim(
         row[0], row[1], row[2], row[3], token, instant(row[4]), row[5] + 1, row[6], row[7], row[8], row[9], row[10],
-        instant(row[11]), recovered=bool(row[13]),
+        instant(row[11]), recovered=bool(row[13]), is_suspect=is_suspect(bool(row[13]), row[5], row[14]),
     )  # fmt: skip
 
 

@@ -56,8 +56,8 @@ class SqlServerEventPort:
         if ask.in_order:
             params["patience_ms"] = max(1, int(limit_s * 1000 * PATIENCE_PART))
         rows = await self._session.run("claim_in_order" if ask.in_order else "claim", params, limit_s)
-        done = _accepted(completed, [(row[0], row[14]) for row in rows if row[14] is not None])
-        return Turn(done, [event_rows.claim(row, ask.token) for row in rows if row[14] is None])
+        done = _accepted(completed, [(row[0], row[15]) for row in rows if row[15] is not None])
+        return Turn(done, [event_rows.claim(row, ask.token) for row in rows if row[15] is None])
 
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
         """Asks again for what was left out: another session may only have had it locked."""

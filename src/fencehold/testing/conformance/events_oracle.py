@@ -111,7 +111,7 @@ def agree(got: EventRow, expected: Expected, what: str) -> None:
         stored = replace(stored, last_error=got.last_error)
     seen = Stored(
         got.status, got.due_at, got.retry_count, got.max_retries, got.locked_until, got.lock_token, got.last_error,
-        got.processed_at, got.root_cause,
+        got.processed_at, got.root_cause, stored.recoveries,
     )  # fmt: skip
     assert seen == stored, f"{what}:\n  the store says {seen}\n  the table says {stored}"
     new = expected.new

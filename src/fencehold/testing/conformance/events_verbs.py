@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import datetime as dt
 
+import pytest
+
 from fencehold.model.events import Status, Verb
-from fencehold.ports.events import Failure, Filter, Stats
+from fencehold.ports.events import ClaimKey, Failure, Filter, Stats
 from fencehold.testing.conformance.events_pair import EVERYTHING, LEASE, EventSuite, Pair, ask, claim, event, stray
 from fencehold.testing.conformance.suite import START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 SECOND = dt.timedelta(seconds=1)
+
+#: What became of each try, and whether the event is then recovered, and a suspect.
+HISTORIES = {
+    ("died",): (True, False),
+    ("died", "died"): (True, True),
+    ("failed", "died"): (True, False),
+    ("died", "failed", "died"): (True, False),
+    ("failed", "died", "died"): (True, True),
+    ("died", "died", "failed"): (False, False),
+    ("died", "died", "stopped"): (True, True),
+    ("failed", "failed", "stopped"): (False, False),
+    ("died", "died", "redriven", "died"): (True, False),
+}
 
 
 class EventVerbs(EventSuite):
@@ -109,7 +124,7 @@ class EventVerbs(EventSuite):
         assert (seen.reaper_runs, seen.reaper_ran_s_ago, seen.lapsed, seen.pending) == (3, 2.0, 0, 3)
 
     async def test_suspects_are_claimed_only_as_many_as_were_asked_for(self, harness: Harness) -> None:
-        """Recovered, with two tries behind them. Recovered once, or failed twice, is none."""
+        """Recovered twice. Failed twice is none."""
         pair = await Pair.of(harness)
         for in_order in (False, True):
             ids = await pair.add(*(event() for _ in range(3)))
@@ -131,6 +146,25 @@ class EventVerbs(EventSuite):
             assert sorted(one.id for one in (first, *rest)) == ids
             await pair.events.port.turn([held, first, *rest], None, CALL_LIMIT_S)
 
+    @pytest.mark.parametrize("history", HISTORIES, ids=" ".join)
+    async def test_a_suspect_is_what_was_recovered_twice_in_a_row(
+        self, harness: Harness, history: tuple[str, ...]
+    ) -> None:
+        """To be handed back is no try; a try that failed shows that its worker outlived it."""
+        pair, (recovered, is_suspect) = await Pair.of(harness), HISTORIES[history]
+        for in_order in (False, True):
+            ids = await pair.add(event(), event())
+            for happened in history:
+                held = await claim(pair.events.port, "w", in_order=in_order)
+                await happen(pair, happened, [one.key for one in held])
+            first = await claim(pair.events.port, "a", suspects_max=1, in_order=in_order)
+            assert len(first) == (1 if is_suspect else 2)
+            assert await claim(pair.events.port, "b", suspects_max=0, in_order=in_order) == []
+            claims = first + await claim(pair.events.port, "c", in_order=in_order)
+            assert [one.id for one in claims] == ids
+            assert {(one.recovered, one.is_suspect) for one in claims} == {(recovered, is_suspect)}
+            await pair.events.port.turn(claims, None, CALL_LIMIT_S)
+
     async def test_stats_count_every_status_and_the_age_of_what_waits(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
         ids = await in_every_status(pair)
@@ -143,6 +177,21 @@ class EventVerbs(EventSuite):
         await pair.claim(ask("z"))
         await pair.change(Verb.COMPLETE, [pair.key(ids[status], "z") for status in (Status.PENDING, Status.FAILED)])
         assert (await stats(pair)).oldest_pending_age_s == 0.0, "what is not due yet has no age"
+
+
+async def happen(pair: Pair, what: str, keys: list[ClaimKey]) -> None:
+    port = pair.events.port
+    match what:
+        case "died":
+            await pair.set_clock(pair.now + 2 * LEASE)
+            assert len(await port.reap(EVERYTHING, CALL_LIMIT_S)) == len(keys)
+        case "failed":
+            assert len(await port.fail([Failure(key, "no", 0.0) for key in keys], CALL_LIMIT_S)) == len(keys)
+        case "stopped":
+            assert len(await port.release(keys, CALL_LIMIT_S)) == len(keys)
+        case _:
+            await port.fail([Failure(key, "no", 0.0, retry=False) for key in keys], CALL_LIMIT_S)
+            assert len(await pair.events.desk.redrive(Filter(), "", EVERYTHING, 0.0, CALL_LIMIT_S)) == len(keys)
 
 
 class EventDesks(EventSuite):

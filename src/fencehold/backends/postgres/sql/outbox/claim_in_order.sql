@@ -5,7 +5,8 @@
 -- once could not see each other's.
 WITH suspect AS MATERIALIZED (
     SELECT e.tracking_id FROM fencehold_outbox AS e
-     WHERE e.status = 'PENDING' AND e.retry_count > 1 AND e.due_at <= statement_timestamp()
+     WHERE e.status = 'PENDING' AND e.retry_count > 1 AND coalesce(e.recoveries, 2) > 1
+       AND e.due_at <= statement_timestamp()
        AND (:types::text[] IS NULL OR e.event_type = ANY (:types::text[]))
        AND (e.aggregate_id IS NULL OR NOT EXISTS (
            SELECT FROM fencehold_outbox AS other
@@ -14,7 +15,8 @@ WITH suspect AS MATERIALIZED (
               AND (other.status = 'PROCESSING' OR (other.status IN ('PENDING', 'FAILED') AND other.id < e.id))))
      ORDER BY e.due_at, e.id LIMIT :suspects FOR UPDATE SKIP LOCKED
 ), next AS MATERIALIZED (
-    SELECT e.tracking_id, e.status = 'PENDING' AND e.retry_count > 0 AS recovered FROM fencehold_outbox AS e
+    SELECT e.tracking_id, e.status = 'PENDING' AND e.retry_count > 0 AND coalesce(e.recoveries, 1) > 0 AS recovered
+      FROM fencehold_outbox AS e
      WHERE e.status IN ('PENDING', 'FAILED') AND e.due_at <= statement_timestamp()
        AND (:types::text[] IS NULL OR e.event_type = ANY (:types::text[]))
        AND (e.aggregate_id IS NULL OR NOT EXISTS (
@@ -22,7 +24,7 @@ WITH suspect AS MATERIALIZED (
             WHERE other.aggregate_id = e.aggregate_id
               AND other.aggregate_type IS NOT DISTINCT FROM e.aggregate_type
               AND (other.status = 'PROCESSING' OR (other.status IN ('PENDING', 'FAILED') AND other.id < e.id))))
-       AND (NOT :isolated OR e.status = 'FAILED' OR e.retry_count < 2)
+       AND (NOT :isolated OR e.status = 'FAILED' OR e.retry_count < 2 OR e.recoveries < 2)
      ORDER BY e.priority DESC, e.due_at, e.id LIMIT :limit - (SELECT count(*) FROM suspect) FOR UPDATE SKIP LOCKED
 ), claimed AS (
     UPDATE fencehold_outbox AS o
@@ -32,6 +34,6 @@ WITH suspect AS MATERIALIZED (
      WHERE o.tracking_id = n.tracking_id
     RETURNING o.id, o.tracking_id::text, o.event_type, o.payload::text, o.locked_until, o.retry_count, o.max_retries,
               o.aggregate_id, o.aggregate_type, o.metadata::text, o.priority, o.created_at, o.due_at,
-              n.recovered
+              n.recovered, o.recoveries
 )
 SELECT * FROM claimed;

@@ -6,7 +6,7 @@ UPDATE fencehold_outbox AS o
        due_at = CASE WHEN a.retry AND o.retry_count + 1 < o.max_retries
                      THEN clock_timestamp() + a.delay_s * interval '1 second' ELSE o.due_at END,
        processed_at = CASE WHEN a.retry AND o.retry_count + 1 < o.max_retries THEN NULL ELSE clock_timestamp() END,
-       retry_count = o.retry_count + 1, last_error = a.error, locked_until = NULL, lock_token = NULL
+       retry_count = o.retry_count + 1, recoveries = 0, last_error = a.error, locked_until = NULL, lock_token = NULL
   FROM unnest(:ids::uuid[], :tokens::text[], :errors::text[], :delays::float8[], :retries::boolean[])
        AS a(id, token, error, delay_s, retry)
  WHERE o.tracking_id = a.id AND o.lock_token = a.token

@@ -3,7 +3,7 @@
 SELECT DISTINCT replace(CASE WHEN to_regclass(t.name) IS NULL THEN t.name ELSE t.name || '.' || c.name END, '"', '') AS part
   FROM (VALUES ('fencehold_outbox', 'id created_at due_at locked_until processed_at priority retry_count max_retries status '
                                     'lock_token last_error root_cause tracking_id event_type aggregate_type aggregate_id '
-                                    'payload metadata'),
+                                    'payload metadata recoveries'),
                ('fencehold_outbox_reaper', 'one ran_at runs recovered'),
                ('fencehold_outbox_consumed', 'tracking_id consumer_id processed_at'),
                ('fencehold_outbox_identity', 'one outbox_id')) AS t(name, columns)

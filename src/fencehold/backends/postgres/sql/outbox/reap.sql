@@ -11,7 +11,7 @@ WITH lapsed AS MATERIALIZED (
        SET status = CASE WHEN o.retry_count + 1 < o.max_retries THEN 'PENDING' ELSE 'DEAD_LETTER' END,
            due_at = CASE WHEN o.retry_count + 1 < o.max_retries THEN clock_timestamp() ELSE o.due_at END,
            processed_at = CASE WHEN o.retry_count + 1 < o.max_retries THEN NULL ELSE clock_timestamp() END,
-           retry_count = o.retry_count + 1, locked_until = NULL, lock_token = NULL,
+           retry_count = o.retry_count + 1, recoveries = o.recoveries + 1, locked_until = NULL, lock_token = NULL,
            last_error = 'lease expired: ' || l.lock_token || ' held it until ' || l.locked_until
                         || ' and neither finished nor renewed (died, hung or was cut off)'
       FROM lapsed AS l

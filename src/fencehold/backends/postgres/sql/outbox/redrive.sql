@@ -15,7 +15,7 @@ WITH chosen AS MATERIALIZED (
 ), revived AS (
     UPDATE fencehold_outbox AS o
        SET status = 'PENDING', due_at = clock_timestamp() + p.place * :spread * interval '1 second', retry_count = 0,
-           last_error = NULL, processed_at = NULL, root_cause = nullif(:root_cause, '')
+           recoveries = NULL, last_error = NULL, processed_at = NULL, root_cause = nullif(:root_cause, '')
       FROM placed AS p
      WHERE o.tracking_id = p.tracking_id AND NOT :dry_run
     RETURNING o.priority

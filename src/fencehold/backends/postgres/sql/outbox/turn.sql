@@ -17,11 +17,12 @@ WITH done AS (
     SELECT c.tracking_id, c.recovered
       FROM unnest(:levels::smallint[], :floors::timestamptz[], :floor_ids::bigint[]) AS l(priority, due_at, id)
      CROSS JOIN LATERAL (
-           SELECT e.tracking_id, e.status = 'PENDING' AND e.retry_count > 0 AS recovered FROM fencehold_outbox AS e
+           SELECT e.tracking_id, e.status = 'PENDING' AND e.retry_count > 0 AND coalesce(e.recoveries, 1) > 0 AS recovered
+             FROM fencehold_outbox AS e
             WHERE e.status IN ('PENDING', 'FAILED') AND e.priority = l.priority
               AND (e.due_at, e.id) > (l.due_at, l.id) AND e.due_at <= statement_timestamp()
               AND (:types::text[] IS NULL OR e.event_type = ANY (:types::text[]))
-              AND (NOT :isolated OR e.status = 'FAILED' OR e.retry_count < 2)
+              AND (NOT :isolated OR e.status = 'FAILED' OR e.retry_count < 2 OR e.recoveries < 2)
             ORDER BY e.priority DESC, e.due_at, e.id LIMIT :limit FOR UPDATE SKIP LOCKED) AS c
      LIMIT :limit
 ), claimed AS (
@@ -31,10 +32,10 @@ WITH done AS (
      WHERE o.tracking_id = n.tracking_id
     RETURNING o.id, o.tracking_id::text, o.event_type, o.payload::text, o.locked_until, o.retry_count, o.max_retries,
               o.aggregate_id, o.aggregate_type, o.metadata::text, o.priority, o.created_at, o.due_at,
-              n.recovered
+              n.recovered, o.recoveries
 )
 SELECT * FROM claimed
 UNION ALL
 SELECT (SELECT count(*) FROM done),
        (SELECT string_agg(tracking_id::text, ',') FROM done WHERE (SELECT count(*) FROM done) < :asked),
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;

@@ -1,11 +1,11 @@
 -- name: claim
 -- rules: PENDING.claim.is_due FAILED.claim.is_due
 -- Runs after BEGIN IMMEDIATE: nobody else can claim meanwhile, so nothing needs to be locked or skipped.
--- A suspect was recovered and has two tries or more behind it: a worker has one at a time. Its question repeats the
--- condition of the index, or SQLite would not use it.
+-- A suspect was recovered twice in a row: a worker has one at a time. Its question repeats the condition of the index, or
+-- SQLite would not use it.
 WITH suspect AS MATERIALIZED (
     SELECT e.id FROM fencehold_outbox AS e
-     WHERE e.status = 'PENDING' AND e.retry_count > 0 AND e.retry_count > 1
+     WHERE e.status = 'PENDING' AND e.retry_count > 0 AND e.retry_count > 1 AND coalesce(e.recoveries, 2) > 1
        AND e.due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
        AND (:types IS NULL OR e.event_type IN (SELECT value FROM json_each(:types)))
      ORDER BY e.due_at, e.id LIMIT :suspects)
@@ -15,8 +15,8 @@ UPDATE fencehold_outbox
     OR id IN (SELECT e.id FROM fencehold_outbox AS e
                WHERE e.status IN ('PENDING', 'FAILED') AND e.due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
                  AND (:types IS NULL OR e.event_type IN (SELECT value FROM json_each(:types)))
-                 AND (NOT :isolated OR e.status = 'FAILED' OR e.retry_count < 2)
+                 AND (NOT :isolated OR e.status = 'FAILED' OR e.retry_count < 2 OR e.recoveries < 2)
                ORDER BY e.priority DESC, e.due_at, e.id LIMIT :limit - (SELECT count(*) FROM suspect))
 RETURNING id, tracking_id, event_type, payload, locked_until, retry_count, max_retries, aggregate_id, aggregate_type,
           metadata, priority, created_at, due_at,
-          retry_count > 0 AND last_error LIKE 'lease expired:%';
+          retry_count > 0 AND coalesce(recoveries, 1) > 0 AS recovered, recoveries;

@@ -6,7 +6,7 @@ UPDATE fencehold_outbox
                      THEN strftime('%Y-%m-%dT%H:%M:%fZ', 'now', a.delay) ELSE due_at END,
        processed_at = CASE WHEN a.retry AND retry_count + 1 < max_retries
                            THEN processed_at ELSE strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END,
-       retry_count = retry_count + 1, last_error = a.error, locked_until = NULL, lock_token = NULL
+       retry_count = retry_count + 1, recoveries = 0, last_error = a.error, locked_until = NULL, lock_token = NULL
   FROM (SELECT json_extract(value, '$[0]') AS key_id, json_extract(value, '$[1]') AS token,
                json_extract(value, '$[2]') AS error, json_extract(value, '$[3]') AS delay,
                json_extract(value, '$[4]') AS retry

@@ -4,7 +4,7 @@ SELECT DISTINCT t.name || CASE WHEN EXISTS (SELECT 1 FROM pragma_table_info(t.na
   FROM (SELECT 'fencehold_outbox' AS name,
                '["id", "tracking_id", "event_type", "aggregate_type", "aggregate_id", "status", "priority", "created_at",
                  "due_at", "processed_at", "retry_count", "max_retries", "locked_until", "lock_token", "last_error",
-                 "root_cause", "metadata", "payload"]' AS columns
+                 "root_cause", "metadata", "payload", "recoveries"]' AS columns
          UNION ALL
         SELECT 'fencehold_outbox' || '_reaper', '["one", "ran_at", "runs", "recovered"]'
          UNION ALL

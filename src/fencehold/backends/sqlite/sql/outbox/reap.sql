@@ -9,6 +9,6 @@ UPDATE fencehold_outbox
                            THEN processed_at ELSE strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END,
        last_error = 'lease expired: ' || lock_token || ' held it until ' || locked_until
                     || ' and neither finished nor renewed (died, hung or was cut off)',
-       retry_count = retry_count + 1, locked_until = NULL, lock_token = NULL
+       retry_count = retry_count + 1, recoveries = recoveries + 1, locked_until = NULL, lock_token = NULL
  WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'PROCESSING'
 RETURNING id, tracking_id, event_type, status, retry_count;

@@ -2,7 +2,7 @@
 -- rules: DEAD_LETTER.redrive.always FAILED.redrive.always
 -- The k-th becomes due after k * spread seconds: a thousand dead letters do not come back as one wave.
 UPDATE fencehold_outbox
-   SET status = 'PENDING', retry_count = 0, last_error = NULL, processed_at = NULL,
+   SET status = 'PENDING', retry_count = 0, recoveries = NULL, last_error = NULL, processed_at = NULL,
        due_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', printf('+%.3f seconds', chosen.place * :spread)),
        root_cause = nullif(:root_cause, '')
   FROM (SELECT id AS chosen_id, row_number() OVER (ORDER BY id) - 1 AS place

@@ -10,8 +10,8 @@
 -- table another way would lock, for the sort, every event that is due. Each priority is searched by itself: what is due
 -- later in one is not walked through to reach the next. The clock is read again once all is locked. What never changes
 -- about an event is read after the commit, which no reader of the answer can hold up, and waits for nobody either.
--- A suspect was recovered and has two tries or more behind it: a worker has one at a time. Its question repeats the
--- condition of the index.
+-- A suspect was recovered twice in a row: a worker has one at a time. Its question repeats the condition of the index, which
+-- does not hold `recoveries`: that is read from the row, and only of events with two tries behind them.
 -- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @keys nvarchar(max) = :keys, @limit int = :limit, @token nvarchar(400) = :token, @lease_us bigint = :lease_us,
@@ -20,7 +20,7 @@ DECLARE @now datetime2(7), @until datetime2(7), @locked int, @found int, @level 
 DECLARE @asked TABLE (id bigint NOT NULL, token nvarchar(400) COLLATE Latin1_General_BIN2 NOT NULL);
 DECLARE @done TABLE (id bigint NOT NULL, token nvarchar(400) COLLATE Latin1_General_BIN2 NOT NULL);
 DECLARE @wanted TABLE (event_type nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL);
-DECLARE @chosen TABLE (id bigint NOT NULL, is_recovered int NOT NULL);
+DECLARE @chosen TABLE (id bigint NOT NULL, is_pending int NOT NULL);
 DECLARE @claimed TABLE (id bigint NOT NULL, locked_until datetime2(7) NOT NULL, retry_count int NOT NULL, due_at datetime2(7) NOT NULL);
 IF DATALENGTH(@types) > 0
     INSERT INTO @wanted (event_type)
@@ -45,10 +45,11 @@ BEGIN
     OPTION (LOOP JOIN);
 END
 SET @now = SYSUTCDATETIME();
-INSERT INTO @chosen (id, is_recovered)
+INSERT INTO @chosen (id, is_pending)
 SELECT TOP (@suspects) e.id, 1
   FROM fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (fencehold_outbox_recovered_idx))
  WHERE e.status = 'PENDING' AND e.retry_count > 0 AND e.retry_count > 1 AND e.due_at <= @now
+   AND EXISTS (SELECT 1 FROM fencehold_outbox AS s WITH (READUNCOMMITTED) WHERE s.id = e.id AND ISNULL(s.recoveries, 2) > 1)
    AND (DATALENGTH(@types) = 0 OR EXISTS (SELECT 1 FROM @wanted AS w WHERE w.event_type = e.event_type
                                              AND DATALENGTH(w.event_type) = DATALENGTH(e.event_type)))
  ORDER BY e.due_at, e.id;
@@ -58,13 +59,14 @@ SELECT @level = MAX(e.priority)
  WHERE e.status IN ('PENDING', 'FAILED');
 WHILE @found < @limit AND @level IS NOT NULL
 BEGIN
-    INSERT INTO @chosen (id, is_recovered)
-    SELECT TOP (@limit - @found) e.id, CASE WHEN e.status = 'PENDING' AND e.retry_count > 0 THEN 1 ELSE 0 END
+    INSERT INTO @chosen (id, is_pending)
+    SELECT TOP (@limit - @found) e.id, CASE WHEN e.status = 'PENDING' THEN 1 ELSE 0 END
       FROM fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (fencehold_outbox_due_idx))
      WHERE e.status IN ('PENDING', 'FAILED') AND e.priority = @level AND e.due_at <= @now
        AND (DATALENGTH(@types) = 0 OR EXISTS (SELECT 1 FROM @wanted AS w WHERE w.event_type = e.event_type
                                                  AND DATALENGTH(w.event_type) = DATALENGTH(e.event_type)))
-       AND (@isolated = 0 OR e.status = 'FAILED' OR e.retry_count < 2)
+       AND (@isolated = 0 OR e.status = 'FAILED' OR e.retry_count < 2
+            OR EXISTS (SELECT 1 FROM fencehold_outbox AS s WITH (READUNCOMMITTED) WHERE s.id = e.id AND s.recoveries < 2))
      ORDER BY e.due_at, e.id;
     SET @found = @found + @@ROWCOUNT;
     IF @found < @limit
@@ -82,8 +84,9 @@ OPTION (LOOP JOIN);
 COMMIT TRANSACTION;
 SELECT c.id, LOWER(CONVERT(nvarchar(36), e.tracking_id)) AS tracking_id, e.event_type, e.payload, c.locked_until, c.retry_count,
        e.max_retries, e.aggregate_id, e.aggregate_type, e.metadata, e.priority, e.created_at, c.due_at,
-       (SELECT MAX(h.is_recovered) FROM @chosen AS h WHERE h.id = c.id) AS is_recovered, NULL AS completed
+       CASE WHEN c.retry_count > 0 AND ISNULL(e.recoveries, 1) > 0 THEN (SELECT MAX(h.is_pending) FROM @chosen AS h WHERE h.id = c.id)
+            ELSE 0 END AS is_recovered, e.recoveries, NULL AS completed
   FROM @claimed AS c INNER LOOP JOIN fencehold_outbox AS e WITH (READUNCOMMITTED) ON e.id = c.id
 UNION ALL
-SELECT d.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, d.token FROM @done AS d
+SELECT d.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, d.token FROM @done AS d
  ORDER BY priority DESC, due_at, id;

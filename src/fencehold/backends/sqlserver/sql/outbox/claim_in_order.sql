@@ -5,7 +5,8 @@
 -- Events that are added, renewed or finished meanwhile take no turn. So who stands in the way is asked twice. First as
 -- things stand, committed or not: an event that is being added or renewed is in the way at once, and is not waited for;
 -- READPAST would not see it. Then, in the UPDATE, as things are committed: what was seen as finished may be undone yet,
--- and the transaction that finishes it is a short one. Both questions repeat the condition of their index.
+-- and the transaction that finishes it is a short one. Both questions repeat the condition of their index, and so does that
+-- for a suspect (retry_count > 0, though it asks for more).
 -- In a list, texts are written as `listed` in params.py writes them.
 SET NOCOUNT ON;
 DECLARE @keys nvarchar(max) = :keys, @limit int = :limit, @token nvarchar(400) = :token, @lease_us bigint = :lease_us,
@@ -16,7 +17,7 @@ DECLARE @turn nvarchar(255) = CONCAT(N'fencehold/', OBJECT_ID(N'fencehold_outbox
 DECLARE @asked TABLE (id bigint NOT NULL, token nvarchar(400) COLLATE Latin1_General_BIN2 NOT NULL);
 DECLARE @done TABLE (id bigint NOT NULL, token nvarchar(400) COLLATE Latin1_General_BIN2 NOT NULL);
 DECLARE @wanted TABLE (event_type nvarchar(256) COLLATE Latin1_General_BIN2 NOT NULL);
-DECLARE @chosen TABLE (id bigint NOT NULL, is_recovered int NOT NULL);
+DECLARE @chosen TABLE (id bigint NOT NULL, is_pending int NOT NULL);
 DECLARE @claimed TABLE (id bigint NOT NULL, locked_until datetime2(7) NOT NULL, retry_count int NOT NULL, due_at datetime2(7) NOT NULL);
 IF DATALENGTH(@types) > 0
     INSERT INTO @wanted (event_type)
@@ -44,10 +45,11 @@ END
 IF @got >= 0
 BEGIN
     SET @now = SYSUTCDATETIME();
-    INSERT INTO @chosen (id, is_recovered)
+    INSERT INTO @chosen (id, is_pending)
     SELECT TOP (@suspects) e.id, 1
       FROM fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (fencehold_outbox_recovered_idx))
      WHERE e.status = 'PENDING' AND e.retry_count > 0 AND e.retry_count > 1 AND e.due_at <= @now
+       AND EXISTS (SELECT 1 FROM fencehold_outbox AS s WITH (READUNCOMMITTED) WHERE s.id = e.id AND ISNULL(s.recoveries, 2) > 1)
        AND (DATALENGTH(@types) = 0 OR EXISTS (SELECT 1 FROM @wanted AS w WHERE w.event_type = e.event_type
                                                  AND DATALENGTH(w.event_type) = DATALENGTH(e.event_type)))
        AND (e.aggregate_id IS NULL OR (
@@ -65,13 +67,14 @@ BEGIN
                            AND o.status = 'PROCESSING')))
      ORDER BY e.due_at, e.id;
     SET @found = @@ROWCOUNT;
-    INSERT INTO @chosen (id, is_recovered)
-    SELECT TOP (@limit - @found) e.id, CASE WHEN e.status = 'PENDING' AND e.retry_count > 0 THEN 1 ELSE 0 END
+    INSERT INTO @chosen (id, is_pending)
+    SELECT TOP (@limit - @found) e.id, CASE WHEN e.status = 'PENDING' THEN 1 ELSE 0 END
       FROM fencehold_outbox AS e WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (fencehold_outbox_due_idx))
      WHERE e.status IN ('PENDING', 'FAILED') AND e.due_at <= @now
        AND (DATALENGTH(@types) = 0 OR EXISTS (SELECT 1 FROM @wanted AS w WHERE w.event_type = e.event_type
                                                  AND DATALENGTH(w.event_type) = DATALENGTH(e.event_type)))
-       AND (@isolated = 0 OR e.status = 'FAILED' OR e.retry_count < 2)
+       AND (@isolated = 0 OR e.status = 'FAILED' OR e.retry_count < 2
+            OR EXISTS (SELECT 1 FROM fencehold_outbox AS s WITH (READUNCOMMITTED) WHERE s.id = e.id AND s.recoveries < 2))
        AND (e.aggregate_id IS NULL OR (
             NOT EXISTS (SELECT 1 FROM fencehold_outbox AS o WITH (READUNCOMMITTED)
                          WHERE o.aggregate_id IS NOT NULL AND o.status IN ('PENDING', 'FAILED', 'PROCESSING')
@@ -112,8 +115,9 @@ END
 COMMIT TRANSACTION;
 SELECT c.id, LOWER(CONVERT(nvarchar(36), e.tracking_id)) AS tracking_id, e.event_type, e.payload, c.locked_until, c.retry_count,
        e.max_retries, e.aggregate_id, e.aggregate_type, e.metadata, e.priority, e.created_at, c.due_at,
-       (SELECT MAX(h.is_recovered) FROM @chosen AS h WHERE h.id = c.id) AS is_recovered, NULL AS completed
+       CASE WHEN c.retry_count > 0 AND ISNULL(e.recoveries, 1) > 0 THEN (SELECT MAX(h.is_pending) FROM @chosen AS h WHERE h.id = c.id)
+            ELSE 0 END AS is_recovered, e.recoveries, NULL AS completed
   FROM @claimed AS c INNER LOOP JOIN fencehold_outbox AS e WITH (READUNCOMMITTED) ON e.id = c.id
 UNION ALL
-SELECT d.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, d.token FROM @done AS d
+SELECT d.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, d.token FROM @done AS d
  ORDER BY priority DESC, due_at, id;

@@ -31,7 +31,7 @@ UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
                      THEN DATEADD(microsecond, CAST(m.delay_us % 1000000 AS int), DATEADD(second, CAST(m.delay_us / 1000000 AS int), @now))
                      ELSE fencehold_outbox.due_at END,
        processed_at = CASE WHEN m.retry = 1 AND fencehold_outbox.retry_count + 1 < fencehold_outbox.max_retries THEN NULL ELSE @now END,
-       retry_count = fencehold_outbox.retry_count + 1, last_error = m.error, locked_until = NULL, lock_token = NULL
+       retry_count = fencehold_outbox.retry_count + 1, recoveries = 0, last_error = m.error, locked_until = NULL, lock_token = NULL
 OUTPUT inserted.id, inserted.status INTO @failed (id, status)
   FROM @mine AS m
  WHERE fencehold_outbox.id = m.id AND fencehold_outbox.lock_token = m.token

@@ -24,7 +24,8 @@ UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
        last_error = CONCAT(N'lease expired: ', fencehold_outbox.lock_token, N' held it until ',
                            CONVERT(nvarchar(27), fencehold_outbox.locked_until, 126),
                            N' UTC and neither finished nor renewed (died, hung or was cut off)'),
-       retry_count = fencehold_outbox.retry_count + 1, locked_until = NULL, lock_token = NULL
+       retry_count = fencehold_outbox.retry_count + 1, recoveries = fencehold_outbox.recoveries + 1,
+       locked_until = NULL, lock_token = NULL
 OUTPUT inserted.id, inserted.tracking_id, inserted.event_type, inserted.status, inserted.retry_count
   INTO @recovered (id, tracking_id, event_type, status, retry_count)
   FROM @lapsed AS l

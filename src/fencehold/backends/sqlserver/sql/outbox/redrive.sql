@@ -46,7 +46,7 @@ IF @dry_run = 1
     INSERT INTO @revived (id, tracking_id) SELECT c.id, c.tracking_id FROM @chosen AS c;
 ELSE
     UPDATE fencehold_outbox WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK)
-       SET status = 'PENDING', retry_count = 0, last_error = NULL, processed_at = NULL,
+       SET status = 'PENDING', retry_count = 0, recoveries = NULL, last_error = NULL, processed_at = NULL,
            root_cause = CASE WHEN DATALENGTH(@root_cause) > 0 THEN @root_cause END,
            due_at = DATEADD(microsecond, CAST(c.after_us % 1000000 AS int), DATEADD(second, CAST(c.after_us / 1000000 AS int), @now))
     OUTPUT inserted.id, inserted.tracking_id INTO @revived (id, tracking_id)
