@@ -98,9 +98,31 @@ async def test_a_blocked_event_loop_is_told_while_it_is_blocked_with_what_blocks
             await becomes(url, event, "COMPLETED")
         (blocked, *_) = heard.all("worker_loop_blocked")
         assert blocked["handler"].endswith("<locals>.blocks")
+        assert blocked["age_s"] >= blocked["silent_s"] > 0
         assert "threading.py" in blocked["where"]
-        assert blocked["silent_s"] > 0
         assert any(watched["silent_s"] > 0 for watched in heard.all("worker_watched"))
+
+
+async def test_what_blocks_the_loop_in_a_task_of_a_handler_s_own_is_told_with_the_handlers_in_hand(
+    file_url: str, opened: Opened
+) -> None:
+    stuck = threading.Event()
+
+    async def step() -> None:
+        assert stuck.wait(LIMIT_S), "nobody gave up"
+
+    async def gathers(event: fencehold.Claim) -> None:
+        await asyncio.gather(step())
+
+    async with opened(file_url, lease=1) as (outbox, heard):
+        await outbox.add("a", 1)
+        worker = outbox.worker(gathers, max_processing=LIMIT_S, give_up_after="1s")
+        worker.on_stuck = lambda _: stuck.set()
+        with pytest.raises(fencehold.WorkerStuck, match=r"in hand: .*gathers \(\d+\.\d s\)"):
+            await asyncio.wait_for(worker.run(), LIMIT_S)
+        told = heard.all("worker_loop_blocked")[0]
+        assert told["handler"] is None
+        assert "<locals>.gathers (" in told["in_hand"]
 
 
 async def test_a_worker_that_is_busy_and_well_warns_of_nothing(url: str, opened: Opened) -> None:

@@ -22,6 +22,7 @@ STEPS_PER_LIMIT = 4  # it looks at least so often within any limit
 STEP_PARTS_MAX = 2  # a step that took longer counts as so many steps
 HUNG_AFTER_S = 1.5  # after its lease was lost, more than a handler has to end and its place to be freed
 WARNINGS_MAX = 10  # at a time; the others are told of a step later
+NAMES_MAX = 3  # of handlers that a blocked loop may be the fault of
 AGAIN_FACTOR = 2  # a warning is repeated when what it tells of lasts so many times as long
 
 
@@ -84,9 +85,9 @@ class HandlerWatch:
         self._count(in_place, now_s, passed_s)
         self._lost_s = {id(f): self._lost_s.get(id(f), now_s) for f in (*in_place, *strays) if f.lost}
         self._tell_handlers(in_place, strays, now_s)
-        self._tell_loop(in_place)
+        self._tell_loop([*in_place, *strays], now_s)
         self._tell_full(in_place, now_s)
-        self._give_up(in_place, now_s)
+        self._give_up(in_place, strays, now_s)
         hung = sum(1 for flight in in_place if flight.lost) + len(strays)
         self._worker.tell(
             "worker_watched", running=len(in_place) + len(strays), hung=hung, silent_s=round(self._silent_s, 3),
@@ -124,7 +125,7 @@ class HandlerWatch:
         return age_s >= max(self._worker.settings.slow_after_s, AGAIN_FACTOR * flight.warned_s)
 
     def _warn(self, flight: Flight, age_s: float, has_place: bool) -> None:
-        about = {"handler": self._worker.handler_name(flight.claim), "age_s": round(age_s, 1)}
+        about = {"handler": self._name(flight), "age_s": round(age_s, 1)}
         if not flight.lost:
             self._worker.tell.event("handler_slow", flight.claim, **about)
             return
@@ -132,15 +133,17 @@ class HandlerWatch:
         place = "taken" if has_place else "free"
         self._worker.tell.event("handler_hung", flight.claim, **about, reason=flight.lost, place=place)
 
-    def _tell_loop(self, in_place: list[Flight]) -> None:
+    def _tell_loop(self, flights: list[Flight], now_s: float) -> None:
         if self._silent_s < max(self._worker.settings.loop_silent_s, AGAIN_FACTOR * self._silent_told_s):
             self._silent_told_s = self._silent_told_s if self._silent_s else 0.0
             return
         self._silent_told_s = self._silent_s
-        handler = self._blocking(in_place) or None
-        self._worker.tell(
-            "worker_loop_blocked", silent_s=round(self._silent_s, 1), handler=handler, where=self._where() or None
-        )
+        about: dict[str, object] = {"silent_s": round(self._silent_s, 1), "handler": None}
+        if running := self._running(flights):
+            about |= {"handler": self._name(running), "age_s": round(now_s - running.started_s, 1)}
+        else:
+            about["in_hand"] = self._in_hand(flights, now_s) or None
+        self._worker.tell("worker_loop_blocked", **about, where=self._where() or None)
 
     def _tell_full(self, in_place: list[Flight], now_s: float) -> None:
         if self._full_s <= self._full_next_s:
@@ -153,18 +156,28 @@ class HandlerWatch:
         first = min(in_place, key=lambda flight: flight.started_s)
         return {
             "places": len(in_place), "hung": sum(1 for flight in in_place if flight.lost),
-            "handler": self._worker.handler_name(first.claim), "age_s": round(now_s - first.started_s, 1),
+            "handler": self._name(first), "age_s": round(now_s - first.started_s, 1),
         }  # fmt: skip
 
     # --- a loop that does not turn ---
 
-    def _blocking(self, in_place: list[Flight]) -> str:
-        """The handler that the loop is running now."""
+    def _running(self, flights: list[Flight]) -> Flight | None:
+        """The handler that the loop is running now; None if it runs a task that a handler, or somebody else, made."""
         try:
             task = asyncio.current_task(self._loop)
         except RuntimeError:
-            return ""
-        return next((self._worker.handler_name(f.claim) for f in in_place if f.task is task and task), "")
+            return None
+        return next((flight for flight in flights if flight.task is task), None) if task else None
+
+    def _in_hand(self, flights: list[Flight], now_s: float) -> str:
+        """The handlers that it may be, the oldest first, each with its age."""
+        ages_s: dict[str, float] = {}
+        for flight in sorted(flights, key=lambda flight: flight.started_s):
+            ages_s.setdefault(self._name(flight), now_s - flight.started_s)
+        return ", ".join(f"{name} ({age_s:.1f} s)" for name, age_s in list(ages_s.items())[:NAMES_MAX])
+
+    def _name(self, flight: Flight) -> str:
+        return self._worker.handler_name(flight.claim)
 
     def _where(self) -> str:
         """What the loop's thread is doing: file, line and function of its innermost frame."""
@@ -175,13 +188,16 @@ class HandlerWatch:
 
     # --- the end ---
 
-    def _give_up(self, in_place: list[Flight], now_s: float) -> None:
+    def _give_up(self, in_place: list[Flight], strays: list[Flight], now_s: float) -> None:
         limit_s = self._worker.settings.give_up_after_s
         if limit_s is None or self._worker.is_stopping:
             return
         if self._silent_s >= limit_s:
-            handler = self._blocking(in_place)
-            where = f" in the handler {handler}" if handler else ""
+            flights = [*in_place, *strays]
+            if running := self._running(flights):
+                where = f" in the handler {self._name(running)}"
+            else:
+                where = f"; in hand: {in_hand}" if (in_hand := self._in_hand(flights, now_s)) else ""
             self._worker.give_up(stuck(f"its event loop has not turned for {self._silent_s:.0f} s{where}"))
         elif self._dead_s >= limit_s:
             oldest = self._oldest(in_place, now_s)
