@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar, overload
 from fencehold import connect as _connect
 from fencehold.model.durations import Duration
 from fencehold.model.election import LockState
-from fencehold.model.errors import ConfigurationError, LeaseLost
+from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
 from fencehold.model.leases import Lease
 from fencehold.model.retry import RetryStrategy
 from fencehold.ports.fence import SyncTransaction
@@ -51,6 +51,35 @@ class _Loop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._result(self._begun(work))
+
+    def run_unless(self, stuck: concurrent.futures.Future[T], work: Coroutine[Any, Any, T], grace_s: float) -> T:
+        """`run`; but once `stuck` has an error, and the work is not done `grace_s` later, that error is raised.
+
+        The loop may be blocked, and the work never come to its end.
+        """
+        future = self._begun(work)
+        try:
+            concurrent.futures.wait([future, stuck], return_when=concurrent.futures.FIRST_COMPLETED)
+            done, _ = concurrent.futures.wait([future], timeout=grace_s)
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+        return self._result(future) if done else stuck.result()
+
+    def run_within(self, limit_s: float, work: Coroutine[Any, Any, T]) -> T:
+        """`run`, for at most so long; then Unavailable (`loop_blocked`): a loop that does not turn answers nothing."""
+        future = self._begun(work)
+        if not concurrent.futures.wait([future], timeout=limit_s).done:
+            future.cancel()
+            raise Unavailable(
+                f"The store's event loop has not answered for {limit_s:.0f} s: a handler blocks it.",
+                hint="Give plain functions as handlers, which run on threads, or do nothing in async ones that blocks.",
+                code="loop_blocked",
+            )
+        return self._result(future)
+
+    def _begun(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         if self._generation != forks.generation():
             work.close()
             raise _closed()
@@ -58,7 +87,9 @@ class _Loop:
             if self._is_stopping:
                 work.close()
                 raise _closed()
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _result(self, future: concurrent.futures.Future[T]) -> T:
         try:
             return future.result()
         except KeyboardInterrupt:

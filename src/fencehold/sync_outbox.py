@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from fencehold.model.durations import Duration
+from fencehold.model.errors import WorkerStuck
 from fencehold.model.events import Status
+from fencehold.model.outbox_settings import WorkerSettings
 from fencehold.ports.events import Claim, EventRow, Filter, Recovered, Stats
 from fencehold.runtime import outbox as _outbox
 from fencehold.runtime import worker as _worker
@@ -15,19 +18,55 @@ from fencehold.runtime import worker as _worker
 T = TypeVar("T")
 
 
+STUCK_GRACE_S = 5.0  # beside a call's limit: to hand back what can be handed back
+PROBE_GRACE_S = 5.0
+
+
 class Loop(Protocol):
     def run(self, work: Coroutine[Any, Any, T]) -> T: ...
+    def run_unless(self, stuck: Future[T], work: Coroutine[Any, Any, T], grace_s: float) -> T: ...
+    def run_within(self, limit_s: float, work: Coroutine[Any, Any, T]) -> T: ...
 
 
 class Worker:
-    """`run` blocks until `stop()` or Ctrl-C, which finishes what is in hand first."""
+    """`run` blocks until `stop()` or Ctrl-C, which finishes what is in hand first.
 
-    def __init__(self, loop: Loop, worker: _worker.Worker) -> None:
-        self._loop, self._worker = loop, worker
+    With `give_up_after` it raises WorkerStuck, also while an async handler blocks the store's event loop. Then end the
+    process by `os._exit`: Python's own exit, and the end of the store's `with` block, would wait for what hangs.
+    """
+
+    def __init__(self, loop: Loop, worker: _worker.Worker, call_limit_s: float) -> None:
+        self._loop, self._worker, self._call_limit_s = loop, worker, call_limit_s
+        self._stuck: Future[None] = Future()
+        #: Called when it gives up, from the keeper's thread: while it runs, no lease of this process is renewed.
+        self.on_stuck: Callable[[WorkerStuck], object] | None = None
+        worker.on_stuck = self._gave_up
+
+    @property
+    def worker_id(self) -> str:
+        return self._worker.worker_id
+
+    @property
+    def settings(self) -> WorkerSettings:
+        return self._worker.settings
+
+    @property
+    def in_flight(self) -> int:
+        """Handlers that run, those too whose lease is lost and that do not return."""
+        return self._worker.in_flight
+
+    def probe(self) -> None:
+        """Ask the store for what every turn needs; raises what is wrong, such as `loop_blocked`."""
+        self._loop.run_within(self._call_limit_s + PROBE_GRACE_S, self._worker.probe())
+
+    def _gave_up(self, error: WorkerStuck) -> None:
+        self._stuck.set_exception(error)
+        if self.on_stuck is not None:
+            self.on_stuck(error)
 
     def run(self) -> None:
         try:
-            self._loop.run(self._run())
+            self._loop.run_unless(self._stuck, self._run(), self._call_limit_s + STUCK_GRACE_S)
         except KeyboardInterrupt:
             self._worker.stop()
             self._loop.run(self._worker.wait_stopped())
@@ -102,4 +141,4 @@ class Outbox:
         async def make() -> _worker.Worker:
             return self._outbox.worker(handler, **options)
 
-        return Worker(self._loop, self._loop.run(make()))
+        return Worker(self._loop, self._loop.run(make()), self._outbox.settings.call_limit_s)

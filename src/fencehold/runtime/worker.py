@@ -71,7 +71,8 @@ class Worker(Stoppable):
         self._troubles = 0
         self._outage = Outage(self._tell, clock)
         self._stuck: WorkerStuck | None = None
-        #: Called from another thread when it gives up: while its event loop is blocked, `run` cannot raise.
+        #: Called from the keeper's thread when it gives up: while its event loop is blocked, `run` cannot raise. Keep
+        #: it quick: while it runs, no lease of this process is renewed.
         self.on_stuck: Callable[[WorkerStuck], object] | None = None
         self._has_begun = False
         self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
