@@ -10,11 +10,12 @@ import pytest
 
 import fencehold
 from fencehold import sync
+from fencehold.sync_outbox import Outbox
 from tests.outbox.scene import LIMIT_S, ThreadGate, code_of
 
 
 @contextmanager
-def opened(url: str, **settings: object) -> Iterator[sync.Outbox]:
+def opened(url: str, **settings: object) -> Iterator[Outbox]:
     with sync.connect(url) as store:
         outbox = store.outbox("outbox", **settings)
         store.init()

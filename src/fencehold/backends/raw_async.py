@@ -16,7 +16,9 @@ Rows = list[tuple[Any, ...]]
 
 
 class RawAsync(ABC):
-    """`connection` is the driver's own."""
+    """`connection` is the driver's own; `dialect` is the kind of database that the driver is for."""
+
+    dialect = ""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -34,6 +36,8 @@ class RawAsync(ABC):
 
 
 class Asyncpg(RawAsync):
+    dialect = "postgresql"
+
     async def run(self, sql: str, params: Mapping[str, Any]) -> Rows:
         text, names = numbered(sql)
         return [tuple(row) for row in await self.connection.fetch(text, *(params[name] for name in names))]
@@ -47,6 +51,8 @@ class Asyncpg(RawAsync):
 
 
 class Aiosqlite(RawAsync):
+    dialect = "sqlite"
+
     async def run(self, sql: str, params: Mapping[str, Any]) -> Rows:
         async with self.connection.cursor() as cursor:
             cursor.row_factory = None  # the caller's may give anything
@@ -60,12 +66,12 @@ class Aiosqlite(RawAsync):
         await self.connection.rollback()
 
 
-def raw_async(target: object) -> RawAsync | None:
-    """None: it is not one of these."""
+def raw_async(target: object, dialect: str) -> RawAsync | None:
+    """None: it is not one of these, or is for another kind of database."""
     for base in type(target).__mro__:
         kind = KNOWN.get(f"{base.__module__.partition('.')[0]}.{base.__name__}")
         if kind is not None:
-            return kind(target)
+            return kind(target) if kind.dialect == dialect else None
     return None
 
 

@@ -11,11 +11,11 @@ from fencehold.backends.raw_async import RawAsync, raw_async
 from fencehold.model.errors import ConfigurationError
 
 
-def unwrapped(target: Any) -> Any:
+def unwrapped(target: Any, dialect: str) -> Any:
     """What stands behind a registry of sessions, or behind Django's connection; anything else as it is.
 
-    A raw connection of an async driver becomes something that is asked as an async session is. ConfigurationError
-    (bad_connection) if Django has no connection open.
+    A raw connection of an async driver for this dialect becomes something that is asked as an async session is.
+    ConfigurationError (bad_connection) if Django has no connection open.
     """
     if _is_of(target, "sqlalchemy.orm.scoping", "sqlalchemy.ext.asyncio.scoping"):
         return target()
@@ -27,15 +27,31 @@ def unwrapped(target: Any) -> Any:
                 code="bad_connection",
             )
         return target.connection
-    return raw_async(target) or target
+    return raw_async(target, dialect) or target
 
 
-def is_sqlalchemy(target: object) -> bool:
-    """Of SQLAlchemy, and something that executes: an engine or a transaction of its own is no connection.
+def is_sqlalchemy(target: Any, dialect: str) -> bool:
+    """Of SQLAlchemy, something that executes (an engine or a transaction is no connection), and for this dialect.
 
-    A raw connection of an async driver is taken for one.
+    What `unwrapped` made of a raw connection of an async driver is taken for one.
     """
-    return isinstance(target, RawAsync) or (_is_of(target, "sqlalchemy") and hasattr(target, "execute"))
+    if isinstance(target, RawAsync):
+        return target.dialect == dialect
+    return _is_of(target, "sqlalchemy") and hasattr(target, "execute") and _dialect_of(target) in (dialect, "")
+
+
+def kind_of(target: object) -> str:
+    """For a message: its class and, of SQLAlchemy, which kind of database it leads to."""
+    name = f"{type(target).__module__}.{type(target).__qualname__}"
+    return f"{name} on {found}" if _is_of(target, "sqlalchemy") and (found := _dialect_of(target)) else name
+
+
+def _dialect_of(target: Any) -> str:
+    """Empty: it does not say, such as a session with another engine for each table."""
+    try:
+        return str((target.get_bind() if hasattr(target, "get_bind") else target).dialect.name)
+    except Exception:  # noqa: BLE001 - then the statement itself will say what is wrong
+        return ""
 
 
 def is_async(target: Any) -> bool:

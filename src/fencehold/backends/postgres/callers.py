@@ -23,6 +23,11 @@ from fencehold.model.errors import ConfigurationError
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import DONE
 
+DIALECT = "postgresql"  # as SQLAlchemy spells it
+CONNECTIONS = (
+    "a connection to PostgreSQL: of psycopg 3 (not psycopg2), of asyncpg, of Django with psycopg 3, or a SQLAlchemy "
+    "session or connection with any driver"
+)
 SNAPSHOT_SEES_ALL = "read committed"
 LIMIT_MS_MAX = 2**31 - 1
 KEEPS_UTF8 = ("UTF8", "SQL_ASCII")
@@ -51,7 +56,7 @@ def mark() -> str:
 
 def fence(statements: Statements, target: object, key: TermKey, over: bool) -> Awaitable[None]:
     """`over`: the term has already ended here, so nothing is asked and the transaction is only made to fail."""
-    target = sql_session.unwrapped(target)
+    target = sql_session.unwrapped(target, DIALECT)
     if isinstance(target, psycopg.AsyncConnection):
         must_be_in_transaction(target)
         return _fence_async(AsyncDoor(target, statements), key, over)
@@ -59,22 +64,22 @@ def fence(statements: Statements, target: object, key: TermKey, over: bool) -> A
         must_be_in_transaction(target)
         fence_sync(SyncDoor(target, statements), key, over)
         return DONE
-    if sql_session.is_sqlalchemy(target):
+    if sql_session.is_sqlalchemy(target, DIALECT):
         if sql_session.is_async(target):
             return _fence_async(AsyncSessionDoor(target, statements), key, over)
         fence_sync(SessionDoor(target, statements), key, over)
         return DONE
     raise ConfigurationError(
-        f"term.fence() cannot use a {type(target).__module__}.{type(target).__qualname__}.",
-        hint="Give a connection of psycopg, asyncpg or Django, or a SQLAlchemy session or connection.",
+        f"term.fence() cannot use a {sql_session.kind_of(target)}.",
+        hint=f"Give {CONNECTIONS}.",
         code="bad_connection",
     )
 
 
 async def spoil(statements: Statements, target: Any) -> None:
     """Nothing that was begun on `target` and not committed yet can be committed afterwards."""
-    target = sql_session.unwrapped(target)
-    if sql_session.is_sqlalchemy(target):
+    target = sql_session.unwrapped(target, DIALECT)
+    if sql_session.is_sqlalchemy(target, DIALECT):
         if not target.in_transaction():
             return
         if sql_session.is_async(target):

@@ -11,6 +11,8 @@ from psycopg.pq import TransactionStatus
 from fencehold.backends import sql_session, wrong_store
 from fencehold.backends.postgres import faults
 from fencehold.backends.postgres.callers import (
+    CONNECTIONS,
+    DIALECT,
     AsyncDoor,
     AsyncSessionDoor,
     Rows,
@@ -89,18 +91,18 @@ def _sorted(error: Exception, door: AnyDoor) -> Exception:
 
 
 def door_to(statements: Statements, target: object) -> AnyDoor:
-    target = sql_session.unwrapped(target)
+    target = sql_session.unwrapped(target, DIALECT)
     if isinstance(target, psycopg.AsyncConnection):
         _must_be_in_transaction(target)
         return AsyncDoor(target, statements)
     if isinstance(target, psycopg.Connection):
         _must_be_in_transaction(target)
         return SyncDoor(target, statements)
-    if sql_session.is_sqlalchemy(target):
+    if sql_session.is_sqlalchemy(target, DIALECT):
         return (AsyncSessionDoor if sql_session.is_async(target) else SessionDoor)(target, statements)
     raise ConfigurationError(
-        f"tx cannot be a {type(target).__module__}.{type(target).__qualname__}; nothing was written.",
-        hint="Give a connection of psycopg, asyncpg or Django, or a SQLAlchemy session or connection; or leave tx out.",
+        f"tx cannot be a {sql_session.kind_of(target)}; nothing was written.",
+        hint=f"Give {CONNECTIONS}; or leave tx out.",
         code="bad_connection",
     )
 

@@ -12,6 +12,7 @@ from fencehold.backends.ready import Ready
 from fencehold.backends.sql_text import Statements, advised
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.event_rows import Params
+from fencehold.backends.sqlite.fences import DIALECT
 from fencehold.model.errors import ConfigurationError, FenceholdError
 
 T = TypeVar("T")
@@ -27,10 +28,10 @@ class CallerStatements:
 
     def run(self, target: object, name: str, batch: Sequence[Params], finish: Finish[T]) -> Awaitable[T]:
         """`finish` gets, for each of the batch, whether it wrote. On a sync connection all is done on return."""
-        target = sql_session.unwrapped(target)
+        target = sql_session.unwrapped(target, DIALECT)
         if isinstance(target, sqlite3.Connection):
             return Ready(finish(self._on_connection(target, name, batch)))
-        if sql_session.is_sqlalchemy(target):
+        if sql_session.is_sqlalchemy(target, DIALECT):
             if sql_session.is_async(target):
                 return self._on_async_session(target, name, batch, finish)
             return Ready(finish(self._on_session(target, name, batch)))
@@ -116,7 +117,7 @@ def outside_transaction(what_happened: str) -> ConfigurationError:
 
 def not_ours(target: object) -> ConfigurationError:
     return ConfigurationError(
-        f"tx cannot be a {type(target).__module__}.{type(target).__qualname__}; nothing was written.",
+        f"tx cannot be a {sql_session.kind_of(target)}; nothing was written.",
         hint="Give a connection of sqlite3, aiosqlite or Django, or a SQLAlchemy session or connection, to the file of "
         "the outbox; or leave tx out.",
         code="bad_connection",

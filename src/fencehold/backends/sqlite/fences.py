@@ -18,6 +18,7 @@ from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import DONE, GuardText, Params, RemainingS
 
+DIALECT = "sqlite"  # as SQLAlchemy spells it
 STATEMENT_LIMIT_S_MIN = 0.05
 LOOK_LIMIT_S = 0.2
 
@@ -184,24 +185,24 @@ class SqliteFences:
             connection.close()
 
     def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
-        target = sql_session.unwrapped(target)
+        target = sql_session.unwrapped(target, DIALECT)
         if isinstance(target, sqlite3.Connection):
             self._fence_sync(target, key, over)
             return DONE
-        if sql_session.is_sqlalchemy(target):
+        if sql_session.is_sqlalchemy(target, DIALECT):
             if sql_session.is_async(target):
                 return self._fence_session_async(target, key, over)
             self._fence_session(target, key, over)
             return DONE
         raise ConfigurationError(
-            f"term.fence() cannot use a {type(target).__module__}.{type(target).__qualname__}.",
+            f"term.fence() cannot use a {sql_session.kind_of(target)}.",
             hint="Give a connection of sqlite3, aiosqlite or Django, or a SQLAlchemy session or connection.",
             code="bad_connection",
         )
 
     async def spoil(self, target: Any) -> None:
         with suppress(Exception):
-            target = sql_session.unwrapped(target)
+            target = sql_session.unwrapped(target, DIALECT)
             in_transaction = target.in_transaction
             if in_transaction() if callable(in_transaction) else in_transaction:
                 done = target.rollback()

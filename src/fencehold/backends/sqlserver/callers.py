@@ -20,6 +20,7 @@ from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import DONE
 
+DIALECT = "mssql"  # as SQLAlchemy spells it
 WAIT_MS_MAX = 2**31 - 1
 #: For a statement of the caller's own that is under way on another thread; then its connection is closed.
 SPOIL_LIMIT_S = 30.0
@@ -46,17 +47,17 @@ def lost(key: TermKey, why: str) -> LeaseLost:
 
 def fence(statements: Statements, target: object, key: TermKey, over: bool) -> Awaitable[None]:
     """`over`: the term has already ended here, so nothing is asked and the transaction is only made to fail."""
-    target = sql_session.unwrapped(target)
+    target = sql_session.unwrapped(target, DIALECT)
     if isinstance(target, driver.Connection):
         _fence_sync(_PlainDoor(target, statements), key, over)
         return DONE
-    if sql_session.is_sqlalchemy(target):
+    if sql_session.is_sqlalchemy(target, DIALECT):
         if sql_session.is_async(target):
             return _fence_async(_AsyncSessionDoor(target, statements), key, over)
         _fence_sync(_SessionDoor(target, statements), key, over)
         return DONE
     raise ConfigurationError(
-        f"term.fence() cannot use a {type(target).__module__}.{type(target).__qualname__}.",
+        f"term.fence() cannot use a {sql_session.kind_of(target)}.",
         hint="Give an mssql-python connection or a SQLAlchemy session or connection.",
         code="bad_connection",
     )
@@ -67,7 +68,7 @@ async def spoil(statements: Statements, target: Any) -> None:
 
     A blocking connection is rolled back on a thread: it may be in the midst of a statement.
     """
-    target = sql_session.unwrapped(target)
+    target = sql_session.unwrapped(target, DIALECT)
     if sql_session.is_async(target):
         await _AsyncSessionDoor(target, statements).poison()
     elif isinstance(target, driver.Connection):

@@ -14,6 +14,7 @@ from fencehold.backends.ready import Ready
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver.batch import Rows
+from fencehold.backends.sqlserver.callers import DIALECT
 from fencehold.backends.sqlserver.params import bound
 from fencehold.model.errors import ConfigurationError
 
@@ -34,15 +35,15 @@ def first_time(statements: Statements, target: object, params: Params) -> Awaita
 
 def _run(statements: Statements, target: Any, name: str, params: Params, finish: Callable[[Rows], T]) -> Awaitable[T]:
     sql, table = statements.named(name), statements.table
-    target = sql_session.unwrapped(target)
-    if sql_session.is_sqlalchemy(target):
+    target = sql_session.unwrapped(target, DIALECT)
+    if sql_session.is_sqlalchemy(target, DIALECT):
         if sql_session.is_async(target):
             return _run_async(target, statements, name, params, finish)
         return Ready(finish(_within(_sorted(lambda: sql_session.run(target, sql, params), table), table)))
     if isinstance(target, driver.Connection):
         return Ready(finish(_within(_sorted(lambda: batch.rows(target, *bound(sql, params)), table), table)))
     raise ConfigurationError(
-        f"tx cannot be a {type(target).__module__}.{type(target).__qualname__}; nothing was written.",
+        f"tx cannot be a {sql_session.kind_of(target)}; nothing was written.",
         hint="Give an mssql-python connection or a SQLAlchemy session or connection (sync or async), or leave tx out.",
         code="bad_connection",
     )
