@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from fencehold.model.durations import Duration
-from fencehold.model.errors import WorkerStuck
+from fencehold.model.errors import ConfigurationError, WorkerStuck
 from fencehold.model.events import Status
 from fencehold.model.outbox_settings import WorkerSettings
 from fencehold.ports.events import Claim, EventRow, Filter, Recovered, Stats
@@ -99,11 +99,21 @@ class Outbox:
 
     def add_many(self, events: Iterable[Any], tx: Any = None) -> list[str]:
         if tx is not None:
-            return self._outbox.add_now(events, tx, self._loop.run(self._outbox.outbox_id(in_tx=True)))
+            new = list(events) if isinstance(events, Iterator) else events
+            return self._with_id(lambda outbox_id: self._outbox.add_now(new, tx, outbox_id))
         return self._loop.run(self._outbox.add_many(events))
 
     def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Any) -> bool:
-        return self._outbox.first_time_now(event, consumer_id, tx, self._loop.run(self._outbox.outbox_id(in_tx=True)))
+        return self._with_id(lambda outbox_id: self._outbox.first_time_now(event, consumer_id, tx, outbox_id))
+
+    def _with_id(self, run: Callable[[str], T]) -> T:
+        """On the calling thread; once more if the outbox has been dropped and made anew since its id was asked for."""
+        known = self._loop.run(self._outbox.outbox_id())
+        try:
+            return run(known)
+        except ConfigurationError as error:
+            renewed = self._loop.run(self._outbox._identity.after(error, known))
+        return run(renewed)
 
     def claim(self, limit: int, worker_id: str, *, lease: Duration | None = None) -> list[Claim]:
         return self._loop.run(self._outbox.claim(limit, worker_id, lease=lease))

@@ -2,6 +2,9 @@
 
 import asyncio
 import functools
+from typing import Any
+
+import pytest
 
 import fencehold
 from tests.outbox.conftest import Opened
@@ -51,3 +54,19 @@ async def test_a_reaper_is_well_too_whether_it_is_the_active_one_or_not(url: str
             one.stop()
         await asyncio.gather(*tasks)
         assert [await code_of_probe(one) for one in reapers] == ["stopping", "stopping"]
+
+
+@pytest.mark.parametrize("where", ["memory", "sqlite", "postgres"])
+async def test_a_worker_that_died_by_an_error_is_not_well(
+    request: pytest.FixtureRequest, opened: Opened, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    async def broken(*_: Any) -> None:
+        raise ZeroDivisionError("a fault of our own")
+
+    url = {"memory": "memory://", "sqlite": "file_url", "postgres": "schema_url"}[where]
+    async with opened(url if where == "memory" else str(request.getfixturevalue(url))) as (outbox, _):
+        worker = outbox.worker(Gate(), poll_every="20ms")
+        monkeypatch.setattr(worker, "_turn", broken)
+        with pytest.raises(ZeroDivisionError):
+            await worker.run()
+        assert await code_of_probe(worker) == "stopping"

@@ -211,6 +211,72 @@ def without_an_event_loop(ours: str, theirs: str) -> None:
         assert term.is_valid
 
 
+def made_anew(url: str) -> None:
+    """The outbox dropped, and made again by somebody else's `init`."""
+    for table in ("outbox", "outbox_reaper", "outbox_consumed", "outbox_identity"):
+        run(url, f"DROP TABLE {table}")
+
+    async def init() -> None:
+        async with fencehold.connect(url) as other:
+            await other.outbox().init()
+
+    asyncio.run(init())
+
+
+async def test_a_producer_goes_on_when_its_outbox_was_dropped_and_made_anew(postgres_server: AnyPostgres) -> None:
+    with fresh_database(postgres_server) as ours, fresh_database(postgres_server) as theirs:
+        async with leading(ours, theirs) as (store, _, _):
+            outbox = store.outbox()
+            before = await outbox.outbox_id()
+            await asyncio.to_thread(made_anew, ours)
+            with closing(connected(theirs)) as connection:
+                with pytest.raises(fencehold.ConfigurationError) as caught:
+                    await outbox.add("order.paid", {}, tx=connection)
+                assert caught.value.code == "wrong_store"
+                connection.commit()
+            with closing(connected(ours)) as connection:
+                tracking_id = await outbox.add("order.paid", {}, tx=connection)
+                assert await outbox.first_time(tracking_id, "mail", tx=connection)
+                connection.commit()
+            assert await outbox.outbox_id() != before
+            assert [len(run(url, "SELECT id FROM outbox")) for url in (ours, theirs)] == [1, 0]
+
+
+def test_a_producer_without_an_event_loop_goes_on_too(postgres_server: AnyPostgres) -> None:
+    with fresh_database(postgres_server) as ours, fencehold.sync.connect(ours) as store:
+        store.init()
+        outbox = store.outbox()
+        with closing(connected(ours)) as connection:
+            outbox.add("order.paid", {}, tx=connection)
+            connection.rollback()
+        made_anew(ours)
+        with closing(connected(ours)) as connection:
+            ids = outbox.add_many(iter([("order.paid", {}), ("order.sent", {})]), tx=connection)
+            connection.commit()
+        assert sorted(str(one) for (one,) in run(ours, "SELECT tracking_id FROM outbox")) == sorted(ids)
+        made_anew(ours)
+        with closing(connected(ours)) as connection:
+            assert outbox.first_time(ids[0], "mail", tx=connection)
+
+
+async def test_a_store_that_is_away_does_not_hide_that_the_connection_leads_elsewhere(
+    postgres_server: AnyPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fresh_database(postgres_server) as ours, fresh_database(postgres_server) as theirs:
+        async with leading(ours, theirs) as (store, _, _):
+            outbox = store.outbox()
+            await outbox.outbox_id()
+
+            async def away(*_: Any) -> str:
+                raise fencehold.Unavailable("gone")
+
+            monkeypatch.setattr("fencehold.backends.postgres.event_desk.PostgresEventDesk.identity", away)
+            with closing(connected(theirs)) as connection:
+                with pytest.raises(fencehold.ConfigurationError) as caught:
+                    await outbox.add("order.paid", {}, tx=connection)
+                assert caught.value.code == "wrong_store"
+
+
 async def test_a_lock_with_an_epoch_refuses_another_database_too(postgres_server: AnyPostgres) -> None:
     from pgleaderlock import LeaderLock
 

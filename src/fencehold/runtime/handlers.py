@@ -48,7 +48,6 @@ class Handlers:
         self.fallback = self._runs.get(ANY_TYPE)
         self.only = self.fallback if len(self._runs) == 1 else None
         self.event_types = None if self.fallback else tuple(sorted(self._runs))
-        self.on_threads = self._threads is not None
 
     def of(self, claim: Claim) -> Run:
         run = self._runs.get(claim.event_type, self.fallback)

@@ -20,6 +20,7 @@ from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Events, 
 from fencehold.runtime.adding import add_surely
 from fencehold.runtime.error_text import storable, stored
 from fencehold.runtime.handlers import Handler, Handlers
+from fencehold.runtime.outbox_identity import OutboxIdentity
 from fencehold.runtime.outbox_parts import OutboxParts
 from fencehold.runtime.reaper import REAP_MAX, Reaper, tell_reaped
 from fencehold.runtime.worker import Worker, check_hook
@@ -42,7 +43,7 @@ class Outbox:
         self._settings = settings
         self._parts = parts
         self._events: dict[asyncio.AbstractEventLoop, Events] = {}
-        self._outbox_id: str | None = None
+        self._identity = OutboxIdentity(self._ask_identity)
 
     @property
     def settings(self) -> OutboxSettings:
@@ -125,14 +126,12 @@ class Outbox:
         desk = self._parts.make_events(self.name).desk
         return bool(_done_now(desk.first_time(_tracking_id(event), names.consumer_id(consumer_id), tx, outbox_id)))
 
-    async def outbox_id(self, *, in_tx: bool = False) -> str:
-        """What tells this outbox from one of the same name in another database; asked of the store once.
+    async def outbox_id(self) -> str:
+        """What tells this outbox from one of the same name in another database."""
+        return await self._identity.get()
 
-        `in_tx`: for a transaction of the caller's that is open already.
-        """
-        if self._outbox_id is None:
-            self._outbox_id = await (await self._here(in_tx=in_tx)).desk.identity(LIMIT_S)
-        return self._outbox_id
+    async def _ask_identity(self) -> str:
+        return await (await self._here(in_tx=True)).desk.identity(LIMIT_S)
 
     async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Any) -> bool:
         """True if this consumer meets this event for the first time; recorded in the caller's transaction `tx`.
@@ -140,8 +139,8 @@ class Outbox:
         Write the effect in the same transaction: then both are there, or neither is, however often it is delivered.
         """
         who = _tracking_id(event), names.consumer_id(consumer_id)
-        outbox_id = await self.outbox_id(in_tx=True)
-        return await (await self._here()).desk.first_time(*who, tx, outbox_id)
+        desk = (await self._here(in_tx=True)).desk
+        return await self._identity.given_to(lambda outbox_id: desk.first_time(*who, tx, outbox_id))
 
     # --- consumers ---
 
@@ -346,7 +345,8 @@ class Outbox:
         if tx is None:
             await self._bounded(add_surely(port, events, LIMIT_S))
         else:
-            await port.add_in(tx, list(events), await self.outbox_id(in_tx=True))
+            new = list(events)
+            await self._identity.given_to(lambda outbox_id: port.add_in(tx, new, outbox_id))
 
     async def _bounded(self, work: Coroutine[Any, Any, T]) -> T:
         """A verb's own statement is ended by its limit; a cancelled caller does not cut it short."""

@@ -19,4 +19,4 @@ def starting() -> Unavailable:
 
 
 def stopping() -> Unavailable:
-    return Unavailable("It is stopping.", code="stopping")
+    return Unavailable("It is stopping, or has ended.", code="stopping")

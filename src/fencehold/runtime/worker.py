@@ -109,6 +109,7 @@ class Worker(Stoppable):
             self._tell("worker_died", error=f"{type(error).__name__}: {error}")
             raise
         finally:
+            self._stopping = True
             self._handlers.close()
             self._runs.call_off()
             await self._crew.stop()
