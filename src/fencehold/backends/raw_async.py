@@ -63,7 +63,10 @@ class Aiosqlite(RawAsync):
         return bool(self.connection.in_transaction)
 
     async def rollback(self) -> None:
+        """With `autocommit=True`, since Python 3.12, rollback() does nothing; aiosqlite does not show that setting."""
         await self.connection.rollback()
+        if getattr(self.connection._conn, "autocommit", None) is True and self.in_transaction():
+            await self.connection.execute("ROLLBACK")
 
 
 def raw_async(target: object, dialect: str) -> RawAsync | None:

@@ -102,6 +102,39 @@ async def driver_connection_async(target: Any) -> Any:
     return driver_connection((await _connection_async(target)).sync_connection)
 
 
+def in_savepoint(target: Any) -> bool:
+    """Whether SQLAlchemy has a savepoint open there: what fails inside it can be rolled back to it."""
+    return bool(_connection(target).in_nested_transaction())
+
+
+async def in_savepoint_async(target: Any) -> bool:
+    return not isinstance(target, RawAsync) and in_savepoint((await _connection_async(target)).sync_connection)
+
+
+def cut_off(target: Any) -> None:
+    """End the driver's connection: SQLAlchemy refuses every statement until the whole transaction is rolled back."""
+    _connection(target).invalidate()
+
+
+async def cut_off_async(target: Any) -> None:
+    await (await _connection_async(target)).invalidate()
+
+
+def roll_back_all(target: Any) -> None:
+    """Undo the whole transaction; where a savepoint is open, so that nothing can follow in it either."""
+    if in_savepoint(target):
+        cut_off(target)
+    else:
+        target.rollback()
+
+
+async def roll_back_all_async(target: Any) -> None:
+    if await in_savepoint_async(target):
+        await cut_off_async(target)
+    else:
+        await target.rollback()
+
+
 def _connection(target: Any) -> Any:
     """Of a session the connection of its transaction: SQLModel's own execute() is deprecated, and warns."""
     return target.connection() if callable(getattr(target, "connection", None)) else target

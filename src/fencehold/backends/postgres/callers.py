@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -19,7 +19,7 @@ from fencehold.backends.postgres import faults
 from fencehold.backends.postgres.blocking import lost
 from fencehold.backends.raw_async import RawAsync
 from fencehold.backends.sql_text import Statements
-from fencehold.model.errors import ConfigurationError
+from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import DONE
 
@@ -33,6 +33,7 @@ LIMIT_MS_MAX = 2**31 - 1
 KEEPS_UTF8 = ("UTF8", "SQL_ASCII")
 NOT_SENT = ("bad_encoding", "not_in_encoding")
 NOT_THERE = ("42P01", "42703", "3F000")  # undefined table, undefined column, invalid schema name
+POISONED = ("P0001", "25P01")  # as `poison` raises it; there is no transaction
 
 Rows = list[tuple[Any, ...]]
 
@@ -144,10 +145,9 @@ class SyncDoor:
         return readable(cursor.fetchall()) if cursor.description else []
 
     def poison(self) -> None:
-        with suppress(psycopg.Error):
-            self.run("poison", {})
-        if is_nested(self._target):
-            self._target.close()  # a failed savepoint can be rolled back to; a closed connection commits nothing
+        """Nested in psycopg's own blocks by closing: their savepoints are gone, which they would report as an error."""
+        if is_nested(self._target) or not poisoned(self):
+            self._target.close()
 
 
 class AsyncDoor:
@@ -163,9 +163,7 @@ class AsyncDoor:
         return readable(await cursor.fetchall()) if cursor.description else []
 
     async def poison(self) -> None:
-        with suppress(psycopg.Error):
-            await self.run("poison", {})
-        if is_nested(self._target):
+        if is_nested(self._target) or not await poisoned_async(self):
             await self._target.close()
 
 
@@ -182,8 +180,9 @@ class SessionDoor:
             return readable(sql_session.run(self.target, self._statements.named(name), values))
 
     def poison(self) -> None:
-        with suppress(Exception):  # as it must: from here on the server refuses everything but a rollback
-            self.run("poison", {})
+        """Inside `begin_nested()` by ending the connection: SQLAlchemy then refuses everything but rollbacks."""
+        if sql_session.in_savepoint(self.target) or not poisoned(self):
+            sql_session.cut_off(self.target)
 
 
 class AsyncSessionDoor:
@@ -197,10 +196,29 @@ class AsyncSessionDoor:
             return readable(await sql_session.run_async(self.target, self._statements.named(name), values))
 
     async def poison(self) -> None:
-        with suppress(Exception):
-            await self.run("poison", {})
         if isinstance(self.target, RawAsync):
             await self.target.rollback()
+        elif await sql_session.in_savepoint_async(self.target) or not await poisoned_async(self):
+            await sql_session.cut_off_async(self.target)
+
+
+def poisoned(door: SyncDoor | SessionDoor) -> bool:
+    """Make the whole transaction fail, with every savepoint in it; False if it may still be able to commit."""
+    try:
+        door.run("leave_savepoints", {})
+        door.run("poison", {})
+    except Exception as error:  # noqa: BLE001 - whatever keeps it from failing, False is the answer
+        return sqlstate_of(error) in POISONED
+    return False
+
+
+async def poisoned_async(door: AsyncDoor | AsyncSessionDoor) -> bool:
+    try:
+        await door.run("leave_savepoints", {})
+        await door.run("poison", {})
+    except Exception as error:  # noqa: BLE001 - whatever keeps it from failing, False is the answer
+        return sqlstate_of(error) in POISONED
+    return False
 
 
 def fence_sync(door: SyncDoor | SessionDoor, key: TermKey, over: bool = False, own: bool = False) -> None:
@@ -216,14 +234,9 @@ def fence_sync(door: SyncDoor | SessionDoor, key: TermKey, over: bool = False, o
                 return
             refusal = _refusal(key, door.run("isolation", {})) if is_ours or own else wrong_store.of_fence(key)
         except Exception as error:
-            if is_elsewhere(error) and not own:
-                refusal = wrong_store.of_fence(key)
-            elif isinstance(error, psycopg.Error):
-                raise of_fence(error, key) from error
-            elif getattr(error, "code", None) in NOT_SENT:
-                refusal = error
-            else:
+            if isinstance(error, FenceholdError) and error.code not in NOT_SENT:
                 raise
+            refusal = of_failed(error, key, own)
     door.poison()
     raise refusal
 
@@ -240,14 +253,9 @@ async def _fence_async(door: AsyncDoor | AsyncSessionDoor, key: TermKey, over: b
                 return
             refusal = _refusal(key, await door.run("isolation", {})) if is_ours else wrong_store.of_fence(key)
         except Exception as error:
-            if is_elsewhere(error):
-                refusal = wrong_store.of_fence(key)
-            elif isinstance(error, psycopg.Error):
-                raise of_fence(error, key) from error
-            elif getattr(error, "code", None) in NOT_SENT:
-                refusal = error
-            else:
+            if isinstance(error, FenceholdError) and error.code not in NOT_SENT:
                 raise
+            refusal = of_failed(error, key)
     await door.poison()
     raise refusal
 
@@ -269,9 +277,26 @@ def of_fence(error: psycopg.Error, key: TermKey) -> Exception:
     return faults.of_statement(error)
 
 
+def of_failed(error: Exception, key: TermKey, own: bool = False) -> Exception:
+    """The same on a connection of the caller's. Errors of SQLAlchemy and of other drivers stay as they are."""
+    if is_elsewhere(error) and not own:
+        return wrong_store.of_fence(key)
+    if not isinstance(error, psycopg.Error):
+        return error
+    fault = of_fence(error, key)
+    fault.__cause__ = error
+    return fault
+
+
 def is_elsewhere(error: Exception) -> bool:
     """Whether it says that our table, or its newest column, is not there: in the store's database it is."""
-    return getattr(getattr(error, "orig", error), "sqlstate", None) in NOT_THERE
+    return sqlstate_of(error) in NOT_THERE
+
+
+def sqlstate_of(error: Exception) -> str | None:
+    """Of SQLAlchemy's errors the driver's; psycopg2 has another word for it."""
+    cause = getattr(error, "orig", error)
+    return getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
 
 
 def must_be_in_transaction(target: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:

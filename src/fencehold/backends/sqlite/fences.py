@@ -204,7 +204,9 @@ class SqliteFences:
         with suppress(Exception):
             target = sql_session.unwrapped(target, DIALECT)
             in_transaction = target.in_transaction
-            if in_transaction() if callable(in_transaction) else in_transaction:
+            if isinstance(target, sqlite3.Connection):
+                self._roll_back(target)
+            elif in_transaction() if callable(in_transaction) else in_transaction:
                 done = target.rollback()
                 if inspect.isawaitable(done):
                     await done
@@ -253,10 +255,16 @@ class SqliteFences:
                 if not _is_elsewhere(error):
                     raise faults.of_statement(error, self._path) from error
         if not is_held(rows):
-            target.rollback()
+            self._roll_back(target)
             raise refusal(key, rows, over)
         if not target.in_transaction:
             raise outside_transaction()
+
+    def _roll_back(self, target: sqlite3.Connection) -> None:
+        """The caller's transaction also where rollback() does nothing: with `autocommit=True`, since Python 3.12."""
+        target.rollback()
+        if getattr(target, "autocommit", None) is True and target.in_transaction:
+            target.execute(self._statements["poison"])
 
     def _fence_session(self, target: Any, key: TermKey, over: bool) -> None:
         rows: list[Any] = []
@@ -266,7 +274,7 @@ class SqliteFences:
             if not _is_elsewhere(error):
                 raise
         if not is_held(rows):
-            target.rollback()
+            sql_session.roll_back_all(target)
             raise refusal(key, rows, over)
         if not sql_session.driver_connection(target).in_transaction:
             raise outside_transaction()
@@ -279,7 +287,7 @@ class SqliteFences:
             if not _is_elsewhere(error):
                 raise
         if not is_held(rows):
-            await target.rollback()
+            await sql_session.roll_back_all_async(target)
             raise refusal(key, rows, over)
         if not (await sql_session.driver_connection_async(target)).in_transaction:
             raise outside_transaction()

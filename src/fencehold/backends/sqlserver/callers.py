@@ -137,7 +137,7 @@ class _SessionDoor:
 
     def poison(self) -> None:
         try:
-            self._target.rollback()
+            sql_session.roll_back_all(self._target)
         except Exception:
             self._target.invalidate()
             raise
@@ -152,7 +152,7 @@ class _AsyncSessionDoor:
 
     async def poison(self) -> None:
         try:
-            await self._target.rollback()
+            await sql_session.roll_back_all_async(self._target)
         except Exception:
             await self._target.invalidate()
             raise
