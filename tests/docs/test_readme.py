@@ -65,6 +65,32 @@ def test_the_loop_over_terms_of_the_readme_gives_the_lease_back(tmp_path: Path) 
     assert "epoch 1 given back" in ran(BLOCKS["terms"] + USE_LEAD, tmp_path)
 
 
+USE_BREAK = """
+async def use():
+    async with fencehold.connect("memory://break") as store:
+        async with store.leader("x") as leader:
+            async for term in leader.terms():
+                break
+            print("after break:", term.is_valid)
+            row = await store.leases.read("x")
+            print("inside:", "held" if row.is_live else "given back")
+        row = await store.leases.read("x")
+        print("outside:", "held" if row.is_live else "given back")
+asyncio.run(use())
+"""
+
+
+def test_what_gives_a_lease_back_is_what_the_pages_say() -> None:
+    command = [sys.executable, "-W", "error", "-c", f"import asyncio, fencehold\n{USE_BREAK}"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("after break: True\ninside: held\noutside: given back\n", "")
+    for page in (README, (ROOT / "docs" / "leader.md").read_text("utf-8")):
+        said = " ".join(page.split())
+        assert re.search(r"[Ll]eave `async with leader`[^;]{0,40} to give the lease back", said)
+        assert re.search(r"`break` (alone does not|only leaves the loop)", said)
+        assert not re.search(r"`break`[^.:]* to give the lease back|break +# gives the lease back", said)
+
+
 def test_the_supervised_job_comes_before_the_loop_in_the_readme() -> None:
     assert README.index("run_as_leader") < README.index("leader.terms()")
 
