@@ -2,14 +2,18 @@
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from tests.conftest import not_run
 from tests.servers.postgres import AnyPostgres, fresh_database
+from tests.servers.programs import Missing
 from tests.servers.roles import Role
+from tests.servers.small_disk import SmallDisk, small_disk
 from tests.servers.unwritable import unwritable
 from tests.system.cli_process import prepare
 from tests.system.outbox_scene import reaped
@@ -42,6 +46,15 @@ def clerk(ready_url: str) -> Iterator[Role]:
     role.owner_says("GRANT DELETE ON fencehold_items TO {}")
     yield role
     role.drop()
+
+
+@pytest.fixture
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SmallDisk]:
+    try:
+        with small_disk(tmp_path / "disk") as disk:
+            yield disk
+    except Missing as missing:
+        not_run(request.config, missing)
 
 
 # Writing
@@ -121,6 +134,29 @@ def test_a_sqlite_file_that_can_be_read_and_not_written_is_an_error(tmp_path, cl
     connection.close()
     with unwritable(folder):
         assert "read-only" in unwell(cli(url, "doctor"), "writing")["detail"]
+
+
+def test_a_full_disk_is_an_error_while_a_program_has_the_file_open(disk, cli):
+    """What is rolled back never comes to the disk: the write that is tried succeeds."""
+    url = f"sqlite:///{disk.folder}/app.db"
+    prepare(url)
+    reaped(url)
+    assert states(cli(url, "doctor"))["disk"] == "ok"
+    with closing(sqlite3.connect(disk.folder / "app.db")) as program:
+        program.execute("SELECT * FROM fencehold_leases")
+        disk.fill()
+        found = unwell(cli(url, "doctor"), "disk")
+    assert "disk_full: 0 kB are left" in found["detail"]
+    assert "Make room" in found["hint"]
+
+
+def test_a_full_disk_is_named_as_such_when_no_program_has_the_file_open(disk, cli):
+    url = f"sqlite:///{disk.folder}/app.db"
+    prepare(url)
+    disk.fill()
+    assert "the disk is full" in unwell(cli(url, "doctor"), "database")["detail"]
+    refused = cli(url, "ls")
+    assert (refused.code, refused.error["code"]) == (69, "disk_full")
 
 
 def test_it_writes_nothing_and_leaves_no_file_behind(tmp_path: Path, cli):

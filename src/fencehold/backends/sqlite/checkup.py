@@ -1,4 +1,4 @@
-"""A SQLite file, looked at for `fencehold doctor`: a write that is rolled back, how it keeps its journal, its place."""
+"""A SQLite file, looked at for `fencehold doctor`: a write that is rolled back, its journal, its place, its disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class SqliteCheckup:
         return tables_made(self._statements.table, rows)
 
     async def conditions(self, limit_s: float) -> list[Condition]:
-        return [await self._session.read(_journal, limit_s), _place(self._session.path)]
+        path = self._session.path
+        return [await self._session.read(_journal, limit_s), _place(path), _room(path)]
 
     def _write(self, connection: sqlite3.Connection) -> None:
         name = f"{PROBE}{secrets.token_hex(8)}"
@@ -65,3 +66,14 @@ def _place(path: str) -> Condition:
     if doubt is None:
         return Condition("file system", State.OK, file_system.kind_of(path) or "unknown to this system")
     return Condition("file system", State.WARNING, doubt, "Use a disk of this machine, or a database server.")
+
+
+def _room(path: str) -> Condition:
+    """A write that is rolled back never needs the disk, so that a full one has to be looked for."""
+    room = file_system.room_bytes(path)
+    if room is None:
+        return Condition("disk", State.SKIPPED, "this system does not say how much room there is")
+    if file_system.is_full(path):
+        words = f"disk_full: {room // 1000} kB are left for this user on the file system of {path}"
+        return Condition("disk", State.ERROR, words, "Make room there: without it no lease can be granted or renewed.")
+    return Condition("disk", State.OK, f"{room // 1_000_000} MB are left for this user")

@@ -6,8 +6,12 @@ import os
 import sqlite3
 
 from fencehold.backends.sql_text import schema_missing, schema_old
+from fencehold.backends.sqlite import file_system
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 
+ROOM_HINT = "Make room on the disk; it is retried meanwhile."
+PRIMARY_CODE = 0xFF  # of an extended result code
+_NO_SHARED_MEMORY = (sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP)
 WRITE_HINT = (
     "The process needs permission to read and write the file and its folder: SQLite keeps its journal beside it."
 )
@@ -47,12 +51,20 @@ def _unopened(path: str) -> ConfigurationError:
 
 
 def _of_engine(error: sqlite3.Error, text: str, path: str) -> FenceholdError:
-    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-        hint = "Make room on the disk; it is retried meanwhile."
-        return Unavailable(f"{path}: the disk is full; nothing was changed.", hint=hint, code="disk_full")
+    if full := _of_full_disk(getattr(error, "sqlite_errorcode", 0), text, path):
+        return full
     if "locked" in text or "busy" in text:
         hint = "Another process kept the write lock; keep transactions on this file short."
         return Unavailable(f"{path} stayed locked; nothing was changed.", hint=hint, code="busy")
     if isinstance(error, sqlite3.OperationalError):
         return Uncertain(f"{path}: {text}.", hint="It counts as lost until the store says otherwise.", code="no_answer")
     return Unavailable(f"{path}: {text}.", code="store_error")
+
+
+def _of_full_disk(code: int, text: str, path: str) -> FenceholdError | None:
+    """SQLite calls it an I/O error where the room for its shared memory could not be had, and says no more."""
+    if code == sqlite3.SQLITE_FULL or (code in _NO_SHARED_MEMORY and file_system.is_full(path)):
+        return Unavailable(f"{path}: the disk is full; nothing was changed.", hint=ROOM_HINT, code="disk_full")
+    if code & PRIMARY_CODE == sqlite3.SQLITE_IOERR and file_system.is_full(path):
+        return Uncertain(f"{path}: {text}; the disk is full.", hint=ROOM_HINT, code="disk_full")
+    return None

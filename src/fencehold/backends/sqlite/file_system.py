@@ -1,4 +1,7 @@
-"""On what kind of file system a SQLite file lies. Locks and shared memory of SQLite reach one machine, not several."""
+"""On what kind of file system a SQLite file lies, and how much room there is.
+
+Locks and shared memory of SQLite reach one machine, not several.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,9 @@ SHARED = frozenset(
 DOUBTFUL = frozenset(
     ["9p", "virtiofs", "vboxsf", "vmhgfs", "fuse.vmhgfs-fuse", "fuse.grpcfuse", "fuse.osxfs", "fakeowner", "prl_fs"]
 )
+
+#: With less than this a journal that grows as it always does soon fills the disk.
+ROOM_BYTES_MIN = 1_000_000
 
 _LINE = re.compile(r"\S+ \S+ \S+ \S+ (?P<point>\S+) .*? - (?P<kind>\S+) (?P<source>\S*)")
 _ESCAPED = re.compile(r"\\([0-7]{3})")
@@ -98,3 +104,19 @@ def _kind(kind: str, source: str) -> str:
     """Not everybody who mounts by FUSE says what it is; then the name of what is mounted may."""
     named = f"fuse.{source}"
     return named if kind == "fuse" and named in SHARED | DOUBTFUL else kind
+
+
+def room_bytes(path: str) -> int | None:
+    """What this user can still write beside the file; None where the system does not say."""
+    if not hasattr(os, "statvfs"):  # Windows
+        return None
+    try:
+        place = os.statvfs(os.path.dirname(path) or ".")
+    except OSError:
+        return None
+    return place.f_frsize * (place.f_bfree if os.geteuid() == 0 else place.f_bavail)
+
+
+def is_full(path: str) -> bool:
+    room = room_bytes(path)
+    return room is not None and room < ROOM_BYTES_MIN
