@@ -1,6 +1,7 @@
-"""A folder in which nothing can be written, for root as for anybody else."""
+"""What cannot be written, for root as for anybody else: a folder, or one file in it."""
 
 import os
+import pwd
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,3 +37,23 @@ def _by_permission(folder: Path) -> Iterator[None]:
     finally:
         for path, mode in before:
             path.chmod(mode)
+
+
+@contextmanager
+def only_readable(file: Path) -> Iterator[None]:
+    """This process may read the file and not write it, and make files beside it. Root is somebody else meanwhile."""
+    if os.geteuid() != 0:
+        mode = file.stat().st_mode
+        file.chmod(0o444)
+        try:
+            yield
+        finally:
+            file.chmod(mode)
+        return
+    file.parent.chmod(0o777)
+    file.chmod(0o644)
+    os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

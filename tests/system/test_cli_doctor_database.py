@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -14,7 +15,7 @@ from tests.servers.postgres import AnyPostgres, fresh_database
 from tests.servers.programs import Missing
 from tests.servers.roles import Role
 from tests.servers.small_disk import SmallDisk, small_disk
-from tests.servers.unwritable import unwritable
+from tests.servers.unwritable import only_readable, unwritable
 from tests.system.cli_process import prepare
 from tests.system.outbox_scene import reaped
 from tests.system.test_cli_doctor import finding, states
@@ -134,6 +135,34 @@ def test_a_sqlite_file_that_can_be_read_and_not_written_is_an_error(tmp_path, cl
     connection.close()
     with unwritable(folder):
         assert "read-only" in unwell(cli(url, "doctor"), "writing")["detail"]
+
+
+@pytest.mark.parametrize("command", ["ls", "doctor", "init"])
+def test_who_may_only_read_a_sqlite_file_leaves_nothing_that_locks_its_owner_out(cli, command):
+    with TemporaryDirectory() as name:  # pytest's own folders are closed to other users
+        file = Path(name) / "app.db"
+        url = f"sqlite:///{file}"
+        prepare(url)
+        assert cli(url, command).code in (0, 1), "whatever it imports is imported"
+        with only_readable(file):
+            refused = cli(url, command)
+        assert [path.name for path in Path(name).iterdir()] == ["app.db"]
+        said = unwell(refused, "database")["hint"] if command == "doctor" else refused.error["code"]
+        assert said == "read_only" or "permission to read and write" in said
+
+
+def test_who_may_only_read_a_sqlite_file_that_is_in_use_may_look_at_it(cli):
+    with TemporaryDirectory() as name:
+        file = Path(name) / "app.db"
+        url = f"sqlite:///{file}"
+        prepare(url)
+        with closing(sqlite3.connect(file)) as program:
+            program.execute("SELECT * FROM fencehold_leases")
+            for beside in Path(name).iterdir():
+                beside.chmod(0o644)
+            assert cli(url, "ls").code == 0
+            with only_readable(file):
+                assert cli(url, "ls").code == 0
 
 
 def test_a_full_disk_is_an_error_while_a_program_has_the_file_open(disk, cli):

@@ -7,14 +7,12 @@ import sqlite3
 
 from fencehold.backends.sql_text import schema_missing, schema_old
 from fencehold.backends.sqlite import file_system
+from fencehold.backends.sqlite.file_rights import WRITE_HINT
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 
 ROOM_HINT = "Make room on the disk; it is retried meanwhile."
 PRIMARY_CODE = 0xFF  # of an extended result code
 _NO_SHARED_MEMORY = (sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP)
-WRITE_HINT = (
-    "The process needs permission to read and write the file and its folder: SQLite keeps its journal beside it."
-)
 
 
 def of_statement(error: sqlite3.Error, path: str) -> FenceholdError:

@@ -221,7 +221,7 @@ class SqliteFences:
         try:
             with closing(connect(self._path, "rw", LOOK_LIMIT_S)) as connection:
                 return bool(connection.execute(f"SELECT {guard}", named).fetchone()[0])
-        except sqlite3.Error:
+        except (sqlite3.Error, FenceholdError):
             return None
 
     async def close(self) -> None:

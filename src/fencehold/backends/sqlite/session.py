@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 from urllib.parse import quote
 
 from fencehold.backends.sql_text import Statements, advised
-from fencehold.backends.sqlite import faults
+from fencehold.backends.sqlite import faults, file_rights
 from fencehold.model.errors import Uncertain
 
 T = TypeVar("T")
@@ -95,6 +95,7 @@ def connect(path: str, mode: Mode, limit_s: float) -> sqlite3.Connection:
     What was committed on it survives a loss of power: with less than FULL, which SQLite may be built with as its
     default, a file in WAL mode forgets its last commits then, and an epoch could come twice.
     """
+    file_rights.check(path)
     uri = f"file:{quote(path)}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=limit_s)
     try:
