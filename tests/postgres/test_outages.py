@@ -109,6 +109,9 @@ async def test_a_server_that_takes_no_writes_or_is_still_starting_is_an_outage(
     store = fencehold.connect(own_postgres.dsn(), facts=heard)
     async with in_background(store.open()) as opening:
         await heard.once("store_unreachable", code="read_only" if hot == "on" else "starting")
+        with pytest.raises(fencehold.Unavailable) as refused:
+            await fencehold.connect(own_postgres.dsn()).open(0)
+        assert hot == "off" or refused.value.hint.startswith("This is a replica")
         own_postgres.stop()
         signal.unlink()
         own_postgres.start()

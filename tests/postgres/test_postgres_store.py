@@ -163,7 +163,7 @@ async def test_a_missing_database_and_a_missing_table_say_what_to_do(postgres_ur
     assert "fencehold init" in missing.value.hint
 
 
-async def test_a_read_only_session_is_refused_as_a_replica(postgres_url: str) -> None:
+async def test_a_read_only_session_on_a_primary_is_refused_and_not_called_a_replica(postgres_url: str) -> None:
     async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as pg:
         name = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
         await pg.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'.encode())
@@ -172,6 +172,21 @@ async def test_a_read_only_session_is_refused_as_a_replica(postgres_url: str) ->
     await heard.once("store_unreachable", code="read_only")
     opening.cancel()
     await asyncio.wait([opening])
+    with pytest.raises(fencehold.Unavailable) as refused:
+        await fencehold.connect(postgres_url).open(0)
+    assert "replica" not in str(refused.value) + refused.value.hint
+    assert "default_transaction_read_only is on" in refused.value.hint
+
+
+async def test_a_session_that_turns_read_only_later_names_both_causes(postgres_url: str) -> None:
+    async with fencehold.connect(
+        f"{postgres_url}?options=-cdefault_transaction_read_only%3Don&target_session_attrs=any"
+    ) as store:
+        with pytest.raises(fencehold.Unavailable) as refused:
+            await store.init()
+    assert refused.value.code == "read_only"
+    assert "replica" in refused.value.hint
+    assert "default_transaction_read_only" in refused.value.hint
 
 
 async def test_one_locked_row_does_not_hold_up_the_renewal_of_the_others(postgres_url: str) -> None:

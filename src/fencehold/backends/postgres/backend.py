@@ -11,6 +11,9 @@ from fencehold.backends.postgres.leases import PostgresLeases
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.postgres.session import Session
 from fencehold.backends.sql_text import Statements, items_table, pyformat
+from fencehold.model.errors import Unavailable
+
+READ_ONLY_LIMIT_S = 2.0
 
 
 class PostgresBackend:
@@ -37,7 +40,12 @@ class PostgresBackend:
         wire.conninfo(url)
 
     async def open(self, limit_s: float) -> None:
-        await self._session.run("probe", {}, limit_s)
+        try:
+            await self._session.run("probe", {}, limit_s)
+        except Unavailable as error:
+            if error.code == "read_only":
+                error.hint = await wire.read_only_because(self._info, min(limit_s, READ_ONLY_LIMIT_S))
+            raise
 
     async def close(self) -> None:
         await self._session.close()

@@ -18,6 +18,14 @@ GRANT_HINT = "GRANT this user what `fencehold sql init` prints (purge also needs
 LOGIN_HINT = "Check user and password."
 DATABASE_HINT = "Create the database, or correct its name."
 REPLICA_HINT = "This is a replica: name the primary, or list all hosts in the URL."
+SETTING_HINT = (
+    "default_transaction_read_only is on for this server, database or role (a read-only time of its operators, say): "
+    "set it to off, for example ALTER ROLE ... SET default_transaction_read_only = off."
+)
+READ_ONLY_HINT = (
+    "Either this is a replica: name the primary, or list all hosts in the URL. Or default_transaction_read_only is on "
+    "for this server, database or role: set it to off."
+)
 TIMEOUT_HINT = "A limit set for this role or database is shorter than the statement takes: `fencehold doctor` shows it."
 _UNKNOWN_OUTCOME_CLASSES = ("08", "57")  # the connection went away: the statement may have been committed before it did
 
@@ -36,7 +44,7 @@ _MISTAKES = (  # 28xxx, 3D000, 42501, and what is wrong with the URL itself: no 
     (re.compile(r"invalid \w+ (value|number)"), "bad_url", "Correct this parameter of the URL."),
 )  # fmt: skip
 _OUTAGES = (
-    (re.compile("session is read-only|hot standby"), "read_only", REPLICA_HINT),
+    (re.compile("session is read-only|hot standby"), "read_only", READ_ONLY_HINT),
     (re.compile("too many (clients|connections)|connection slots are reserved"), "too_many_connections",
      "Close connections that are not needed, or raise max_connections (or the role's own limit)."),
     (re.compile("starting up|shutting down|recovery mode|not (yet )?accepting connections"), "starting",
@@ -107,7 +115,7 @@ def _refused_login(error: psycopg.Error, text: str) -> FenceholdError | None:
 
 def _not_executed(error: psycopg.Error, text: str) -> FenceholdError | None:
     if isinstance(error, pg.ReadOnlySqlTransaction):
-        return Unavailable(f"This server is a read-only replica: {text}.", hint=REPLICA_HINT, code="read_only")
+        return Unavailable(f"This session takes no writes: {text}.", hint=READ_ONLY_HINT, code="read_only")
     if isinstance(error, pg.QueryCanceled):
         return Unavailable(f"PostgreSQL: {text}; nothing was changed.", hint=TIMEOUT_HINT, code="canceled")
     if isinstance(error, pg.DiskFull):

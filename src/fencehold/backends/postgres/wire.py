@@ -147,6 +147,15 @@ class _Race:
         return connection
 
 
+async def read_only_because(info: str, limit_s: float) -> str:
+    """The advice for a URL none of whose servers takes writes: whether one of them is a primary all the same."""
+    try:
+        discard(await connect(make_conninfo(info, target_session_attrs="primary"), limit_s, autocommit=True))
+    except Unavailable as error:
+        return faults.REPLICA_HINT if error.code == "read_only" else faults.READ_ONLY_HINT
+    return faults.SETTING_HINT
+
+
 def silent(info: str, limit_s: float, errors: list[Exception]) -> Unavailable:
     """No address could be used, and at least one has not answered; `errors` are those of the others."""
     said = f" ({'; '.join(map(faults.text_of, errors))})" if errors else ""
