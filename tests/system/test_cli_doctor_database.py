@@ -238,6 +238,14 @@ def test_a_column_that_was_dropped_is_named_and_init_is_not_advised(ready_url, c
     assert cli(ready_url, "init").code == 78
 
 
+def test_a_lease_table_without_its_safeguards_is_an_error(ready_url, cli):
+    said_by(ready_url, "ALTER TABLE fencehold_leases DISABLE TRIGGER ALL")
+    found = unwell(cli(ready_url, "doctor"), "lease table")
+    assert "trigger fencehold_leases_row_stays (disabled)" in found["detail"]
+    refused = cli(ready_url, "init")
+    assert (refused.code, refused.error["code"]) == (78, "safeguard_lost")
+
+
 # Settings
 
 

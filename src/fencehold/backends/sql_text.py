@@ -116,6 +116,15 @@ class Statements:
             return " --items"
         return f" --table {self.table}" if self.topic == LEASES and self.table != LEASES.default_table else ""
 
+    @property
+    def missing_asked(self) -> tuple[str, ...]:
+        """The statements that say what is missing, in the order in which they are asked: until one says something.
+
+        Without its own, an outbox or the items would ask after the leases.
+        """
+        own = ("parts_missing", "safeguards_missing") if self.topic == LEASES else ("parts_missing",)
+        return tuple(name for name in own if name in self._named)
+
     def recorded(self, applied: set[str]) -> bool:
         """Whether any of these steps is: another topic may have recorded its own under the same name."""
         return any(step.name in applied for step in self.steps)
@@ -218,12 +227,24 @@ def advised(fault: E, statements: Statements) -> E:
 
 def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError:
     """For tables that are there, and all of whose steps are recorded, but that are not whole."""
+    if any(" " in part for part in missing):  # no name has one: these are keys and triggers
+        return safeguard_lost(missing)
     what = "column" if any(part.removeprefix(statements.table).count(".") for part in missing) else "table"
     return ConfigurationError(
         f"Made once and gone now: {', '.join(missing)}. Nothing was changed.",
         hint="Restore it from a backup. If what it held may be lost, make it again by hand, as `fencehold sql init` "
         "prints it.",
         code=f"{what}_lost",
+    )
+
+
+def safeguard_lost(missing: list[str]) -> ConfigurationError:
+    """For a lease table that has all its columns."""
+    return ConfigurationError(
+        f"The lease table lacks what keeps stale writers out: {', '.join(missing)}. Nothing was changed.",
+        hint="Make it again by hand, as `fencehold sql init` prints it; what is only disabled: ALTER TABLE ... ENABLE "
+        "TRIGGER. If rows were deleted or epochs set back meanwhile, first stop every program that held a lease.",
+        code="safeguard_lost",
     )
 
 

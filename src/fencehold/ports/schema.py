@@ -21,7 +21,7 @@ class SchemaPort(Protocol):
 
         Programs that use the tables run on meanwhile: a lock that is not to be had soon is given up and asked for
         again. Raises Unavailable (busy) when it was not to be had within the limit, ConfigurationError (table_lost,
-        column_lost) when something that was made once is gone; nothing was changed then.
+        column_lost, safeguard_lost) when something that was made once is gone; nothing was changed then.
         """
         ...
 
@@ -35,7 +35,8 @@ class SchemaPort(Protocol):
     async def fault(self, limit_s: float) -> ConfigurationError | None:
         """What keeps these tables from being used, with the advice that helps: None when nothing is missing.
 
-        `init` mends `schema_missing` and `schema_old`; it refuses `table_lost` and `column_lost`.
+        `init` mends `schema_missing` and `schema_old`; it refuses `table_lost`, `column_lost` and
+        `safeguard_lost`.
         """
         ...
 

@@ -123,10 +123,11 @@ class PostgresSchema:
         await connection.execute(self._statements["steps_record"], record)
 
     async def _missing(self, connection: wire.Connection) -> list[str]:
-        if "parts_missing" not in self._statements:
-            return []
-        cursor = await connection.execute(self._statements["parts_missing"])
-        return [row[0] for row in await cursor.fetchall()]
+        for name in self._statements.missing_asked:
+            cursor = await connection.execute(self._statements[name])
+            if rows := await cursor.fetchall():
+                return [row[0] for row in rows]
+        return []
 
     async def _in_use(self, connection: wire.Connection) -> str:
         """By whom, in words; empty when nobody is to be seen any more."""

@@ -90,9 +90,10 @@ class SqliteSchema:
         return {row[0] for row in rows}
 
     def _missing(self, connection: sqlite3.Connection) -> list[str]:
-        if "parts_missing" not in self._statements:
-            return []
-        return [row[0] for row in connection.execute(self._statements["parts_missing"])]
+        for name in self._statements.missing_asked:
+            if rows := connection.execute(self._statements[name]).fetchall():
+                return [row[0] for row in rows]
+        return []
 
     def _says(self, connection: sqlite3.Connection, name: str) -> bool:
         return bool(connection.execute(self._statements[name], {"table": self._statements.table}).fetchone()[0])

@@ -98,9 +98,10 @@ class SqlServerSchema:
         return {row[0] for row in self._rows(line, "steps_applied", component=self._statements.table)}
 
     def _missing(self, line: Line) -> list[str]:
-        if "parts_missing" not in self._statements:
-            return []
-        return [row[0] for row in self._rows(line, "parts_missing")]
+        for name in self._statements.missing_asked:
+            if rows := self._rows(line, name):
+                return [row[0] for row in rows]
+        return []
 
     def _steps(self, line: Line, component: str) -> list[str]:
         if not self._says(line, "steps_there"):
