@@ -150,6 +150,27 @@ async def refused(term: fencehold.Term, outbox: fencehold.Outbox, conn: Any) -> 
         conn.execute("SELECT 1")  # what was to be fenced cannot be committed
 
 
+@pytest.mark.parametrize(
+    ("stored", "client", "name"), [*[(*pair, NAME) for pair in NOT_CONVERTED], ("UTF8", "LATIN1", "名")]
+)
+async def test_a_guarded_statement_writes_whatever_the_encoding_of_its_connection(
+    postgres_server: AnyPostgres, stored: str, client: str, name: str
+) -> None:
+    """Also where the connection's encoding lacks a character of the lease's name."""
+    with fresh_database(postgres_server, stored) as url:
+        async with fencehold.connect(url) as store:
+            await store.init()
+            async with store.leader(name, holder_id=name) as leader:
+                assert await leader.wait_for_leadership(20)
+                assert leader.term is not None
+                guard = leader.term.guard()
+                with psycopg.connect(url, client_encoding=client) as conn:
+                    conn.execute("CREATE TABLE t AS SELECT 1 AS a")
+                    guard.check(conn.execute(f"UPDATE t SET a = 2 WHERE {guard.sql}".encode(), dict(guard.params)))
+                with psycopg.connect(url) as conn:
+                    assert conn.execute("SELECT a FROM t").fetchall() == [(2,)]
+
+
 async def test_a_name_in_ascii_is_refused_like_any_other(postgres_server: AnyPostgres) -> None:
     """The next holder may have another name: what works today is to work then."""
     with fresh_database(postgres_server, "LATIN1") as url:

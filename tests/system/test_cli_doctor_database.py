@@ -71,7 +71,25 @@ def test_a_role_that_may_read_and_not_write_is_an_error(clerk, cli, right):
     clerk.owner_says(f"REVOKE {right} ON fencehold_leases FROM {{}}")
     answer = cli(clerk.url, "doctor")
     assert "fencehold_leases" in unwell(answer, "writing")["detail"]
-    assert f"{right} on fencehold_leases" in finding(answer, "rights")["detail"]
+    assert f"{right} on fencehold_leases" in unwell(answer, "rights")["detail"]
+
+
+def test_a_command_that_lacks_a_right_names_it(clerk, cli):
+    clerk.owner_says("REVOKE SELECT ON fencehold_leases FROM {}")
+    clerk.owner_says("REVOKE SELECT ON outbox FROM {}")
+    refused = cli(clerk.url, "ls")
+    assert (refused.code, refused.error["code"]) == (78, "no_permission")
+    assert "this user lacks SELECT on fencehold_leases" in refused.error["message"]
+    assert "this user lacks SELECT on outbox" in cli(clerk.url, "outbox", "ls").error["message"]
+
+
+def test_row_level_security_is_named_and_no_grant_is_advised(clerk, cli):
+    clerk.owner_says("ALTER TABLE fencehold_leases ENABLE ROW LEVEL SECURITY")
+    hint = unwell(cli(clerk.url, "doctor"), "writing")["hint"]
+    assert "CREATE POLICY" in hint
+    assert "sql init" not in hint
+    clerk.owner_says("CREATE POLICY all_rows ON fencehold_leases TO {} USING (true) WITH CHECK (true)")
+    assert finding(cli(clerk.url, "doctor"), "writing")["state"] == "ok", "what is advised helps"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ GRANTS = "GRANT what `fencehold sql init` prints."
 NO_TABLE = ("schema_missing", "no_outbox")
 #: Without these nothing of a noun works; without the others some of its verbs do.
 NEEDED = ("SELECT", "UPDATE")
+NEEDED_FOR_LEASES = (*NEEDED, "INSERT")  # a lease that nobody ever held is one more row
 
 Faults = Mapping[str, ConfigurationError | None]
 
@@ -25,7 +26,7 @@ async def of_leases(store: Store, faults: Faults, rights: Mapping[str, list[str]
     if fault is not None:
         return [failed("lease table", fault)]
     present = Finding("lease table", State.OK, "present, with all its columns")
-    return [present, *_rights(rights[LEASES]), await _writing(store)]
+    return [present, *_rights(rights[LEASES], needed=NEEDED_FOR_LEASES), await _writing(store)]
 
 
 def of_items(faults: Faults, rights: Mapping[str, list[str]]) -> list[Finding]:
@@ -77,10 +78,10 @@ async def _writing(store: Store) -> Finding:
     return Finding("writing", State.OK, "a lease was acquired and rolled back")
 
 
-def _rights(missing: Sequence[str], outbox: str | None = None) -> list[Finding]:
+def _rights(missing: Sequence[str], outbox: str | None = None, needed: tuple[str, ...] = NEEDED) -> list[Finding]:
     if not missing:
         return []
-    is_needed = any(right.startswith(NEEDED) for right in missing)
+    is_needed = any(right.startswith(needed) for right in missing)
     state = State.ERROR if is_needed else State.WARNING
     return [Finding("rights", state, f"this user lacks {', '.join(missing)}", GRANTS, outbox)]
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import psycopg
+
 from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.planned_session import PlannedSession
 from fencehold.backends.postgres.session import Rows
@@ -30,7 +32,10 @@ class EventSession(PlannedSession):
                 with self._trouble:
                     if self._must_listen(connection):
                         await self._listen(connection)
-                    return await self._fetch(connection, name, params)
+                    try:
+                        return await self._fetch(connection, name, params)
+                    except psycopg.errors.InsufficientPrivilege as error:
+                        raise await self._denied(connection, error) from None
             finally:
                 timer.cancel()
                 self._watch_soon()

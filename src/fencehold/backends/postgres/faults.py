@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import psycopg
 from psycopg import errors as pg
@@ -15,6 +16,11 @@ OWNER_HINT = (
     "the GRANTs); on tables that are up to date this role needs only SELECT on fencehold_schema."
 )
 GRANT_HINT = "GRANT this user what `fencehold sql init` prints (purge also needs DELETE on an outbox)."
+POLICY_HINT = (
+    "Row-level security is on for this table, and no policy of it lets this user do that; a GRANT does not help. Give it "
+    "one for all rows (CREATE POLICY ... TO ... USING (true) WITH CHECK (true)), or ALTER TABLE ... DISABLE ROW LEVEL "
+    "SECURITY."
+)
 LOGIN_HINT = "Check user and password."
 DATABASE_HINT = "Create the database, or correct its name."
 REPLICA_HINT = "This is a replica: name the primary, or list all hosts in the URL."
@@ -97,7 +103,8 @@ def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
     if isinstance(error, pg.UndefinedColumn):
         return schema_old(text)
     if isinstance(error, pg.InsufficientPrivilege):
-        return ConfigurationError(f"PostgreSQL refused: {text}.", hint=GRANT_HINT, code="no_permission")
+        hint = POLICY_HINT if "row-level security" in text else GRANT_HINT
+        return ConfigurationError(f"PostgreSQL refused: {text}.", hint=hint, code="no_permission")
     if isinstance(error, (pg.UntranslatableCharacter, pg.CharacterNotInRepertoire)):
         hint = "The database's encoding has no such character: use others, or a database in UTF8."
         return ConfigurationError(f"PostgreSQL refused the text: {text}.", hint=hint, code="not_in_encoding")
@@ -129,6 +136,14 @@ def _unknown(error: psycopg.Error, text: str) -> FenceholdError:
         hint = "It counts as lost until the store says otherwise."
         return Uncertain(f"PostgreSQL gave no answer: {text}.", hint=hint, code="no_answer")
     return Unavailable(f"PostgreSQL refused the statement ({error.sqlstate}): {text}.", code="store_error")
+
+
+def denied(error: psycopg.Error, rights: Sequence[str]) -> FenceholdError:
+    """The same where it is known which rights are missing: the server names the table only."""
+    if not rights:
+        return of_statement(error)
+    message = f"PostgreSQL refused: {text_of(error)}; this user lacks {', '.join(rights)}."
+    return ConfigurationError(message, hint=GRANT_HINT, code="no_permission")
 
 
 def locked(error: psycopg.Error) -> Unavailable:

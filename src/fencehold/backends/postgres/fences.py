@@ -175,7 +175,8 @@ class PostgresFences:
             await asyncio.wait_for(callers.spoil(self._statements, target), ROLLBACK_LIMIT_S)
 
     def guard(self, key: TermKey) -> GuardText:
-        params = {f"fencehold_{name}": value for name, value in callers.params(key).items()}
+        values = {**callers.params(key), "name": key.name.encode().hex(), "holder": key.holder_id.encode().hex()}
+        params = {f"fencehold_{name}": value for name, value in values.items()}
         return GuardText(self._statements["guard"], self._statements.named("guard"), params)
 
     def _fence_blocking(self, connection: psycopg.Connection[Any], key: TermKey) -> None:

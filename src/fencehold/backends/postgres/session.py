@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ import psycopg
 
 from fencehold.backends.postgres import faults, session_limits, wire
 from fencehold.backends.sql_text import Statements, advised
-from fencehold.model.errors import Unavailable
+from fencehold.model.errors import FenceholdError, Unavailable
 from fencehold.ports.wakeup import UNKNOWN, Hint
 
 PREPARE_AFTER = 2
@@ -60,7 +61,16 @@ class Session:
     ) -> T:
         if self._must_listen(connection):
             await self._listen(connection)
-        return await work(connection)
+        try:
+            return await work(connection)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise await self._denied(connection, error) from None
+
+    async def _denied(self, connection: wire.Connection, error: psycopg.Error) -> FenceholdError:
+        rights: Rows = []
+        with contextlib.suppress(psycopg.Error):
+            rights = await (await connection.execute(self._statements["rights_missing"])).fetchall()
+        return faults.denied(error, [row[0] for row in rights])
 
     def _must_listen(self, connection: wire.Connection) -> bool:
         return self._wants_listen and not self.is_pooled and self._listening is not connection
