@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -20,6 +21,7 @@ from fencehold.telemetry.traces import traces
 KNOWN = "sqlite:///file.db, postgresql://user@host/db, mssql://user@host/db, cosmos://:KEY@host/db or memory://name"
 DEFAULT_TABLE = "fencehold_leases"
 ANY_FILE_SYSTEM = "file_system=any"
+_HOST = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 
 
 def connect(
@@ -79,10 +81,16 @@ def label(url: str) -> str:
     """The URL without anything secret, for messages."""
     try:
         parts = urlsplit(url)
-        host = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
+        host = _hosts(parts.netloc) or f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
     except ValueError:
         return f"{url.partition('://')[0]}://..."
     return f"{parts.scheme}://{host}{parts.path}"
+
+
+def _hosts(place: str) -> str:
+    """Several hosts with their ports; empty if it is one, or if anything else could be among them."""
+    hosts = place.rpartition("@")[2].split(",")
+    return ",".join(hosts) if len(hosts) > 1 and all(map(_HOST.fullmatch, hosts)) else ""
 
 
 def _sqlite(url: str, table: str, facts: FactSink | None) -> Callable[[], Backend]:

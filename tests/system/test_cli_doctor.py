@@ -10,7 +10,7 @@ import fencehold
 from tests.system.cli_process import hold, until
 from tests.system.outbox_scene import Answer, added, in_every_status, reaped, row_of, with_outbox
 
-OF_DIALECT = {"encoding", "limits of this role", "journal", "file system", "disk", "durability"}
+OF_DIALECT = {"server", "encoding", "limits of this role", "journal", "file system", "disk", "durability"}
 
 
 def states(answer: Answer) -> dict[str, str]:

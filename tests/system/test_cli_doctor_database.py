@@ -11,12 +11,12 @@ import psycopg
 import pytest
 
 from tests.conftest import not_run
-from tests.servers.postgres import AnyPostgres, fresh_database
+from tests.servers.postgres import AnyPostgres, PostgresServer, fresh_database
 from tests.servers.programs import Missing
 from tests.servers.roles import Role
 from tests.servers.small_disk import SmallDisk, small_disk
 from tests.servers.unwritable import only_readable, unwritable
-from tests.system.cli_process import prepare
+from tests.system.cli_process import prepare, until
 from tests.system.outbox_scene import reaped
 from tests.system.test_cli_doctor import finding, states
 
@@ -282,6 +282,25 @@ def test_limits_of_a_role_that_are_shorter_than_ours_are_named(clerk, cli):
     assert "statement_timeout = 300 ms" in found["detail"]
     assert "idle_session_timeout = 1000 ms" in found["detail"]
     assert "lock_timeout" not in found["detail"]
+
+
+def test_of_several_hosts_the_one_that_answers_is_named(ready_url, cli):
+    info = psycopg.conninfo.conninfo_to_dict(ready_url)
+    answer = cli(f"postgresql://{info['user']}@127.0.0.1:1,127.0.0.1:{info['port']}/{info['dbname']}", "doctor")
+    assert finding(answer, "server")["detail"].startswith(f"127.0.0.1:{info['port']} answers")
+    assert f"postgresql://127.0.0.1:1,127.0.0.1:{info['port']}/" in finding(answer, "database")["detail"]
+
+
+def test_sessions_are_ended_in_order(own_postgres: PostgresServer, cli):
+    url = own_postgres.dsn()
+    prepare(url)
+    own_postgres.log.write_text("")
+    for command in ("doctor", "init", "ls"):
+        assert cli(url, command).code in (0, 1)
+    with psycopg.connect(url, autocommit=True) as watcher:
+        others = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'fencehold'"
+        until(lambda: watcher.execute(others).fetchone() is None, "the end of all sessions")
+    assert "unexpected EOF" not in own_postgres.log.read_text()
 
 
 @pytest.mark.parametrize(("mode", "state"), [("DELETE", "warning"), ("WAL", "ok")])

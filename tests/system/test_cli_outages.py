@@ -2,6 +2,7 @@
 
 import signal
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -84,6 +85,15 @@ def test_a_worker_started_during_a_restart_says_so_and_works(
             until((tmp_path / "handled").exists, "the handling of the event")
         command.child.send_signal(signal.SIGTERM)
         assert command.end()[0] == 0
+
+
+def test_run_that_does_not_wait_says_that_it_asks_once(sqlite_url: str) -> None:
+    prepare(sqlite_url)
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        code, _, err = fencehold_run(sqlite_url, "run", "job", "--lease", "1s", "--no-wait", "--", "true")
+    assert (code, "waiting" in err) == (69, False)
+    assert "asked once (--no-wait), lease 'job': [busy]" in err
 
 
 # A mistake: 78 at first contact, with what is missing

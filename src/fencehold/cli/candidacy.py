@@ -17,7 +17,7 @@ from fencehold.runtime.term import Term
 class Candidacy:
     """A sink for the leader's facts: remembers the last answer, and tells a person once what is being waited for."""
 
-    def __init__(self, screen: Screen, name: str) -> None:
+    def __init__(self, screen: Screen, name: str, *, one_try: bool = False) -> None:
         self.on_renewed: Callable[[], None] = lambda: None
         self.refused = asyncio.Event()
         self.stopping: asyncio.Task[None] | None = None  # kept here, because the loop alone would not keep it alive
@@ -25,6 +25,7 @@ class Candidacy:
         self.held_by: str | None = None
         self._screen = screen
         self._name = name
+        self._one_try = one_try
         self._said: str | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -50,8 +51,11 @@ class Candidacy:
     def _say_unreachable(self, code: str, error: str, hint: str, waited_s: float, **_: Any) -> None:
         """At once, and then once a minute: the leader and the store tell no more often."""
         self.last_error = f"[{code}] {error}"
-        since = f" for {span(waited_s)} now" if waited_s else ""
-        self._screen.say(f"waiting{since} for the database, lease {self._name!r}: [{code}] {error} {hint}".rstrip())
+        if self._one_try:
+            doing = "the database is asked once (--no-wait)"
+        else:
+            doing = f"waiting{f' for {span(waited_s)} now' if waited_s else ''} for the database"
+        self._screen.say(f"{doing}, lease {self._name!r}: [{code}] {error} {hint}".rstrip())
 
     def say_waiting(self) -> None:
         if self.last_error is None:

@@ -191,7 +191,7 @@ def _leave(code: int) -> NoReturn:
 
 
 async def _work(plan: Plan, desk: SignalDesk, verdict: asyncio.Future[int]) -> None:
-    candidacy = Candidacy(plan.setup.screen, plan.name)
+    candidacy = Candidacy(plan.setup.screen, plan.name, one_try=plan.one_try)
     guarded = Guarded(plan.path, plan.argv, may_have_cgroup=plan.may_have_cgroup)
     began_s = time.monotonic()
     store = plan.setup.patient_store(candidacy)

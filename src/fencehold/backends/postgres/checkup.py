@@ -52,13 +52,12 @@ class PostgresCheckup:
         """On a session as this role gets it, with all that was set for it; never committed."""
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=False)
         try:
-            return await wire.bounded(connection, work(connection), wire.fixed(limit_s))
+            with wire.lent(connection):
+                return await wire.bounded(connection, work(connection), wire.fixed(limit_s))
         except psycopg.errors.LockNotAvailable as error:
             raise faults.locked(error) from None
         except psycopg.Error as error:
             raise faults.of_statement(error) from None
-        finally:
-            wire.discard(connection)
 
     async def _write(self, connection: wire.Connection) -> None:
         name = f"{PROBE}{secrets.token_hex(8)}"
@@ -70,11 +69,18 @@ class PostgresCheckup:
     async def _conditions(self, connection: wire.Connection) -> list[Condition]:
         settings = await self._settings(connection)
         risks = await connection.execute(self._statements["durability"])
-        return [encoding(settings["server_encoding"]), limits(settings), durability(await risks.fetchall())]
+        found = [server(connection), encoding(settings["server_encoding"])]
+        return [*found, limits(settings), durability(await risks.fetchall())]
 
     async def _settings(self, connection: wire.Connection) -> dict[str, str]:
         cursor = await connection.execute(self._statements["server_settings"])
         return {row[0]: row[1] for row in await cursor.fetchall()}
+
+
+def server(connection: wire.Connection) -> Condition:
+    """Of several hosts in the URL the one that is used."""
+    info = connection.info
+    return Condition("server", State.OK, f"{info.host}:{info.port} answers, PostgreSQL {info.server_version // 10000}")
 
 
 def encoding(name: str) -> Condition:

@@ -163,7 +163,7 @@ class PostgresFences:
 
     async def close(self) -> None:
         while self._idle:
-            wire.discard(self._idle.pop()[1])
+            wire.leave(self._idle.pop()[1])
 
     # --- the caller's own connection ---
 

@@ -32,12 +32,11 @@ class PostgresSchema:
         left_s = wire.fixed(limit_s)
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=False)
         try:
-            await wire.bounded(connection, self._lift_limits(connection), left_s)
-            return await wire.bounded(connection, self._tried(connection, waits, left_s), left_s)
+            with wire.lent(connection):
+                await wire.bounded(connection, self._lift_limits(connection), left_s)
+                return await wire.bounded(connection, self._tried(connection, waits, left_s), left_s)
         except psycopg.Error as error:
             raise faults.of_init(error, self._statements.init_option) from None
-        finally:
-            wire.discard(connection)
 
     async def _lift_limits(self, connection: wire.Connection) -> None:
         await session_limits.lifted(connection, self._statements)
@@ -55,11 +54,10 @@ class PostgresSchema:
     async def _asked(self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float) -> T:
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=True)
         try:
-            return await wire.bounded(connection, work(connection), wire.fixed(limit_s))
+            with wire.lent(connection):
+                return await wire.bounded(connection, work(connection), wire.fixed(limit_s))
         except psycopg.Error as error:
             raise faults.of_statement(error) from None
-        finally:
-            wire.discard(connection)
 
     async def _judged(self, connection: wire.Connection) -> ConfigurationError | None:
         missing = await self._missing(connection)

@@ -181,6 +181,10 @@ class Session:
     async def close(self) -> None:
         if self._connecting is not None:
             self._connecting.cancel()
+        if self._connection is not None and not self._lock.locked():
+            self._unwatch()
+            wire.leave(self._connection)
+            self._connection = None
         self._drop()
 
 

@@ -7,7 +7,7 @@ import contextlib
 import math
 import os
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import psycopg
@@ -150,7 +150,7 @@ class _Race:
 async def read_only_because(info: str, limit_s: float) -> str:
     """The advice for a URL none of whose servers takes writes: whether one of them is a primary all the same."""
     try:
-        discard(await connect(make_conninfo(info, target_session_attrs="primary"), limit_s, autocommit=True))
+        leave(await connect(make_conninfo(info, target_session_attrs="primary"), limit_s, autocommit=True))
     except Unavailable as error:
         return faults.REPLICA_HINT if error.code == "read_only" else faults.READ_ONLY_HINT
     return faults.SETTING_HINT
@@ -190,6 +190,23 @@ def discard(connection: Connection) -> None:
     cut(connection)
     with contextlib.suppress(Exception):
         connection.pgconn.finish()
+
+
+def leave(connection: Connection) -> None:
+    """End it in order, without waiting: the server is told, and has nothing to complain of in its log."""
+    with contextlib.suppress(Exception):
+        connection.pgconn.finish()
+
+
+@contextlib.contextmanager
+def lent(connection: Connection) -> Iterator[None]:
+    """For one piece of work: ended in order after it, or dropped if it failed."""
+    try:
+        yield
+    except BaseException:
+        discard(connection)
+        raise
+    leave(connection)
 
 
 async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: Callable[[], float]) -> T:
