@@ -1,7 +1,9 @@
 """Commands and a database that is away, or that does not let them: 69 or waiting for the first, 78 for the second."""
 
 import signal
+import socket
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -46,6 +48,32 @@ def down(own_postgres: PostgresServer) -> PostgresServer:
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
 def test_a_single_verb_ends_with_69_at_once(verb: list[str]) -> None:
     code, error = error_of(f"postgresql://me@127.0.0.1:{free_port()}/db", *verb)
+    assert (code, error["code"]) == (69, "unreachable")
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of a host that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
+        yield server.getsockname()[1]
+
+
+ALL_VERBS = [*VERBS, ["step-down", "job"], ["doctor"]]
+
+
+@pytest.mark.parametrize(
+    "verb", [pytest.param(one, id=one[0], marks=[] if one == ["ls"] else pytest.mark.long) for one in ALL_VERBS]
+)
+def test_a_single_verb_speaks_of_a_silent_host_before_it_gives_up(silent: int, verb: list[str]) -> None:
+    with Command(f"postgresql://me:hunter2@127.0.0.1:{silent}/db", *verb) as command:
+        said = command.stderr_line()
+        assert command.child.poll() is None, "long before it gives up"
+    assert said.startswith(f"fencehold: no answer from postgresql://127.0.0.1:{silent}/db yet")
+
+
+@pytest.mark.long
+def test_for_a_program_a_silent_host_is_one_error_object(silent: int) -> None:
+    code, error = error_of(f"postgresql://me@127.0.0.1:{silent}/db", "ls")
     assert (code, error["code"]) == (69, "unreachable")
 
 

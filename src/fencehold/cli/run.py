@@ -21,7 +21,7 @@ import click
 from fencehold.cli import exit_codes, guardian
 from fencehold.cli.candidacy import Candidacy, elected
 from fencehold.cli.guarded import GUARDIAN_FROZEN, GUARDIAN_GONE, Guarded, Outcome
-from fencehold.cli.setup import Setup, with_setup
+from fencehold.cli.setup import SILENT_FOR_S, Setup, with_setup
 from fencehold.cli.signals import SignalDesk
 from fencehold.model.durations import seconds
 from fencehold.model.errors import FenceholdError, LeaseLost
@@ -195,8 +195,11 @@ async def _work(plan: Plan, desk: SignalDesk, verdict: asyncio.Future[int]) -> N
     guarded = Guarded(plan.path, plan.argv, may_have_cgroup=plan.may_have_cgroup)
     began_s = time.monotonic()
     store = plan.setup.patient_store(candidacy)
+    silent = asyncio.get_running_loop().call_later(SILENT_FOR_S, plan.setup.say_silent) if plan.one_try else None
     try:
         await store.open(0 if plan.one_try else plan.wait_s)
+        if silent is not None:
+            silent.cancel()
         async with store:
             leader = store.leader(plan.name, lease=plan.lease_s, holder_id=plan.holder_id)
             async with leader:

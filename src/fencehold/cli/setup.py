@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,14 +13,17 @@ import click
 
 import fencehold
 from fencehold.cli import screen
-from fencehold.connect import DEFAULT_TABLE, scheme
+from fencehold.connect import DEFAULT_TABLE, label, scheme
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.facts import FactSink
+from fencehold.runtime.store import OPEN_LIMIT_S
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 DSN_VARIABLE = "FENCEHOLD_DSN"
+ASKED = "fencehold.asked"  # of click's notes on a command: which store it asks
+SILENT_FOR_S = 3.0
 
 
 class Unheard:
@@ -76,7 +79,14 @@ class Setup:
 
     def store(self, facts: FactSink | None = None) -> fencehold.Store:
         """For one answer: a database that is away is asked once."""
-        return fencehold.connect(self.dsn, table=self.table, facts=facts or Unheard(), open_timeout=0)
+        store = fencehold.connect(self.dsn, table=self.table, facts=facts or Unheard(), open_timeout=0)
+        if (context := click.get_current_context(silent=True)) is not None:
+            context.meta[ASKED] = (self, store)
+        return store
+
+    def say_silent(self) -> None:
+        """To a person who sees nothing happen: a host that is switched off answers nothing at all."""
+        self.screen.say(f"no answer from {label(self.dsn)} yet; it is asked for at most {OPEN_LIMIT_S:.0f} s")
 
     def patient_store(self, facts: FactSink) -> fencehold.Store:
         """For what runs until it is stopped: a database that is away is waited for, and `facts` hears of it."""
@@ -109,5 +119,20 @@ def with_setup(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end; Ctrl-C ends it in order."""
-    return asyncio.run(work)
+    """Run to the end; Ctrl-C ends it in order. A store that has not opened after a few seconds is spoken of."""
+    return asyncio.run(_spoken_of(work, click.get_current_context().meta))
+
+
+async def _spoken_of(work: Coroutine[Any, Any, T], meta: Mapping[str, Any]) -> T:
+    """`meta` has the store once the command has named it."""
+
+    def speak() -> None:
+        setup, store = meta.get(ASKED, (None, None))
+        if store is not None and not store.is_open:
+            setup.say_silent()
+
+    timer = asyncio.get_running_loop().call_later(SILENT_FOR_S, speak)
+    try:
+        return await work
+    finally:
+        timer.cancel()

@@ -81,6 +81,11 @@ class Store:
     def __repr__(self) -> str:
         return f"<Store {self._label}{'' if self._engine else ' (closed)'}>"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has connected and was not closed since; the database may be away again by now."""
+        return self._engine is not None
+
     async def open(self, timeout_s: float | None = None) -> Self:
         """Connect. A database that is away is waited for, and the log says so within 5 s and then once a minute.
 
