@@ -228,7 +228,7 @@ def advised(fault: E, statements: Statements) -> E:
 def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError:
     """For tables that are there, and all of whose steps are recorded, but that are not whole."""
     if any(" " in part for part in missing):  # no name has one: these are keys and triggers
-        return safeguard_lost(missing)
+        return safeguard_lost(statements, missing)
     what = "column" if any(part.removeprefix(statements.table).count(".") for part in missing) else "table"
     return ConfigurationError(
         f"Made once and gone now: {', '.join(missing)}. Nothing was changed.",
@@ -238,12 +238,13 @@ def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError
     )
 
 
-def safeguard_lost(missing: list[str]) -> ConfigurationError:
+def safeguard_lost(statements: Statements, missing: list[str]) -> ConfigurationError:
     """For a lease table that has all its columns."""
     return ConfigurationError(
         f"The lease table lacks what keeps stale writers out: {', '.join(missing)}. Nothing was changed.",
-        hint="Make it again by hand, as `fencehold sql init` prints it; what is only disabled: ALTER TABLE ... ENABLE "
-        "TRIGGER. If rows were deleted or epochs set back meanwhile, first stop every program that held a lease.",
+        hint=f"Make it again by hand, as `fencehold sql init{statements.init_option}` prints it; what is disabled: "
+        "ALTER TABLE ... ENABLE TRIGGER. If rows were deleted or epochs set back meanwhile, first stop every program "
+        "that held a lease.",
         code="safeguard_lost",
     )
 

@@ -17,8 +17,8 @@ OWNER_HINT = (
 )
 GRANT_HINT = "GRANT this user what `fencehold sql init` prints (purge also needs DELETE on an outbox)."
 POLICY_HINT = (
-    "Row-level security is on for this table, and no policy of it lets this user do that; a GRANT does not help. Give it "
-    "one for all rows (CREATE POLICY ... TO ... USING (true) WITH CHECK (true)), or ALTER TABLE ... DISABLE ROW LEVEL "
+    "Row-level security is on for this table, and no policy lets this user do that; a GRANT does not help. Give it one "
+    "for all rows (CREATE POLICY ... TO ... USING (true) WITH CHECK (true)), or ALTER TABLE ... DISABLE ROW LEVEL "
     "SECURITY."
 )
 LOGIN_HINT = "Check user and password."

@@ -69,7 +69,7 @@ class Session:
     async def _denied(self, connection: wire.Connection, error: psycopg.Error) -> FenceholdError:
         rights: Rows = []
         with contextlib.suppress(psycopg.Error):
-            rights = await (await connection.execute(self._statements["rights_missing"])).fetchall()
+            rights = await (await connection.execute(self.statements["rights_missing"])).fetchall()
         return faults.denied(error, [row[0] for row in rights])
 
     def _must_listen(self, connection: wire.Connection) -> bool:
