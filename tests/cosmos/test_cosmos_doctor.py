@@ -6,11 +6,9 @@ import pytest
 
 import fencehold
 from fencehold.cli.app import execute
-from tests.system.cli_process import prepare
 
 
-def checks(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
-    monkeypatch.setenv("FENCEHOLD_DSN", url)
+def checks(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
     capsys.readouterr()
     assert execute(("-o", "json", "doctor")) == 0
     found: list[dict[str, str]] = json.loads(capsys.readouterr().out)["checks"]
@@ -20,8 +18,9 @@ def checks(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 def test_doctor_does_not_claim_a_write_that_it_never_tried(
     cosmos_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prepare(cosmos_url)
-    found = checks(cosmos_url, monkeypatch, capsys)
+    monkeypatch.setenv("FENCEHOLD_DSN", cosmos_url)
+    assert execute(("init",)) == 0
+    found = checks(capsys)
     [writing] = [check for check in found if check["check"] == "writing"]
     assert (writing["state"], writing["detail"].split(":")[0]) == ("skipped", "not tried")
     assert "no transaction" in writing["detail"]
