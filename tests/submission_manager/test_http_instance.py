@@ -120,6 +120,15 @@ async def test_a_lease_table_of_an_older_version_is_upgraded_or_without_leave_to
         await until(lambda: one.leader.is_leader)
 
 
+async def test_each_gateway_of_the_registry_is_counted_from_0_on(sqlite_url):
+    async with gateway() as (url, _), instance(sqlite_url, url, "sm-1") as one:
+        series = f'submission_gateway_attempts_total{{gateway="{url}",outcome="accepted"}}'
+        assert f"{series} 0.0" in (await read(one, "/metrics")).text
+        await submit(one, "x")
+        await until(lambda: f"{series} 1.0" in one.metrics.exposition()[0].decode())  # raised just after the commit
+        assert f'submission_gateway_call_seconds_count{{gateway="{url}"}} 1.0' in (await read(one, "/metrics")).text
+
+
 async def test_a_port_that_is_taken_is_told_before_anything_is_led(sqlite_url):
     facts = Facts()
     async with gateway() as (url, _), instance(sqlite_url, url, "sm-1") as one:
