@@ -42,8 +42,7 @@ class Outbox:
         self.name = name
         self._settings = settings
         self._parts = parts
-        self._events: dict[asyncio.AbstractEventLoop, Events] = {}
-        self._identity = OutboxIdentity(self._ask_identity)
+        self._identity = OutboxIdentity(name, self._ask_identity, parts.shared.outbox_ids)
 
     @property
     def settings(self) -> OutboxSettings:
@@ -127,7 +126,7 @@ class Outbox:
         return bool(_done_now(desk.first_time(_tracking_id(event), names.consumer_id(consumer_id), tx, outbox_id)))
 
     async def outbox_id(self) -> str:
-        """What tells this outbox from one of the same name in another database."""
+        """What tells this outbox from one of the same name in another database; asked of the store once."""
         return await self._identity.get()
 
     async def _ask_identity(self) -> str:
@@ -295,8 +294,8 @@ class Outbox:
         return total
 
     async def close(self) -> None:
-        while self._events:
-            await self._events.popitem()[1].close()
+        """Close the connection that other handles of this outbox do not use; `store.close()` closes all."""
+        await self._parts.shared.leave(self)
 
     # --- within ---
 
@@ -353,17 +352,15 @@ class Outbox:
         return await asyncio.shield(work)
 
     async def _here(self, *, in_tx: bool = False) -> Events:
-        """In the caller's loop, on a connection of its own; its tables are there, if `store.init()` was called."""
+        """In the caller's loop, on a connection that all handles of this outbox share there; its tables are there, if
+        `store.init()` was called."""
         if self._parts.first_use.is_due(self.name):
             await self._parts.first_use.outbox(self.name, in_tx=in_tx)
         return self._events_here()
 
     def _events_here(self) -> Events:
         self._parts.check_open()
-        loop = asyncio.get_running_loop()
-        if loop not in self._events:
-            self._events[loop] = self._parts.make_events(self.name)
-        return self._events[loop]
+        return self._parts.shared.here(self)
 
 
 def _listed(events: Iterable[Any]) -> list[Any]:

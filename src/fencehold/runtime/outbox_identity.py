@@ -11,16 +11,18 @@ T = TypeVar("T")
 
 
 class OutboxIdentity:
-    """`ask` reads it from the store's own database, never from a caller's connection."""
+    """`ask` reads it from the store's own database, never from a caller's connection. `known` are those of all
+    outboxes of the store, by name: one handle asks for all."""
 
-    def __init__(self, ask: Callable[[], Awaitable[str]]) -> None:
+    def __init__(self, name: str, ask: Callable[[], Awaitable[str]], known: dict[str, str]) -> None:
+        self._name = name
         self._ask = ask
-        self._known: str | None = None
+        self._known = known
 
     async def get(self) -> str:
-        if self._known is None:
-            self._known = await self._ask()
-        return self._known
+        if self._name not in self._known:
+            self._known[self._name] = await self._ask()
+        return self._known[self._name]
 
     async def given_to(self, run: Callable[[str], Awaitable[T]]) -> T:
         """`run(id)`, and once more if it was refused because the outbox has been dropped and made anew meanwhile."""
@@ -36,9 +38,10 @@ class OutboxIdentity:
         if refusal.code != "wrong_store":
             raise refusal
         try:
-            self._known = await self._ask()
+            found = await self._ask()
         except FenceholdError:
             raise refusal from None
-        if self._known == known:
+        self._known[self._name] = found
+        if found == known:
             raise refusal
-        return self._known
+        return found

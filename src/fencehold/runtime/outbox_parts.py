@@ -22,6 +22,7 @@ from fencehold.runtime.handlers import Handlers
 from fencehold.runtime.host import Host
 from fencehold.runtime.leader import Leader
 from fencehold.runtime.reaper import Reaper
+from fencehold.runtime.shared_events import SharedEvents
 from fencehold.runtime.worker import Worker
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class OutboxParts:
         self.clock, self.facts, self.traces, self.first_use = clock, facts, traces, first_use
         self.rng = random.Random()
         self.workers: set[Worker] = set()
+        self.shared = SharedEvents(self.make_events)
 
     def check_open(self) -> None:
         self._engine()

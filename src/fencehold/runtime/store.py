@@ -73,7 +73,7 @@ class Store:
         self.checkup = StoreCheckup(self._parts)
         self._first_use = FirstUse(self._parts, facts)
         self._outbox_parts = OutboxParts(make_backend, self._parts, clock, facts, traces, self._first_use)
-        self._outboxes: list[Outbox] = []
+        self._outboxes: dict[str, Outbox] = {}  # the first handle of each name
         self._item_parts = ItemParts(make_backend, self._parts, clock, facts, self._first_use)
         self._has_items = False
         self._jobs: WeakSet[LeaderJob] = WeakSet()
@@ -157,8 +157,7 @@ class Store:
         try:
             await engine.backend.fences.close()
             await self.leases.close()
-            for outbox in self._outboxes:
-                await outbox.close()
+            await self._outbox_parts.shared.close()
         finally:
             closed = hosts.leave_after(thread, engine.close())
             with suppress(FenceholdError):
@@ -177,7 +176,7 @@ class Store:
         the steps applied just now.
         """
         engine, host = self._parts()
-        outboxes, has_items = list(self._outboxes), self._has_items
+        outboxes, has_items = list(self._outboxes.values()), self._has_items
         steps = await host.begin(engine.backend.schema.init(INIT_LIMIT_S, self._waits))
         if has_items:
             steps += await host.begin(self._init_items(engine))
@@ -222,7 +221,7 @@ class Store:
             in_order=ordered,
         )  # fmt: skip
         outbox = Outbox(names.table_name(name), settings, self._outbox_parts)
-        self._outboxes.append(outbox)
+        self._outboxes.setdefault(outbox.name, outbox)
         return outbox
 
     def items(
