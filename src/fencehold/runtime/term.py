@@ -54,7 +54,8 @@ class Guard:
         if not isinstance(count, int) or count < 0 or (count == 0 and unsure):
             raise ConfigurationError(
                 "The driver does not say how many rows this statement changed.",
-                hint="Fetch its rows and give their number: guard.check(len(rows)); or use term.transaction().",
+                hint="Fetch its rows and give their number: guard.check(len(rows)); in a pipeline of psycopg, sync it "
+                "first. Or use term.transaction().",
                 code="rowcount_unknown",
             )
         if count == 0:

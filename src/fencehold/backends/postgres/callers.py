@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
 from fencehold.backends import sql_session, wrong_store
@@ -112,6 +112,21 @@ def must_keep_text(connection: object, values: Mapping[str, Any]) -> None:
         )
 
 
+def must_answer_at_once(connection: object) -> None:
+    """Raise ConfigurationError if the connection is in psycopg's pipeline mode.
+
+    There the answer comes later, and a refusal (another database, a lost lease) would not be seen.
+    """
+    if not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
+        return
+    if connection.pgconn.pipeline_status != PipelineStatus.OFF:
+        raise ConfigurationError(
+            "The connection is in pipeline mode: the database's answer would not be known in time. Nothing was sent.",
+            hint="Call this before `conn.pipeline()` begins or after it has ended, in the same transaction.",
+            code="pipeline_on",
+        )
+
+
 @contextmanager
 def text_must_fit() -> Iterator[None]:
     """The driver's own refusal of a character that the connection's encoding lacks, as an error with a code."""
@@ -138,6 +153,7 @@ class SyncDoor:
         self.table = statements.table
 
     def run(self, name: str, values: Mapping[str, Any]) -> Rows:
+        must_answer_at_once(self._target)
         must_keep_text(self._target, values)
         cursor = psycopg.Cursor(self._target, row_factory=tuple_row)
         with text_must_fit():
@@ -156,6 +172,7 @@ class AsyncDoor:
         self.table = statements.table
 
     async def run(self, name: str, values: Mapping[str, Any]) -> Rows:
+        must_answer_at_once(self._target)
         must_keep_text(self._target, values)
         cursor = psycopg.AsyncCursor(self._target, row_factory=tuple_row)
         with text_must_fit():
@@ -175,7 +192,9 @@ class SessionDoor:
         self.table = statements.table
 
     def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        must_keep_text(sql_session.driver_connection(self.target), values)
+        driver = sql_session.driver_connection(self.target)
+        must_answer_at_once(driver)
+        must_keep_text(driver, values)
         with text_must_fit():
             return readable(sql_session.run(self.target, self._statements.named(name), values))
 
@@ -191,7 +210,9 @@ class AsyncSessionDoor:
         self.table = statements.table
 
     async def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        must_keep_text(await sql_session.driver_connection_async(self.target), values)
+        driver = await sql_session.driver_connection_async(self.target)
+        must_answer_at_once(driver)
+        must_keep_text(driver, values)
         with text_must_fit():
             return readable(await sql_session.run_async(self.target, self._statements.named(name), values))
 
