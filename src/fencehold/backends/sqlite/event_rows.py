@@ -7,7 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from fencehold.backends.sqlite.leases import instant, modifier
+from fencehold.backends.sqlite.leases import modifier
+from fencehold.backends.sqlite.times import nearest, whole
 from fencehold.model.events import Status, is_suspect
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Failure, Filter, Recovered, Stats
@@ -75,21 +76,22 @@ def filter_params(which: Filter) -> Params:
 
 def claims(rows: list[Row], token: str) -> list[Claim]:
     """In the order of the claim, which RETURNING does not keep."""
-    rows.sort(key=lambda row: (-row[10], row[12], row[0]))
+    rows.sort(key=lambda row: (-whole(row[10]), row[12], row[0]))
     return [claim(row, token) for row in rows]
 
 
 def claim(row: Row, token: str) -> Claim:
     return Claim(
-        row[0], row[1], row[2], row[3], token, instant(row[4]), row[5] + 1, row[6], row[7], row[8], row[9], row[10],
-        instant(row[11]), recovered=bool(row[13]), is_suspect=is_suspect(bool(row[13]), row[5], row[14]),
+        row[0], row[1], row[2], row[3], token, nearest(row[4]), whole(row[5]) + 1, whole(row[6]), row[7], row[8],
+        row[9], whole(row[10]), nearest(row[11]), recovered=bool(row[13]),
+        is_suspect=is_suspect(bool(row[13]), whole(row[5]), None if row[14] is None else whole(row[14])),
     )  # fmt: skip
 
 
 def recovered(row: Row, stuck: Row) -> Recovered:
     event_id, tracking_id, event_type, status, retry_count = row
     _, token, locked_until, now = stuck
-    stale_s = (instant(now) - instant(locked_until)).total_seconds()
+    stale_s = (nearest(now) - nearest(locked_until)).total_seconds()
     return Recovered(event_id, tracking_id, event_type, Status(status), retry_count, stale_s, token)
 
 
@@ -105,9 +107,11 @@ def event_row(row: Row) -> EventRow:
     waits_s, held_s = _apart_s(values[10], now), _apart_s(values[14], now)
     values[7] = Status(values[7])
     for place in (9, 10, 11, 14):
-        values[place] = values[place] and instant(values[place])
+        values[place] = values[place] and nearest(values[place])
+    for place in (8, 12, 13):
+        values[place] = whole(values[place])
     return EventRow(*(*values, waits_s, held_s))
 
 
 def _apart_s(later: str | None, earlier: str | None) -> float | None:
-    return (instant(later) - instant(earlier)).total_seconds() if later and earlier else None
+    return (nearest(later) - nearest(earlier)).total_seconds() if later and earlier else None

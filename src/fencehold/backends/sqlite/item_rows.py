@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from fencehold.backends.sqlite.leases import instant, modifier
+from fencehold.backends.sqlite.leases import modifier
+from fencehold.backends.sqlite.times import nearest
 from fencehold.model.items import ItemKey
 from fencehold.ports.items import ItemRow
 
@@ -36,9 +37,9 @@ def item(row: Row) -> ItemRow:
     """A lapsed lease is none."""
     item_id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at, now = row
     if holder_id is None or expires_at <= now:
-        return ItemRow(item_id, state, instant(state_timestamp), document, token)
-    remaining_s = (instant(expires_at) - instant(now)).total_seconds()
+        return ItemRow(item_id, state, nearest(state_timestamp), document, token)
+    remaining_s = (nearest(expires_at) - nearest(now)).total_seconds()
     return ItemRow(
-        item_id, state, instant(state_timestamp), document, token, holder_id, instant(leased_at), lease_ms / 1000,
-        instant(expires_at), remaining_s,
+        item_id, state, nearest(state_timestamp), document, token, holder_id, nearest(leased_at), lease_ms / 1000,
+        nearest(expires_at), remaining_s,
     )  # fmt: skip

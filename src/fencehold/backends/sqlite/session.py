@@ -18,6 +18,7 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 Mode = Literal["ro", "rw", "rwc"]
 
+NOT_UTF8 = "Could not decode to UTF-8"  # as the driver says it
 ANSWER_SLACK_S = 1.0  # beyond the busy timeout, for the disk itself
 
 
@@ -74,10 +75,20 @@ class Session:
 
     def _sorted(self, work: Callable[[], T]) -> T:
         try:
-            return work()
+            return self._readably(work)
         except sqlite3.Error as error:
             fault = faults.of_statement(error, self.path)
             raise (advised(fault, self._statements) if self._statements else fault) from error
+
+    def _readably(self, work: Callable[[], T]) -> T:
+        """A row with text that is not UTF-8 keeps nobody from the others: its bytes are then read as escapes."""
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            if self._connection is None or NOT_UTF8 not in str(error):
+                raise
+            self._connection.text_factory = _escaped  # for this connection's life: it is slower
+            return work()
 
     async def close(self) -> None:
         def end() -> None:
@@ -104,6 +115,10 @@ def connect(path: str, mode: Mode, limit_s: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _escaped(text: bytes) -> str:
+    return text.decode("utf-8", "backslashreplace")
 
 
 def _retrieve(future: asyncio.Future[T]) -> None:
