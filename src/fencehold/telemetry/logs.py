@@ -33,6 +33,7 @@ LEVELS = {
     "store_unreachable": logging.WARNING,
     "store_answers": logging.INFO,
     "file_system_doubtful": logging.WARNING,
+    "file_replaced": logging.WARNING,
     "callback_failed": logging.ERROR,
     "internal_error": logging.ERROR,
     "state_change": logging.DEBUG,

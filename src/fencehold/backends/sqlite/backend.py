@@ -21,18 +21,18 @@ class SqliteBackend:
         self._path = path
         self._facts = facts
         self._any_file_system = any_file_system
-        self._session = Session(path, statements=statements)
+        self._session = Session(path, statements=statements, facts=facts)
         self.leases = SqliteLeases(self._session, statements)
         self.schema = SqliteSchema(self._session, statements)
-        self.fences = SqliteFences(path, statements)
+        self.fences = SqliteFences(path, statements, facts)
         self.wakeup = FileWatch(self._session, statements)
         self.checkup = SqliteCheckup(self._session, statements)
 
     def events(self, table: str) -> SqliteEvents:
-        return SqliteEvents(self._path, table)
+        return SqliteEvents(self._path, table, self._facts)
 
     def items(self, kind: str) -> SqliteItems:
-        return SqliteItems(self._path, kind)
+        return SqliteItems(self._path, kind, self._facts)
 
     async def open(self, limit_s: float) -> None:
         """Look at the file's place only: it may not exist before init(), and every verb opens it when it is there."""

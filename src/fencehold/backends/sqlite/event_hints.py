@@ -54,6 +54,7 @@ class SqliteEventHints:
         self._hints: list[OnAdded] = []
         self._watch: asyncio.Task[None] | None = None
         self._relay: Relay | None = None
+        self._looked_at: sqlite3.Connection | None = None
         self._version = -1
         self._newest = 0
 
@@ -102,6 +103,8 @@ class SqliteEventHints:
 
     def _look(self, connection: sqlite3.Connection) -> bool:
         """Every claim changes the file as well; only a new event is worth waking for."""
+        if connection is not self._looked_at:  # of another file, perhaps, with other numbers
+            self._looked_at, self._version, self._newest = connection, -1, 0
         version = int(connection.execute(self._statements["changes"]).fetchone()[0])
         if version == self._version:
             return False

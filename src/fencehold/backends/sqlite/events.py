@@ -23,6 +23,7 @@ from fencehold.model.errors import ConfigurationError
 from fencehold.model.events import Status
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
+from fencehold.ports.facts import FactSink
 
 
 class SqliteEventPort:
@@ -131,13 +132,13 @@ class KeyChange:
 class SqliteEvents(OwnTables):
     """One outbox in one event loop, on a connection and a thread of its own."""
 
-    def __init__(self, path: str, table: str) -> None:
+    def __init__(self, path: str, table: str, facts: FactSink | None = None) -> None:
         if "." in names.table_name(table):
             raise ConfigurationError("SQLite has no schemas.", hint="Use a table name without a dot.", code="bad_name")
         statements = Statements(__package__, table, topic=OUTBOX)
         neighbours = Neighbours(path, table)
         self._is_closed = False
-        self._session = Session(path, "fencehold-sqlite-events", statements)
+        self._session = Session(path, "fencehold-sqlite-events", statements, facts)
         super().__init__(SqliteSchema(self._session, statements))
         self.port = SqliteEventPort(self._session, statements, neighbours)
         self.desk = SqliteEventDesk(self._session, statements, neighbours)

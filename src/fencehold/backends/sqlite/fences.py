@@ -13,9 +13,11 @@ from fencehold.backends import sql_session, wrong_store
 from fencehold.backends.given_up import given_up
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlite import faults
+from fencehold.backends.sqlite.open_file import OpenFile, cut_off
 from fencehold.backends.sqlite.session import Session, connect
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
 from fencehold.model.leases import TermKey
+from fencehold.ports.facts import FactSink
 from fencehold.ports.fence import DONE, GuardText, Params, RemainingS
 
 DIALECT = "sqlite"  # as SQLAlchemy spells it
@@ -64,7 +66,9 @@ class SqliteTransaction:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        return self._session.connection(self._limit_s())
+        if self._session.opened is None:  # dropped: another file has taken its file's place
+            raise fence_gone()
+        return self._session.opened
 
     async def execute(self, statement: Any, params: Params = None) -> SqliteResult:
         if self._remaining_s() <= 0:
@@ -82,7 +86,7 @@ class SqliteTransaction:
                 self._session.roll_back()  # here, and not when the event loop comes to it: everybody waits for the lock
                 raise lost(self._key, "the store refused the fence: it has expired or another holds it")
 
-        await self._session.call(lambda: work(self.connection), self._limit_s())
+        await self._session.call(lambda: work(self._session.connection(self._limit_s())), self._limit_s())
 
     async def commit(self) -> None:
         if self._is_given_up:
@@ -94,6 +98,7 @@ class SqliteTransaction:
                 raise lost(self._key, "the term ended before the commit")
             if not connection.in_transaction:
                 raise fence_gone()
+            self._session.must_be_in_place()
             connection.execute("COMMIT")
 
         await self._session.call(lambda: work(self.connection), self._limit_s())
@@ -140,9 +145,10 @@ def _caught(work: Callable[[sqlite3.Connection], T], connection: sqlite3.Connect
 
 
 class SqliteFences:
-    def __init__(self, path: str, statements: Statements) -> None:
+    def __init__(self, path: str, statements: Statements, facts: FactSink | None = None) -> None:
         self._path = path
         self._statements = statements
+        self._facts = facts
         self._session: Session | None = None
         self._turns: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
 
@@ -151,7 +157,7 @@ class SqliteFences:
         if remaining_s() <= 0:
             raise lost(key, "the term is over")
         if self._session is None:
-            self._session = Session(self._path, "fencehold-sqlite-tx", self._statements)
+            self._session = Session(self._path, "fencehold-sqlite-tx", self._statements, self._facts)
         session = self._session
         async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             tx = SqliteTransaction(session, key, remaining_s)
@@ -168,6 +174,7 @@ class SqliteFences:
         """On a connection opened here and closed here, in the calling thread."""
         if remaining_s() <= 0:
             raise lost(key, "the term is over")
+        file = OpenFile(self._path)
         try:
             connection = connect(self._path, "rw", max(STATEMENT_LIMIT_S_MIN, remaining_s()))
         except sqlite3.Error as error:
@@ -180,6 +187,8 @@ class SqliteFences:
             tx.check("the term ended before the commit")
             if not connection.in_transaction:
                 raise fence_gone()
+            if found := file.replaced():
+                raise cut_off(found)
             connection.execute("COMMIT")
         finally:
             connection.close()

@@ -15,6 +15,7 @@ from fencehold.backends.sqlite.leases import instant
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
 from fencehold.model.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
+from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
 
 Changed = tuple[bool, list[Row]]
@@ -135,10 +136,10 @@ class SqliteItemPort:
 class SqliteItems(OwnTables):
     """The items of one kind in one event loop, on a connection and a thread of their own."""
 
-    def __init__(self, path: str, kind: str) -> None:
+    def __init__(self, path: str, kind: str, facts: FactSink | None = None) -> None:
         statements = Statements(__package__, ITEMS.default_table, topic=ITEMS)
         self._is_closed = False
-        self._session = Session(path, "fencehold-sqlite-items", statements)
+        self._session = Session(path, "fencehold-sqlite-items", statements, facts)
         super().__init__(SqliteSchema(self._session, statements))
         self.port = SqliteItemPort(self._session, statements, kind)
 

@@ -12,7 +12,9 @@ from urllib.parse import quote
 
 from fencehold.backends.sql_text import Statements, advised
 from fencehold.backends.sqlite import faults, file_rights
+from fencehold.backends.sqlite.open_file import OpenFile, Replaced, cut_off, mixed
 from fencehold.model.errors import Uncertain
+from fencehold.ports.facts import FactSink
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -25,13 +27,21 @@ ANSWER_SLACK_S = 1.0  # beyond the busy timeout, for the disk itself
 class Session:
     """Every call ends within its limit plus a second, even when the disk hangs: the caller then gets Uncertain."""
 
-    def __init__(self, path: str, prefix: str = "fencehold-sqlite", statements: Statements | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        prefix: str = "fencehold-sqlite",
+        statements: Statements | None = None,
+        facts: FactSink | None = None,
+    ) -> None:
         self.path = path
         self._statements = statements
+        self._facts = facts
         # Its own thread: on the shared default pool, callers waiting for this store can occupy every slot, and the
         # store then never runs.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=prefix)
         self._connection: sqlite3.Connection | None = None
+        self._file: OpenFile | None = None
 
     async def write(self, work: Work[T], limit_s: float, mode: Mode = "rw") -> T:
         """`work` alone in a write transaction: committed whole, or not at all."""
@@ -50,11 +60,53 @@ class Session:
         return future.result()
 
     def connection(self, limit_s: float, mode: Mode = "rw") -> sqlite3.Connection:
-        """Open, on this thread, waiting for locks no longer than the limit."""
+        """Open, on this thread, waiting for locks no longer than the limit; on the file that is at the path now."""
+        if self._connection is not None:
+            self._leave_replaced()
         if self._connection is None:
+            file = OpenFile(self.path)  # before: one that is replaced from now on is noticed
             self._connection = connect(self.path, mode, limit_s)
+            self._file = file if file.is_there else OpenFile(self.path)
         self._connection.execute(f"PRAGMA busy_timeout = {max(1, int(limit_s * 1000))}")
         return self._connection
+
+    @property
+    def opened(self) -> sqlite3.Connection | None:
+        """As it is, without a look at the file."""
+        return self._connection
+
+    def must_be_in_place(self) -> None:
+        """Raise Unavailable if another file is at the path by now: a commit would go into one that nobody reads."""
+        if self._file is not None and (found := self._file.replaced()):
+            self._leave(found)
+            raise cut_off(found)
+
+    def _must_have_stayed(self) -> None:
+        """Raise Uncertain if another file is at the path by now: what was committed may be in the one before."""
+        if self._file is not None and (found := self._file.replaced()):
+            self._leave(found)
+            raise Uncertain(f"{found} during a write, which may be in the file before.", code="file_replaced")
+
+    def _leave_replaced(self) -> None:
+        """Drop the connection if another file, or none, has taken the file's place."""
+        assert self._file is not None, "set with the connection"
+        if found := self._file.replaced():
+            was_open = self._connection is not None and self._connection.in_transaction
+            if found.left:  # it stays open, unused: so no other file gets the identity of what is left
+                self.roll_back()
+                raise mixed(found)
+            self._leave(found)
+            if was_open:
+                raise cut_off(found)
+
+    def _leave(self, found: Replaced) -> None:
+        self.roll_back()
+        if found.left or self._connection is None:
+            return
+        self._connection.close()
+        self._connection = self._file = None
+        if self._facts is not None:
+            self._facts.fact("file_replaced", detail=f"{found}; from now on what is there is used")
 
     def _write(self, work: Work[T], limit_s: float, mode: Mode) -> T:
         connection = self.connection(limit_s, mode)
@@ -62,10 +114,11 @@ class Session:
         try:
             result = work(connection)
             connection.execute("COMMIT")
-            return result
         except BaseException:
             self.roll_back()
             raise
+        self._must_have_stayed()  # after the commit: nobody waits for the lock meanwhile
+        return result
 
     def roll_back(self) -> None:
         """On this thread only; harmless when nothing is open."""
