@@ -27,6 +27,7 @@ async def add_in_transaction(store: fencehold.Store, url: str) -> None:
 @pytest.mark.parametrize("with_tx", [False, True], ids=["add", "add with tx"])
 async def test_many_handles_share_one_connection(postgres_url: str, with_tx: bool) -> None:
     async with fencehold.connect(postgres_url) as store:
+        store.outbox()
         await store.init()
         for _ in range(REQUESTS):
             await (add_in_transaction(store, postgres_url) if with_tx else add(store))
@@ -36,6 +37,7 @@ async def test_many_handles_share_one_connection(postgres_url: str, with_tx: boo
 
 async def test_many_handles_share_one_thread_and_its_files(file_url: str) -> None:
     async with fencehold.connect(file_url) as store:
+        store.outbox()
         await store.init()
         await add(store)
         files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
@@ -47,6 +49,7 @@ async def test_many_handles_share_one_thread_and_its_files(file_url: str) -> Non
 
 def test_many_handles_of_the_sync_face_share_one_connection(postgres_url: str) -> None:
     with sync.connect(postgres_url) as store, own_connection(postgres_url) as mine:
+        store.outbox()
         store.init()
         for _ in range(REQUESTS):
             store.outbox().add("a", {})
@@ -71,6 +74,7 @@ def test_event_loops_that_have_ended_leave_no_connection(postgres_url: str) -> N
     """As when each request is an `asyncio.run` of its own, with one store for all."""
     store = fencehold.connect(postgres_url)
     asyncio.run(store.open())
+    store.outbox()
     asyncio.run(store.init())
     for _ in range(REQUESTS):
         asyncio.run(add(store))
@@ -80,8 +84,8 @@ def test_event_loops_that_have_ended_leave_no_connection(postgres_url: str) -> N
 
 async def test_a_handle_that_is_closed_leaves_the_connection_to_the_others(file_url: str) -> None:
     async with fencehold.connect(file_url) as store:
-        await store.init()
         one, other = store.outbox(), store.outbox()
+        await store.init()
         await one.add("a", {})
         await other.add("a", {})
         await one.close()

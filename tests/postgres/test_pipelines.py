@@ -2,8 +2,8 @@
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -24,6 +24,15 @@ VERBS: dict[str, Verb] = {
 }
 
 
+@asynccontextmanager
+async def leading_with_outbox(url: str) -> AsyncIterator[tuple[fencehold.Store, fencehold.Term]]:
+    async with fencehold.connect(url) as store:
+        store.outbox()
+        await store.init()
+    async with leading(url) as both:
+        yield both
+
+
 async def refused(attempt: Awaitable[object]) -> str:
     with pytest.raises(fencehold.ConfigurationError) as caught:
         await attempt
@@ -39,7 +48,7 @@ async def as_coroutine(verb: Callable[[], Awaitable[object]]) -> None:
 async def test_what_needs_an_answer_is_refused_in_a_pipeline(postgres_server: AnyPostgres, name: str) -> None:
     verb = VERBS[name]
     with fresh_database(postgres_server) as ours, fresh_database(postgres_server) as theirs:
-        async with leading(theirs), leading(ours) as (store, term):
+        async with leading_with_outbox(theirs), leading_with_outbox(ours) as (store, term):
             for url in (ours, theirs):
                 async with await psycopg.AsyncConnection.connect(url) as conn, conn.pipeline():
                     await conn.execute("INSERT INTO t VALUES (1)")
@@ -52,7 +61,7 @@ async def test_what_needs_an_answer_is_refused_in_a_pipeline(postgres_server: An
 
 
 async def test_beside_the_pipeline_all_is_as_ever(postgres_url: str) -> None:
-    async with leading(postgres_url) as (store, term):
+    async with leading_with_outbox(postgres_url) as (store, term):
         async with await psycopg.AsyncConnection.connect(postgres_url) as conn:
             await term.fence(conn)
             async with conn.pipeline():
@@ -64,7 +73,7 @@ async def test_beside_the_pipeline_all_is_as_ever(postgres_url: str) -> None:
 
 async def test_a_session_over_a_connection_in_a_pipeline_is_refused_too(postgres_url: str) -> None:
     engine = sqlalchemy.create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
-    async with leading(postgres_url) as (store, term):
+    async with leading_with_outbox(postgres_url) as (store, term):
         with engine.connect() as session:
             driver = session.connection.driver_connection
             assert isinstance(driver, psycopg.Connection)
@@ -77,8 +86,8 @@ async def test_a_session_over_a_connection_in_a_pipeline_is_refused_too(postgres
 
 def test_without_an_event_loop_it_is_refused_too(postgres_url: str) -> None:
     with fencehold.sync.connect(postgres_url) as store, psycopg.connect(postgres_url) as conn:
-        store.init()
         outbox = store.outbox()
+        store.init()
         with conn.pipeline(), pytest.raises(fencehold.ConfigurationError) as caught:
             outbox.add("a", {}, tx=conn)
         assert caught.value.code == "pipeline_on"

@@ -22,8 +22,8 @@ def path_of(url: str) -> Path:
 
 async def made(url: str) -> None:
     async with fencehold.connect(url) as store:
+        store.outbox()
         await store.init()
-        await store.outbox().stats()
 
 
 async def another(url: str) -> Path:

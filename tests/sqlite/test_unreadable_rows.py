@@ -42,6 +42,7 @@ def without_triggers(url: str) -> None:
 @pytest.mark.parametrize("column", ["created_at", "due_at"])
 async def test_a_time_that_cannot_be_is_refused_at_insert_and_update(sqlite_url: str, column: str) -> None:
     async with fencehold.connect(sqlite_url) as store:
+        store.outbox()
         await store.init()
         tracking_id = insert(sqlite_url, column, "2024-02-29T23:59:59.999Z")
         for value in NO_TIMES:
@@ -87,6 +88,7 @@ async def test_text_that_is_not_utf8_keeps_nobody_from_the_other_events(sqlite_u
 @pytest.mark.parametrize("arguments", [["outbox", "ls"], ["outbox", "stats"], ["outbox", "show", "{}"], ["doctor"]])
 async def test_rows_that_nobody_can_read_stop_no_command(sqlite_url: str, arguments: list[str]) -> None:
     async with fencehold.connect(sqlite_url) as store:
+        store.outbox()
         await store.init()
         without_triggers(sqlite_url)
         ids = [insert(sqlite_url, column, value) for value in NO_TIMES for column in ("due_at", "created_at")]
@@ -104,6 +106,7 @@ async def test_init_mends_what_was_there_before_and_says_so_in_the_row(sqlite_ur
     insert(sqlite_url, "priority", "high")
     well = insert(sqlite_url, "due_at", LONG_AGO)
     async with fencehold.connect(sqlite_url) as store:
+        store.outbox()
         await store.init()
         found = {row.tracking_id: row for row in await store.outbox().find()}
         assert all("which is no time" in (found[one].last_error or "") for one in ids)
@@ -116,8 +119,8 @@ async def test_init_mends_what_was_there_before_and_says_so_in_the_row(sqlite_ur
 
 async def test_an_item_whose_times_nobody_can_read_can_be_had(sqlite_url: str) -> None:
     async with fencehold.connect(sqlite_url) as store:
-        await store.init()
         items = store.items("order")
+        await store.init()
         for value in NO_TIMES:
             run(
                 sqlite_url, "INSERT INTO fencehold_items (kind, id, state, state_timestamp, document) VALUES "
