@@ -2,13 +2,15 @@
 
 import asyncio
 import functools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import pytest
 
 import fencehold
 from tests.outbox.conftest import Opened
-from tests.outbox.scene import Gate, eventually, running
+from tests.outbox.scene import Gate, dialect, eventually, own_connection, running
 from tests.system.processes import execute
 
 
@@ -70,3 +72,44 @@ async def test_a_worker_that_died_by_an_error_is_not_well(
         with pytest.raises(ZeroDivisionError):
             await worker.run()
         assert await code_of_probe(worker) == "stopping"
+
+
+@asynccontextmanager
+async def nobody_else_writes(url: str) -> AsyncIterator[None]:
+    """SQLite's write lock, or on PostgreSQL the table's."""
+    with closing(own_connection(url, autocommit=True)) as other:
+        other.execute("BEGIN IMMEDIATE" if dialect(url) == "sqlite" else "BEGIN")
+        if dialect(url) == "postgresql":
+            other.execute("LOCK TABLE outbox IN EXCLUSIVE MODE")
+        yield
+        other.execute("ROLLBACK")
+
+
+async def test_a_worker_that_can_claim_nothing_is_not_well_though_reading_works(
+    pg_or_sqlite_url: str, opened: Opened
+) -> None:
+    async with opened(pg_or_sqlite_url, lease="2s") as (outbox, heard):
+        worker = outbox.worker(Gate(is_open=True), poll_every=0.1, reaper=False)
+        await outbox.reap()  # so that no reaper is missed
+        async with running(worker):
+            await eventually(functools.partial(is_well, worker))
+            async with nobody_else_writes(pg_or_sqlite_url):
+                await heard.once("worker_store_failed")
+                assert (await outbox.stats()).pending == 0, "reading works"
+                assert await code_of_probe(worker) != "well"
+            await eventually(functools.partial(is_well, worker))
+
+
+async def test_a_reaper_that_can_recover_nothing_is_not_well_though_reading_works(
+    pg_or_sqlite_url: str, opened: Opened
+) -> None:
+    async with opened(pg_or_sqlite_url, lease="2s", reap_every=0.2) as (outbox, heard):
+        reaper = outbox.reaper()
+        task = asyncio.create_task(reaper.run())
+        await eventually(functools.partial(is_well, reaper))
+        async with nobody_else_writes(pg_or_sqlite_url):
+            await heard.once("reaper_failed")
+            assert await code_of_probe(reaper) != "well"
+        await eventually(functools.partial(is_well, reaper))
+        reaper.stop()
+        await task

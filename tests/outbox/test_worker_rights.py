@@ -51,10 +51,13 @@ async def test_a_worker_whose_right_is_taken_away_warns_and_goes_on_when_it_has_
         heard = Heard()
         async with fencehold.connect(url, facts=heard) as store:
             outbox = store.outbox()
-            async with running(outbox.worker(handled, poll_every=0.1)):
+            worker = outbox.worker(handled, poll_every=0.1)
+            async with running(worker):
                 await becomes(postgres_url, await outbox.add("a", {}), "COMPLETED")
                 await owner(f"REVOKE UPDATE ON outbox FROM {ROLE}")
                 told = await heard.once("worker_store_failed")
                 assert "no_permission" in told["sql_error"]
+                with pytest.raises(fencehold.ConfigurationError, match="no_permission"):
+                    await worker.probe()  # though the role may still read
                 await owner(f"GRANT UPDATE ON outbox TO {ROLE}")
                 await becomes(postgres_url, await outbox.add("a", {}), "COMPLETED")

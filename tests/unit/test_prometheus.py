@@ -22,7 +22,7 @@ OF_EVENT = {**OF_WORKER, "id": 7, "tracking_id": "t", "event_type": "paid"}
 REAPED = {"outbox": "orders", "recovered": 3, "dead": 1, "stale_s": [0.2, 4.0, 90.0, 5.0], "took_s": 0.004}
 LOOKED = {
     "outbox": "orders", "pending": 12, "processing": 5, "completed": 90, "failed": 2, "dead_letter": 1,
-    "oldest_pending_age_s": 3.5,
+    "oldest_pending_age_s": 3.5, "looked_at": 1.5e9,
 }  # fmt: skip
 
 OF_ITEM = {"kind": "negotiation", "id": "n-7", "holder_id": "h", "token": 3}
@@ -64,6 +64,7 @@ CONTRACT: dict[str, dict[str, Any]] = {
     "worker_hook_failed": {**OF_WORKER, "error": "ValueError: no"},
     "reaper_run": REAPED,
     "outbox_stats": LOOKED,
+    "outbox_unseen": {"outbox": "orders"},
     "events_redriven": {"outbox": "orders", "event_type": "paid", "count": 4, "root_cause": "fixed"},
     "events_purged": {"outbox": "orders", "count": 9},
     "leader_acquired": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3},
@@ -173,6 +174,16 @@ def test_stats_are_gauges_that_follow_the_table(registry, sink):
     assert value(registry, "outbox_events_retrying", outbox="orders") == 2
     assert value(registry, "outbox_dead_letters", outbox="orders") == 1
     assert value(registry, "outbox_oldest_pending_age_seconds", outbox="orders") == 3.5
+
+
+def test_gauges_of_a_table_that_nobody_can_look_at_are_gone_until_the_next_look(registry, sink):
+    tell(sink, "outbox_stats")
+    tell(sink, "outbox_unseen")
+    for name in ("outbox_oldest_pending_age_seconds", "outbox_events_pending", "outbox_dead_letters"):
+        assert value(registry, name, outbox="orders") is None
+    assert value(registry, "outbox_last_look_timestamp_seconds", outbox="orders") == 1.5e9
+    tell(sink, "outbox_stats", oldest_pending_age_s=7.0)
+    assert value(registry, "outbox_oldest_pending_age_seconds", outbox="orders") == 7.0
 
 
 def test_heartbeats_are_counted_by_how_they_ended(registry, sink):
@@ -289,8 +300,7 @@ def test_every_fact_of_the_contract_is_taken_without_a_complaint(registry, sink,
     moved = {feed.metric.name for feed in FEEDS if feed.fact == event}
     silent = {"worker_stopping", "worker_stopped", "leader_renewed", "item_called_off", "processor_started"}
     silent |= {"processor_stopping", "processor_stopped", "worker_gave_up", "handler_hung"}
-    silent |= {"handler_ended_late"}
-    silent |= {"store_answers"}
+    silent |= {"handler_ended_late", "store_answers", "outbox_unseen"}
     assert bool(moved) is (event not in silent)
 
 
@@ -384,7 +394,7 @@ def test_gauges_of_several_processes_add_up_to_one_answer(tmp_path: Path):
         "from fencehold.telemetry.prometheus import PrometheusSink; sink = PrometheusSink()\n"
         "pending, epoch = int(sys.argv[1]), int(sys.argv[2])\n"
         "sink.fact('outbox_stats', outbox='o', pending=pending, processing=0, failed=0, dead_letter=0,"
-        " oldest_pending_age_s=0.0)\n"
+        " oldest_pending_age_s=0.0, looked_at=1.0)\n"
         "sink.fact('leader_acquired' if epoch else 'leader_acquire_failed', lease_name='n', lease_epoch=epoch)\n"
         "sink.fact('events_completed', outbox='o', worker_id='w', completed=1, refused=0, latencies_s=[1, 2])\n"
         "r = CollectorRegistry(); m.MultiProcessCollector(r); print(generate_latest(r).decode())\n"

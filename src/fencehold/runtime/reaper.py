@@ -6,6 +6,7 @@ Exactly one is active per outbox, by a leader lease; the others follow and take 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -22,6 +23,7 @@ from fencehold.runtime.probe import probe, starting, stopping
 REAP_MAX = 1000
 LEASE_S_MAX = 30.0
 STALE_FACTS_MAX = 1000
+AGAIN_S = 2.0  # after a run that failed
 LOST_EVERY = 3  # reaper intervals without a run, beyond a lease, before its absence is an error
 
 
@@ -52,6 +54,8 @@ class Reaper:
         self._leader: Leader | None = None
         self._events: Events | None = None
         self._outage = Outage(lambda event, **fields: facts.fact(event, outbox=outbox, **fields), clock)
+        self._failure: FenceholdError | None = None  # of the last thing it tried
+        self._has_looked = False  # and what it saw is still shown
 
     async def begin(self) -> None:
         """Start to seek the lease that makes this reaper the active one. An outage is waited for in the background.
@@ -62,7 +66,7 @@ class Reaper:
         # Its lease ends no later than those of the events it would recover.
         leader = self._make_leader(min(LEASE_S_MAX, self._settings().lease_s))
         await leader.start()
-        self._leader = leader
+        self._leader, self._failure = leader, None
 
     async def run(self) -> None:
         """Until `stop()`: whenever this process leads, recover what lapsed, every `reap_every`. Raises as `begin`."""
@@ -74,6 +78,7 @@ class Reaper:
                 await self._watch(events)
         finally:
             self._events = None
+            self._unsee()
             if self._leader is not None:
                 await self._leader.shutdown()
             await events.close()
@@ -85,7 +90,8 @@ class Reaper:
                 await self.begin()
             elif await self._leads(self._leader):
                 await self._reap(events)
-                await self._clock.wait(self._stop, self._settings().reap_every_s)
+                every_s = self._settings().reap_every_s
+                await self._clock.wait(self._stop, min(every_s, AGAIN_S) if self._failure else every_s)
         except ConfigurationError as error:
             self._leader = None
             self._tell_failed(error)
@@ -93,6 +99,9 @@ class Reaper:
 
     async def _leads(self, leader: Leader) -> bool:
         """As soon as this process leads; False when it is to stop before that."""
+        if not leader.is_leader:
+            self._failure = None
+            self._unsee()
         waits = [asyncio.create_task(leader.wait_for_leadership()), asyncio.create_task(self._stop.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -104,9 +113,14 @@ class Reaper:
         return leader.is_leader and not self._stop.is_set()
 
     async def probe(self) -> None:
-        """Ask the store for what every run needs, on this reaper's connection; raises what is wrong. On its loop."""
+        """Ask the store for what every run needs, on this reaper's connection; raises what is wrong. On its loop.
+
+        Raises too what the last run failed with: the question reads only, and a run must write.
+        """
         if self._stop.is_set() or self._events is None:
             raise stopping() if self._stop.is_set() else starting()
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
         await probe(self._events, self._settings().call_limit_s)
 
     def stop(self) -> None:
@@ -116,16 +130,28 @@ class Reaper:
             self._loop.call_soon_threadsafe(self._stop.set)
 
     async def _reap(self, events: Events) -> None:
-        try:
-            await self._make_ready()
-            await self.once(events)
-            if self._wants_stats:
-                await self._tell_stats(events)
+        """A run that failed is no reason not to look: how old events grow is what matters then."""
+        failures = [await self._tried(self._run_once(events)), await self._tried(self._look(events))]
+        failure = failures[0] or failures[1]
+        if failure is not None:
+            self._tell_failed(failure)
+        else:
+            self._failure = None
             self._outage.answered()
+
+    async def _run_once(self, events: Events) -> None:
+        await self._make_ready()
+        await self.once(events)
+
+    async def _tried(self, work: Coroutine[Any, Any, object]) -> FenceholdError | None:
+        try:
+            await work
         except FenceholdError as error:
-            self._tell_failed(error)
+            return error
+        return None
 
     def _tell_failed(self, error: FenceholdError) -> None:
+        self._failure = error
         self._facts.fact("reaper_failed", outbox=self.outbox, sql_error=str(error))
         self._outage.failed(error)
 
@@ -141,12 +167,26 @@ class Reaper:
         tell_reaped(self._facts, self.outbox, found, self._clock.now_s() - began_s)
         return found
 
-    async def _tell_stats(self, events: Events) -> None:
-        stats = await events.desk.stats(self._settings().call_limit_s, whole=False)
+    async def _look(self, events: Events) -> None:
+        """Tell how the table stands, or that this is not known any more: an old number would look like a new one."""
+        if not self._wants_stats:
+            return
+        try:
+            stats = await events.desk.stats(self._settings().call_limit_s, whole=False)
+        except FenceholdError:
+            self._unsee()
+            raise
+        self._has_looked = True
         self._facts.fact(
             "outbox_stats", outbox=self.outbox, pending=stats.pending, processing=stats.processing,
             failed=stats.failed, dead_letter=stats.dead_letter, oldest_pending_age_s=stats.oldest_pending_age_s,
+            looked_at=time.time(),
         )  # fmt: skip
+
+    def _unsee(self) -> None:
+        if self._has_looked:
+            self._has_looked = False
+            self._facts.fact("outbox_unseen", outbox=self.outbox)
 
 
 def tell_reaped(facts: FactSink, outbox: str, found: list[Recovered], took_s: float) -> None:

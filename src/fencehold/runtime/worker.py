@@ -69,6 +69,7 @@ class Worker(Stoppable):
         self._more = True  # worth asking for events: at the start, after a hint, after a claim that came back full
         self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
         self._troubles = 0
+        self._failure: FenceholdError | None = None  # of the last turn
         self._outage = Outage(self._tell, clock)
         self._stuck: WorkerStuck | None = None
         #: Called from the keeper's thread when it gives up: while its event loop is blocked, `run` cannot raise. Keep
@@ -131,9 +132,14 @@ class Worker(Stoppable):
         self._on_loop(lambda: self._set_paused(False))
 
     async def probe(self) -> None:
-        """Ask the store for what every turn needs, on the connection of the turns; raises what is wrong."""
+        """Ask the store for what every turn needs, on the connection of the turns; raises what is wrong.
+
+        Raises too what the last turn failed with: the question reads only, and a turn must write.
+        """
         if self._stopping or not self._has_begun:
             raise stopping() if self._stopping else starting()
+        if self._failure is not None and not self._paused:
+            raise self._failure.with_traceback(None)
         await probe(self._events, self._outbox_settings().call_limit_s)
 
     @property
@@ -180,7 +186,7 @@ class Worker(Stoppable):
                 continue
             try:
                 await self._turn(room, polls)
-                self._troubles, self._has_worked = 0, True
+                self._troubles, self._failure, self._has_worked = 0, None, True
                 self._outage.answered()
             except FenceholdError as error:
                 if isinstance(error, ConfigurationError) and not self._has_worked:
@@ -266,6 +272,7 @@ class Worker(Stoppable):
     async def _endure(self, error: FenceholdError) -> None:
         """The store is away: what is held is the heartbeat's concern; try again soon, not in a storm."""
         self._troubles += 1
+        self._failure = error
         self._tell("worker_store_failed", sql_error=str(error))
         self._outage.failed(error)
         delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))

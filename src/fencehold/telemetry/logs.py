@@ -66,6 +66,7 @@ LEVELS = {
     "worker_hook_failed": logging.WARNING,
     "reaper_run": logging.DEBUG,
     "outbox_stats": logging.DEBUG,
+    "outbox_unseen": logging.DEBUG,
     "items_leased": logging.DEBUG,
     "item_lost": logging.WARNING,
     "item_stalled": logging.WARNING,

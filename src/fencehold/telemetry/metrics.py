@@ -125,6 +125,10 @@ STALE = Metric(
 RUNS = Metric("reaper_runs_total", _C, OUTBOX, "runs of the reaper", "reaper.runs.total")
 
 TOOK = Metric("reaper_run_duration_seconds", _H, OUTBOX, "how long one run of the reaper took", buckets=TOOK_S)
+LOOKED_AT = Metric(
+    "outbox_last_look_timestamp_seconds", _G, OUTBOX, "when this process last looked at the table (Unix time)",
+    multiprocess=NEWEST,
+)  # fmt: skip
 RETRYING = Metric("outbox_events_retrying", _G, OUTBOX, "events between two tries", multiprocess=NEWEST)
 DEAD_LETTERS = Metric("outbox_dead_letters", _G, OUTBOX, "dead letters in the table", multiprocess=NEWEST)
 CLAIMED = Metric("outbox_events_claimed_total", _C, OUTBOX, "events claimed, each try anew")
@@ -234,6 +238,7 @@ FEEDS: tuple[Feed, ...] = (
     Feed("outbox_stats",           RETRYING,          "failed"),
     Feed("outbox_stats",           DEAD_LETTERS,      "dead_letter"),
     Feed("outbox_stats",           OLDEST,            "oldest_pending_age_s"),
+    Feed("outbox_stats",           LOOKED_AT,         "looked_at"),
     Feed("events_redriven",        REDRIVEN,          "count"),
     Feed("events_purged",          PURGED,            "count"),
     Feed("leader_acquire_failed",  LEADER,            Office.SOUGHT),
@@ -266,6 +271,10 @@ FEEDS: tuple[Feed, ...] = (
 
 #: In the order of the table above, each once.
 METRICS: tuple[Metric, ...] = tuple({feed.metric.name: feed.metric for feed in FEEDS}.values())
+
+#: What a look at the table says, and the fact after which that is not known any more: these series go then.
+OF_A_LOOK: tuple[Metric, ...] = (PENDING, PROCESSING, RETRYING, DEAD_LETTERS, OLDEST)
+LOOK, END_OF_A_LOOK = "outbox_stats", "outbox_unseen"
 
 #: After these nothing more is told of a worker: its series go, or a process that restarts workers would collect them.
 LAST_OF_A_WORKER = frozenset({"worker_stopped", "worker_died"})

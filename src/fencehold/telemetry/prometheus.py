@@ -12,7 +12,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from fencehold.model.errors import ConfigurationError
-from fencehold.telemetry.metrics import FEEDS, LAST_OF_A_WORKER, METRICS, WORKER, Feed, Fields, Kind, Metric, Office
+from fencehold.telemetry.metrics import (
+    END_OF_A_LOOK,
+    FEEDS,
+    LAST_OF_A_WORKER,
+    LOOK,
+    METRICS,
+    OF_A_LOOK,
+    WORKER,
+    Feed,
+    Fields,
+    Kind,
+    Metric,
+    Office,
+)
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -49,6 +62,8 @@ class PrometheusSink:
                 move(fields)
             if event in LAST_OF_A_WORKER:
                 self._instruments.forget_worker(fields)
+            elif event == END_OF_A_LOOK:
+                self._instruments.forget_look(fields)
         except Exception as error:  # noqa: BLE001 - a metric must not cost a lease
             if event not in self._blamed:
                 self._blamed.add(event)
@@ -89,6 +104,15 @@ class _Instruments:
             if metric.labels == WORKER:
                 with contextlib.suppress(KeyError):  # older clients: a series that was never shown
                     self._metrics[metric.name].remove(*values)
+
+    def forget_look(self, fields: Fields) -> None:
+        """A number that nobody can look at any more is no longer shown."""
+        outbox = fields["outbox"]
+        for key in [key for key in list(self._moves) if key[:2] == (LOOK, outbox)]:
+            self._moves.pop(key, None)
+        for metric in OF_A_LOOK:
+            with contextlib.suppress(KeyError):
+                self._metrics[metric.name].remove(str(outbox))
 
     def _look_up(self, key: Key, feeds: Iterable[Feed], fields: Fields) -> tuple[Move, ...]:
         pairs = [(feed, self._series(feed, fields)) for feed in feeds]
