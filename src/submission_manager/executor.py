@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from fencehold import FenceholdError, LeaseLost, Uncertain
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
+from submission_manager.executor_ends import Ends
+from submission_manager.executor_expiry import Expiry
 from submission_manager.executor_gateways import GatewayWatch
 from submission_manager.executor_metrics import ExecutorMetrics
 from submission_manager.executor_tenure import SQL_ERRORS, Dropped, Tenure
 from submission_manager.executor_webhooks import WebhookDesk
 from submission_manager.model.intents import ERROR_CHARS_MAX, Status
 from submission_manager.model.outcomes import Answer, Outcome, no_answer
-from submission_manager.ports import AttemptPort, GatewayPort, NotNow, Over, Recorded, Started
+from submission_manager.ports import AttemptPort, GatewayPort, NotNow, Recorded, Started
 from submission_manager.schedule import Job, micros
 
 GATEWAY_SLACK_S = 1.0  # what a gateway client gets beyond its own limit before it is cut
@@ -77,9 +79,12 @@ class Executor:
         metrics: ExecutorMetrics,
         facts: FactSink,
     ) -> None:
-        self._attempts, self._gateway, self._webhooks = attempts, gateway, webhooks
+        self._attempts, self._gateway, self._ends = attempts, gateway, Ends(webhooks, metrics)
         self._settings = settings
         self._writes = writes
+        self._expiry = Expiry(
+            attempts, self._ends, settings.write_limit_s, writes=writes, clock=clock, metrics=metrics, facts=facts
+        )
         self._clock, self._metrics, self._facts = clock, metrics, facts
         self._gateways = GatewayWatch(metrics, facts)
         self._running: set[Running] = set()
@@ -98,12 +103,16 @@ class Executor:
             tenure.check()
             tenure.work.clear()
             now_us = tenure.store_clock.now_us()
-            job = None if self._resting else tenure.schedule.take(now_us, self._has_room)
+            job = None if self._resting else tenure.schedule.take(now_us, self._load)
             self._metrics.queue_depth(len(tenure.schedule))
             if job is not None:
                 self._begin(Running(job, tenure))
             else:
                 await self._clock.wait(tenure.work, self._rest_s(tenure, now_us))
+
+    async def expire(self, tenure: Tenure) -> None:
+        """End what is past its deadline, when it is, until the term ends; whether a lane has room does not matter."""
+        await self._expiry.run(tenure)
 
     def abandon(self, tenure: Tenure) -> None:
         """The term is over: what has not been issued is aborted, what has been may end, and writes nothing."""
@@ -156,7 +165,7 @@ class Executor:
             self._idle.set()
         self._metrics.inflight(len(self._running))
         if self._tenure is not None:  # not the attempt's own: one of an earlier term has just made room too
-            self._tenure.work.set()
+            self._tenure.wake()
 
     async def _attempt(self, running: Running) -> None:
         try:
@@ -243,7 +252,7 @@ class Executor:
             self._metrics.attempt("unknown", None)
             if answer.status is Status.PENDING:
                 self._metrics.retry_scheduled()
-        self._over(tenure, answer.over)
+        self._ends.put(tenure, answer.over)
         if answer.status is not Status.PENDING:
             tenure.schedule.settle(running.job, None)
             return
@@ -257,17 +266,7 @@ class Executor:
             self._metrics.retry_scheduled()
         due_us = micros(recorded.due_at) if recorded.due_at is not None and pending else None
         running.tenure.schedule.settle(running.job, due_us)
-        self._over(running.tenure, recorded.over)
-
-    def _over(self, tenure: Tenure, over: Over | None) -> None:
-        if over is None:
-            return
-        intent = over.intent
-        took = (intent.completed_at - intent.created_at).total_seconds() if intent.completed_at else 0.0
-        self._metrics.terminal(intent.status.value, took)
-        if intent.exhausted_reason is not None:
-            self._metrics.exhausted(intent.exhausted_reason)
-        self._webhooks.owe(tenure, over)
+        self._ends.put(running.tenure, recorded.over)
 
     def _fenced_out(self, running: Running) -> None:
         self._metrics.fenced_out(Phase.RECORD.value if running.phase is not Phase.START else Phase.START.value)
@@ -291,11 +290,11 @@ class Executor:
 
     # --- room ---
 
-    def _has_room(self, lane: str) -> bool:
-        return (
-            len(self._running) < self._settings.concurrency_total and self._in_lane[lane] < self._settings.concurrency
-        )
+    def _load(self, lane: str) -> int | None:
+        under_way = self._in_lane[lane]
+        is_full = len(self._running) >= self._settings.concurrency_total or under_way >= self._settings.concurrency
+        return None if is_full else under_way
 
     def _rest_s(self, tenure: Tenure, now_us: int) -> float | None:
-        due_us = None if self._resting else tenure.schedule.next_due_us(self._has_room)
+        due_us = None if self._resting else tenure.schedule.next_due_us(self._load)
         return None if due_us is None else max(0, due_us - now_us) / 1_000_000 + 0.000_5

@@ -8,7 +8,7 @@ import datetime as dt
 from fencehold import ConfigurationError, FenceholdError, Term, Unavailable, Uncertain
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
-from submission_manager.schedule import Schedule, micros
+from submission_manager.schedule import VIRTUAL_US, Schedule, micros
 
 #: The database did not do, or may not have done, what it was asked. LeaseLost is not among them: that is an answer.
 SQL_ERRORS = (Unavailable, Uncertain, ConfigurationError)
@@ -35,11 +35,14 @@ class StoreClock:
 class Tenure:
     """All of it is thrown away when the term ends."""
 
-    def __init__(self, term: Term, clock: Clock, facts: FactSink, *, drops_on_error: bool) -> None:
+    def __init__(
+        self, term: Term, clock: Clock, facts: FactSink, *, drops_on_error: bool, virtual_us: int = VIRTUAL_US
+    ) -> None:
         self.term = term
-        self.schedule = Schedule()
+        self.schedule = Schedule(virtual_us)
         self.store_clock = StoreClock(clock)
         self.work = asyncio.Event()  # something may have become due, or room may have become free
+        self.deadlines = asyncio.Event()  # there may be an earlier one than was known
         self.fault: asyncio.Future[FenceholdError] = asyncio.get_running_loop().create_future()
         self._facts = facts
         self._drops_on_error = drops_on_error
@@ -49,6 +52,11 @@ class Tenure:
         self.term.check()
         if self.fault.done():
             raise Dropped
+
+    def wake(self) -> None:
+        """The schedule has changed."""
+        self.work.set()
+        self.deadlines.set()
 
     def troubled(self, doing: str, error: FenceholdError) -> None:
         """The database gave no answer. Raises Dropped if that ends the term; else the caller tries again, later."""

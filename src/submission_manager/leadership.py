@@ -6,9 +6,9 @@ Followers build no schedule. Whatever ends the term ends all of it at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fencehold import ConfigurationError, FenceholdError, Leader, LeaseLost, Term
@@ -20,7 +20,7 @@ from submission_manager.executor_metrics import ExecutorMetrics
 from submission_manager.executor_tenure import SQL_ERRORS, Dropped, Tenure
 from submission_manager.executor_webhooks import WebhookDesk
 from submission_manager.ports import Cursor, Page, SchedulePort
-from submission_manager.schedule import micros
+from submission_manager.schedule import micros, micros_or_none
 
 TROUBLE_PAUSE_S = 1.0
 # After what no retry can mend, such as a missing table: else instances would hand the lease around every second.
@@ -30,7 +30,10 @@ CUT = "they did not end within the drain timeout; the next leader counts each as
 
 @dataclass(frozen=True)
 class LeadershipSettings:
-    """`hint_gap_s`: at a flood of hints the schedule is read this often, not once for each."""
+    """`hint_gap_s`: at a flood of hints the schedule is read this often, not once for each.
+
+    `priorities` by target, 0 for those that are not there. `virtual_deadline_s` orders what has no deadline.
+    """
 
     refresh_every_s: float = 1.0
     page_rows: int = 5000
@@ -39,10 +42,14 @@ class LeadershipSettings:
     hint_gap_s: float = 0.01
     stop_limit_s: float = 10.0
     step_down_limit_s: float = 5.0
+    virtual_deadline_s: float = 60.0
+    priorities: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (self.refresh_every_s > 0 and self.page_rows > 0 and self.read_limit_s > 0):
             raise ValueError("refresh_every_s, page_rows and read_limit_s must be above 0")
+        if not self.virtual_deadline_s > 0:
+            raise ValueError("virtual_deadline_s must be above 0")
 
 
 class Leadership:
@@ -140,7 +147,10 @@ class Leadership:
         tenure: Tenure | None = None
         try:
             async with term:  # one that is over already: waits for the next, which `term` then is
-                tenure = Tenure(term, self._clock, self._facts, drops_on_error=self._settings.drops_on_error)
+                tenure = Tenure(
+                    term, self._clock, self._facts, drops_on_error=self._settings.drops_on_error,
+                    virtual_us=int(self._settings.virtual_deadline_s * 1_000_000),
+                )  # fmt: skip
                 await self._lead_as(tenure, term.epoch)
         except Exception as error:  # noqa: BLE001 - a fault of ours ends this term, not the service
             if tenure is None and isinstance(error, LeaseLost):
@@ -176,6 +186,7 @@ class Leadership:
                 for loop in (
                     self._refresh(tenure, cursor),
                     self._executor.run(tenure),
+                    self._executor.expire(tenure),
                     self._webhooks.sweep(tenure),
                     self._backlog.run(tenure),
                 )
@@ -242,9 +253,13 @@ class Leadership:
 
     def _observe(self, tenure: Tenure, page: Page) -> Cursor:
         tenure.store_clock.saw(page.now)
+        now_us, priorities = micros(page.now), self._settings.priorities
         for row in page.rows:
-            tenure.schedule.observe(row.intent_id, None if row.due_at is None else micros(row.due_at), row.gateway_url)
-        tenure.work.set()  # also for an empty page: the database's clock may have been set
+            tenure.schedule.observe(
+                row.intent_id, micros_or_none(row.due_at), row.gateway_url, deadline_us=micros_or_none(row.deadline_at),
+                priority=priorities.get(row.submission_target, 0), now_us=now_us,
+            )  # fmt: skip
+        tenure.wake()  # also for an empty page: the database's clock may have been set
         return page.cursor
 
     def _tell_lost(self, term: Term, error: FenceholdError) -> None:

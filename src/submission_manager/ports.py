@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -59,6 +59,10 @@ class IntakePort(Protocol):
         """Of all these in one statement; unknown ids are left out."""
         ...
 
+    async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
+        """How many intents of each target are pending; targets that have none are left out."""
+        ...
+
     async def missing_tables(self, limit_s: float) -> list[str]:
         """Those of the service's own tables that are not there, or are old; raises when the database is not there."""
         ...
@@ -83,13 +87,16 @@ class Cursor:
 class Due:
     """One row of the schedule. `due_at` None: nothing more to do for this intent.
 
-    `gateway_url` is the lane it runs in: a gateway that hangs keeps its own lane busy and no other.
+    `gateway_url` is the lane it runs in: a gateway that hangs keeps its own lane busy and no other. `deadline_at` is
+    that of its contract: past it the intent is to be ended, whether or not its turn has come.
     """
 
     intent_id: str
     due_at: dt.datetime | None
     last_modified_at: dt.datetime
     gateway_url: str = ""
+    submission_target: str = ""
+    deadline_at: dt.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +173,15 @@ class Recorded:
     over: Over | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What became of intents that were to be ended: ended just now, or still pending; all others were over already."""
+
+    over: list[Over]
+    pending: list[str]  # not past their deadline by the database's clock, or locked by somebody else
+    unknown: int = 0  # attempts of earlier leaders that were found begun and never recorded: now they are
+
+
 class AttemptPort(Protocol):
     """LeaseLost: the fence refused, and nothing was written; the caller drops leadership."""
 
@@ -181,6 +197,14 @@ class AttemptPort(Protocol):
         """In one fenced transaction: the attempt appended, the intent moved on as model/outcomes.py judges.
 
         The database's clock says when it finished. Whatever a gateway said fits: too long is cut.
+        """
+        ...
+
+    async def expire(self, term: Term, intent_ids: Sequence[str]) -> Expired:
+        """In one fenced transaction: those past their deadline by the database's clock are exhausted.
+
+        Only for intents that nobody has in hand. A start that an earlier leader left behind is counted first, as an
+        attempt with error "outcome unknown". Waits for no row that somebody else has locked.
         """
         ...
 

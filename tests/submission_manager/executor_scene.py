@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from fencehold import Leader, LockState, Term
@@ -20,15 +19,15 @@ from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
 from submission_manager.leadership import Leadership, LeadershipSettings
 from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
-from submission_manager.model.intents import Attempt, Intent, Status, WebhookStatus
-from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Case, Outcome, Verdict, judge
-from submission_manager.ports import Cursor, Due, NotNow, Over, Page, Recorded, Started
+from submission_manager.model.intents import Status
+from submission_manager.model.outcomes import Answer, Outcome
+from submission_manager.ports import Over, Started
+from tests.submission_manager.executor_table import CONTRACT, Table
 from tests.unit.on_virtual_time import LoopClock, SameLoopHost
 
 T = TypeVar("T")
 
 LEASE_S = 9.0
-CONTRACT = Contract("sms.test", GatewayType.SMS, "http://sms", Policy.MAX_ATTEMPTS, ("invalid_recipient",), None, 3)
 ACCEPTED = Outcome(Answer.ACCEPTED)
 TROUBLE = Outcome(Answer.ERROR, error="500")
 
@@ -85,156 +84,6 @@ class Counts(NoMetrics):
         self.of["rebuilds"] += 1
 
 
-@dataclass
-class Row:
-    intent_id: str
-    contract: Contract
-    created_at: dt.datetime
-    due_at: dt.datetime | None
-    modified: int
-    status: Status = Status.PENDING
-    attempts: list[Attempt] = field(default_factory=list)
-    exhausted_reason: str | None = None
-    completed_at: dt.datetime | None = None
-    webhook_status: WebhookStatus | None = None
-    marker_epoch: int | None = None
-
-
-class Table:
-    """submission_intents and submission_attempts, as the schedule, the executor and the sweep see them."""
-
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self.rows: dict[str, Row] = {}
-        self.writes = 0
-        self.starts: list[tuple[str, int]] = []  # intent, epoch
-        self.failing: dict[str, Exception] = {}
-        self.failing_once: dict[str, Exception] = {}
-        self.gates: dict[str, asyncio.Event] = {}
-        self.reached: dict[str, asyncio.Event] = {}
-        self.hints: list[Callable[[], None]] = []
-        self.page_rows_seen: list[int] = []
-        self.refreshes = 0
-
-    def submit(self, intent_id: str, contract: Contract = CONTRACT) -> None:
-        now = self._shelf.now()
-        owed = WebhookStatus.PENDING if contract.webhook else None
-        self.rows[intent_id] = Row(intent_id, contract, now, now, self._stamp(), webhook_status=owed)
-
-    def _stamp(self) -> int:
-        self.writes += 1
-        return self.writes
-
-    async def _pass(self, verb: str) -> None:
-        """Where a test may hold a verb up, or break it."""
-        if verb in self.reached:
-            self.reached[verb].set()
-        if verb in self.gates:
-            await self.gates[verb].wait()
-        if verb in self.failing_once:
-            raise self.failing_once.pop(verb)
-        if verb in self.failing:
-            raise self.failing[verb]
-
-    # --- SchedulePort ---
-
-    async def rebuild(self, page_rows: int, limit_s: float) -> AsyncIterator[Page]:
-        guard, rows = self.writes, sorted(self.rows.values(), key=lambda row: row.modified)
-        pending = [row for row in rows if row.status is Status.PENDING]
-        for at in range(0, max(1, len(pending)), page_rows):
-            await self._pass("rebuild")
-            yield self._page(pending[at : at + page_rows], guard)
-
-    async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
-        self.refreshes += 1
-        await self._pass("refresh")
-        rows = [row for row in sorted(self.rows.values(), key=lambda r: r.modified) if row.modified > cursor.guard]
-        rows = rows[:page_rows]
-        self.page_rows_seen.append(len(rows))
-        return self._page(rows, rows[-1].modified if rows else cursor.guard)
-
-    def _page(self, rows: list[Row], guard: int) -> Page:
-        now = self._shelf.now()
-        dues = [Due(r.intent_id, r.due_at, now, r.contract.gateway_url) for r in rows]
-        return Page(dues, Cursor(now, rows[-1].intent_id if rows else "", guard), now)
-
-    def on_submitted(self, hint: Callable[[], None]) -> None:
-        self.hints.append(hint)
-
-    async def listen(self, limit_s: float) -> bool:
-        return False
-
-    # --- AttemptPort ---
-
-    async def start(self, term: Term, intent_id: str, retry_delay_s: float) -> Started | NotNow:
-        await self._pass("start")
-        await self._pass(f"start {intent_id}")
-        async with term.transaction():
-            return self._started(term, self.rows[intent_id], retry_delay_s)
-
-    def _started(self, term: Term, row: Row, retry_delay_s: float) -> Started | NotNow:
-        now = self._shelf.now()
-        if row.status is not Status.PENDING:
-            return NotNow(row.status)
-        if row.marker_epoch is not None and row.marker_epoch != term.epoch:
-            unknown = Outcome(Answer.ERROR, error=OUTCOME_UNKNOWN)
-            self._append(row, unknown, retry_delay_s)
-            return NotNow(row.status, row.due_at, self._over(row), unknown_outcome=True)
-        assert row.due_at is not None
-        if row.due_at > now:
-            return NotNow(row.status, row.due_at)
-        assert row.marker_epoch is None, "two attempts of one intent at once"
-        row.marker_epoch, row.modified = term.epoch, self._stamp()
-        self.starts.append((row.intent_id, term.epoch))
-        return Started(row.intent_id, len(row.attempts) + 1, row.contract, b"{}", row.created_at, now)
-
-    async def record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Recorded:
-        await self._pass("record")
-        async with term.transaction():
-            row = self.rows[started.intent_id]
-            assert row.marker_epoch == term.epoch
-            self._append(row, outcome, retry_delay_s)
-            return Recorded(row.status, self._shelf.now(), row.due_at, self._over(row))
-
-    def _append(self, row: Row, outcome: Outcome, retry_delay_s: float) -> None:
-        now = self._shelf.now()
-        row.attempts.append(Attempt(len(row.attempts) + 1, now, now, outcome.answer.value, None, outcome.error))
-        verdict = judge(Case(row.contract, outcome, len(row.attempts), row.created_at, now, retry_delay_s))
-        self._apply(row, verdict, now)
-
-    def _apply(self, row: Row, verdict: Verdict, now: dt.datetime) -> None:
-        row.status, row.due_at, row.marker_epoch = verdict.status, verdict.retry_at, None
-        row.exhausted_reason, row.modified = verdict.exhausted_reason, self._stamp()
-        row.completed_at = None if verdict.status is Status.PENDING else now
-
-    def _over(self, row: Row) -> Over | None:
-        if row.status is Status.PENDING:
-            return None
-        return Over(
-            Intent(
-                row.intent_id, "sms.test", row.created_at, row.status, len(row.attempts), row.completed_at,
-                exhausted_reason=row.exhausted_reason,
-            ),
-            row.contract.webhook,
-        )  # fmt: skip
-
-    async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
-        await self._pass("owed_webhooks")
-        ended = [r for r in self.rows.values() if r.webhook_status is WebhookStatus.PENDING]
-        return [over for r in ended if (over := self._over(r)) is not None][:limit]
-
-    async def backlog(self, late_s: int, rows_max: int, limit_s: float) -> Backlog:
-        await self._pass("backlog")
-        now = self._shelf.now()
-        ages = [(now - row.due_at).total_seconds() for row in self.rows.values() if row.due_at is not None]
-        return Backlog(sum(age >= late_s for age in ages), max([0.0, *ages]), 0)
-
-    async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None:
-        await self._pass("record_webhook")
-        async with term.transaction():
-            self.rows[intent_id].webhook_status = status
-
-
 class Gateway:
     """Answers at once with `answer`, unless a gate stands before the URL or the intent."""
 
@@ -245,10 +94,12 @@ class Gateway:
         self.answers: dict[str, Outcome] = {}
         self.gates: dict[str, asyncio.Event] = {}
         self.called = asyncio.Event()
+        self.takes_s: dict[str, float] = {}  # by URL
 
     async def submit(self, started: Started, limit_s: float) -> Outcome:
         self.calls.append(started.key)
         self.called.set()
+        await asyncio.sleep(self.takes_s.get(started.contract.gateway_url, 0))
         for gate in (self.gates.get(started.contract.gateway_url), self.gates.get(started.intent_id)):
             if gate is not None:
                 try:
@@ -350,6 +201,10 @@ def with_webhook(contract: Contract = CONTRACT) -> Contract:
         contract.submission_target, contract.gateway_type, contract.gateway_url, contract.policy,
         contract.terminal_outcomes, contract.max_acceptance_seconds, contract.max_attempts, Webhook("http://hook"),
     )  # fmt: skip
+
+
+def within(seconds: int, url: str = "http://sms", target: str = "sms.urgent") -> Contract:
+    return Contract(target, GatewayType.SMS, url, Policy.DEADLINE, ("invalid_recipient",), seconds)
 
 
 def at_gateway(url: str) -> Contract:

@@ -26,6 +26,9 @@ LEVELS = {
     "connections_refused": logging.WARNING,
     "executor_sql_error": logging.WARNING,
     "attempt_fenced_out": logging.WARNING,
+    "expiry_put_off": logging.WARNING,
+    "backlog_full": logging.WARNING,
+    "backlog_uncounted": logging.WARNING,
     "intent_parked": logging.ERROR,
     "webhook_not_recorded": logging.ERROR,
 }

@@ -7,15 +7,15 @@ PostgreSQL is asked statement by statement, SQLite in one call on its thread.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from fencehold import Term
 from submission_manager.model.contracts import Contract
 from submission_manager.model.intents import ERROR_CHARS_MAX, REASON_CHARS_MAX, Exhausted, Intent, Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Case, Outcome, Verdict, deadline, judge
-from submission_manager.ports import NotNow, Over, Recorded, Started
+from submission_manager.ports import Expired, NotNow, Over, Recorded, Started
 from submission_manager.stores import rows
 from submission_manager.stores.dialect import Dialect
 
@@ -26,14 +26,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Asked for by a step. `has_row`: its first row is the answer, None if it has none."""
+    """Asked for by a step. `has_row`: its first row is the answer, None if it has none; `has_rows`: all of them are."""
 
     name: str
     params: Mapping[str, Any]
     has_row: bool = False
+    has_rows: bool = False
 
 
-Steps = Generator[Statement, rows.Row | None, T]
+Steps = Generator[Statement, Any, T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Marker:
 
 
 class Attempts:
-    """The three writes of the executor. LeaseLost: nothing was written."""
+    """The four writes of the executor. LeaseLost: nothing was written."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -89,6 +90,15 @@ class Attempts:
         self._open.discard((started.intent_id, term.epoch))
         return recorded
 
+    async def expire(self, term: Term, intent_ids: Sequence[str]) -> Expired:
+        # In hand after all: the caller is asked to come again.
+        open_ids = [one for one in intent_ids if (one, term.epoch) in self._open]
+        ids = [one for one in intent_ids if one not in open_ids]
+        if not ids:
+            return Expired([], open_ids)
+        expired = await self._fenced(term, self._expire(term, ids))
+        return replace(expired, pending=expired.pending + open_ids)
+
     async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None:
         params = {"id": intent_id, "status": status.value, "error": rows.fitted(error, ERROR_CHARS_MAX)}
         await self._fenced(term, _one(Statement("told", params)))
@@ -97,14 +107,16 @@ class Attempts:
         """The steps in one fenced transaction."""
         try:
             async with term.transaction() as tx:
-                row: rows.Row | None = None
+                answer: Any = None
                 while True:
                     try:
-                        asked = steps.send(row)
+                        asked = steps.send(answer)
                     except StopIteration as end:
                         return end.value  # type: ignore[no-any-return]
                     cursor = await tx.execute(self._statements[asked.name], asked.params)
-                    row = await cursor.fetchone() if asked.has_row else None
+                    answer = await cursor.fetchone() if asked.has_row else None
+                    if asked.has_rows:
+                        answer = await cursor.fetchall()
         except self._dialect.data_errors:
             raise
         except self._dialect.driver_error as error:
@@ -149,6 +161,24 @@ class Attempts:
         if found is None:
             return None
         return (yield from self._append(found, started.started_at, outcome, retry_delay_s))
+
+    def _expire(self, term: Term, ids: list[str]) -> Steps[Expired]:
+        ended, unknown = yield from self._ended(term, ids)
+        over = [rows.over(row, self._dialect) for row in ended]
+        others = set(ids) - {one.intent.intent_id for one in over}
+        if not others:
+            return Expired(over, [], unknown)
+        found = yield Statement("progress", {"ids": self._listed(others)}, has_rows=True)
+        return Expired(over, [row[0] for row in found if row[1] == Status.PENDING], unknown)
+
+    def _ended(self, term: Term, ids: Iterable[str]) -> Steps[tuple[list[rows.Row], int]]:
+        """The rows of those that are over now, and how many of them had a start that nobody recorded."""
+        params = {"ids": self._listed(ids), "epoch": term.epoch, "holder": term.holder_id, "error": OUTCOME_UNKNOWN}
+        found = yield Statement("expire", params, has_rows=True)
+        return [row[:-1] for row in found], sum(row[-1] for row in found)
+
+    def _listed(self, ids: Iterable[str]) -> Any:
+        return list(ids)
 
     def _marked(self, term: Term, started: Started) -> Steps[Locked | None]:
         """The row with this attempt's marker; None if somebody else has counted the attempt already."""

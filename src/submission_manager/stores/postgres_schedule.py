@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fencehold.backends.postgres.planned_session import PlannedSession
 from fencehold.backends.postgres.session import Rows
 from submission_manager.ports import Cursor, Due, Page
+from submission_manager.stores import rows
 from submission_manager.stores.statements import StoreStatements
 
 Place = tuple[dt.datetime, str]
@@ -84,10 +85,6 @@ def _place(due: Due) -> Place:
 
 def _sorted(found: Rows) -> tuple[list[Due], dt.datetime, str]:
     """The rows, and what the clock's own row says: the time, and the snapshot they were read in."""
-    now, snapshot = next((row[2], row[4]) for row in reversed(found) if row[4] is not None)
-    urls: dict[str, str] = {}  # one text for all rows that name the same gateway: a million are kept
-    return (
-        [Due(row[0], row[1], row[2], urls.setdefault(row[3], row[3])) for row in found if row[4] is None],
-        now,
-        snapshot,
-    )
+    now, snapshot = next((row[2], row[-1]) for row in reversed(found) if row[-1] is not None)
+    texts: rows.Texts = {}
+    return [rows.due(row, texts) for row in found if row[-1] is None], now, snapshot

@@ -131,6 +131,9 @@ class PostgresIntake:
         found = await self._pool.run("progress", {"ids": ids}, limit_s)
         return [Progress(intent_id, Status(status), count) for intent_id, status, count in found]
 
+    async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
+        return dict(await self._pool.run("pending_counts", {}, limit_s))
+
     async def missing_tables(self, limit_s: float) -> list[str]:
         left_s = wire.fixed(limit_s)
         missing: Rows = await self._pool.run("missing", {}, limit_s)

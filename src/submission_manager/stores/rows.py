@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
@@ -11,10 +12,12 @@ from fencehold.model.errors import ConfigurationError
 from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
 from submission_manager.model.intents import INTENT_ID_CHARS_MAX, Attempt, Intent, NewIntent, Status, WebhookStatus
-from submission_manager.ports import Over, Submission, Submitted
+from submission_manager.ports import Due, Over, Submission, Submitted
 from submission_manager.stores.dialect import Dialect
 
 Row = tuple[Any, ...]
+#: One text for all rows that name the same gateway: a million are kept.
+Texts = dict[str, str]
 INTENT_COLUMNS = 8
 
 
@@ -46,6 +49,13 @@ def backlog(row: Row, dialect: Dialect) -> Backlog:
     overdue, oldest_at, past_deadline, now = row
     oldest_s = 0.0 if oldest_at is None else (dialect.instant(now) - dialect.instant(oldest_at)).total_seconds()
     return Backlog(overdue, max(0.0, oldest_s), past_deadline)
+
+
+def due(row: Row, texts: Texts) -> Due:
+    """A row of the schedule, its instants read. The statement gives seconds only where the policy is a deadline."""
+    intent_id, due_at, modified_at, url, target, created_at, deadline_s = row[:7]
+    until = None if deadline_s is None else created_at + dt.timedelta(seconds=deadline_s)
+    return Due(intent_id, due_at, modified_at, texts.setdefault(url, url), texts.setdefault(target, target), until)
 
 
 def webhook(url: str | None, headers: str | None, headers_env: str | None, secret_env: str | None) -> Webhook | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from fencehold import Term
 from fencehold.backends.sqlite.session import Session
 from submission_manager.model.backlog import Backlog
+from submission_manager.model.outcomes import OUTCOME_UNKNOWN
 from submission_manager.ports import Over
 from submission_manager.stores import rows
 from submission_manager.stores.attempts import Attempts, Statement, Steps
@@ -48,6 +51,16 @@ class SqliteAttempts(Attempts):
 
         return rows.backlog(await self._reader.read(work, limit_s), self._dialect)
 
+    def _ended(self, term: Term, ids: Iterable[str]) -> Steps[tuple[list[rows.Row], int]]:
+        (now,) = yield Statement("clock", {}, has_row=True)  # one for all: the statements must agree on who is past
+        params = {"ids": self._listed(ids), "epoch": term.epoch, "holder": term.holder_id, "now": now}
+        unknown = yield Statement("expire_unknown", {**params, "error": OUTCOME_UNKNOWN}, has_rows=True)
+        found = yield Statement("expire", params, has_rows=True)
+        return found, len(unknown)
+
+    def _listed(self, ids: Iterable[str]) -> Any:
+        return json.dumps(list(ids))
+
     async def _fenced(self, term: Term, steps: Steps[T]) -> T:
         term.check()
         given_up = threading.Event()
@@ -73,12 +86,12 @@ class SqliteAttempts(Attempts):
             given_up.set()
 
     def _driven(self, connection: sqlite3.Connection, steps: Steps[T]) -> T:
-        row: rows.Row | None = None
+        answer: Any = None
         try:
             while True:
-                asked: Statement = steps.send(row)
+                asked: Statement = steps.send(answer)
                 found = connection.execute(self._statements[asked.name], asked.params).fetchall()
-                row = found[0] if found else None
+                answer = found if asked.has_rows else found[0] if found else None
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         except self._dialect.data_errors as error:

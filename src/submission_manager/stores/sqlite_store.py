@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -103,6 +103,9 @@ class SqliteIntake:
         found = await self._fetch("progress", {"ids": json.dumps(list(intent_ids))}, limit_s)
         return [Progress(intent_id, Status(status), count) for intent_id, status, count in found]
 
+    async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
+        return dict(await self._fetch("pending_counts", {}, limit_s))
+
     async def missing_tables(self, limit_s: float) -> list[str]:
         def work(connection: sqlite3.Connection) -> list[str]:
             missing = [row[0] for row in connection.execute(self._statements["missing"])]
@@ -148,7 +151,7 @@ class SqliteSchedule:
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
         found, now = await self._page("refresh", {"seen": cursor.guard}, page_rows, limit_s)
         if found:
-            intent_id, _, modified_at, _, seq = found[-1]
+            intent_id, _, modified_at, *_, seq = found[-1]
             cursor = Cursor(self._dialect.instant(modified_at), intent_id, seq)
         return Page(self._due(found), cursor, now)
 
@@ -164,13 +167,14 @@ class SqliteSchedule:
 
     def _due(self, found: Rows) -> list[Due]:
         time = self._dialect.instant
-        urls: dict[str, str] = {}  # one text for all rows that name the same gateway: a million are kept
+        texts: rows.Texts = {}
         due = []
-        for intent_id, due_text, modified_text, url, *_ in found:
+        for intent_id, due_text, modified_text, url, target, created_text, deadline_s, *_ in found:
             modified_at = time(modified_text)
-            # A new intent has one instant for both: read once.
+            # A new intent has one instant for all three: read once.
             due_at = modified_at if due_text == modified_text else due_text and time(due_text)
-            due.append(Due(intent_id, due_at, modified_at, urls.setdefault(url, url)))
+            created_at = modified_at if created_text == modified_text else time(created_text)
+            due.append(rows.due((intent_id, due_at, modified_at, url, target, created_at, deadline_s), texts))
         return due
 
     def on_submitted(self, hint: Callable[[], None]) -> None:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fencehold import Term, Unavailable
-from fencehold.backends.sqlserver.params import NO_TEXT, instant_text, microseconds
+from fencehold.backends.sqlserver.params import NO_TEXT, instant_text, listed, microseconds, rows_json
 from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract
 from submission_manager.model.intents import ERROR_CHARS_MAX, Exhausted, Intent, Status, WebhookStatus
-from submission_manager.model.outcomes import EARLIEST, Case, Outcome, timetable
-from submission_manager.ports import NotNow, Over, Recorded, Started
+from submission_manager.model.outcomes import EARLIEST, OUTCOME_UNKNOWN, Case, Outcome, timetable
+from submission_manager.ports import Expired, NotNow, Over, Recorded, Started
 from submission_manager.stores import rows
 from submission_manager.stores.attempts import UNKNOWN, Locked, Marker, error_text, said, started_of
 from submission_manager.stores.dialect import Dialect
@@ -40,7 +40,7 @@ class Made:
 
 
 class SqlServerAttempts:
-    """The three writes of the executor. LeaseLost: nothing was written."""
+    """The four writes of the executor. LeaseLost: nothing was written."""
 
     def __init__(self, writes: Pool, reads: Pool, dialect: Dialect) -> None:
         self._writes = writes
@@ -89,6 +89,17 @@ class SqlServerAttempts:
         self._open.discard((started.intent_id, term.epoch))
         return recorded
 
+    async def expire(self, term: Term, intent_ids: Sequence[str]) -> Expired:
+        open_ids = [one for one in intent_ids if (one, term.epoch) in self._open]  # in hand after all
+        ids = [one for one in intent_ids if one not in open_ids]
+        if not ids:
+            return Expired([], open_ids)
+        params = {"ids": rows_json({"id": listed(one)} for one in ids), "error": OUTCOME_UNKNOWN}
+        found = await self._fenced_rows(term, "expire", params)
+        over = [rows.over(row[3:], self._dialect) for row in found if row[1]]
+        pending = [row[3] for row in found if not row[1] and row[6] in (None, Status.PENDING)]
+        return Expired(over, pending + open_ids, sum(row[2] for row in found))
+
     async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None:
         params = {"id": intent_id, "status": status.value, "error": rows.fitted(error, ERROR_CHARS_MAX) or NO_TEXT}
         await self._fenced(term, "told", params)
@@ -123,6 +134,10 @@ class SqlServerAttempts:
         return Recorded(ended, finished_at, over=Over(intent, made.contract.webhook))
 
     async def _fenced(self, term: Term, name: str, params: Mapping[str, Any]) -> rows.Row:
+        (row,) = await self._fenced_rows(term, name, params)
+        return row
+
+    async def _fenced_rows(self, term: Term, name: str, params: Mapping[str, Any]) -> list[rows.Row]:
         """What one fenced batch answers. TimeoutError: somebody else kept the row, or the fence, locked."""
         term.check()
         limit_s = min(term.remaining_s, WRITE_LIMIT_S)
@@ -132,17 +147,17 @@ class SqlServerAttempts:
         }  # fmt: skip
         try:
             # All but a record may be said twice: a start finds its own marker.
-            (row,) = await self._writes.run(name, {**params, **fence}, limit_s, may_repeat=name != "settle")
+            found = await self._writes.run(name, {**params, **fence}, limit_s, may_repeat=name != "settle")
         except Unavailable as error:
             if error.code == "busy":
                 raise TimeoutError(error.message) from None
             raise
-        match row[0]:
+        match found[0][0]:
             case "lost":
                 raise term.lost("the store refused the fence: it has expired or another holds it; nothing was written")
             case "busy":
                 raise TimeoutError(f"another session held the lock of lease {term.name!r}; nothing was written")
-        return row
+        return found
 
     def _found(self, intent_id: str, row: rows.Row) -> Locked | None:
         now, status, count, due_at, started_at, epoch, holder, payload, *contract, target, created_at = row

@@ -16,12 +16,14 @@ from typing import Any
 from fencehold.backends.sqlserver.batch import Rows
 from fencehold.backends.sqlserver.params import instant
 from submission_manager.ports import Cursor, Due, Page
+from submission_manager.stores import rows
 from submission_manager.stores.sqlserver_pool import Pool
 
 #: An instant as the server writes it, and an id. The server's instants are finer than Python's, and the order of ids is
 #: its own: so places are handed back to it as they came, and never compared here.
 Place = tuple[str, str]
 START: Place = ("1970-01-01T00:00:00", "")
+NOW, PLACE, IS_FRESH, ACTIVE = 7, 8, 9, 10  # columns behind those of a row
 START_AT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -61,7 +63,7 @@ class SqlServerSchedule:
         while True:
             params = {"after_at": after[0], "after_id": after[1], "limit": page_rows}
             found = await self._pool.run("pending", params, limit_s)
-            yield Page(_due(found), cursor, instant(found[0][4]) if found else await self._now(limit_s))
+            yield Page(_due(found), cursor, instant(found[0][NOW]) if found else await self._now(limit_s))
             if len(found) < page_rows:
                 return
             after = _place(found[-1])
@@ -78,14 +80,14 @@ class SqlServerSchedule:
             "after_id": after[1], "from_at": top[0], "from_id": top[1], "limit": page_rows,
         }  # fmt: skip
         clock, *found = await self._pool.run("refresh", params, limit_s)
-        active = guard.round.active if guard.round else bytes(clock[7])
+        active = guard.round.active if guard.round else bytes(clock[ACTIVE])
         modified_at, intent_id = cursor.last_modified_at, cursor.intent_id
-        if found and found[-1][6]:
+        if found and found[-1][IS_FRESH]:
             top, modified_at, intent_id = _place(found[-1]), instant(found[-1][2]), found[-1][0]
         after_this = Guard(active, top)
         if len(found) == page_rows:
             after_this = Guard(guard.seen, guard.floor, Round(active, _place(found[-1]), top))
-        return Page(_due(found), Cursor(modified_at, intent_id, after_this), instant(clock[4]))
+        return Page(_due(found), Cursor(modified_at, intent_id, after_this), instant(clock[NOW]))
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
         """SQL Server tells nobody of a change: nobody is ever called."""
@@ -98,13 +100,14 @@ class SqlServerSchedule:
 
 
 def _place(row: tuple[Any, ...]) -> Place:
-    return row[5], row[0]
+    return row[PLACE], row[0]
 
 
 def _due(found: Rows) -> list[Due]:
-    urls: dict[str, str] = {}  # one text for all rows that name the same gateway: a million are kept
+    texts: rows.Texts = {}
     due = []
-    for intent_id, due_at, modified_at, url, *_ in found:
+    for intent_id, due_at, modified_at, url, target, created_at, deadline_s, *_ in found:
         at = None if due_at is None else instant(due_at)
-        due.append(Due(intent_id, at, instant(modified_at), urls.setdefault(url, url)))
+        row = (intent_id, at, instant(modified_at), url, target, instant(created_at), deadline_s)
+        due.append(rows.due(row, texts))
     return due

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fencehold.backends.sqlserver import driver, faults
@@ -122,6 +122,9 @@ class SqlServerIntake:
     async def progress(self, intent_ids: Sequence[str], limit_s: float) -> list[Progress]:
         found = await self._pool.run("progress", {"ids": _ids(filter(is_kept, intent_ids))}, limit_s)
         return [Progress(intent_id, Status(status), count) for intent_id, status, count in found]
+
+    async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
+        return dict(await self._pool.run("pending_counts", {}, limit_s))
 
     async def missing_tables(self, limit_s: float) -> list[str]:
         ends_s = time.monotonic() + limit_s

@@ -12,7 +12,8 @@ import pytest
 
 from fencehold import ConfigurationError
 from submission_manager.model.intents import NewIntent, Status
-from submission_manager.ports import IntentStore, Progress, Submission
+from submission_manager.model.outcomes import Answer, Outcome
+from submission_manager.ports import IntentStore, Progress, Started, Submission
 from submission_manager.stores.opening import open_store
 from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT, TWICE, contract, run_on_sqlserver, scene
 
@@ -166,3 +167,17 @@ def execute(url: str, statement: str) -> None:
     else:
         with psycopg.connect(url) as connection:
             connection.execute(statement)
+
+
+async def test_what_is_pending_is_counted_by_target(url):
+    async with scene(url) as at:
+        assert await at.store.intake.pending_counts(LIMIT_S) == {}
+        for n in range(5):
+            await at.submit(f"sms{n}")
+            await at.submit(f"push{n}", contract(submission_target="push.bulk"))
+        term = await at.term()
+        start = await at.store.attempts.start(term, "sms0", 5.0)
+        assert isinstance(start, Started)
+        assert await at.store.intake.pending_counts(LIMIT_S) == {"sms.realtime": 5, "push.bulk": 5}
+        await at.store.attempts.record(term, start, Outcome(Answer.ACCEPTED), 5.0)
+        assert await at.store.intake.pending_counts(LIMIT_S) == {"sms.realtime": 4, "push.bulk": 5}

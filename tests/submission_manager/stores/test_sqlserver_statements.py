@@ -6,6 +6,7 @@ import pytest
 
 from submission_manager.stores.statements import StoreStatements
 
+WRITES = ("UPDATE ", "INSERT INTO submission_attempts")
 STATEMENTS = StoreStatements("sqlserver", "fencehold.backends.sqlserver")
 
 
@@ -22,7 +23,7 @@ def test_the_schedule_passes_no_row_over(name):
     assert not re.search("READPAST|NOLOCK|UNCOMMITTED", STATEMENTS.named(name))
 
 
-@pytest.mark.parametrize("name", ["mark", "settle", "told"])
+@pytest.mark.parametrize("name", ["mark", "settle", "expire", "told"])
 def test_the_fence_comes_first_and_the_clock_after_the_row(name):
     text = STATEMENTS.named(name)
     places = [
@@ -33,4 +34,4 @@ def test_the_fence_comes_first_and_the_clock_after_the_row(name):
         )
     ]  # fmt: skip
     assert places == sorted(places)
-    assert places[4] < min(text.index(word) for word in ("UPDATE ", "INSERT INTO") if word in text)
+    assert places[4] < min(text.index(word) for word in WRITES if word in text)

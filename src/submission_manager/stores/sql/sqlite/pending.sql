@@ -1,6 +1,7 @@
 -- name: pending
 -- One page of what is to be done.
-SELECT intent_id, next_attempt_at, last_modified_at, gateway_url
+SELECT intent_id, next_attempt_at, last_modified_at, gateway_url, submission_target, created_at,
+       CASE WHEN policy = 'deadline' THEN max_acceptance_seconds END
   FROM submission_intents
  WHERE next_attempt_at IS NOT NULL AND (next_attempt_at, intent_id) > (:after_at, :after_id)
  ORDER BY next_attempt_at, intent_id

@@ -1,0 +1,133 @@
+"""One gateway's lane: whose turn it is among the intents that are due.
+
+1. The higher priority first.
+2. Of one priority: the earliest deadline first; those without a deadline after them, the longest due first.
+3. But no intent without a deadline starves: it has a virtual one, a fixed span after it was due. Of every SHARE starts
+   one goes to the earliest virtual deadline, of whatever priority, if that is before the deadline of whoever
+   would go otherwise. More than one of SHARE it never takes from those with a deadline, however many they are.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+SHARE = 4
+
+
+class Entry(NamedTuple):
+    """One intent in a heap. `key_us` is its due time while it waits for that, then its deadline, real or virtual."""
+
+    key_us: int
+    sequence: int
+    intent_id: str
+    lane: str
+    due_us: int
+    deadline_us: int | None
+    priority: int
+
+
+@dataclass(slots=True)
+class Level:
+    """What is due of one priority."""
+
+    dated: list[Entry] = field(default_factory=list)
+    undated: list[Entry] = field(default_factory=list)
+
+    @property
+    def first(self) -> Entry | None:
+        return next((heap[0] for heap in (self.dated, self.undated) if heap), None)
+
+
+class Lane:
+    """`live` says which entries count: one that it no longer holds is stale and skipped."""
+
+    def __init__(self, live: dict[str, Entry], virtual_us: int) -> None:
+        self._live = live
+        self._virtual_us = virtual_us
+        self._waiting: list[Entry] = []
+        self._levels: dict[int, Level] = {}
+        self._starts_since_share = 0
+
+    @property
+    def entries(self) -> int:
+        return len(self._waiting) + sum(len(level.dated) + len(level.undated) for level in self._levels.values())
+
+    def put(self, entry: Entry, now_us: int) -> None:
+        self._live[entry.intent_id] = entry
+        if entry.due_us <= now_us:
+            self._ripen(entry)
+        else:
+            heapq.heappush(self._waiting, entry)
+
+    def head(self, now_us: int) -> Entry | None:
+        """Whose turn it is; None: nothing is due. Whoever is past its deadline has no turn: its end is due instead."""
+        self._drop_stale(now_us)
+        while self._waiting and self._waiting[0].due_us <= now_us:
+            self._ripen(heapq.heappop(self._waiting))
+            self._drop_stale(now_us)
+        first = next((self._levels[one].first for one in sorted(self._levels, reverse=True)), None)
+        if first is None or self._starts_since_share < SHARE - 1:
+            return first
+        patient = self._longest_waiting()
+        return patient if patient is not None and patient < first else first
+
+    def take(self, entry: Entry) -> None:
+        """The head starts."""
+        level = self._levels[entry.priority]
+        is_share = entry is not next(self._levels[one].first for one in sorted(self._levels, reverse=True))
+        self._starts_since_share = 0 if is_share else self._starts_since_share + 1
+        heapq.heappop(level.undated if entry.deadline_us is None else level.dated)
+
+    def next_due_us(self) -> int | None:
+        """When there is somebody whose turn it could be: in the past if there is already."""
+        self._drop_stale(None)
+        heads = [level.first for level in self._levels.values()] + self._waiting[:1]
+        return min((entry.due_us for entry in heads if entry is not None), default=None)
+
+    def is_empty(self) -> bool:
+        self._drop_stale(None)
+        return not self._waiting and not self._levels
+
+    def sweep(self) -> None:
+        """Keep only what counts."""
+        self._waiting = self._kept(self._waiting)
+        for level in self._levels.values():
+            level.dated, level.undated = self._kept(level.dated), self._kept(level.undated)
+
+    # --- parts ---
+
+    def _ripen(self, entry: Entry) -> None:
+        """It is due: from now on its deadline orders it."""
+        _, sequence, intent_id, lane, due_us, deadline_us, priority = entry
+        level = self._levels.get(priority)
+        if level is None:
+            level = self._levels[priority] = Level()
+        key_us = due_us + self._virtual_us if deadline_us is None else deadline_us
+        ripe = Entry(key_us, sequence, intent_id, lane, due_us, deadline_us, priority)
+        self._live[intent_id] = ripe
+        heapq.heappush(level.undated if deadline_us is None else level.dated, ripe)
+
+    def _longest_waiting(self) -> Entry | None:
+        return min((level.undated[0] for level in self._levels.values() if level.undated), default=None)
+
+    def _drop_stale(self, now_us: int | None) -> None:
+        """From the heads, so that each is one that counts; with a time also those past their deadline by then."""
+        _drop_heads(self._waiting, self._live, None)
+        for priority, level in list(self._levels.items()):
+            _drop_heads(level.dated, self._live, now_us)
+            _drop_heads(level.undated, self._live, None)
+            if level.first is None:
+                del self._levels[priority]
+
+    def _kept(self, heap: list[Entry]) -> list[Entry]:
+        kept = [entry for entry in heap if self._live.get(entry.intent_id) is entry]
+        heapq.heapify(kept)
+        return kept
+
+
+def _drop_heads(heap: list[Entry], live: Mapping[str, Entry], now_us: int | None) -> None:
+    while heap and (live.get(heap[0].intent_id) is not heap[0] or (now_us is not None and heap[0].key_us <= now_us)):
+        heapq.heappop(heap)
