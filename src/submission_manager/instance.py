@@ -126,6 +126,9 @@ class Instance:
         self._stack.push_async_callback(
             _ended, asyncio.create_task(self.app.readiness.watch(), name="submission-ready")
         )
+        if self._registry.backlogs_max:
+            counting = asyncio.create_task(self.app.admission.run(), name="submission-backlog")
+            self._stack.push_async_callback(_ended, counting)
         await self.listening.start()
         self._stack.push_async_callback(self._drain)
         self._facts.fact("serving", url=self.url, holder_id=settings.holder_id, targets=len(self._registry.contracts))
@@ -202,15 +205,19 @@ class Instance:
                 drops_on_error=settings.on_sql_error == "drop",
                 stop_limit_s=settings.drain_timeout_s,
                 step_down_limit_s=STEP_DOWN_LIMIT_S,
+                virtual_deadline_s=settings.virtual_deadline_s,
+                priorities=self._registry.priorities,
             ),
             clock=clock, metrics=self.metrics, facts=self._facts,
         )  # fmt: skip
 
     def _bind(self, store: IntentStore, hint: Callable[[], None]) -> None:
         settings = self.settings
-        self.app = App(
-            Parts(store.intake, self._registry, self.leader, self.metrics, self._facts, settings, on_created=hint)
-        )
+        parts = Parts(
+            store.intake, self._registry, self.leader, self.metrics, self._facts, settings, on_created=hint,
+            backlogs_max=self._registry.backlogs_max,
+        )  # fmt: skip
+        self.app = App(parts)
         calls_max = max(CONCURRENCY_TOTAL_MIN, settings.concurrency)
         self.listening = Listening(
             self.app, settings.host, settings.port,

@@ -29,7 +29,7 @@ WEBHOOK_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 TERMINAL = tuple(status.value for status in Status if status is not Status.PENDING)
 OUTCOMES = ("accepted", "rejected", "error", "unknown")
-WRITES = ("start", "record", "webhook")
+WRITES = ("start", "record", "expire", "webhook")
 DELIVERIES = ("delivered", "failed")
 
 GATEWAY_OUTCOMES = ("accepted", "rejected", "failed")
@@ -64,6 +64,9 @@ class Metrics:
 
     def conflict(self) -> None:
         self._conflicts.inc()
+
+    def refused(self) -> None:
+        self._refused.inc()
 
     # --- the leader's work ---
 
@@ -156,6 +159,9 @@ class Metrics:
         self._hits = self._counter("submission_idempotent_hits_total", "Submissions of an intent already stored.")
         self._conflicts = self._counter(
             "submission_idempotency_conflicts_total", "Submissions under an id that stands for something else."
+        )
+        self._refused = self._counter(
+            "submission_backlog_refusals_total", "Submissions refused because too many of their target are pending."
         )
 
     def _name_attempts(self) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fencehold.model.errors import ConfigurationError
-from submission_manager.model.contracts import Contract
+from submission_manager.model.contracts import Contract, Queueing
 from submission_manager.registry_checks import Problems, at, top
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
@@ -36,6 +36,17 @@ class BadRegistry(ConfigurationError):
 @dataclass(frozen=True)
 class Registry:
     contracts: Mapping[str, Contract]
+    queueing: Mapping[str, Queueing] = field(default_factory=dict)
+
+    @property
+    def priorities(self) -> Mapping[str, int]:
+        """By target; those that are not there have 0."""
+        return {target: one.priority for target, one in self.queueing.items() if one.priority}
+
+    @property
+    def backlogs_max(self) -> Mapping[str, int]:
+        """By target; those that are not there have no limit."""
+        return {target: one.max_backlog for target, one in self.queueing.items() if one.max_backlog is not None}
 
     def contract(self, target: str) -> Contract | None:
         return self.contracts.get(target)
@@ -67,10 +78,14 @@ def load(path: str | Path) -> Registry:
 def parse(text: str, where: str = "text") -> Registry:
     problems = Problems()
     document = _json(text, where, problems)
-    contracts = top(document, problems) if not problems.found else []
+    targets = top(document, problems) if not problems.found else []
     if problems.found:
         raise BadRegistry(where, problems.found)
-    return Registry({contract.submission_target: contract for contract in contracts})
+    named = {target.contract.submission_target: target for target in targets}
+    return Registry(
+        {name: target.contract for name, target in named.items()},
+        {name: target.queueing for name, target in named.items()},
+    )
 
 
 @dataclass(frozen=True)

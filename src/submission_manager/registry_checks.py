@@ -7,7 +7,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from submission_manager.model.contracts import TAXONOMY, Contract, GatewayType, Policy, Webhook
+from submission_manager.model.contracts import (
+    PRIORITY_MAX,
+    TAXONOMY,
+    Contract,
+    GatewayType,
+    Policy,
+    Queueing,
+    Target,
+    Webhook,
+)
 
 TARGET_CHARS_MAX = 200
 URL_CHARS_MAX = 2000
@@ -15,11 +24,12 @@ HEADERS_MAX = 50
 HEADER_CHARS_MAX = 4000
 SECONDS_MAX = 10 * 366 * 86_400
 ATTEMPTS_MAX = 1_000_000
+BACKLOG_MAX = 100_000_000
 
 TOP = {"allowUnsignedWebhooks", "targets"}
 TARGET = {
     "submissionTarget", "gatewayType", "gatewayUrl", "policy", "maxAcceptanceSeconds", "maxAttempts",
-    "terminalOutcomes", "webhook",
+    "terminalOutcomes", "webhook", "priority", "maxBacklog",
 }  # fmt: skip
 WEBHOOK = {"url", "headers", "headersEnv", "secretEnv"}
 
@@ -66,6 +76,12 @@ class Problems:
         self.add(place, problem)
         return None
 
+    def whole(self, value: object, place: str, least: int, most: int) -> int | None:
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+            return value
+        self.add(place, f"must be a whole number from {least} to {most}")
+        return None
+
     def one_of(self, value: object, place: str, allowed: Iterable[str]) -> str | None:
         if isinstance(value, str) and value in allowed:
             return value
@@ -74,7 +90,7 @@ class Problems:
         return None
 
 
-def top(document: object, problems: Problems) -> list[Contract]:
+def top(document: object, problems: Problems) -> list[Target]:
     fields = problems.fields(document, "", TOP)
     unsigned = fields.get("allowUnsignedWebhooks", False)
     if not isinstance(unsigned, bool):
@@ -85,9 +101,9 @@ def top(document: object, problems: Problems) -> list[Contract]:
     if not isinstance(targets, list) or not targets:
         problems.add("targets", "must be a list of at least one target")
         return []
-    contracts = [_target(one, f"targets[{n}]", unsigned is True, problems) for n, one in enumerate(targets)]
+    found = [_target(one, f"targets[{n}]", unsigned is True, problems) for n, one in enumerate(targets)]
     _unique(targets, problems)
-    return [contract for contract in contracts if contract is not None]
+    return [target for target in found if target is not None]
 
 
 def _unique(targets: list[Any], problems: Problems) -> None:
@@ -98,7 +114,7 @@ def _unique(targets: list[Any], problems: Problems) -> None:
             problems.add(f"targets[{n}].submissionTarget", f"{name!r:.60} is targets[{seen[name]}] already")
 
 
-def _target(value: object, place: str, unsigned: bool, problems: Problems) -> Contract | None:
+def _target(value: object, place: str, unsigned: bool, problems: Problems) -> Target | None:
     if not isinstance(value, dict):
         problems.add(place, f"must be an object, not {kind_of(value)}")
         return None
@@ -111,13 +127,21 @@ def _target(value: object, place: str, unsigned: bool, problems: Problems) -> Co
     limits = _limits(fields, policy, place, problems)
     outcomes = _outcomes(fields.get("terminalOutcomes"), gateway, f"{place}.terminalOutcomes", problems)
     webhook = _webhook(fields["webhook"], f"{place}.webhook", unsigned, problems) if "webhook" in fields else None
+    queueing = _queueing(fields, place, problems)
     if len(problems.found) > before or name is None or gateway is None or url is None or policy is None:
         return None
-    return Contract(
+    contract = Contract(
         name, GatewayType(gateway), url, Policy(policy), outcomes,
         max_acceptance_seconds=limits.get("maxAcceptanceSeconds"), max_attempts=limits.get("maxAttempts"),
         webhook=webhook,
     )  # fmt: skip
+    return Target(contract, queueing)
+
+
+def _queueing(fields: Mapping[str, Any], place: str, problems: Problems) -> Queueing:
+    priority = problems.whole(fields.get("priority", 0), f"{place}.priority", 0, PRIORITY_MAX)
+    most = fields.get("maxBacklog", ...)
+    return Queueing(priority or 0, None if most is ... else problems.whole(most, f"{place}.maxBacklog", 1, BACKLOG_MAX))
 
 
 def _limits(fields: Mapping[str, Any], policy: str | None, place: str, problems: Problems) -> dict[str, int]:
@@ -128,10 +152,8 @@ def _limits(fields: Mapping[str, Any], policy: str | None, place: str, problems:
             problems.add(where, f"is only for the policy {owner.value}, not for {policy}")
         elif name not in fields and policy == owner:
             problems.add(where, f"must be given with the policy {owner.value}")
-        elif name in fields and (not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most):
-            problems.add(where, f"must be a whole number from 1 to {most}")
-        elif name in fields and isinstance(value, int):
-            found[name] = value
+        elif name in fields and (whole := problems.whole(value, where, 1, most)) is not None:
+            found[name] = whole
     return found
 
 

@@ -51,6 +51,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("on_sql_error", TEXT, "drop", "What the leader does when the database fails it: drop or retry."),
     Setting("retry_delay", DURATION, "5s", "Between two attempts of one intent."),
     Setting("concurrency", WHOLE, "16", "Attempts in flight at the same time to one gateway.", 1, 1000),
+    Setting("virtual_deadline", DURATION, "60s", "What has no deadline queues as if it had this one."),
     Setting("gateway_timeout", DURATION, "10s", "For one gateway call, from connecting to its last byte."),
     Setting("webhook_timeout", DURATION, "10s", "For one webhook, likewise."),
     Setting("webhook_concurrency", WHOLE, "4", "Webhooks under way at the same time to one receiver.", 1, 1000),
@@ -84,6 +85,7 @@ class Settings:
     on_sql_error: str
     retry_delay_s: float
     concurrency: int
+    virtual_deadline_s: float
     gateway_timeout_s: float
     webhook_timeout_s: float
     webhook_concurrency: int

@@ -2,7 +2,8 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -71,6 +72,10 @@ class FakeIntake:
         found = [self.rows[one][0] for one in intent_ids if one in self.rows]
         return [Progress(one.intent_id, one.status, one.attempt_count) for one in found]
 
+    async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
+        self._fail()
+        return Counter(intent.submission_target for intent, _ in self.rows.values() if intent.status is Status.PENDING)
+
     async def missing_tables(self, limit_s: float) -> list[str]:
         self.table_looks += 1
         if self.hangs:
@@ -134,10 +139,12 @@ def settings_for(**given: Any) -> Settings:
 
 
 @asynccontextmanager
-async def running(*, hangs: bool = False, **given: Any) -> AsyncIterator[Running]:
+async def running(
+    *, hangs: bool = False, backlogs_max: Mapping[str, int] | None = None, **given: Any
+) -> AsyncIterator[Running]:
     intake, role, metrics, facts = FakeIntake(hangs=hangs), FakeRole(), Metrics(), Facts()
     chosen = settings_for(**given)
-    app = App(Parts(intake, parse(REGISTRY), role, metrics, facts, chosen))
+    app = App(Parts(intake, parse(REGISTRY), role, metrics, facts, chosen, backlogs_max=backlogs_max or {}))
     listening = Listening(
         app, "127.0.0.1", 0, request_timeout_s=chosen.request_timeout_s, drain_timeout_s=chosen.drain_timeout_s,
         connections_max=chosen.max_connections or 1000, facts=facts,

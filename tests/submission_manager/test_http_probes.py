@@ -107,7 +107,7 @@ async def test_the_openapi_document_names_every_route_and_every_field():
             "intentId", "submissionTarget", "createdAt", "status", "completedAt", "rejectedReason", "exhaustedReason",
         }  # fmt: skip
         assert set(document["paths"]["/v1/intents"]["post"]["responses"]) == {
-            "200", "400", "405", "408", "409", "413", "500", "503",
+            "200", "400", "405", "408", "409", "413", "429", "500", "503",
         }  # fmt: skip
 
 

@@ -60,6 +60,14 @@ def test_the_sample_is_read_with_its_comments():
     assert registry.contract("SMS.realtime") is None
 
 
+def test_how_a_target_waits_is_read_beside_its_contract_and_left_out_means_neither():
+    plain = target(submissionTarget="plain")
+    urgent = target(submissionTarget="urgent", priority=9, maxBacklog=1500)
+    registry = parse(json.dumps({"targets": [plain, urgent]}))
+    assert registry.priorities == {"urgent": 9}
+    assert registry.backlogs_max == {"urgent": 1500}
+
+
 WRONG = [
     (target(submissionTarget=" a"), "targets[0].submissionTarget"),
     (target(submissionTarget=""), "targets[0].submissionTarget"),
@@ -77,6 +85,13 @@ WRONG = [
     (target(maxAttempts=3), "targets[0].maxAttempts"),
     (target(policy="deadline", maxAcceptanceSeconds=1, maxAttempts=3), "targets[0].maxAttempts"),
     (target(terminalOutcomes=[]), "targets[0].terminalOutcomes"),
+    (target(priority=-1), "targets[0].priority"),
+    (target(priority=10), "targets[0].priority"),
+    (target(priority=True), "targets[0].priority"),
+    (target(priority=None), "targets[0].priority"),
+    (target(maxBacklog=0), "targets[0].maxBacklog"),
+    (target(maxBacklog="1000"), "targets[0].maxBacklog"),
+    (target(maxBacklog=None), "targets[0].maxBacklog"),
     (target(terminalOutcomes=...), "targets[0].terminalOutcomes"),
     (target(terminalOutcomes=["accepted"]), "targets[0].terminalOutcomes[0]"),
     (target(terminalOutcomes=["invalid_request", "unregistered_token"]), "targets[0].terminalOutcomes[1]"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from starlette.exceptions import HTTPException
@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from fencehold.model.errors import FenceholdError, redact
 from fencehold.ports.facts import FactSink
 from submission_manager.http import docs_page, openapi, probes, refusals, wire
+from submission_manager.http.admission import Admission
 from submission_manager.http.intents import Contracts, IntakeMetrics, IntentRoute, SubmitRoute
 from submission_manager.http.refusals import Headers, Refused, send_answer, send_refusal
 from submission_manager.http.requests import ClientGone
@@ -40,6 +41,7 @@ class Parts:
     facts: FactSink
     settings: Settings
     on_created: Callable[[], None] = lambda: None  # stored here just now: a leader need not wait for its refresh
+    backlogs_max: Mapping[str, int] = field(default_factory=dict)  # by target: with so many pending no other is taken
 
 
 class App:
@@ -51,7 +53,10 @@ class App:
         self._told_s, self._untold = -TELL_EVERY_S, 0
         self.waiters = Waiters(parts.intake, settings.database_timeout_s)
         self.readiness = probes.Readiness(parts.intake, parts.facts)
-        submit = SubmitRoute(parts.intake, parts.contracts, self.waiters, settings, parts.metrics, parts.on_created)
+        self.admission = Admission(parts.intake, parts.backlogs_max, parts.facts)
+        submit = SubmitRoute(
+            parts.intake, parts.contracts, self.admission, self.waiters, settings, parts.metrics, parts.on_created
+        )
         document = openapi.document()
         self._router = Router(
             [

@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from fencehold.model.errors import FenceholdError
 from submission_manager.http import refusals, requests, wire
+from submission_manager.http.admission import Admission
 from submission_manager.http.refusals import send_answer
 from submission_manager.http.waiting import Waiters
 from submission_manager.model.contracts import Contract
@@ -30,6 +31,8 @@ class IntakeMetrics(Protocol):
 
     def conflict(self) -> None: ...
 
+    def refused(self) -> None: ...
+
 
 class SubmitRoute:
     """POST: answered once it is stored for sure."""
@@ -38,6 +41,7 @@ class SubmitRoute:
         self,
         intake: IntakePort,
         contracts: Contracts,
+        admission: Admission,
         waiters: Waiters,
         settings: Settings,
         metrics: IntakeMetrics,
@@ -45,6 +49,7 @@ class SubmitRoute:
     ) -> None:
         self._intake = intake
         self._contracts = contracts
+        self._admission = admission
         self._waiters = waiters
         self._metrics = metrics
         self._on_created = on_created
@@ -65,6 +70,7 @@ class SubmitRoute:
         contract = self._contracts.contract(target)
         if contract is not None:
             new = NewIntent(intent_id, payload, contract)
+            await self._admit(new)
             return self._told(await self._intake.submit(new, self._limit_s), new)
         # The target may have left the registry since: a repeat is a repeat all the same.
         known = await self._intake.repeated(intent_id, target, payload, self._limit_s)
@@ -73,10 +79,20 @@ class SubmitRoute:
         self._metrics.idempotent_hit()
         return known
 
+    async def _admit(self, new: NewIntent) -> None:
+        """Refuse what is new while too many of its target wait; what is stored already is answered as ever."""
+        target = new.contract.submission_target
+        most = self._admission.most(target)
+        if most is not None and await self._intake.read(new.intent_id, self._limit_s) is None:
+            self._admission.refused(target)
+            self._metrics.refused()
+            raise refusals.backlog_full(target, most)
+
     def _told(self, submitted: Submitted, new: NewIntent) -> Intent:
         match submitted.kind:
             case Submission.CREATED:
                 self._metrics.created()
+                self._admission.stored(new.contract.submission_target)
                 self._on_created()
             case Submission.KNOWN:
                 self._metrics.idempotent_hit()

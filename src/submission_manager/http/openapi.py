@@ -18,6 +18,14 @@ INTERNAL = "500", "internal_error."
 METHOD = "405", "method_not_allowed; the Allow header names those there are."
 NOT_FOUND = "404", "not_found: the database says that there is no such intent."
 
+BACKLOG = (
+    "429",
+    (
+        "backlog_full: so many intents of this target are pending that no new one is taken (see maxBacklog). "
+        "Nothing was stored; Retry-After says when to send it again. An intent that is stored is never refused so."
+    ),
+)
+
 _ID = {
     "name": "intentId", "in": "path", "required": True, "schema": {"type": "string"},
     "description": "Percent-encoded where it needs to be, also a slash.",
@@ -76,6 +84,7 @@ def _submit() -> dict[str, Any]:
             ("408", "request_timeout: the body came too slowly."),
             ("409", "idempotency_conflict; details: intentId, existingTarget, incomingTarget."),
             ("413", "body_too_large."),
+            BACKLOG,
             INTERNAL,
             UNAVAILABLE,
         ),

@@ -21,6 +21,7 @@ LINGER_BYTES_MAX = 16 * 1024 * 1024
 NONE: Headers = {}
 CLOSE: Headers = {"connection": "close"}  # what the client still sends is not read
 RETRY: Headers = {"retry-after": "1"}
+BACKLOG_RETRY: Headers = {"retry-after": "5"}
 
 
 class Refused(Exception):
@@ -54,6 +55,12 @@ def conflict(intent_id: str, existing: str, incoming: str) -> Refused:
         409, "idempotency_conflict", "This intentId stands for another submission: its target or its payload differs.",
         details={"intentId": intent_id, "existingTarget": existing, "incomingTarget": incoming},
     )  # fmt: skip
+
+
+def backlog_full(target: str, most: int) -> Refused:
+    message = "As many intents of this target wait as it can finish in time. Nothing was stored; send it again later."
+    details = {"submissionTarget": target, "maxBacklog": most}
+    return Refused(429, "backlog_full", message, details=details, headers=BACKLOG_RETRY)
 
 
 def of_store(error: FenceholdError, *, is_read: bool) -> Refused:

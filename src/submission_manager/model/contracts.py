@@ -47,3 +47,23 @@ class Contract:
     max_acceptance_seconds: int | None = None
     max_attempts: int | None = None
     webhook: Webhook | None = None
+
+
+PRIORITY_MAX = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Queueing:
+    """How a target's intents wait: of the registry as it is now, never copied onto an intent.
+
+    `priority`: higher ones go first at their gateway. `max_backlog`: with so many pending no new intent is taken.
+    """
+
+    priority: int = 0
+    max_backlog: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    contract: Contract
+    queueing: Queueing = Queueing()
