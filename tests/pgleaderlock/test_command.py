@@ -20,7 +20,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fencehold.testing.proxy import Fault, ThreadedFaultProxy
-from pgleaderlock import FixedInterval, LeaderLock, cli
+from pgleaderlock import FixedInterval, LeaderLock, command
 from pgleaderlock.errors import PoolerError
 from tests.pgleaderlock.candidates import asked, holders
 from tests.pgleaderlock.fake_server import FakeServer
@@ -165,7 +165,7 @@ async def test_run_ends_with_78_when_that_is_why_a_lost_lock_was_not_regained() 
         lock._mechanism._open = refused  # type: ignore[assignment]
 
     async with asyncio.timeout(30):
-        assert await cli._run(lock) == 78
+        assert await command._run(lock) == 78
 
 
 def test_sigusr1_hands_leadership_to_another_run_as_the_page_says(postgres_url: str) -> None:
@@ -213,7 +213,7 @@ async def test_run_keeps_the_last_error_only() -> None:
             enough.set()
 
     server.broken = {"lock"}
-    running = asyncio.ensure_future(cli._run(lock))
+    running = asyncio.ensure_future(command._run(lock))
     async with asyncio.timeout(30):
         await enough.wait()
         gc.collect()

@@ -110,6 +110,8 @@ def room_of(module: str, src: Path) -> str | None:
         return service_room(parts[1]) if len(parts) > 1 else "sm.model"
     if parts[0] != "fencehold":
         return None
+    if parts[1:] == ["__main__"]:
+        return "cli"
     if len(parts) > 1 and (parts[1] in ALLOWED or (src / "fencehold" / parts[1]).is_dir()):
         return parts[1]
     return "connect"
