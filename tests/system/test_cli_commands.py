@@ -92,10 +92,21 @@ def test_leases_are_listed_by_prefix_with_state_and_times(any_url):
     hold(any_url, "other", 60)
     until(lambda: row(any_url, "reports/b").remaining_s <= 0, "the lapse")  # type: ignore[union-attr]
     leases = parsed(any_url, "ls", "reports/")["leases"]
-    assert [(lease["name"], lease["state"]) for lease in leases] == [("reports/a", "live"), ("reports/b", "lapsed")]
+    assert [(lease["name"], lease["state"]) for lease in leases] == [("reports/a", "live"), ("reports/b", "expired")]
     assert all(set(lease) == LEASE_KEYS for lease in leases)
     lines = fencehold_run(any_url, "ls")[1].splitlines()
     assert [line.split()[0] for line in lines] == ["NAME", "other", "reports/a", "reports/b"]
+
+
+def test_a_lease_that_was_given_back_is_told_from_one_whose_holder_died(any_url):
+    prepare(any_url)
+    give_back(any_url, hold(any_url, "done", 60))
+    hold(any_url, "dead", 0.1)
+    assert fencehold_run(any_url, "run", "worked", "--", "true")[0] == 0
+    until(lambda: row(any_url, "dead").remaining_s <= 0, "the end of the lease")  # type: ignore[union-attr]
+    states = {lease["name"]: lease["state"] for lease in parsed(any_url, "ls")["leases"]}
+    assert states == {"done": "released", "dead": "expired", "worked": "released"}
+    assert parsed(any_url, "show", "done")["lease"]["state"] == "released"
 
 
 def test_one_lease_is_shown_in_full(any_url):

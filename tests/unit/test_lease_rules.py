@@ -1,5 +1,6 @@
 """The rule table itself: complete, without contradiction, and with every change it makes spelled out."""
 
+import dataclasses
 import datetime as dt
 import itertools
 
@@ -73,8 +74,15 @@ def test_a_renewal_changes_two_times_and_nothing_else():
 def test_a_release_expires_the_row_and_keeps_the_epoch():
     before = row()
     after = leases.expire(before, request())
-    assert {name for name in vars(before) if getattr(before, name) != getattr(after, name)} == {"expires_at"}
-    assert after.expires_at == NOW
+    changed = {name for name in vars(before) if getattr(before, name) != getattr(after, name)}
+    assert changed == {"renewed_at", "expires_at"}
+    assert (after.renewed_at, after.expires_at) == (NOW, NOW)
+
+
+def test_a_lease_that_was_given_back_is_told_from_one_that_ran_out():
+    released = dataclasses.replace(leases.expire(row(), request()), remaining_s=0.0)
+    expired = dataclasses.replace(row(NOW), remaining_s=0.0)
+    assert [one.is_released for one in (row(), released, expired)] == [False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ SECRET_CHARS_MIN = 3
 COPIED = ("TRACKING ID",)  # by a person, from the screen: so it stays on one line where there is room
 ROOMY_CHARS_MIN = 110
 STYLES = {
-    "live": "green", "lapsed": "yellow",
+    "live": "green", "expired": "yellow",
     "ok": "green", "warning": "yellow", "error": "bold white on red",
     "PROCESSING": "cyan", "COMPLETED": "green", "FAILED": "yellow", "DEAD_LETTER": "bold red",
 }  # fmt: skip
@@ -149,7 +149,9 @@ def lease_json(lease: Lease) -> dict[str, Any]:
 
 
 def state(lease: Lease) -> str:
-    return "live" if lease.is_live else "lapsed"
+    if lease.is_live:
+        return "live"
+    return "released" if lease.is_released else "expired"
 
 
 def remaining(lease: Lease) -> str:

@@ -43,6 +43,11 @@ class Lease:
         """Whether it was live when the store answered."""
         return self.remaining_s > 0
 
+    @property
+    def is_released(self) -> bool:
+        """Whether its holder gave it back; a lease that ran out was renewed before it ended."""
+        return not self.is_live and self.renewed_at >= self.expires_at
+
     def key(self, lease_s: float) -> TermKey:
         return TermKey(self.name, self.holder_id, self.epoch, lease_s, self.lease_id)
 
@@ -150,7 +155,8 @@ def extend(row: Lease | None, request: Request) -> Lease:
 
 
 def expire(row: Lease | None, request: Request) -> Lease:
-    return replace(_present(row), expires_at=request.now)
+    """With the last contact at the same instant, by which a release is told from a lease that ran out."""
+    return replace(_present(row), renewed_at=request.now, expires_at=request.now)
 
 
 def mark(row: Lease | None, request: Request) -> Lease:

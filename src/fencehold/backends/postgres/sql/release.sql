@@ -1,6 +1,6 @@
 -- name: release
 -- rules: live.release.is_holder
--- Expires the row and keeps it: the next epoch counts on from this one.
+-- Expires the row and keeps it: the next epoch counts on from this one. Two equal times say that it was given back.
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest(:names::text[], :holders::text[], :epochs::bigint[])
              WITH ORDINALITY AS a(lease_name, holder_id, lease_epoch, place)
@@ -11,7 +11,7 @@ WITH asked AS MATERIALIZED (
        FOR NO KEY UPDATE OF l SKIP LOCKED
 ), released AS (
     UPDATE fencehold_leases AS l
-       SET expires_at = c.now
+       SET renewed_at = c.now, expires_at = c.now
       FROM (SELECT lease_name, place, clock_timestamp() AS now FROM mine) AS c
      WHERE l.lease_name = c.lease_name AND l.expires_at > c.now
     RETURNING c.place, c.now, l.*

@@ -1,6 +1,7 @@
 -- name: release
 -- rules: live.release.is_holder
--- Expires the row and keeps it: the next epoch counts on from this one. Locks and reads as the renewal does.
+-- Expires the row and keeps it: the next epoch counts on from this one. Two equal times say that it was given back.
+-- Locks and reads as the renewal does.
 SET NOCOUNT ON;
 DECLARE @keys nvarchar(max) = :keys;
 DECLARE @now datetime2(7);
@@ -22,7 +23,7 @@ SELECT l.lease_name FROM @asked AS a
  INNER LOOP JOIN fencehold_leases AS l WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK) ON l.lease_name = a.lease_name;
 SET @now = SYSUTCDATETIME();
 UPDATE l
-   SET expires_at = @now
+   SET renewed_at = @now, expires_at = @now
 OUTPUT inserted.lease_name, inserted.holder_id, inserted.lease_epoch, inserted.acquired_at, inserted.renewed_at,
        inserted.expires_at, inserted.step_down_epoch, inserted.acquire_nonce, inserted.lease_id
   INTO @changed (lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at, step_down_epoch, acquire_nonce, lease_id)
