@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fencehold.cli.event_words import BRIEF_CHARS_MAX, ReaperSeen, brief, event_json, holder, pretty, why
+from fencehold.cli.event_words import BRIEF_CHARS_MAX, ReaperSeen, brief, event_json, holder, pretty, tries, why
 from fencehold.cli.screen import span
 from fencehold.model.events import Status
 from fencehold.model.outbox_settings import outbox_settings
@@ -25,6 +25,15 @@ DEAD = replace(ROW, status=Status.DEAD_LETTER, processed_at=AT, retry_count=5, l
 )
 def test_a_span_is_told_as_a_person_would(seconds, words):
     assert span(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("status", "begun"),
+    [(Status.PENDING, 2), (Status.FAILED, 2), (Status.PROCESSING, 3), (Status.COMPLETED, 3), (Status.DEAD_LETTER, 2)],
+)
+def test_the_try_that_is_under_way_or_ended_well_counts_beside_those_that_failed(status, begun):
+    row = replace(ROW, status=status, retry_count=2)
+    assert (tries(row), event_json(row, with_content=False)["tries"]) == (begun, begun)
 
 
 def test_a_dead_letter_was_given_up_when_its_tries_were_spent_and_rejected_before_that():

@@ -91,6 +91,11 @@ def _given_up(row: EventRow) -> str:
     return f"{ended} because: {error_said(row) or 'no reason was recorded'}"
 
 
+def tries(row: EventRow) -> int:
+    """How many have begun: the one that is under way counts, and so does the one that ended it well."""
+    return row.retry_count + (row.status in (Status.PROCESSING, Status.COMPLETED))
+
+
 def brief(row: EventRow) -> str:
     """The same for a line of a list."""
     match row.status:
@@ -151,7 +156,7 @@ def event_json(row: EventRow, *, with_content: bool) -> dict[str, Any]:
         text = found.pop(name)
         if with_content:
             found[name] = None if text is None else content(text)
-    return {**found, "worker_id": holder(row) if row.lock_token else None}
+    return {**found, "tries": tries(row), "worker_id": holder(row) if row.lock_token else None}
 
 
 def content(text: str) -> Any:

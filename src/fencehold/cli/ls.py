@@ -25,8 +25,8 @@ Exit codes: 0 done, 69 database unreachable, 78 bad configuration
 def ls(setup: Setup, prefix: str) -> None:
     """List the leases whose name begins with PREFIX (all, without one), by name.
 
-    A live lease is held by HOLDER. A released one was given back by HOLDER; an expired one was not: HOLDER died, was cut
-    off, or was told not to release. Both are free. Times are the store's own.
+    A live lease is held by HOLDER. A released one was given back by HOLDER; an expired one was not: HOLDER died, was
+    cut off, or was told not to release. Both are free. Times are the store's own.
     """
     leases = finish(_list(setup, prefix))
     payload = {"leases": [lease_json(lease) for lease in leases]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fencehold.cli.event_words import age_s, brief, event_json
+from fencehold.cli.event_words import age_s, brief, event_json, tries
 from fencehold.cli.outbox_options import opened, outbox_option
 from fencehold.cli.screen import span
 from fencehold.cli.setup import Setup, finish, with_setup
@@ -55,6 +55,6 @@ async def _find(setup: Setup, name: str, which: Filter, limit: int) -> list[Even
 
 def _row(row: EventRow) -> list[str]:
     return [
-        row.tracking_id, row.event_type, row.status.value, f"{row.retry_count}/{row.max_retries}",
+        row.tracking_id, row.event_type, row.status.value, f"{tries(row)}/{row.max_retries}",
         span(age_s(row)), brief(row),
     ]  # fmt: skip

@@ -15,6 +15,7 @@ from fencehold.cli.event_words import (
     holder,
     is_live,
     pretty,
+    tries,
     why,
 )
 from fencehold.cli.outbox_options import lease_option, opened, outbox_option, tracking_ids
@@ -79,7 +80,7 @@ def _rows(row: EventRow) -> list[tuple[str, str]]:
         ("tracking id", row.tracking_id),
         ("type", row.event_type),
         ("status", row.status.value),
-        ("tries that failed", f"{row.retry_count} of {row.max_retries}"),
+        ("tries", f"{tries(row)} of {row.max_retries}, {row.retry_count} failed"),
         ("aggregate", " ".join(filter(None, (row.aggregate_type, row.aggregate_id))) or "-"),
         ("priority", str(row.priority)),
         ("created", moment(row.created_at)),

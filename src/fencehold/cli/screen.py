@@ -12,20 +12,12 @@ from urllib.parse import unquote, urlsplit
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from fencehold.cli import tables
 from fencehold.model.errors import FenceholdError, redact
 from fencehold.model.leases import Lease
 
 SECRET_CHARS_MIN = 3
-COPIED = ("TRACKING ID",)  # by a person, from the screen: so it stays on one line where there is room
-ROOMY_CHARS_MIN = 110
-STYLES = {
-    "live": "green", "expired": "yellow",
-    "ok": "green", "warning": "yellow", "error": "bold white on red",
-    "PROCESSING": "cyan", "COMPLETED": "green", "FAILED": "yellow", "DEAD_LETTER": "bold red",
-}  # fmt: skip
 
 _secrets: set[str] = set()
 
@@ -74,7 +66,7 @@ class Screen:
         if self.is_json:
             put(json.dumps(payload, indent=2))
         elif sys.stdout.isatty():
-            _rich_table(columns, rows)
+            tables.show(Console(), columns, [[clean(cell) for cell in row] for row in rows])
         else:
             put(aligned([columns, *rows]))
 
@@ -103,19 +95,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
         "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in cells
     )
-
-
-def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table, console = Table(header_style="bold"), Console()
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in COPIED and console.width >= ROOMY_CHARS_MIN)
-    for row in rows:
-        table.add_row(*(Text(clean(cell), style=_style(cell)) for cell in row))
-    console.print(table)
-
-
-def _style(cell: str) -> str:
-    return STYLES.get(cell, "")
 
 
 # Spans of time

@@ -1,0 +1,70 @@
+"""Rows on a terminal: a table where it fits, else a line for each field. No word is ever broken: ids are copied."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+FRAME_CHARS = 3  # of each column, and one more at the end
+STYLES = {
+    "live": "green", "expired": "yellow",
+    "ok": "green", "warning": "yellow", "error": "bold white on red",
+    "PROCESSING": "cyan", "COMPLETED": "green", "FAILED": "yellow", "DEAD_LETTER": "bold red",
+}  # fmt: skip
+
+Rows = Sequence[Sequence[str]]
+
+
+def show(console: Console, columns: Sequence[str], rows: Rows) -> None:
+    """To a terminal of any width."""
+    room = console.width - FRAME_CHARS * len(columns) - 1
+    if widths := fitted([columns, *rows], room):
+        console.print(_table(columns, rows, widths))
+        return
+    for number, row in enumerate(rows):
+        if number:
+            console.print()
+        for line in _fields(columns, row, console.width):
+            console.print(line, soft_wrap=True)  # a word that is longer than the screen is the terminal's to break
+
+
+def fitted(rows: Rows, room: int) -> list[int]:
+    """How wide each column may be, so that no word is broken; empty if there is not room enough for that."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(cell_len, column)) for column in columns]
+    least = [max(cell_len(word) for cell in column for word in (*cell.split(), "")) for column in columns]
+    if sum(least) > room:
+        return []
+    while sum(widths) > room:
+        spare = [width - needed for width, needed in zip(widths, least, strict=True)]
+        widths[spare.index(max(spare))] -= 1
+    return widths
+
+
+def _table(columns: Sequence[str], rows: Rows, widths: Sequence[int]) -> Table:
+    table = Table(header_style="bold")
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(column, width=width, overflow="fold")
+    for row in rows:
+        table.add_row(*map(_text, row))
+    return table
+
+
+def _fields(columns: Sequence[str], row: Sequence[str], room: int) -> list[Text]:
+    label = max(map(len, columns)) + 2
+    lines: list[Text] = []
+    for column, cell in zip(columns, row, strict=True):
+        wrapped = textwrap.wrap(cell, max(1, room - label), break_long_words=False, break_on_hyphens=False) or [""]
+        for number, part in enumerate(wrapped):
+            head = Text(("" if number else column).ljust(label), style="bold")
+            lines.append(head.append(Text(part, style=STYLES.get(cell, "not bold"))))
+    return lines
+
+
+def _text(cell: str) -> Text:
+    return Text(cell, style=STYLES.get(cell, ""))
