@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import re
 from collections.abc import Callable
@@ -18,7 +19,14 @@ from fencehold.runtime.store import Store
 from fencehold.telemetry.logs import LogSink
 from fencehold.telemetry.traces import traces
 
-KNOWN = "sqlite:///file.db, postgresql://user@host/db, mssql://user@host/db, cosmos://:KEY@host/db or memory://name"
+KNOWN = {
+    "sqlite": "sqlite:///file.db",
+    "postgresql": "postgresql://user@host/db",
+    "mssql": "mssql://user@host/db",
+    "cosmos": "cosmos://host/db?credential=default",
+    "memory": "memory://name",
+}
+SYNONYMS = {"postgres": "postgresql", "file": "sqlite", "sqlserver": "mssql"}
 DEFAULT_TABLE = "fencehold_leases"
 ANY_FILE_SYSTEM = "file_system=any"
 _HOST = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
@@ -64,17 +72,36 @@ def backend_for(url: str, table: str = DEFAULT_TABLE, facts: FactSink | None = N
         case "cosmos":
             return _cosmos(url, table, facts)
         case other:
-            raise ConfigurationError(
-                f"No backend for {other or 'a URL without a scheme'!r}.", hint=f"Use {KNOWN}.", code="bad_url"
-            )
+            raise unknown_scheme(other)
 
 
 def scheme(url: object) -> str:
     """The database a URL names, without the driver that SQLAlchemy writes after a plus sign."""
     if not isinstance(url, str) or "://" not in url:
-        raise ConfigurationError("The database URL has no scheme.", hint=f"Use {KNOWN}.", code="bad_url")
+        name = url.partition(":")[0].lower() if isinstance(url, str) and ":" in url else ""
+        if form := KNOWN.get(SYNONYMS.get(name, name)):
+            message = f"The database URL begins with {name!r}, but no // follows."
+            raise ConfigurationError(message, hint=f"Write it as {form}.", code="bad_url")
+        message = "The database URL does not begin with the name of a database and ://."
+        raise ConfigurationError(message, hint=f"Use {_forms()}.", code="bad_url")
     name = url.partition("://")[0].partition("+")[0].lower()
-    return {"postgres": "postgresql", "file": "sqlite", "sqlserver": "mssql"}.get(name, name)
+    return SYNONYMS.get(name, name)
+
+
+def unknown_scheme(name: str) -> ConfigurationError:
+    """With the one that was probably meant, if a few letters are all that is wrong."""
+    meant = difflib.get_close_matches(name, [*KNOWN, *SYNONYMS], n=1, cutoff=0.85)
+    form = KNOWN[SYNONYMS.get(meant[0], meant[0])] if meant else ""
+    hint = f"Did you mean {form}? All there are: {_forms()}." if form else f"Use {_forms()}."
+    message = f"{name + '://'!r} names no database that fencehold knows."
+    if not name:
+        message = "The database URL has nothing before its ://."
+    return ConfigurationError(message, hint=hint, code="bad_url")
+
+
+def _forms() -> str:
+    *most, last = KNOWN.values()
+    return f"{', '.join(most)} or {last}"
 
 
 def label(url: str) -> str:

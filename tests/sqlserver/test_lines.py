@@ -279,6 +279,8 @@ SAID: list[tuple[Exception, type[FenceholdError], str]] = [
     (of("IntegrityError", "Integrity constraint violation", "conflicted with a CHECK"), Unavailable, "store_error"),
     (of("ProgrammingError", "x", "Invalid object name 'OPENJSON'."), ConfigurationError, "old_database"),
     (of("ProgrammingError", "x", "Invalid object name 'x'."), ConfigurationError, "schema_missing"),
+    (of("ProgrammingError", "x", 'The specified schema name "ops" either does not exist or is not yours.'),
+     ConfigurationError, "no_such_schema"),
     (of("ProgrammingError", "x", "The SELECT permission was denied on 'x'."), ConfigurationError, "no_permission"),
     (of("OperationalError", "x", "because the database is read-only."), Unavailable, "read_only"),
     (of("OperationalError", "Communication link failure", "TCP Provider: Error code 0x2746"), Uncertain, "no_answer"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Iterable
+from typing import Any
 
 from fencehold import Unavailable
 from submission_manager.model.intents import Exhausted, Status
@@ -34,7 +35,7 @@ def ended_after_s(row: Row) -> float:
     return (row.completed_at - row.created_at).total_seconds()
 
 
-async def at_a_slow_gateway(scene: Scene, takes_s: float = 0.3, **options: object) -> Instance:
+async def at_a_slow_gateway(scene: Scene, takes_s: float = 0.3, **options: Any) -> Instance:
     """16 at a time, so 53 a second: 8,000 take two and a half minutes."""
     one = await scene.instance(**options)
     one.gateway.takes_s[SLOW] = takes_s

@@ -11,7 +11,15 @@ from fencehold.model.leases import TermKey
 CODE = "wrong_store"
 
 
-def of_fence(key: TermKey) -> ConfigurationError:
+def of_fence(key: TermKey, where: str = "") -> ConfigurationError:
+    """`where` says which two files they are, where they are files."""
+    if where:
+        return ConfigurationError(
+            f"The connection given to term.fence() leads to another file than the store's{where}: lease {key.name!r} "
+            "does not guard what is written there. The transaction was made to fail; the term goes on.",
+            hint="Connect to the file that the store was opened with. One transaction cannot fence another file.",
+            code=CODE,
+        )
     return ConfigurationError(
         f"The connection given to term.fence() leads to another database than the store's: lease {key.name!r} is not "
         "there, or is another one of that name. The transaction was made to fail; the term goes on.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -13,9 +14,11 @@ from fencehold.cli.setup import Setup
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.outbox import Outbox
-from fencehold.runtime.store import DEFAULT_OUTBOX
+from fencehold.runtime.store import DEFAULT_OUTBOX, Store
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+SHOWN_MAX = 5
 
 # A verb of the operator's is one statement, which is executed whole or not at all, whoever stopped listening.
 ALL_OR_NONE = "interrupted: it is one statement, so all of them were changed or none; look again"
@@ -53,8 +56,33 @@ def dry_run_option(command: F) -> F:
 async def opened(setup: Setup, name: str, facts: FactSink | None = None) -> AsyncIterator[Outbox]:
     store = setup.store(facts)
     outbox = store.outbox(name)
-    async with store:
+    async with store, known(store, name):
         yield outbox
+
+
+@asynccontextmanager
+async def known(store: Store, name: str) -> AsyncIterator[None]:
+    """An outbox of this name that is not there is told with those that are: most likely it is one of them."""
+    try:
+        yield
+    except ConfigurationError as error:
+        if error.code != "schema_missing":
+            raise
+        there = (await store.checkup.tables_made()).outboxes
+        if not there or name in there:
+            raise
+        raise _no_outbox(name, there, error.hint) from error
+
+
+def _no_outbox(name: str, there: Sequence[str], how_to_make: str) -> ConfigurationError:
+    close = difflib.get_close_matches(name, there, n=1)
+    meant = f"Did you mean --outbox {close[0]}? " if close else ""
+    shown = ", ".join(there[:SHOWN_MAX]) + (", ..." if len(there) > SHOWN_MAX else "")
+    return ConfigurationError(
+        f"There is no outbox {name!r} in this database; there is {shown}.",
+        hint=f"{meant or 'Name one of them with --outbox. '}For a new one: {how_to_make}",
+        code="schema_missing",
+    )
 
 
 def tracking_ids(given: Sequence[str]) -> list[str]:

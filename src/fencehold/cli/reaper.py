@@ -8,7 +8,7 @@ import click
 
 from fencehold.cli import exit_codes, log_lines
 from fencehold.cli.metrics_port import Measured, measured, metrics_options
-from fencehold.cli.outbox_options import lease_option, outbox_option
+from fencehold.cli.outbox_options import known, lease_option, outbox_option
 from fencehold.cli.service import StopBy, serve
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.watchdog import Stop
@@ -64,7 +64,8 @@ async def _work(
     async with told.health.watched(at_work.probe, lambda: outbox.settings.lease_s), store:
         # What is missing or not allowed shows now, instead of as a warning for ever.
         outage = Outage(lambda event, **fields: facts.fact(event, outbox=name, **fields), BootClock())
-        await outage.wait_for(outbox.reap)
+        async with known(store, name):
+            await outage.wait_for(outbox.reap)
         await outbox.close()  # that connection was for this one question
         await at_work.begin()
         facts.fact("reaper_started", outbox=name, every_s=outbox.settings.reap_every_s)

@@ -13,7 +13,7 @@ import click
 
 from fencehold.cli import exit_codes, handler_import, log_lines
 from fencehold.cli.metrics_port import Measured, measured, metrics_options
-from fencehold.cli.outbox_options import lease_option, outbox_option
+from fencehold.cli.outbox_options import known, lease_option, outbox_option
 from fencehold.cli.service import StopBy, serve
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.watchdog import Stop, leave, leave_soon
@@ -130,4 +130,5 @@ async def _run(store: Store, at_work: Worker, lease_s: float, stop_by: StopBy) -
 
     async with store:
         stop_by(Stop(at_work.stop, at_work.settings.shutdown_timeout_s, in_hand, spare_s=lease_s))
-        await at_work.run()
+        async with known(store, at_work.outbox):
+            await at_work.run()

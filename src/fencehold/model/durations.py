@@ -13,6 +13,8 @@ Duration = float | int | str | dt.timedelta
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 _TEXT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h|d|)\s*", re.ASCII)
 
+HINT = "One number with a unit: ms, s, m, h or d; without one it is seconds. A program may also give a timedelta."
+
 DURATION_S_MAX = 365 * 86400.0
 NUMBER_MAX = 1e15
 AGE_YEARS_MAX = 100  # of what an operator may ask for by age
@@ -25,7 +27,7 @@ def seconds(value: Duration, what: str = "duration", years_max: int = 1) -> floa
         most = "a year" if years_max == 1 else f"{years_max} years"
         raise ConfigurationError(
             f"{what} is {value!r}; it must be above zero and at most {most}.",
-            hint='Give seconds (30, 0.5), a timedelta, or text such as "30s" or "5m".',
+            hint=HINT,
             code="bad_duration",
         )
     return number
@@ -39,7 +41,7 @@ def _number(value: Duration, what: str) -> float:
     if isinstance(value, str) and (match := _TEXT.fullmatch(value)):
         return float(match[1]) * _UNIT_S[match[2]]
     raise ConfigurationError(
-        f"{what} is {value!r}, which is not a duration.",
-        hint='Give seconds (30, 0.5), a timedelta, or text such as "30s" or "5m".',
+        f'{what} is {value!r}, which is not a duration such as "30s", "5m" or 0.5.',
+        hint=HINT,
         code="bad_duration",
     )

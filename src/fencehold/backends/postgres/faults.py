@@ -15,6 +15,10 @@ OWNER_HINT = (
     "A role that owns the schema must run `fencehold init{option}` (`fencehold sql init{option}` prints the SQL and "
     "the GRANTs); on tables that are up to date this role needs only SELECT on fencehold_schema."
 )
+SCHEMA_HINT = (
+    "GRANT USAGE, CREATE ON SCHEMA ... TO this role (USAGE alone once the tables are there), or name a schema it may "
+    "use: --table schema.fencehold_leases."
+)
 GRANT_HINT = "GRANT this user what `fencehold sql init` prints (purge also needs DELETE on an outbox)."
 POLICY_HINT = (
     "Row-level security is on for this table, and no policy lets this user do that; a GRANT does not help. Give it one "
@@ -98,17 +102,29 @@ def of_statement(error: psycopg.Error) -> FenceholdError:
 
 def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
     """What no waiting mends."""
-    if isinstance(error, (pg.UndefinedTable, pg.InvalidSchemaName)):
+    if isinstance(error, pg.InvalidSchemaName):
+        return _no_schema(text)
+    if isinstance(error, pg.UndefinedTable):
         return schema_missing(f"A table is missing: {text}.")
     if isinstance(error, pg.UndefinedColumn):
         return schema_old(text)
     if isinstance(error, pg.InsufficientPrivilege):
+        said = text.partition(" LINE ")[0]  # the statement is ours, and of no interest
         hint = POLICY_HINT if "row-level security" in text else GRANT_HINT
-        return ConfigurationError(f"PostgreSQL refused: {text}.", hint=hint, code="no_permission")
+        return ConfigurationError(f"PostgreSQL refused: {said}.", hint=hint, code="no_permission")
     if isinstance(error, (pg.UntranslatableCharacter, pg.CharacterNotInRepertoire)):
         hint = "The database's encoding has no such character: use others, or a database in UTF8."
         return ConfigurationError(f"PostgreSQL refused the text: {text}.", hint=hint, code="not_in_encoding")
     return None
+
+
+def _no_schema(text: str) -> ConfigurationError:
+    """Where tables were to be made: there is no such schema, or none that this role may use."""
+    if "no schema has been selected" in text:
+        message = "This role may use no schema of its search_path, so no table can be made or found."
+        return ConfigurationError(message, hint=SCHEMA_HINT, code="no_permission")
+    hint = "Create it first (CREATE SCHEMA), or correct the name of the table."
+    return ConfigurationError(f"PostgreSQL: {text}.", hint=hint, code="no_such_schema")
 
 
 def _refused_login(error: psycopg.Error, text: str) -> FenceholdError | None:
@@ -155,7 +171,7 @@ def locked(error: psycopg.Error) -> Unavailable:
 def of_init(error: psycopg.Error, init_option: str = "") -> FenceholdError:
     """The same while tables are made: other rights are wanted then than in daily use."""
     fault = of_statement(error)
-    if fault.code == "no_permission":
+    if fault.code == "no_permission" and fault.hint != SCHEMA_HINT:
         fault.hint = OWNER_HINT.format(option=init_option)
     return fault
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from fencehold.backends import sql_session, wrong_store
 from fencehold.backends.ready import Ready
 from fencehold.backends.sql_text import Statements, advised
 from fencehold.backends.sqlite import faults
+from fencehold.backends.sqlite.caller_file import elsewhere, main_file, main_of
 from fencehold.backends.sqlite.event_rows import Params
 from fencehold.backends.sqlite.fences import DIALECT
 from fencehold.model.errors import ConfigurationError, FenceholdError
@@ -40,7 +40,7 @@ class CallerStatements:
     def _on_connection(self, target: sqlite3.Connection, name: str, batch: Sequence[Params]) -> list[bool]:
         try:
             must_be_in_transaction(target)
-            self._must_be_our_file(files(target, self._statements["file"]))
+            self._must_be_our_file(main_file(target, self._statements["file"]))
             wrote = [bool(target.execute(self._statements[name], params).fetchall()) for params in batch]
         except sqlite3.Error as error:
             raise self._told(error) from error
@@ -53,7 +53,7 @@ class CallerStatements:
         if not isinstance(driver, sqlite3.Connection):
             raise not_ours(driver)
         must_be_in_transaction(driver)
-        self._must_be_our_file(files(driver, self._statements["file"]))
+        self._must_be_our_file(main_file(driver, self._statements["file"]))
         sql = self._statements.named(name)
         try:
             return [bool(sql_session.run(target, sql, params)) for params in batch]
@@ -66,21 +66,15 @@ class CallerStatements:
             raise not_ours(driver)
         must_be_in_transaction(driver)
         rows = await sql_session.run_async(target, self._statements.named("file"), {})
-        self._must_be_our_file(file for _, place, file in rows if place == "main")
+        self._must_be_our_file(main_of(rows))
         sql = self._statements.named(name)
         try:
             return finish([bool(await sql_session.run_async(target, sql, params)) for params in batch])
         except Exception as error:
             raise self._sorted(error) from error
 
-    def _must_be_our_file(self, found: Iterable[str | bytes]) -> None:
-        for file in found:
-            try:
-                if file and os.path.samefile(file, self._path):
-                    return
-            except FileNotFoundError:
-                pass
-            where = f" (it is to {os.fsdecode(file) or 'memory'}, the outbox is in {self._path})"
+    def _must_be_our_file(self, found: Sequence[str | bytes]) -> None:
+        if where := elsewhere(found, self._path):
             raise wrong_store.of_outbox(self._statements.table, where)
 
     def _sorted(self, error: Exception) -> Exception:
@@ -90,13 +84,6 @@ class CallerStatements:
 
     def _told(self, error: sqlite3.Error) -> FenceholdError:
         return advised(faults.of_statement(error, self._path), self._statements)
-
-
-def files(connection: sqlite3.Connection, statement: str) -> list[str | bytes]:
-    """The file of the main database. An attached one is not asked: a commit to two files is not one commit."""
-    cursor = connection.cursor()
-    cursor.row_factory = None  # the caller's may give anything
-    return [row[2] for row in cursor.execute(statement) if row[0] == 0]
 
 
 def must_be_in_transaction(connection: Any) -> None:

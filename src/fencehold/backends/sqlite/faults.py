@@ -34,16 +34,26 @@ def _of_file(text: str, path: str) -> FenceholdError | None:
     return None
 
 
+def unmade(path: str) -> ConfigurationError:
+    """Of a file that `init` could not make: nothing else that is said of a missing file helps then."""
+    folder = os.path.dirname(os.path.abspath(path))
+    message = f"{path} does not exist and could not be made in the folder {folder}."
+    return ConfigurationError(message, hint="Name a place where this user may make files.", code="read_only")
+
+
 def _unopened(path: str) -> ConfigurationError:
     """SQLite does not say why it could not open the file."""
-    folder = os.path.dirname(path) or "."
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        hint = "Name a file in it, such as sqlite:///app.db (sqlite:////var/lib/app.db for an absolute path)."
+        return ConfigurationError(f"{path} is a folder, not a file.", hint=hint, code="bad_url")
     if os.path.exists(path):
         return ConfigurationError(f"{path} cannot be opened.", hint=WRITE_HINT, code="read_only")
     if not os.path.isdir(folder):
         hint = "Create the folder, or correct the path."
         return ConfigurationError(f"{path} cannot be made: there is no folder {folder}.", hint=hint, code="bad_url")
     if not os.access(folder, os.W_OK):
-        message = f"{path} does not exist, and its folder cannot be written."
+        message = f"{path} does not exist, and this user may not make it: the folder {folder} cannot be written."
         return ConfigurationError(message, hint=WRITE_HINT, code="read_only")
     return schema_missing(f"{path} does not exist.")
 

@@ -13,6 +13,7 @@ from fencehold.backends import sql_session, wrong_store
 from fencehold.backends.given_up import given_up
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlite import faults
+from fencehold.backends.sqlite.caller_file import elsewhere, main_file, main_of
 from fencehold.backends.sqlite.open_file import OpenFile, cut_off
 from fencehold.backends.sqlite.session import Session, connect
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
@@ -264,8 +265,9 @@ class SqliteFences:
                 if not _is_elsewhere(error):
                     raise faults.of_statement(error, self._path) from error
         if not is_held(rows):
+            where = self._elsewhere(target)
             self._roll_back(target)
-            raise refusal(key, rows, over)
+            raise refusal(key, rows, over, where)
         if not target.in_transaction:
             raise outside_transaction()
 
@@ -275,6 +277,11 @@ class SqliteFences:
         if getattr(target, "autocommit", None) is True and target.in_transaction:
             target.execute(self._statements["poison"])
 
+    def _elsewhere(self, target: object) -> str:
+        if not isinstance(target, sqlite3.Connection):
+            return ""
+        return elsewhere(main_file(target, self._statements["file"]), self._path)
+
     def _fence_session(self, target: Any, key: TermKey, over: bool) -> None:
         rows: list[Any] = []
         try:
@@ -283,8 +290,9 @@ class SqliteFences:
             if not _is_elsewhere(error):
                 raise
         if not is_held(rows):
+            where = self._elsewhere(sql_session.driver_connection(target))
             sql_session.roll_back_all(target)
-            raise refusal(key, rows, over)
+            raise refusal(key, rows, over, where)
         if not sql_session.driver_connection(target).in_transaction:
             raise outside_transaction()
 
@@ -296,8 +304,9 @@ class SqliteFences:
             if not _is_elsewhere(error):
                 raise
         if not is_held(rows):
+            found = await sql_session.run_async(target, self._statements.named("file"), {})
             await sql_session.roll_back_all_async(target)
-            raise refusal(key, rows, over)
+            raise refusal(key, rows, over, elsewhere(main_of(found), self._path))
         if not (await sql_session.driver_connection_async(target)).in_transaction:
             raise outside_transaction()
 
@@ -311,10 +320,10 @@ def is_held(rows: list[Any]) -> bool:
     return bool(rows and rows[0][0])
 
 
-def refusal(key: TermKey, rows: list[Any], over: bool) -> FenceholdError:
+def refusal(key: TermKey, rows: list[Any], over: bool, where: str = "") -> FenceholdError:
     if over or (rows and rows[0][1]):
         return lost(key, "the store refused the fence; this transaction was rolled back")
-    return wrong_store.of_fence(key)
+    return wrong_store.of_fence(key, where)
 
 
 def _is_elsewhere(error: Exception) -> bool:

@@ -7,6 +7,7 @@ import sqlite3
 import time
 
 from fencehold.backends.sql_text import Statements, judged, parts_lost, table_exists
+from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.session import Session
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.ports.schema import Waits, unheard
@@ -34,6 +35,10 @@ class SqliteSchema:
                 if error.code != "busy" or left_s <= SAY_EVERY_S:
                     raise
                 waits(f"{self._session.path} is locked by another process; trying again")
+            except ConfigurationError as error:
+                if error.code != "schema_missing":
+                    raise
+                raise faults.unmade(self._session.path) from error
         await self._session.call(lambda: self._use_wal(limit_s), limit_s)
         return steps
 

@@ -65,7 +65,7 @@ def _found(text: str, table: tuple[tuple[str, str, str], ...]) -> tuple[str, str
 def of_statement(error: Exception) -> FenceholdError:
     """The server's answer, or the lack of one, to a batch that was sent."""
     text = text_of(error)
-    return _not_executed(error, text) or _misfit(text) or _unknown(error, text)
+    return _not_executed(error, text) or _no_schema(text) or _misfit(text) or _unknown(error, text)
 
 
 def _not_executed(error: Exception, text: str) -> FenceholdError | None:
@@ -80,6 +80,13 @@ def _not_executed(error: Exception, text: str) -> FenceholdError | None:
         hint = "Read the cursor to its end, or close it, before anything else is done on its connection."
         return ConfigurationError(f"SQL Server: {text}; nothing was sent.", hint=hint, code="cursor_open")
     return None
+
+
+def _no_schema(text: str) -> FenceholdError | None:
+    if "specified schema name" not in text:  # 2760
+        return None
+    hint = "Create it first (CREATE SCHEMA), let this user use it, or correct the name of the table."
+    return ConfigurationError(f"SQL Server: {text}.", hint=hint, code="no_such_schema")
 
 
 def _misfit(text: str) -> FenceholdError | None:

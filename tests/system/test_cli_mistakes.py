@@ -1,0 +1,146 @@
+"""Mistakes as people make them: each is told by what is wrong and what to do, and never by the command just given."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import fencehold
+from tests.servers.roles import Role
+from tests.system.cli_process import fencehold_run, prepare
+from tests.system.outbox_scene import Answer
+from tests.upgrading.test_old_tables import run
+
+
+def told(answer: Answer) -> tuple[str, str]:
+    """Message and hint of a mistake (78)."""
+    assert answer.code == 78, answer.err
+    return answer.error["message"], answer.error["hint"]
+
+
+def test_init_into_a_folder_that_is_not_there_names_it_in_full(tmp_path: Path, cli, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    message, hint = told(cli("sqlite:///data/app.db", "init"))
+    assert message == f"data/app.db cannot be made: there is no folder {tmp_path}/data."
+    assert hint == "Create the folder, or correct the path."
+
+
+def test_init_where_no_file_can_be_made_does_not_advise_init(cli):
+    """Also where the rights look well, as in /proc for root."""
+    message, hint = told(cli("sqlite:////proc/app.db", "init"))
+    assert message.startswith("/proc/app.db does not exist")
+    assert "the folder /proc" in message
+    assert "init" not in hint
+
+
+def test_a_folder_instead_of_a_file_is_called_one(tmp_path: Path, cli):
+    message, hint = told(cli(f"sqlite:///{tmp_path}", "init"))
+    assert message == f"{tmp_path} is a folder, not a file."
+    assert "Name a file in it" in hint
+
+
+@pytest.fixture
+def stranger(postgres_url: str) -> Iterator[Role]:
+    role = Role(postgres_url, f"stranger_{psycopg.conninfo.conninfo_to_dict(postgres_url)['dbname']}")
+    run(postgres_url, "REVOKE ALL ON SCHEMA public FROM public")
+    yield role
+    role.drop()
+
+
+def test_without_any_right_on_the_schema_init_says_which_to_grant(stranger: Role, cli):
+    message, hint = told(cli(stranger.url, "init"))
+    assert message.startswith("This role may use no schema of its search_path")
+    assert hint.startswith("GRANT USAGE, CREATE ON SCHEMA")
+    assert "fencehold init" not in hint
+
+
+def test_without_the_right_to_create_init_says_who_may(stranger: Role, cli):
+    stranger.owner_says("GRANT USAGE ON SCHEMA public TO {}")
+    message, hint = told(cli(stranger.url, "init"))
+    assert message == "PostgreSQL refused: permission denied for schema public."
+    assert "A role that owns the schema must run `fencehold init`" in hint
+
+
+def test_a_schema_that_is_not_there_is_named(postgres_url: str, cli):
+    answer = cli(postgres_url, "init", "--table", "ops.leases")
+    message, hint = told(answer)
+    assert answer.error["code"] == "no_such_schema"
+    assert 'schema "ops" does not exist' in message
+    assert "CREATE SCHEMA" in hint
+
+
+@pytest.mark.parametrize("command", [["worker", "app:handlers"], ["reaper"], ["outbox", "ls"], ["outbox", "stats"]])
+def test_a_mistyped_outbox_is_told_with_those_that_are_there(sqlite_url: str, tmp_path: Path, command: list[str]):
+    async def init() -> None:
+        async with fencehold.connect(sqlite_url) as store:
+            store.outbox("orders"), store.outbox("billing")
+            await store.init()
+
+    asyncio.run(init())
+    (tmp_path / "app.py").write_text("handlers = {'*': print}\n")
+    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    code, _, err = fencehold_run(sqlite_url, *command, "--outbox", "ordrs", env=env)
+    assert code == 78
+    assert "There is no outbox 'ordrs' in this database; there is billing, orders." in err
+    assert "Did you mean --outbox orders?" in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "job", "--lease", "30sec", "--", "true"], ["run", "job", "--wait", "1m 30s", "--", "true"],
+        ["step-down", "job", "--wait", "soon"], ["outbox", "purge", "--older-than", "3w"], ["doctor", "--lease", "x"],
+    ],
+    ids=lambda command: command[-1] if command[-1] != "true" else command[3],
+)  # fmt: skip
+def test_a_bad_duration_is_told_with_the_form_of_a_good_one(sqlite_url: str, cli, command: list[str]):
+    prepare(sqlite_url)
+    message, _ = told(cli(sqlite_url, *command))
+    assert 'which is not a duration such as "30s", "5m" or 0.5' in message
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("postgress://u@h/d", "postgresql://user@host/db"), ("postgressql://u@h/d", "postgresql://user@host/db"),
+        ("sqllite:///a.db", "sqlite:///file.db"), ("sqlsever://u@h/d", "mssql://user@host/db"),
+    ],
+)  # fmt: skip
+def test_a_mistyped_scheme_is_told_with_the_one_that_was_meant(cli, url: str, meant: str):
+    message, hint = told(cli(url, "ls"))
+    assert message == f"'{url.partition('://')[0]}://' names no database that fencehold knows."
+    assert hint.startswith(f"Did you mean {meant}?")
+    assert "***" not in hint
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("mysql://u@h/d", "names no database that fencehold knows"), ("app.db", "does not begin with the name"),
+        ("postgresql:/u@h/d", "begins with 'postgresql', but no // follows"), ("://x", "nothing before its ://"),
+    ],
+)  # fmt: skip
+def test_an_address_that_is_none_is_told_by_what_it_lacks(cli, url: str, words: str):
+    message, hint = told(cli(url, "ls"))
+    assert words in message
+    assert "Did you mean" not in hint
+
+
+async def test_a_fence_on_another_sqlite_file_names_both(tmp_path: Path):
+    ours, theirs = tmp_path / "ours.db", tmp_path / "theirs.db"
+    async with fencehold.connect(f"sqlite:///{ours}") as store:
+        await store.init()
+        async with store.leader("job") as leader:
+            assert await leader.wait_for_leadership(20)
+            assert leader.term is not None
+            with sqlite3.connect(theirs, isolation_level=None) as conn:
+                conn.execute("BEGIN IMMEDIATE")
+                with pytest.raises(fencehold.ConfigurationError) as caught:
+                    leader.term.fence(conn)
+            assert caught.value.code == "wrong_store"
+            assert f"(it is to {theirs}, not to {ours})" in caught.value.message
+            assert leader.term.is_valid
