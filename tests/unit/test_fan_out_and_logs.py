@@ -6,7 +6,7 @@ import pytest
 
 from fencehold.telemetry.fan_out import FanOut
 from fencehold.telemetry.logs import LogSink
-from tests.unit.test_prometheus import CONTRACT
+from tests.unit.facts_contract import CONTRACT
 
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
