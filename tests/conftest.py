@@ -122,6 +122,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Ite
     yield
     tally, elsewhere = config.stash[TALLY], config.getoption("--tally")
     if elsewhere is not None:
+        counts = {name: len(reports) for name, reports in terminalreporter.stats.items()}
+        tally.passed, tally.skipped = counts.get("passed", 0), counts.get("skipped", 0)
+        tally.failed = counts.get("failed", 0) + counts.get("error", 0)
         tally.append_to(elsewhere)
         return
     for line in last_lines.lines(tally):

@@ -1,4 +1,4 @@
-"""What a test run says at its very end of what it left out, summed over the parts that ran at once.
+"""What a test run says at its very end: what it left out and why, summed over the parts that ran at once, and one line.
 
 No registry brings a SQL Server, so most runs are without one; a green run must not be taken for more than it was.
 """
@@ -26,6 +26,10 @@ class Tally:
     version: str = ""
     checked: list[str] = field(default_factory=list)
     missing: dict[str, int] = field(default_factory=dict)
+    passed: int = 0
+    failed: int = 0  # also those that could not begin, or not end
+    skipped: int = 0
+    parts: int = 1
 
     def miss(self, what: str, tests: int = 1) -> None:
         self.missing[what] = self.missing.get(what, 0) + tests
@@ -41,8 +45,12 @@ def read(path: Path) -> Tally:
 
 
 def total(parts: Iterable[Tally]) -> Tally:
-    whole = Tally()
+    whole = Tally(parts=0)
     for part in parts:
+        whole.passed += part.passed
+        whole.failed += part.failed
+        whole.skipped += part.skipped
+        whole.parts += part.parts
         whole.long_not_run += part.long_not_run
         whole.run += part.run
         whole.not_run += part.not_run
@@ -65,6 +73,22 @@ def lines(tally: Tally) -> list[str]:
     if tally.not_run:
         said.append(f"SQL Server: NOT RUN ({VARIABLE} is not set): {counted(tally.not_run)}")
     return said
+
+
+def closing(tally: Tally, parts: int) -> str:
+    """The whole run of so many parts in one line: what passed, what failed, what was not run and why."""
+    counts = f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped"
+    reasons = [f"{tests} for want of {what}" for what, tests in sorted(tally.missing.items())]
+    if tally.not_run:
+        reasons.append(f"{tally.not_run} for want of SQL Server ({VARIABLE} is not set)")
+    if others := tally.skipped - tally.not_run - sum(tally.missing.values()):
+        reasons.append(f"{others} for reasons of their own (SKIPPED, above)")
+    if tally.long_not_run:
+        reasons.append(f"{tally.long_not_run} marked long (CI=true make test runs them)")
+    left_out = f"not run: {', '.join(reasons)}" if reasons else "everything was run"
+    if tally.parts < parts:
+        left_out += f"; {parts - tally.parts} of {parts} parts ended without a count: see above"
+    return f"{counts}; {left_out}"
 
 
 def counted(tests: int) -> str:

@@ -51,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         show(part, output)
     for line in last_lines.lines(tally_of_all):
         print(line)
+    print(last_lines.closing(tally_of_all, len(parts)), flush=True)
     return max(codes)
 
 
