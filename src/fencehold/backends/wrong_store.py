@@ -34,7 +34,8 @@ def of_outbox(outbox: str, where: str = "") -> ConfigurationError:
         f"The connection given as tx leads to another database than that of the outbox {outbox!r}{where}; nothing was "
         "written.",
         hint="One transaction cannot hold both: keep the outbox in the database of the data that its events tell of. A "
-        "repeatable read transaction that began before the outbox was made looks the same: begin it anew.",
+        "repeatable read transaction that began before the outbox was made looks the same: begin it anew. So does, on "
+        f"PostgreSQL, another table {outbox!r} that comes first in the connection's search_path.",
         code=CODE,
     )
 

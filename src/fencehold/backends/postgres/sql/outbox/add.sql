@@ -1,9 +1,13 @@
 -- name: add
 -- A tracking id that is known already is left alone. One notification for all of them; its text names the priorities.
--- With an outbox_id nothing is added in any other outbox, that of another database say: one NULL is answered then.
+-- With an outbox_id nothing is added in any other outbox, that of another database say, nor in a table of the same name that
+-- hides the outbox's own in this session's search_path: one NULL is answered then.
 WITH here AS MATERIALIZED (
     SELECT CAST(:outbox_id AS text) IS NULL
-           OR EXISTS (SELECT FROM fencehold_outbox_identity WHERE outbox_id = CAST(:outbox_id AS text)) AS is_ours
+           OR EXISTS (SELECT FROM fencehold_outbox_identity AS i
+                        JOIN pg_catalog.pg_class AS own ON own.oid = i.tableoid
+                        JOIN pg_catalog.pg_class AS met ON met.oid = pg_catalog.to_regclass('fencehold_outbox')
+                       WHERE i.outbox_id = CAST(:outbox_id AS text) AND met.relnamespace = own.relnamespace) AS is_ours
 ), added AS (
     INSERT INTO fencehold_outbox AS o
            (tracking_id, event_type, payload, max_retries, aggregate_id, aggregate_type, metadata, due_at, priority)
