@@ -1,6 +1,7 @@
 """Handlers that could not have done their work: refused when the worker is made, or failed when they return."""
 
 import asyncio
+import concurrent.futures
 import functools
 import gc
 import warnings
@@ -35,6 +36,16 @@ async def leaves_a_task(event: fencehold.Claim) -> Any:
     return asyncio.ensure_future(asyncio.sleep(3600))
 
 
+def leaves_work_in_a_queue(event: fencehold.Claim) -> Any:
+    return concurrent.futures.Future()
+
+
+async def leaves_work_on_a_thread(event: fencehold.Claim) -> Any:
+    under_way: concurrent.futures.Future[None] = concurrent.futures.Future()
+    under_way.set_running_or_notify_cancel()
+    return [under_way]
+
+
 class Lazy:
     """As some database clients answer: nothing is asked before somebody awaits it."""
 
@@ -55,6 +66,8 @@ MISTAKES = {
     forgets_await: "without awaiting it, and nothing of it was run: write `await` before the call",
     forgets_await_in_a_list: "without awaiting it, and nothing of it was run",
     leaves_a_task: "which is cancelled: await it in the handler",
+    leaves_work_in_a_queue: "which is cancelled: wait for its result() in the handler",
+    leaves_work_on_a_thread: "which goes on, and cannot be cancelled: wait for its result() in the handler",
     forgets_a_lazy_call: "without awaiting it, and nothing of it was run",
     returns_what_forgets_await: "without awaiting it, and nothing of it was run",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import inspect
 from collections.abc import Callable
@@ -54,7 +55,8 @@ def refuse_unfinished(answer: object) -> None:
     """Raise TypeError if a handler returned something that should have been awaited or looped over: a failed try.
 
     To count it as done would lose the event, for nothing of it has run. A coroutine is closed (so that Python does
-    not warn that it was never awaited) and a task is cancelled; one that has ended already counts by how it ended.
+    not warn that it was never awaited) and a task, or work given to an executor, is cancelled; one that has ended
+    already counts by how it ended.
     """
     if answer is None:
         return
@@ -66,6 +68,9 @@ def refuse_unfinished(answer: object) -> None:
     found = list(answer) if isinstance(answer, (list, tuple, set, frozenset)) else [answer]
     waiting = [one for one in found if inspect.isawaitable(one)]
     if not waiting:
+        for one in found:
+            if isinstance(one, concurrent.futures.Future):
+                _refuse_work_elsewhere(one)
         return
     what = f"{waiting[0]!r:.120}"
     is_task = isinstance(waiting[0], asyncio.Future)
@@ -78,10 +83,21 @@ def refuse_unfinished(answer: object) -> None:
     )
 
 
+def _refuse_work_elsewhere(work: concurrent.futures.Future[Any]) -> None:
+    """What was given to an executor: one that has ended counts by how it ended."""
+    if work.done():
+        work.result()
+        return
+    became = "which is cancelled" if work.cancel() else "which goes on, and cannot be cancelled"
+    raise TypeError(
+        f"the handler returned before {work!r:.80} was done, {became}: wait for its result() in the handler"
+    )
+
+
 def end_unawaited(waiting: Any) -> None:
     """Close a coroutine that nobody will await, or cancel a task; whatever that raises is of no interest."""
     with contextlib.suppress(Exception):
         if inspect.iscoroutine(waiting):
             waiting.close()
-        elif isinstance(waiting, asyncio.Future):
+        elif isinstance(waiting, asyncio.Future | concurrent.futures.Future):
             waiting.cancel()
