@@ -20,7 +20,6 @@ Verb = Callable[[fencehold.Store, fencehold.Term, Any], Awaitable[object]]
 VERBS: dict[str, Verb] = {
     "add": lambda store, _, conn: store.outbox().add("a", {}, tx=conn),
     "first_time": lambda store, _, conn: store.outbox().first_time(EVENT, "mail", tx=conn),
-    "fence": lambda _, term, conn: term.fence(conn),
 }
 
 
@@ -58,6 +57,29 @@ async def test_what_needs_an_answer_is_refused_in_a_pipeline(postgres_server: An
                     assert await refused(as_coroutine(lambda: verb(store, term, plain))) == "pipeline_on"
             assert await store.outbox().find() == []
             assert term.is_valid
+
+
+async def fenced_in_a_pipeline(term: fencehold.Term, url: str) -> None:
+    async with await psycopg.AsyncConnection.connect(url) as conn, conn.pipeline():
+        await conn.execute("INSERT INTO t VALUES (1)")
+        assert await refused(term.fence(conn)) == "pipeline_on"
+
+
+async def fenced_in_a_sync_pipeline(term: fencehold.Term, url: str) -> None:
+    with psycopg.connect(url) as conn, conn.pipeline():
+        conn.execute("INSERT INTO t VALUES (1)")
+        assert await refused(as_coroutine(lambda: term.fence(conn))) == "pipeline_on"
+
+
+@pytest.mark.parametrize("fenced", [fenced_in_a_pipeline, fenced_in_a_sync_pipeline])
+async def test_a_fence_in_a_pipeline_is_refused_and_the_transaction_cannot_commit(
+    postgres_url: str, fenced: Callable[[fencehold.Term, str], Awaitable[None]]
+) -> None:
+    async with leading(postgres_url) as (_, term):
+        with pytest.raises(psycopg.OperationalError, match="closed"):
+            await fenced(term, postgres_url)
+        assert term.is_valid
+    assert await rows(postgres_url) == 0
 
 
 async def test_beside_the_pipeline_all_is_as_ever(postgres_url: str) -> None:

@@ -31,7 +31,7 @@ CONNECTIONS = (
 SNAPSHOT_SEES_ALL = "read committed"
 LIMIT_MS_MAX = 2**31 - 1
 KEEPS_UTF8 = ("UTF8", "SQL_ASCII")
-NOT_SENT = ("bad_encoding", "not_in_encoding")
+NOT_SENT = ("bad_encoding", "not_in_encoding", "pipeline_on")
 NOT_THERE = ("42P01", "42703", "3F000")  # undefined table, undefined column, invalid schema name
 POISONED = ("P0001", "25P01")  # as `poison` raises it; there is no transaction
 

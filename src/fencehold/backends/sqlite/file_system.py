@@ -6,6 +6,7 @@ Locks and shared memory of SQLite reach one machine, not several.
 from __future__ import annotations
 
 import os
+import sys
 import re
 from pathlib import Path
 
@@ -108,7 +109,9 @@ def _kind(kind: str, source: str) -> str:
 
 def room_bytes(path: str) -> int | None:
     """What this user can still write beside the file; None where the system does not say."""
-    if not hasattr(os, "statvfs"):  # Windows
+    if sys.platform == "win32":
+        return None
+    if not hasattr(os, "statvfs"):
         return None
     try:
         place = os.statvfs(os.path.dirname(path) or ".")
