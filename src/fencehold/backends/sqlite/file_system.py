@@ -6,8 +6,8 @@ Locks and shared memory of SQLite reach one machine, not several.
 from __future__ import annotations
 
 import os
-import sys
 import re
+import sys
 from pathlib import Path
 
 from fencehold.model.errors import ConfigurationError
