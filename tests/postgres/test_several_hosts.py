@@ -208,6 +208,23 @@ def test_hosts_of_the_environment_are_shared_like_those_of_the_url(monkeypatch: 
     assert hosts.places("dbname=x") == [("a", "1", ""), ("b", "2", "")]
 
 
+@pytest.mark.parametrize("named_by", ["url", "variable"])
+async def test_a_silent_first_host_of_a_service_does_not_keep_anybody_from_the_second(
+    postgres_url: str, silent: Silent, named_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = psycopg.conninfo.conninfo_to_dict(postgres_url)
+    lines = f"[two]\n# both\nhost=127.0.0.1,127.0.0.1\nport={silent.port},{real['port']}\nuser={real['user']}\n"
+    (tmp_path / "services").write_text(lines)
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+    url = f"postgresql:///{real['dbname']}" + ("?service=two" if named_by == "url" else "")
+    if named_by == "variable":
+        monkeypatch.setenv("PGSERVICE", "two")
+    backend = backend_for(url)()
+    await backend.open(6.0)
+    await backend.close()
+    assert silent.asked() > 0
+
+
 @pytest.mark.parametrize(
     ("given", "found"),
     [

@@ -8,6 +8,8 @@ connects therefore splits the URL here and shares the limit between the addresse
 from __future__ import annotations
 
 import asyncio
+import configparser
+import contextlib
 import math
 import os
 import socket
@@ -100,11 +102,24 @@ def named(info: str) -> str:
 
 
 def _value(given: Mapping[str, Any], key: str) -> str:
-    if given.get(key):
-        return str(given[key])
-    # A service file comes before the environment, and libpq alone reads it.
-    has_service = given.get("service") or os.environ.get("PGSERVICE")
-    return "" if has_service else os.environ.get(KEYS[key], "")
+    """What libpq would take: the connection string's own, else that of the service file, else the environment's."""
+    return str(given.get(key) or _of_service(given).get(key) or os.environ.get(KEYS[key], ""))
+
+
+def _of_service(given: Mapping[str, Any]) -> Mapping[str, str]:
+    """The section of the service that is named; empty if there is none, or no file that can be read (libpq says so)."""
+    name = str(given.get("service") or os.environ.get("PGSERVICE") or "")
+    if not name:
+        return {}
+    own = os.environ.get("PGSERVICEFILE") or os.path.expanduser("~/.pg_service.conf")
+    shared = os.path.join(os.environ.get("PGSYSCONFDIR", "/etc/postgresql-common"), "pg_service.conf")
+    for path in (own, shared):
+        parser = configparser.RawConfigParser(strict=False, delimiters=("=",), comment_prefixes=("#",))
+        with contextlib.suppress(configparser.Error, OSError, UnicodeError):
+            parser.read(path)
+            if parser.has_section(name):
+                return dict(parser.items(name))
+    return {}
 
 
 def _is_name(place: Place) -> bool:
