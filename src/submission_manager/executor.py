@@ -20,6 +20,7 @@ from submission_manager.executor_gateways import GatewayWatch
 from submission_manager.executor_metrics import ExecutorMetrics
 from submission_manager.executor_tenure import SQL_ERRORS, Dropped, Tenure
 from submission_manager.executor_webhooks import WebhookDesk
+from submission_manager.model.call_times import CallTimes
 from submission_manager.model.intents import ERROR_CHARS_MAX, Status
 from submission_manager.model.outcomes import Answer, Outcome, no_answer
 from submission_manager.ports import AttemptPort, GatewayPort, NotNow, Recorded, Started
@@ -79,7 +80,7 @@ class Executor:
         metrics: ExecutorMetrics,
         facts: FactSink,
     ) -> None:
-        self._attempts, self._gateway, self._ends = attempts, gateway, Ends(webhooks, metrics)
+        self._attempts, self._gateway, self._ends = attempts, gateway, Ends(webhooks, metrics, facts)
         self._settings = settings
         self._writes = writes
         self._expiry = Expiry(
@@ -89,6 +90,7 @@ class Executor:
         self._gateways = GatewayWatch(metrics, facts)
         self._running: set[Running] = set()
         self._in_lane: Counter[str] = Counter()  # over all terms: an old call that hangs still counts
+        self._times = CallTimes()  # over all terms too
         self._tenure: Tenure | None = None
         self._resting = False
         self._idle = asyncio.Event()
@@ -103,7 +105,7 @@ class Executor:
             tenure.check()
             tenure.work.clear()
             now_us = tenure.store_clock.now_us()
-            job = None if self._resting else tenure.schedule.take(now_us, self._load)
+            job = None if self._resting else tenure.schedule.take(now_us, self._load, self._times.expected_us)
             self._metrics.queue_depth(len(tenure.schedule))
             if job is not None:
                 self._begin(Running(job, tenure))
@@ -136,6 +138,7 @@ class Executor:
         if tasks:
             await asyncio.wait(tasks)
         self._gateways.close()
+        self._ends.close()
 
     @property
     def inflight(self) -> int:
@@ -143,7 +146,7 @@ class Executor:
 
     @property
     def intents_in_hand(self) -> list[str]:
-        return sorted(one.job.intent_id for one in self._running)
+        return sorted(one.job.intent_id for one in self._running.copy())  # copied: another thread may ask
 
     # --- one attempt ---
 
@@ -168,6 +171,7 @@ class Executor:
             self._tenure.wake()
 
     async def _attempt(self, running: Running) -> None:
+        taken_s = self._clock.now_s()
         try:
             started = await self._start(running)
             if started is None:
@@ -178,6 +182,8 @@ class Executor:
             outcome = await self._call(started)
             running.phase = Phase.RECORD
             await self._record(running, started, outcome, self._clock.now_s() - began_s)
+            if outcome.answer is not Answer.ERROR:  # a timeout says nothing of how long an answer takes
+                self._times.took(running.job.lane, int((self._clock.now_s() - taken_s) * 1_000_000))
         except Dropped:
             return
         except LeaseLost:
@@ -228,7 +234,7 @@ class Executor:
             recorded = await self._recorded(tenure, started, outcome)
         self._metrics.attempt(outcome.answer.value, (recorded.finished_at - started.started_at).total_seconds())
         self._gateways.ended(started, outcome, recorded, call_s)
-        self._settle(running, recorded)
+        self._settle(running, recorded, outcome)
 
     async def _recorded(self, tenure: Tenure, started: Started, outcome: Outcome) -> Recorded:
         """Also while leadership is being given up: the fence is the judge, and an outcome known is worth recording."""
@@ -260,13 +266,13 @@ class Executor:
         due_us = micros(answer.due_at) if answer.due_at is not None else floor_us
         tenure.schedule.settle(running.job, max(due_us, floor_us))
 
-    def _settle(self, running: Running, recorded: Recorded) -> None:
+    def _settle(self, running: Running, recorded: Recorded, outcome: Outcome) -> None:
         pending = recorded.status is Status.PENDING and recorded.due_at is not None
         if pending:
             self._metrics.retry_scheduled()
         due_us = micros(recorded.due_at) if recorded.due_at is not None and pending else None
         running.tenure.schedule.settle(running.job, due_us)
-        self._ends.put(running.tenure, recorded.over)
+        self._ends.put(running.tenure, recorded.over, outcome)
 
     def _fenced_out(self, running: Running) -> None:
         self._metrics.fenced_out(Phase.RECORD.value if running.phase is not Phase.START else Phase.START.value)

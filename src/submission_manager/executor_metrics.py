@@ -43,6 +43,14 @@ class ExecutorMetrics(Protocol):
 
     def exhausted(self, reason: str) -> None: ...
 
+    def target_ended(self, target: str, status: str, exhausted_reason: str | None) -> None:
+        """One intent of this target is over."""
+        ...
+
+    def accepted_late(self, target: str) -> None:
+        """The provider took it, and its deadline had passed: it is exhausted."""
+        ...
+
     def fenced_out(self, write: str) -> None:
         """A write (`start`, `record`, `expire`, `webhook`) that was not made, because leadership was lost before it."""
         ...
@@ -89,6 +97,12 @@ class NoMetrics:
         return None
 
     def exhausted(self, reason: str) -> None:
+        return None
+
+    def target_ended(self, target: str, status: str, exhausted_reason: str | None) -> None:
+        return None
+
+    def accepted_late(self, target: str) -> None:
         return None
 
     def fenced_out(self, write: str) -> None:

@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 
 import fencehold
 from fencehold.connect import backend_for
-from fencehold.model.errors import ConfigurationError
+from fencehold.model.errors import ConfigurationError, redact
 from fencehold.ports.backend import Backend
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.clock import BootClock
@@ -24,6 +24,7 @@ from submission_manager.http import descriptors
 from submission_manager.http.app import App, Parts
 from submission_manager.http.server import Listening
 from submission_manager.leadership import Leadership, LeadershipSettings
+from submission_manager.lease_facts import LeaseTrouble, OneLoss
 from submission_manager.metrics import Metrics
 from submission_manager.outgoing import Outgoing
 from submission_manager.own_words import INIT, OwnWords
@@ -54,10 +55,13 @@ class Instance:
         self.metrics = metrics or Metrics()
         self._registry = registry
         self.metrics.open_gateways(gateway_name(one.gateway_url) for one in registry.contracts.values())
-        self._facts = FanOut(OwnWords(facts), self.metrics)
+        self.metrics.open_targets(registry.contracts)
+        self._lease_trouble = LeaseTrouble()
+        self._facts = FanOut(OwnWords(FanOut(OneLoss(facts), self._lease_trouble)), self.metrics)
         self._creates_tables = creates_tables
         self._stack = AsyncExitStack()
         self._is_stopping = asyncio.Event()
+        self._running: Leadership | None = None
         self._leading: asyncio.Task[None] | None = None
         self.attempts_cut = 0  # by the drain timeout, once it has stopped
         self.app: App
@@ -83,6 +87,11 @@ class Instance:
     def ask_to_stop(self) -> None:
         self._is_stopping.set()
 
+    def tell_cut(self) -> None:
+        """What is cut when the process ends now. Any thread."""
+        if self._running is not None:
+            self._running.tell_cut()
+
     async def serve(self) -> None:
         """Until it is asked to stop. Raises what ended it otherwise."""
         assert self._leading is not None, "entered first"
@@ -102,14 +111,14 @@ class Instance:
 
     async def _start(self) -> None:
         settings = self.settings
-        store = open_store(settings.database)
+        store = open_store(settings.database, settings.durable, self._facts)
         self._stack.push_async_callback(store.close)
         outage = Outage(self._facts.fact, BootClock())
         await outage.wait_for(lambda: self._of_leases(lambda leases: leases.open(REACH_LIMIT_S)))
         await outage.wait_for(lambda: self._prepare(store))
         await outage.wait_for(store.open)
         leases = await self._stack.enter_async_context(
-            fencehold.connect(settings.database, table=LEASE_TABLE, facts=self._facts)
+            fencehold.connect(settings.database, table=LEASE_TABLE, facts=self._facts, durable=settings.durable)
         )
         outgoing = await self._stack.enter_async_context(Outgoing())
         self.leader = leases.leader(
@@ -117,8 +126,8 @@ class Instance:
             acquire_every=settings.acquire_interval_s, holder_id=settings.holder_id, on_error=settings.on_sql_error,
             release_on_stop=settings.release_on_stop,
         )  # fmt: skip
-        leadership = self._leadership(store, outgoing)
-        self._bind(store, leadership.hint)  # a port that is taken is told before anything is led
+        leadership = self._running = self._leadership(store, outgoing)
+        self._bind(store, leadership)  # a port that is taken is told before anything is led
         self._stack.push_async_callback(self.listening.stop)
         self._leading = asyncio.create_task(leadership.run(), name="submission-leadership")
         self._stack.push_async_callback(self._stop_leading, leadership)
@@ -211,11 +220,12 @@ class Instance:
             clock=clock, metrics=self.metrics, facts=self._facts,
         )  # fmt: skip
 
-    def _bind(self, store: IntentStore, hint: Callable[[], None]) -> None:
+    def _bind(self, store: IntentStore, leadership: Leadership) -> None:
         settings = self.settings
         parts = Parts(
-            store.intake, self._registry, self.leader, self.metrics, self._facts, settings, on_created=hint,
-            backlogs_max=self._registry.backlogs_max,
+            store.intake, self._registry, self.leader, self.metrics, self._facts, settings,
+            on_created=leadership.hint, backlogs_max=self._registry.backlogs_max,
+            keeps_from_leading=lambda: _words(leadership.misfit) or self._lease_trouble.newest,
         )  # fmt: skip
         self.app = App(parts)
         calls_max = max(CONCURRENCY_TOTAL_MIN, settings.concurrency)
@@ -243,6 +253,10 @@ class Instance:
             self._leading.cancel()
             await asyncio.wait([self._leading])
         self._facts.fact("stopped", holder_id=self.settings.holder_id)
+
+
+def _words(error: ConfigurationError | None) -> str | None:
+    return None if error is None else redact(f"[{error.code}] {error.message}")
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -25,7 +25,8 @@ from submission_manager.schedule import micros, micros_or_none
 TROUBLE_PAUSE_S = 1.0
 # After what no retry can mend, such as a missing table: else instances would hand the lease around every second.
 MISFIT_PAUSE_S, MISFIT_PAUSE_MAX_S = 1.0, 60.0
-CUT = "they did not end within the drain timeout; the next leader counts each as an attempt with an unknown outcome"
+CUT, CUT_AT_ONCE = "they did not end within the drain timeout", "a second signal ended the process at once"
+UNKNOWN = "; the next leader counts each as an attempt with an unknown outcome"
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,16 @@ class Leadership:
         self._hinted = asyncio.Event()
         self._stopping = asyncio.Event()
         self._pause_s = MISFIT_PAUSE_S
+        self._misfit: ConfigurationError | None = None  # what ended our newest term, unless we have led well since
+        self._leads_since_s: float | None = None
+
+    @property
+    def misfit(self) -> ConfigurationError | None:
+        """What keeps this instance from leading, such as a right it has lost: until it has led for a minute again."""
+        since_s = self._leads_since_s
+        if since_s is not None and self._clock.now_s() - since_s > MISFIT_PAUSE_MAX_S:
+            self._misfit = None
+        return self._misfit
 
     async def run(self) -> None:
         """Until `stop()`."""
@@ -92,11 +103,13 @@ class Leadership:
         terms = self._leader.terms()
         try:
             async for term in terms:
-                began_s = self._clock.now_s()
+                began_s = self._leads_since_s = self._clock.now_s()
                 fault = await self._hold(term)
+                self._leads_since_s = None
                 if self._clock.now_s() - began_s > MISFIT_PAUSE_MAX_S or not isinstance(fault, ConfigurationError):
                     self._pause_s = MISFIT_PAUSE_S
                 if isinstance(fault, ConfigurationError):
+                    self._misfit = fault
                     return False
             return True
         finally:
@@ -115,6 +128,7 @@ class Leadership:
                 await self._leader.start()
                 return
             except ConfigurationError as error:  # the leases' own table is missing too
+                self._misfit = error
                 self._facts.fact("leader_acquire_failed", lease_name=self._leader.name, sql_error=str(error))
 
     async def stop(self) -> int:
@@ -129,12 +143,18 @@ class Leadership:
         await self._executor.drained(limit_s)
         cut = self._executor.intents_in_hand
         if cut:
-            self._facts.fact("attempts_cut", attempts=len(cut), intents=cut, after_s=limit_s, why=CUT)
+            self._facts.fact("attempts_cut", attempts=len(cut), intents=cut, after_s=limit_s, why=CUT + UNKNOWN)
         await self._webhooks.drained(max(0.0, began_s + limit_s - self._clock.now_s()))
         if self._webhooks.in_hand:
             self._facts.fact("webhooks_cut", webhooks=self._webhooks.in_hand, why="the next leader sends them")
         await self._leader.shutdown(self._settings.step_down_limit_s)
         return len(cut)
+
+    def tell_cut(self) -> None:
+        """The process ends now: what that cuts is told, if anything. Any thread."""
+        cut = self._executor.intents_in_hand
+        if cut:
+            self._facts.fact("attempts_cut", attempts=len(cut), intents=cut, why=CUT_AT_ONCE + UNKNOWN)
 
     def hint(self) -> None:
         """Something was submitted, here or elsewhere: look now instead of at the next round."""

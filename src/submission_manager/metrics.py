@@ -34,7 +34,8 @@ DELIVERIES = ("delivered", "failed")
 
 GATEWAY_OUTCOMES = ("accepted", "rejected", "failed")
 GATEWAYS_MAX = 100
-OTHER_GATEWAYS = "other"
+TARGETS_MAX = 100
+OTHERS = "other"  # beyond so many
 NOTHING_WAITS = Backlog(0, 0.0, 0)
 
 M = TypeVar("M", Counter, Histogram)
@@ -74,6 +75,11 @@ class Metrics:
         """Those of the registry, before their first call: a series first seen at 1 hides that step from rate()."""
         for gateway in gateways:
             self._known_gateway(gateway)
+
+    def open_targets(self, targets: Iterable[str]) -> None:
+        """Likewise."""
+        for target in targets:
+            self._known_target(target)
 
     def role(self, is_leader: bool, epoch: int) -> None:
         self._leader.set(int(is_leader))
@@ -116,6 +122,15 @@ class Metrics:
     def exhausted(self, reason: str) -> None:
         self._exhausted.labels(reason).inc()
 
+    def target_ended(self, target: str, status: str, exhausted_reason: str | None) -> None:
+        known = self._known_target(target)
+        self._target_terminal.labels(known, status).inc()
+        if exhausted_reason is not None:
+            self._target_exhausted.labels(known, exhausted_reason).inc()
+
+    def accepted_late(self, target: str) -> None:
+        self._accepted_late.labels(self._known_target(target)).inc()
+
     def fenced_out(self, write: str) -> None:
         self._fenced_out.labels(write).inc()
 
@@ -134,11 +149,22 @@ class Metrics:
 
     def _known_gateway(self, gateway: str) -> str:
         """Opened at 0 when first seen; beyond so many the rest are one: a series for each is kept for ever."""
-        known = gateway if gateway in self._gateways or len(self._gateways) < GATEWAYS_MAX else OTHER_GATEWAYS
+        known = gateway if gateway in self._gateways or len(self._gateways) < GATEWAYS_MAX else OTHERS
         if known not in self._gateways:
             self._gateways.add(known)
             for outcome in GATEWAY_OUTCOMES:
                 self._gateway_attempts.labels(known, outcome)
+        return known
+
+    def _known_target(self, target: str) -> str:
+        known = target if target in self._targets or len(self._targets) < TARGETS_MAX else OTHERS
+        if known not in self._targets:
+            self._targets.add(known)
+            self._accepted_late.labels(known)
+            for status in TERMINAL:
+                self._target_terminal.labels(known, status)
+            for reason in Exhausted:
+                self._target_exhausted.labels(known, reason.value)
         return known
 
     # --- the lease, told by fencehold ---
@@ -180,7 +206,23 @@ class Metrics:
             "submission_gateway_attempts_total", "Attempts by gateway; failed: error, or a rejection that is no end.",
             ["gateway", "outcome"], registry=self._registry,
         )  # fmt: skip
+        self._name_targets()
         self._name_queue()
+
+    def _name_targets(self) -> None:
+        self._targets: set[str] = set()
+        self._target_terminal = Counter(
+            "submission_target_terminal_total", "Intents that ended, by target.", ["target", "status"],
+            registry=self._registry,
+        )  # fmt: skip
+        self._target_exhausted = Counter(
+            "submission_target_exhausted_total", "Intents given up, by target and why.", ["target", "reason"],
+            registry=self._registry,
+        )  # fmt: skip
+        self._accepted_late = Counter(
+            "submission_accepted_late_total", "Intents that the provider took after their deadline: exhausted.",
+            ["target"], registry=self._registry,
+        )  # fmt: skip
 
     def _name_queue(self) -> None:
         self._depth = self._gauge("submission_queue_depth", "Intents in the leader's schedule.")

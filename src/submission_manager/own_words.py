@@ -21,7 +21,7 @@ HINTS = {
 FOREIGN = ("`fencehold ", "`await store.")
 TEXTS = ("sql_error", "error")
 
-_CODED = re.compile(r"\[(\w+)\] ")
+CODED = re.compile(r"\[(\w+)\] ")
 _SENTENCE_END = re.compile(r"(?<=\.)\s+")
 
 
@@ -32,7 +32,7 @@ def own_hint(code: str, hint: str) -> str:
 
 def own_text(text: str) -> str:
     """The same for an error as it is written: its code, its message, its hint."""
-    coded = _CODED.match(text)
+    coded = CODED.match(text)
     if coded is None or coded[1] not in HINTS or not is_foreign(text):
         return text
     kept = [sentence for sentence in _SENTENCE_END.split(text) if not is_foreign(sentence)]

@@ -51,11 +51,15 @@ class Registry:
     def contract(self, target: str) -> Contract | None:
         return self.contracts.get(target)
 
-    def variables_missing(self, environment: Mapping[str, str]) -> list[str]:
-        """Variables of secrets and headers that are not set here: webhooks that need them would fail."""
+    @property
+    def variables(self) -> set[str]:
+        """Of the secrets and headers of webhooks, by name."""
         hooks = [one.webhook for one in self.contracts.values() if one.webhook is not None]
-        named = {variable for hook in hooks for variable in (hook.secret_env, *hook.headers_env.values()) if variable}
-        return sorted(variable for variable in named if not environment.get(variable))
+        return {variable for hook in hooks for variable in (hook.secret_env, *hook.headers_env.values()) if variable}
+
+    def variables_missing(self, environment: Mapping[str, str]) -> list[str]:
+        """Those that are not set here: webhooks that need them would fail."""
+        return sorted(variable for variable in self.variables if not environment.get(variable))
 
 
 def load(path: str | Path) -> Registry:

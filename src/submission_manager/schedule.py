@@ -22,6 +22,12 @@ VIRTUAL_US = 60_000_000
 
 #: How many attempts are under way in a lane; None: it has no room for another.
 Load = Callable[[str], int | None]
+#: How long an attempt in a lane is expected to take; 0: nobody knows.
+Expected = Callable[[str], int]
+
+
+def unknown(lane: str) -> int:
+    return 0
 
 
 def micros(instant: dt.datetime) -> int:
@@ -77,12 +83,12 @@ class Schedule:
         if known is None or known.due_us != due_us:
             self._put(Entry(due_us, self._next(), intent_id, lane, due_us, deadline_us, priority), deadline_us, now_us)
 
-    def take(self, now_us: int, load: Load) -> Job | None:
+    def take(self, now_us: int, load: Load, expected_us: Expected = unknown) -> Job | None:
         """Whose turn it is in the lane with the fewest under way; it stays taken until it is settled."""
         best: tuple[tuple[int, int, Entry], Lane] | None = None
         for name, lane in self._open_lanes():
             under_way = load(name)
-            entry = None if under_way is None else lane.head(now_us)
+            entry = None if under_way is None else lane.head(now_us, expected_us(name))
             if under_way is not None and entry is not None:
                 turn = (under_way, -entry.priority, entry), lane
                 best = turn if best is None or turn[0] < best[0] else best

@@ -5,6 +5,7 @@
 3. But no intent without a deadline starves: it has a virtual one, a fixed span after it was due. Of every SHARE starts
    one goes to the earliest virtual deadline, of whatever priority, if that is before the deadline of whoever
    would go otherwise. More than one of SHARE it never takes from those with a deadline, however many they are.
+4. Whoever cannot be expected to end before its deadline any more has no turn: it would keep another from its own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from submission_manager.model.call_times import latest_start_us
 
 SHARE = 4
 
@@ -62,12 +65,15 @@ class Lane:
         else:
             heapq.heappush(self._waiting, entry)
 
-    def head(self, now_us: int) -> Entry | None:
-        """Whose turn it is; None: nothing is due. Whoever is past its deadline has no turn: its end is due instead."""
-        self._drop_stale(now_us)
+    def head(self, now_us: int, expected_us: int = 0) -> Entry | None:
+        """Whose turn it is; None: nothing is due. An attempt is expected to take so long.
+
+        Whoever is past its deadline, or would be when its attempt ends, has no turn: its end is due instead.
+        """
+        self._drop_stale(now_us, expected_us)
         while self._waiting and self._waiting[0].due_us <= now_us:
             self._ripen(heapq.heappop(self._waiting))
-            self._drop_stale(now_us)
+            self._drop_stale(now_us, expected_us)
         first = next((self._levels[one].first for one in sorted(self._levels, reverse=True)), None)
         if first is None or self._starts_since_share < SHARE - 1:
             return first
@@ -113,11 +119,11 @@ class Lane:
     def _longest_waiting(self) -> Entry | None:
         return min((level.undated[0] for level in self._levels.values() if level.undated), default=None)
 
-    def _drop_stale(self, now_us: int | None) -> None:
-        """From the heads, so that each is one that counts; with a time also those past their deadline by then."""
+    def _drop_stale(self, now_us: int | None, expected_us: int = 0) -> None:
+        """From the heads, so that each is one that counts; with a time also those for which it is too late by then."""
         _drop_heads(self._waiting, self._live, None)
         for priority, level in list(self._levels.items()):
-            _drop_heads(level.dated, self._live, now_us)
+            _drop_heads(level.dated, self._live, now_us, expected_us)
             _drop_heads(level.undated, self._live, None)
             if level.first is None:
                 del self._levels[priority]
@@ -128,6 +134,12 @@ class Lane:
         return kept
 
 
-def _drop_heads(heap: list[Entry], live: Mapping[str, Entry], now_us: int | None) -> None:
-    while heap and (live.get(heap[0].intent_id) is not heap[0] or (now_us is not None and heap[0].key_us <= now_us)):
+def _drop_heads(heap: list[Entry], live: Mapping[str, Entry], now_us: int | None, expected_us: int = 0) -> None:
+    while heap and (live.get(heap[0].intent_id) is not heap[0] or _is_too_late(heap[0], now_us, expected_us)):
         heapq.heappop(heap)
+
+
+def _is_too_late(entry: Entry, now_us: int | None, expected_us: int) -> bool:
+    if now_us is None or entry.deadline_us is None:
+        return False
+    return now_us >= latest_start_us(entry.due_us, entry.deadline_us, expected_us)

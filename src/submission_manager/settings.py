@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fencehold.connect import scheme
 from fencehold.model import durations, names
+from fencehold.model.durable import Durability, durable
 from fencehold.model.errors import ConfigurationError
-from fencehold.model.settings import leader_settings
+from fencehold.model.settings import OnError, leader_settings
 
 DATABASES = ("sqlite", "postgresql", "mssql")
 DURATION, WHOLE, TEXT, SWITCH = "DURATION", "NUMBER", "TEXT", "SWITCH"
@@ -27,6 +29,7 @@ class Setting:
     meaning: str
     whole_min: int = 1
     whole_max: int = 2**31 - 1
+    may_be_zero: bool = False  # of a duration
 
     @property
     def option(self) -> str:
@@ -39,6 +42,7 @@ class Setting:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("database", TEXT, "sqlite:///submission-manager.db", "Where all state is: sqlite:///, postgresql:// or mssql://."),
+    Setting("durable", TEXT, None, "PostgreSQL: commits are on a standby before they count: replicated.  [as set]"),
     Setting("registry", TEXT, "registry.json", "The file of targets and their contracts."),
     Setting("host", TEXT, "127.0.0.1", "Serve HTTP on this address."),
     Setting("port", WHOLE, "8080", "Serve HTTP on this port; 0 takes a free one, which the log names.", 0, 65535),
@@ -62,10 +66,15 @@ SETTINGS: tuple[Setting, ...] = (
         1, CONNECTIONS_MOST,
     ),
     Setting("body_limit", WHOLE, "1048576", "Bytes of the largest request body.", 1, 1 << 30),
-    Setting("drain_delay", DURATION, None, "Told to stop: serve on, not ready, until proxies notice.  [0]"),
+    Setting(
+        "drain_delay", DURATION, "0", "After SIGTERM keep serving, but report not-ready, for this long.",
+        may_be_zero=True,
+    ),
     Setting("drain_timeout", DURATION, "15s", "For requests and attempts in hand to end, when it is told to stop."),
     Setting("release_on_stop", SWITCH, "on", "Told to stop: give the lease back; off: others wait until it expires."),
 )  # fmt: skip
+
+OTHER_VARIABLES = ("SM_INIT", "SM_LOG_FORMAT", "SM_LOG_LEVEL")
 
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
@@ -73,6 +82,7 @@ BY_NAME = {setting.name: setting for setting in SETTINGS}
 @dataclass(frozen=True)
 class Settings:
     database: str
+    durable: Durability | None
     registry: str
     host: str
     port: int
@@ -82,7 +92,7 @@ class Settings:
     schedule_refresh_interval_s: float
     lease_name: str
     holder_id: str
-    on_sql_error: str
+    on_sql_error: OnError
     retry_delay_s: float
     concurrency: int
     virtual_deadline_s: float
@@ -118,6 +128,13 @@ def settings(given: Mapping[str, Any] | None = None, environment: Mapping[str, s
     return Settings(**got)
 
 
+def unknown_variables(environment: Iterable[str], others: Iterable[str] = ()) -> dict[str, str | None]:
+    """Variables that look like settings and are none, each with the setting it comes nearest to."""
+    known = [one.variable for one in SETTINGS] + list(OTHER_VARIABLES)
+    unknown = {name for name in environment if name.startswith("SM_")} - {*known, *others}
+    return {name: next(iter(difflib.get_close_matches(name, known, 1)), None) for name in sorted(unknown)}
+
+
 def _said(one: Setting, given: Mapping[str, Any], environment: Mapping[str, str]) -> Any:
     if given.get(one.name) is not None:
         return given[one.name]
@@ -130,7 +147,7 @@ def _value(one: Setting, value: Any, problems: list[str]) -> Any:
     try:
         match one.kind:
             case "DURATION":
-                return 0.0 if value is None else durations.seconds(value, what)
+                return durations.seconds(value, what, may_be_zero=one.may_be_zero)
             case "NUMBER":
                 return None if value is None else _whole(one, value, what)
             case "SWITCH":
@@ -160,6 +177,8 @@ def _text(one: Setting, value: str | None) -> str | None:
     match one.name:
         case "holder_id":
             return None if value is None else names.holder_id(value)
+        case "durable":
+            return None if value is None else _durable(value, what)
         case "lease_name":
             return names.lease_name(value)
         case "on_sql_error" if value not in ("drop", "retry"):
@@ -169,6 +188,14 @@ def _text(one: Setting, value: str | None) -> str | None:
             raise ConfigurationError(f"{what} names no SQLite file, PostgreSQL or SQL Server database")
     if not value or "\0" in value:
         raise ConfigurationError(f"{what} is empty")
+    return value
+
+
+def _durable(value: str, what: str) -> str:
+    try:
+        durable(value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{what}: {error.message}") from None
     return value
 
 

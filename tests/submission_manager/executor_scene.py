@@ -74,6 +74,9 @@ class Counts(NoMetrics):
     def exhausted(self, reason: str) -> None:
         self.of[f"exhausted {reason}"] += 1
 
+    def accepted_late(self, target: str) -> None:
+        self.of[f"late {target}"] += 1
+
     def fenced_out(self, write: str) -> None:
         self.of[f"fenced out {write}"] += 1
 

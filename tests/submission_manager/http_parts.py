@@ -140,11 +140,19 @@ def settings_for(**given: Any) -> Settings:
 
 @asynccontextmanager
 async def running(
-    *, hangs: bool = False, backlogs_max: Mapping[str, int] | None = None, **given: Any
+    *,
+    hangs: bool = False,
+    backlogs_max: Mapping[str, int] | None = None,
+    keeps_from_leading: Callable[[], str | None] = lambda: None,
+    **given: Any,
 ) -> AsyncIterator[Running]:
     intake, role, metrics, facts = FakeIntake(hangs=hangs), FakeRole(), Metrics(), Facts()
     chosen = settings_for(**given)
-    app = App(Parts(intake, parse(REGISTRY), role, metrics, facts, chosen, backlogs_max=backlogs_max or {}))
+    parts = Parts(
+        intake, parse(REGISTRY), role, metrics, facts, chosen, backlogs_max=backlogs_max or {},
+        keeps_from_leading=keeps_from_leading,
+    )  # fmt: skip
+    app = App(parts)
     listening = Listening(
         app, "127.0.0.1", 0, request_timeout_s=chosen.request_timeout_s, drain_timeout_s=chosen.drain_timeout_s,
         connections_max=chosen.max_connections or 1000, facts=facts,

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from fencehold.model.errors import ConfigurationError
-from submission_manager.settings import SETTINGS, settings
+from submission_manager.settings import SETTINGS, settings, unknown_variables
 from submission_manager.stores.opening import LEASE_TABLE
 from tests.submission_manager.http_parts import REGISTRY
 
@@ -221,6 +221,46 @@ def test_a_second_signal_ends_it_at_once(registry, sqlite_url):
         assert process.returncode == 130
 
 
+def test_a_second_signal_says_which_attempts_it_cuts(registry, sqlite_url):
+    with started("gateway", "--port", "0", "--hang", "1") as gateway:
+        url = line_with(gateway.stdout, "serving on").split()[-1]
+        Path(registry).write_text(REGISTRY.replace("http://gateway.test", url))
+        arguments = ("serve", "--registry", registry, "--port", "0", "--drain-timeout", "60s")
+        with started(*arguments, SM_DATABASE=sqlite_url, SM_GATEWAY_TIMEOUT="60s") as process:
+            address = re.findall(r"url=(\S+)", line_with(process.stderr, "serving"))[0]
+            for name in "ab":
+                body = {"intentId": name, "submissionTarget": "sms.realtime", "payload": {}}
+                httpx.post(f"{address}/v1/intents", json=body, trust_env=False).raise_for_status()
+            while httpx.get(f"{url}/calls", trust_env=False).json()["calls"] < 2:
+                continue
+            process.send_signal(signal.SIGTERM)
+            line_with(process.stderr, "draining")
+            process.send_signal(signal.SIGTERM)
+            _, log = process.communicate(timeout=END_S)
+    assert process.returncode == 130
+    assert re.findall(r"attempts_cut attempts=(\d+) intents=(\".*?\")", log) == [("2", "\"['a', 'b']\"")]
+
+
+def test_a_variable_that_is_no_setting_is_told_of_with_the_one_that_was_meant(registry, sqlite_url):
+    with started("serve", "--registry", registry, "--port", "0", SM_DATABASE=sqlite_url, SM_LEASE_DURTION="9s") as it:
+        line = line_with(it.stderr, "variable_unknown")
+    assert "WARNING" in line
+    assert "variable=SM_LEASE_DURTION nearest=SM_LEASE_DURATION" in line
+
+
+def test_variables_of_settings_and_of_the_registry_are_known():
+    known = {one.variable for one in SETTINGS} | {"SM_INIT", "SM_LOG_FORMAT", "SM_LOG_LEVEL", "PATH"}
+    assert unknown_variables(known | {"SM_HOOK_SECRET"}, {"SM_HOOK_SECRET"}) == {}
+    assert unknown_variables(["SM_QQQ"]) == {"SM_QQQ": None}
+
+
+@pytest.mark.parametrize("zero", ["0", "0s", "0ms", 0])
+def test_a_drain_delay_of_zero_is_taken_wherever_it_is_given(zero):
+    assert settings({"drain_delay": zero}).drain_delay_s == 0
+    assert settings({}, {"SM_DRAIN_DELAY": str(zero)}).drain_delay_s == 0
+    assert settings().drain_delay_s == 0
+
+
 def test_the_fake_gateway_serves_until_it_is_told_to_stop(tmp_path):
     with started("gateway", "--port", "0", "--record", str(tmp_path / "calls"), "--delay-max", "5ms") as process:
         url = line_with(process.stdout, "serving on").split()[-1]
@@ -252,6 +292,7 @@ def test_what_is_given_stands_over_the_variable_and_that_over_the_default():
         {"database": "memory://x"}, {"database": "cosmos://x"}, {"database": "nothing"}, {"lease_duration": "0s"},
         {"renew_interval": "60s"}, {"concurrency": "0"}, {"port": "70000"}, {"body_limit": "-1"}, {"holder_id": " x"},
         {"lease_name": "x" * 65}, {"on_sql_error": "panic"}, {"gateway_timeout": "soon"}, {"release_on_stop": "maybe"},
+        {"drain_delay": "-1s"}, {"drain_timeout": "0"},
     ],
 )  # fmt: skip
 def test_a_setting_that_cannot_work_is_refused_by_its_name(wrong):

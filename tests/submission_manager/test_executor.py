@@ -6,6 +6,8 @@ import asyncio
 import itertools
 from dataclasses import replace
 
+import pytest
+
 from fencehold import Unavailable
 from submission_manager.executor import ExecutorSettings
 from submission_manager.model.intents import Status
@@ -50,6 +52,7 @@ async def test_a_failed_attempt_is_repeated_when_the_database_says_and_as_often_
     assert one.counts.of["exhausted max_attempts"] == 1
 
 
+@pytest.mark.fault("callbacks", "service", "any")
 @virtual
 async def test_a_gateway_that_hangs_keeps_its_own_lane_busy_and_no_other() -> None:
     scene = Scene()
@@ -262,6 +265,7 @@ async def test_an_intent_that_cannot_be_recorded_at_all_is_left_alone_and_the_ot
     assert (await one.leads()).epoch == 1
 
 
+@pytest.mark.fault("slow", "service", "any")
 @virtual
 async def test_an_intent_whose_row_somebody_has_locked_holds_up_nobody_and_is_tried_again() -> None:
     scene = Scene()
@@ -280,6 +284,7 @@ async def test_an_intent_whose_row_somebody_has_locked_holds_up_nobody_and_is_tr
 # Stop
 
 
+@pytest.mark.fault("shutdown", "service", "any")
 @virtual
 async def test_a_stop_lets_what_runs_finish_begins_nothing_new_and_gives_the_lease_back() -> None:
     scene = Scene()
@@ -297,6 +302,7 @@ async def test_a_stop_lets_what_runs_finish_begins_nothing_new_and_gives_the_lea
     assert two.gateway.calls == ["y/1"]
 
 
+@pytest.mark.fault("shutdown", "service", "any")
 @virtual
 async def test_a_stop_does_not_wait_for_a_call_that_hangs_beyond_its_limit() -> None:
     scene = Scene()

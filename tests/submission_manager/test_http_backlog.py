@@ -79,6 +79,15 @@ async def test_what_is_stored_while_the_database_counts_is_counted_too():
         assert (await at.submit("c")).status_code == 429
 
 
+async def test_a_refusal_is_logged_with_what_was_pending_then_not_with_what_is_left_when_it_is_told():
+    async with full() as at:
+        assert (await at.submit("one more")).status_code == 429
+        del at.intake.rows["before0"], at.intake.rows["before1"]
+        await at.app.admission._look()
+        at.app.admission._tell_refused()
+        assert told(at, "backlog_full") == [{"submission_target": TARGET, "pending": 3, "max_backlog": 3, "refused": 1}]
+
+
 async def test_the_database_is_asked_again_and_again_and_refusals_are_logged_once(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(admission, "LOOK_EVERY_S", 0.01)
     async with full() as at:

@@ -3,11 +3,13 @@
 import asyncio
 import datetime as dt
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
+from submission_manager.http import app
 from submission_manager.model.intents import Attempt, Intent, Status
 from tests.submission_manager.http_parts import running, until
 
@@ -220,6 +222,27 @@ async def test_an_unknown_intent_is_404_and_database_trouble_is_503():
         assert "hunter2" not in json.dumps(service.facts.told)
         told = [fields for event, fields in service.facts.told if event == "request_failed"]
         assert 0 < len(told) < 8  # of eight failed requests: not a line for each
+
+
+async def test_a_database_that_stays_away_is_told_of_at_once_and_then_now_and_then_with_how_many(monkeypatch):
+    now_s = [1000.0]
+    monkeypatch.setattr(app, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    async with running() as service:
+        service.intake.trouble = Unavailable("gone")
+        for _ in range(60):
+            assert (await service.submit("a")).status_code == 503
+            now_s[0] += 1
+        told = [fields["requests"] for event, fields in service.facts.told if event == "request_failed"]
+        assert told == [1, 30]
+
+
+async def test_a_repeat_with_other_white_space_is_told_that_its_bytes_differ():
+    async with running() as service:
+        for payload, status in ((b'{"a": 1}', 200), (b'{"a":1}', 409)):
+            body = b'{"intentId":"x","submissionTarget":"sms.realtime","payload":%s}' % payload
+            answer = await service.client.post("/v1/intents", content=body)
+            assert answer.status_code == status
+        assert "byte for byte" in answer.json()["error"]["message"]
 
 
 async def test_a_fault_of_ours_is_500_and_told_to_the_log_only():

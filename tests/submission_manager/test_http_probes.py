@@ -67,6 +67,13 @@ async def test_a_database_that_goes_away_does_not_take_every_instance_out_of_rot
         assert (await service.client.get("/readyz")).text == "mode=follower holder_id=sm-01\n"
 
 
+async def test_what_keeps_an_instance_from_leading_is_named_and_it_stays_in_rotation():
+    async with running(keeps_from_leading=lambda: "[no_permission] no INSERT on submission_attempts") as service:
+        answer = await service.client.get("/readyz")
+        expected = "mode=follower holder_id=sm-01 cannot_lead=[no_permission]_no_INSERT_on_submission_attempts\n"
+        assert (answer.status_code, answer.text) == (200, expected)
+
+
 async def test_an_instance_whose_first_look_has_no_answer_yet_is_ready_at_once(monkeypatch):
     """It serves only after it has seen its tables, so it knows."""
     monkeypatch.setattr(probes, "LOOK_EVERY_S", 0.001)

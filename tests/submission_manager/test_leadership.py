@@ -259,6 +259,24 @@ async def test_what_no_retry_can_mend_is_tried_more_and_more_seldom_and_work_goe
     await scene.until(lambda: scene.are_over("x"), limit_s=61)
 
 
+@pytest.mark.fault("shutdown", "service", "any")
+@virtual
+async def test_what_keeps_an_instance_from_leading_is_known_until_it_has_led_for_a_minute_again() -> None:
+    scene = Scene()
+    one = await (await scene.instance()).start()
+    await one.leads()
+    assert one.leadership.misfit is None
+    lost = scene.table.failing["start"] = ConfigurationError("no INSERT on submission_attempts", code="no_permission")
+    scene.table.submit("x")
+    await scene.until(lambda: "leadership_paused" in one.facts.names())
+    for _ in range(100):
+        assert one.leadership.misfit is lost
+        await asyncio.sleep(0.5)
+    del scene.table.failing["start"]
+    await scene.until(lambda: scene.are_over("x"), limit_s=62)
+    await scene.until(lambda: one.leadership.misfit is None, limit_s=62)
+
+
 @virtual
 async def test_an_instance_that_waits_before_it_leads_again_stops_at_once() -> None:
     scene = Scene()

@@ -3,7 +3,7 @@
 import math
 
 from submission_manager.executor_metrics import ExecutorMetrics
-from submission_manager.metrics import GATEWAYS_MAX, Metrics
+from submission_manager.metrics import GATEWAYS_MAX, TARGETS_MAX, Metrics
 from submission_manager.model.backlog import Backlog
 
 COUNTERS = {
@@ -92,6 +92,22 @@ def test_gateways_are_counted_apart_from_0_on_and_beyond_so_many_together():
     assert found[series % "g1"] == 1
     assert found['submission_gateway_attempts_total{gateway="other",outcome="failed"}'] == 51
     assert len(found) == 3 * (GATEWAYS_MAX + 1)
+
+
+def test_targets_are_counted_apart_from_0_on_and_beyond_so_many_together():
+    metrics = Metrics()
+    metrics.open_targets(["sms"])
+    late = 'submission_accepted_late_total{target="sms"}'
+    given_up = 'submission_target_exhausted_total{reason="deadline_exceeded",target="%s"}'
+    assert (shown(metrics)[late], shown(metrics)[given_up % "sms"]) == (0, 0)
+    metrics.accepted_late("sms")
+    metrics.target_ended("sms", "accepted", None)
+    for number in range(TARGETS_MAX + 50):
+        metrics.target_ended(f"t{number}", "exhausted", "deadline_exceeded")
+    found = shown(metrics)
+    assert (found[late], found[given_up % "sms"], found[given_up % "t1"], found[given_up % "other"]) == (1, 0, 1, 51)
+    assert found['submission_target_terminal_total{status="accepted",target="sms"}'] == 1
+    assert sum(name.startswith("submission_target_terminal_total") for name in found) == 3 * (TARGETS_MAX + 1)
 
 
 def test_an_attempt_of_unknown_outcome_is_counted_and_not_timed():

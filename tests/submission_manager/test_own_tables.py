@@ -9,13 +9,17 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from fencehold import Unavailable
+from fencehold.backends.sqlite.leases import SqliteLeases
 from submission_manager.cli.sql import script
+from submission_manager.lease_facts import OneLoss
 from submission_manager.own_words import HINTS, own_hint, own_text
 from submission_manager.stores.opening import LEASE_TABLE
+from submission_manager.stores.sqlite_store import SqliteSchedule
 from tests.servers.roles import Role
 from tests.submission_manager.http_parts import Facts, until
 from tests.submission_manager.test_cli import run
-from tests.submission_manager.test_http_instance import gateway, instance, submit
+from tests.submission_manager.test_http_instance import gateway, instance, read, submit
 from tests.tidy.tsql import batches, parsed
 
 GRANT = re.compile(r"^-- (GRANT .* TO) app;$", re.MULTILINE)
@@ -96,9 +100,70 @@ async def test_a_running_service_whose_table_is_gone_advises_its_own_command(sql
                 file.execute(f"ALTER TABLE elsewhere RENAME TO {table}")
 
 
+async def test_a_right_that_is_lost_at_run_time_is_named_by_readyz_and_the_instance_stays_in_rotation(clerk: Role):
+    facts = Facts()
+    with psycopg.connect(clerk.owner_url, autocommit=True) as owner:
+        owner.execute(script("postgresql").encode())
+    clerk.may_use_all_tables()
+    async with gateway() as (url, _), instance(clerk.url, url, "sm-1", facts) as one:
+        await until(lambda: one.leader.is_leader)
+        clerk.owner_says("REVOKE INSERT ON submission_attempts FROM {}")
+        await submit(one, "a", query="")
+        await until(lambda: any(event == "leadership_paused" for event, _ in facts.told))
+        answer = await read(one, "/readyz")
+    assert answer.status_code == 200
+    assert "cannot_lead=[no_permission]" in answer.text
+    assert "submission_attempts" in answer.text
+
+
+async def test_a_right_on_the_lease_that_is_lost_is_named_too_until_it_is_given_back(clerk: Role):
+    with psycopg.connect(clerk.owner_url, autocommit=True) as owner:
+        owner.execute(script("postgresql").encode())
+    clerk.may_use_all_tables()
+    times = {"lease_duration": "2s", "renew_interval": "300ms", "acquire_interval": "100ms"}
+    async with gateway() as (url, _), instance(clerk.url, url, "sm-1", Facts(), **times) as one:
+        await until(lambda: one.leader.is_leader)
+        clerk.owner_says(f"REVOKE UPDATE ON {LEASE_TABLE} FROM {{}}")
+        await until(lambda: one._lease_trouble.newest is not None)
+        answer = await read(one, "/readyz")
+        assert (answer.status_code, "cannot_lead=[no_permission]" in answer.text) == (200, True)
+        assert LEASE_TABLE in answer.text
+        clerk.owner_says(f"GRANT UPDATE ON {LEASE_TABLE} TO {{}}")
+        await until(lambda: one.leader.is_leader)
+        assert "cannot_lead" not in (await read(one, "/readyz")).text
+
+
 def missing(facts: Facts) -> list[str]:
     texts = [str(fields.get("sql_error")) for _, fields in facts.told]
     return [text for text in texts if "[schema_missing]" in text]
+
+
+def test_a_term_is_told_as_lost_once_also_when_its_lease_could_not_be_given_back():
+    facts = Facts()
+    sink = OneLoss(facts)
+    for epoch in (3, 4):
+        sink.fact("leader_lost", lease_name="x", lease_epoch=epoch, reason="sql_error")
+        sink.fact("leader_release_failed", lease_name="x", lease_epoch=epoch)
+        sink.fact("leader_lost", lease_name="x", lease_epoch=epoch, reason="release_not_confirmed")
+    told = [(event, fields["lease_epoch"], fields.get("reason")) for event, fields in facts.told]
+    assert told == [
+        ("leader_lost", 3, "sql_error"), ("leader_release_failed", 3, None),
+        ("leader_lost", 4, "sql_error"), ("leader_release_failed", 4, None),
+    ]  # fmt: skip
+
+
+async def test_a_database_that_fails_the_leader_and_then_its_release_is_one_loss_in_the_log(sqlite_url, monkeypatch):
+    async def fails(*_: object) -> None:
+        raise Unavailable("down")
+
+    facts = Facts()
+    async with gateway() as (url, _), instance(sqlite_url, url, "sm-1", facts) as one:
+        await until(lambda: one.leader.is_leader)
+        monkeypatch.setattr(SqliteLeases, "release", fails)
+        monkeypatch.setattr(SqliteSchedule, "refresh", fails)
+        await until(lambda: any(event == "leader_release_failed" for event, _ in facts.told))
+        monkeypatch.undo()
+    assert [fields["reason"] for event, fields in facts.told if event == "leader_lost"] == ["sql_error"]
 
 
 def test_only_advice_that_would_name_another_program_is_replaced():

@@ -20,7 +20,7 @@ from submission_manager.cli.service_log import FORMATS, WEIGHTS, service_log
 from submission_manager.http.descriptors import raise_limit
 from submission_manager.instance import Instance
 from submission_manager.metrics import leave_out_creation_times
-from submission_manager.settings import SETTINGS, SWITCH, Setting, Settings, settings
+from submission_manager.settings import SETTINGS, SWITCH, Setting, Settings, settings, unknown_variables
 
 CLOSING_S = 15.0  # beyond draining: the lease given back, connections closed
 
@@ -77,6 +77,10 @@ def serve(creates_tables: bool, log_format: str, log_level: str, **given: Any) -
     missing = registry.variables_missing(os.environ)
     if missing:
         facts.fact("variables_missing", variables=", ".join(missing), why="webhooks that need them will fail")
+    for variable, nearest in unknown_variables(os.environ, registry.variables).items():
+        facts.fact(
+            "variable_unknown", variable=variable, nearest=nearest, why="no setting has this name; it is ignored"
+        )
     leave_out_creation_times()
     raise_limit()
     return asyncio.run(serving(lambda stop_by: _serve(chosen, registry, facts, creates_tables, stop_by)))
@@ -89,6 +93,6 @@ async def _serve(
     async with instance:
         # Requests have the drain timeout, and then attempts have it.
         within_s = chosen.drain_delay_s + 2 * chosen.drain_timeout_s
-        stop_by(Stop(instance.ask_to_stop, within_s=within_s, spare_s=CLOSING_S))
+        stop_by(Stop(instance.ask_to_stop, within_s=within_s, spare_s=CLOSING_S, last_words=instance.tell_cut))
         await instance.serve()
     return exit_codes.NO if instance.attempts_cut else exit_codes.OK

@@ -34,6 +34,7 @@ class Admission:
         self._stored: Counter[str] = Counter()  # here, ever
         self._stored_before: Counter[str] = Counter()  # of those, before the count in use began
         self._refused: Counter[str] = Counter()  # since the log last heard of it
+        self._pending_then: dict[str, int] = {}  # at the newest of them
         self._told_s: dict[str, float] = {}
 
     def most(self, target: str) -> int | None:
@@ -51,6 +52,7 @@ class Admission:
 
     def refused(self, target: str) -> None:
         self._refused[target] += 1
+        self._pending_then[target] = self._now_pending(target)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -80,7 +82,7 @@ class Admission:
     def _tell_refused(self) -> None:
         for target in [target for target in self._refused if self._may_tell(target)]:
             self._facts.fact(
-                "backlog_full", submission_target=target, pending=self._now_pending(target),
+                "backlog_full", submission_target=target, pending=self._pending_then[target],
                 max_backlog=self._most[target], refused=self._refused.pop(target),
             )  # fmt: skip
 

@@ -22,7 +22,7 @@ from submission_manager.http.waiting import Waiters
 from submission_manager.ports import IntakePort
 from submission_manager.settings import Settings
 
-TELL_EVERY_S = 1.0
+TELL_EVERY_S = 30.0
 PAGE_HEADERS: Headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 
@@ -42,6 +42,7 @@ class Parts:
     settings: Settings
     on_created: Callable[[], None] = lambda: None  # stored here just now: a leader need not wait for its refresh
     backlogs_max: Mapping[str, int] = field(default_factory=dict)  # by target: with so many pending no other is taken
+    keeps_from_leading: Callable[[], str | None] = lambda: None  # what this instance may not do, or does not find
 
 
 class App:
@@ -63,7 +64,7 @@ class App:
                 _route("/v1/intents", submit, "POST"),
                 _route("/v1/intents/{rest:path}", IntentRoute(parts.intake, settings.database_timeout_s)),
                 _route("/healthz", probes.HealthRoute()),
-                _route("/readyz", probes.ReadyRoute(self.readiness, parts.role)),
+                _route("/readyz", probes.ReadyRoute(self.readiness, parts.role, parts.keeps_from_leading)),
                 _route("/leaderz", probes.LeaderRoute(parts.role)),
                 _route("/metrics", probes.MetricsRoute(parts.metrics.exposition)),
                 _route("/openapi.json", Fixed(wire.encode(document), b"application/json")),
@@ -92,7 +93,7 @@ class App:
             await send_refusal(refusals.INTERNAL, receive, send)
 
     def _tell_trouble(self, scope: Scope, error: FenceholdError) -> None:
-        """Once a second: a database that is down fails every request, and one line says what a thousand would."""
+        """At once, then every 30 s with how many: a database that is down fails every request."""
         self._untold += 1
         if time.monotonic() - self._told_s < TELL_EVERY_S:
             return

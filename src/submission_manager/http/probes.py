@@ -100,17 +100,23 @@ class HealthRoute:
 
 
 class ReadyRoute:
-    def __init__(self, readiness: Readiness, role: Role) -> None:
+    """What keeps an instance from leading is named, and it stays ready: it takes requests, and another may lead."""
+
+    def __init__(self, readiness: Readiness, role: Role, keeps_from_leading: Callable[[], str | None]) -> None:
         self._readiness = readiness
         self._role = role
+        self._keeps_from_leading = keeps_from_leading
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         why_not, silent_s = self._readiness.why_not(), self._readiness.silent_s()
         line = role_line(self._role)
         if silent_s is not None:
             line += f" database_silent_s={silent_s:.0f}"
+        cannot_lead = self._keeps_from_leading()
+        if cannot_lead is not None:
+            line += f" cannot_lead={_one_word(cannot_lead)}"
         if why_not is not None:
-            line += f" not_ready={why_not.replace(' ', '_')}"
+            line += f" not_ready={_one_word(why_not)}"
         await send_answer(send, 503 if why_not else 200, line.encode() + b"\n", TEXT)
 
 
@@ -131,6 +137,10 @@ class MetricsRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body, content_type = self._exposition()
         await send_answer(send, 200, body, content_type.encode())
+
+
+def _one_word(text: str) -> str:
+    return "_".join(text.split())
 
 
 def role_line(role: Role) -> str:

@@ -51,8 +51,9 @@ def too_slow(limit_s: float) -> Refused:
 
 
 def conflict(intent_id: str, existing: str, incoming: str) -> Refused:
+    message = "This intentId stands for another submission: its target differs, or its payload does, byte for byte."
     return Refused(
-        409, "idempotency_conflict", "This intentId stands for another submission: its target or its payload differs.",
+        409, "idempotency_conflict", message,
         details={"intentId": intent_id, "existingTarget": existing, "incomingTarget": incoming},
     )  # fmt: skip
 

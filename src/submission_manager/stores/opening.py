@@ -5,28 +5,31 @@ from __future__ import annotations
 from urllib.parse import unquote
 
 from fencehold.connect import backend_for, scheme
+from fencehold.model.durable import durable as durability
 from fencehold.model.errors import ConfigurationError
+from fencehold.ports.facts import FactSink
 from submission_manager.ports import IntentStore
 
 LEASE_TABLE = "submission_manager_leases"
 KNOWN = "sqlite:///file.db, postgresql://user@host/db or mssql://user@host/db"
 
 
-def open_store(url: str) -> IntentStore:
+def open_store(url: str, durable: str | None = None, facts: FactSink | None = None) -> IntentStore:
     """The store for the database at `url`, not yet open; a wrong URL is refused here, and its password never shown.
 
-    The leases stand in the same database: `fencehold.connect(url, table=LEASE_TABLE)`.
+    The leases stand in the same database: `fencehold.connect(url, table=LEASE_TABLE)`, with the same `durable`.
     """
     kind = scheme(url)
     if kind not in ("sqlite", "postgresql", "mssql"):
         raise ConfigurationError(f"The service has no store for {kind!r}.", hint=f"Use {KNOWN}.", code="bad_url")
-    backend_for(url, LEASE_TABLE)  # refuses what the leases could not use either, and says which driver is missing
+    asked = durability(durable)
+    backend_for(url, LEASE_TABLE, None, asked)  # refuses what the leases could not use; says which driver is missing
     rest = url.partition("://")[2]
     match kind:
         case "postgresql":
             from submission_manager.stores.postgres_store import PostgresStore
 
-            return PostgresStore("postgresql://" + rest)
+            return PostgresStore("postgresql://" + rest, asked, facts)
         case "mssql":
             from submission_manager.stores.sqlserver_store import SqlServerStore
 

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 
 from fencehold.backends.postgres import faults, session_limits, wire
+from fencehold.backends.postgres.commits import Commits
 from fencehold.model.errors import Unavailable
 from submission_manager.stores.statements import StoreStatements
 
@@ -21,8 +22,9 @@ Rows = list[tuple[Any, ...]]
 class Pool:
     """A connection that saw trouble is dropped; one that died while it was kept is replaced without a word."""
 
-    def __init__(self, info: str, statements: StoreStatements, size: int) -> None:
+    def __init__(self, info: str, statements: StoreStatements, size: int, commits: Commits | None = None) -> None:
         self._info = info
+        self._commits = commits or Commits()
         self._statements = statements
         self._turns = asyncio.Semaphore(size)
         self._idle: list[wire.Connection] = []
@@ -38,8 +40,10 @@ class Pool:
                 try:
                     found = await wire.bounded(connection, self._fetch(connection, name, params), left_s)
                 except psycopg.Error as error:
-                    is_stale = was_kept and faults.is_connection_lost(error) and left_s() > 0
-                    self._checkin(connection, is_fit=not faults.is_connection_lost(error))
+                    # A server that became a standby keeps its connections: the primary is elsewhere now.
+                    is_fit = not (faults.is_connection_lost(error) or faults.is_elsewhere(error))
+                    is_stale = was_kept and not is_fit and left_s() > 0
+                    self._checkin(connection, is_fit=is_fit)
                     if not is_stale:
                         raise faults.of_statement(error) from None
                 except BaseException:
@@ -71,7 +75,7 @@ class Pool:
         left_s = wire.fixed(limit_s)
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=True)
         try:
-            is_own = await wire.bounded(connection, session_limits.lifted(connection, self._statements), left_s)
+            is_own = await wire.bounded(connection, self._settled(connection), left_s)
         except psycopg.Error as error:
             wire.discard(connection)
             raise faults.of_connect(error) from None
@@ -83,9 +87,19 @@ class Pool:
         return connection, False
 
     async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> Rows:
-        cursor = connection.cursor(binary=True)
-        await cursor.execute(self._statements[name], params or None)
-        return await cursor.fetchall()
+        async def fetch() -> Rows:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(self._statements[name], params or None)
+            return await cursor.fetchall()
+
+        is_pooled = connection.prepare_threshold is None
+        return await self._commits.run(connection, self._statements, name, is_pooled, fetch)
+
+    async def _settled(self, connection: wire.Connection) -> bool:
+        """Whether the session is ours alone."""
+        is_own = await session_limits.lifted(connection, self._statements)
+        await self._commits.settle(connection, self._statements, not is_own)
+        return is_own
 
     def _checkin(self, connection: wire.Connection, *, is_fit: bool) -> None:
         if is_fit and not connection.closed and not self._is_closed:

@@ -9,8 +9,11 @@ from typing import Any
 import psycopg
 
 from fencehold.backends.postgres import faults, wire
+from fencehold.backends.postgres.commits import Commits, Replicated
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.sql_text import pyformat
+from fencehold.model.durable import Durable
+from fencehold.ports.facts import FactSink
 from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
@@ -31,12 +34,13 @@ CONTRACTS_KEPT_MAX = 1000
 
 
 class PostgresStore:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, durable: Durable | None = None, facts: FactSink | None = None) -> None:
         info = wire.conninfo(url)
+        commits = Commits() if durable is None else Replicated(durable, facts)
         statements = StoreStatements("postgres", "fencehold.backends.postgres", pyformat)
         data_errors = (psycopg.DataError, psycopg.IntegrityError)
         dialect = Dialect(statements, _utc, lambda at: at, psycopg.Error, data_errors, faults.of_statement)
-        self._pool = Pool(info, statements, POOL_SIZE)
+        self._pool = Pool(info, statements, POOL_SIZE, commits)
         self._schema = PostgresSchema(info, statements)
         self.intake = PostgresIntake(self._pool, dialect)
         self.schedule = PostgresSchedule(info, statements)

@@ -127,6 +127,33 @@ def test_the_network_policy_lets_in_what_asks_and_out_what_the_pods_need() -> No
     assert let_out >= gateways | {53, urlsplit(kubernetes("Secret")["stringData"]["database"]).port}
 
 
+def test_webhooks_of_either_scheme_are_let_out():
+    let_out = {one["port"] for rule in kubernetes("NetworkPolicy")["spec"]["egress"] for one in rule["ports"]}
+    assert let_out >= {80, 443}
+
+
+def test_the_replicas_are_spread_over_nodes_and_zones():
+    deployment = kubernetes("Deployment")["spec"]
+    spread = deployment["template"]["spec"]["topologySpreadConstraints"]
+    assert {one["topologyKey"] for one in spread} == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
+    assert all(one["labelSelector"] == deployment["selector"] for one in spread)
+    assert all(one["whenUnsatisfiable"] == "ScheduleAnyway" for one in spread), "one node is enough to run them"
+
+
+def test_the_unit_has_a_place_to_write_where_a_file_without_a_folder_is_made():
+    text = (DEPLOY / "systemd" / "submission-manager.service").read_text("utf-8")
+    (name,) = re.findall(r"^StateDirectory=(\S+)$", text, re.MULTILINE)
+    assert f"\nWorkingDirectory=/var/lib/{name}\n" in text
+    assert settings().database == "sqlite:///submission-manager.db"
+
+
+def test_every_alert_tells_deployments_apart() -> None:
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "rules.yaml").read_text("utf-8"))
+    exprs = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    assert [expr for expr in exprs if re.search(r"\b(sum|max|count|min|avg) *(?!by \(job)\(", expr)] == []
+    assert all("by (job" in expr for expr in exprs)
+
+
 def test_every_probe_has_a_time_limit_that_a_busy_machine_keeps() -> None:
     (container,) = kubernetes("Deployment")["spec"]["template"]["spec"]["containers"]
     probes = {name: container[name] for name in ("startupProbe", "readinessProbe", "livenessProbe")}

@@ -50,6 +50,9 @@ async def judged(scene: Scene, count: int, blows: int) -> None:
         assert history["intent"]["status"] != "pending"
 
 
+@pytest.mark.fault("server-kill", "service", "postgres")
+@pytest.mark.fault("kill", "service", "postgres")
+@pytest.mark.fault("freeze", "service", "postgres")
 @pytest.mark.long
 @pytest.mark.needs("haproxy")
 @pytest.mark.limit(150)

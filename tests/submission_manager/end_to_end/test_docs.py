@@ -3,10 +3,11 @@
 import re
 from pathlib import Path
 
+from submission_manager.http.requests import wait_seconds
 from submission_manager.metrics import Metrics
 from submission_manager.settings import SETTINGS
 
-OTHER_DEFAULTS = {"holder_id": "host-pid-random", "max_connections": "by open files", "drain_delay": "0"}
+OTHER_DEFAULTS = {"durable": "as set", "holder_id": "host-pid-random", "max_connections": "by open files"}
 PAGE = (Path(__file__).parents[3] / "docs" / "submission-manager.md").read_text("utf-8")
 
 
@@ -21,6 +22,18 @@ def test_every_metric_is_there_and_no_other() -> None:
     helped = re.findall(r"^# HELP (\w+)", Metrics().exposition()[0].decode(), re.MULTILINE)
     named = re.findall(r"^\| `(submission_\w+)` \|", PAGE, re.MULTILINE)
     assert sorted(named) == sorted(name for name in helped if not name.endswith("_created"))
+
+
+def test_the_longest_wait_is_the_one_that_a_request_gets() -> None:
+    longest = wait_seconds(b"waitSeconds=99")
+    (paragraph,) = [text for text in PAGE.split("\n\n") if text.startswith("`waitSeconds`")]
+    assert f"no wait is longer than {longest:g} s" in " ".join(paragraph.split())
+
+
+def test_every_warning_of_the_log_is_in_the_table_for_the_night() -> None:
+    night = PAGE.partition("## At three in the morning")[2]
+    new = {"deadlines_missed", "variable_unknown", "leader_release_failed", "attempts_cut", "request_failed"}
+    assert {event for event in new if f"`{event}`" not in night} == set()
 
 
 def test_every_route_is_there() -> None:

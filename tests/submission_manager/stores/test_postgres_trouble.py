@@ -34,6 +34,7 @@ async def test_a_server_that_is_not_there_is_unavailable_and_the_password_is_not
     await store.close()
 
 
+@pytest.mark.fault("reset", "service")
 async def test_a_kept_connection_that_died_is_replaced_without_a_word(tables_url):
     async with scene(tables_url) as at:
         await at.submit("a")
@@ -57,6 +58,7 @@ async def test_a_caller_who_leaves_takes_no_connection_along(tables_url):
         assert answers == [None] * 20
 
 
+@pytest.mark.fault("frozen-tcp", "service")
 @pytest.mark.limit(20)
 async def test_on_a_network_that_went_dead_every_call_ends_within_its_limit(tables_url):
     parts = urlsplit(tables_url)

@@ -103,6 +103,7 @@ async def test_a_row_stamped_before_the_cursor_is_found_all_the_same(url):
         assert (await at.refreshed(cursor))[0] == []
 
 
+@pytest.mark.fault("server-clock", "service", "sqlite")
 async def test_on_sqlite_a_clock_that_steps_back_hides_nothing(sqlite_url):
     async with scene(sqlite_url) as at:
         await at.submit("before")

@@ -44,6 +44,7 @@ async def test_an_id_that_ends_with_a_blank_is_refused_and_never_found():
     assert await intake.repeated("abc ", "sms", None, LIMIT_S) is None
 
 
+@pytest.mark.fault("reset", "service")
 async def test_a_kept_connection_that_died_is_replaced_without_a_word(sqlserver_tables_url):
     async with scene(sqlserver_tables_url) as at:
         await at.submit("a")
@@ -91,6 +92,7 @@ async def test_of_two_who_store_the_same_id_at_once_the_loser_answers_with_the_w
         assert kinds == [Submission.CREATED, Submission.KNOWN, Submission.KNOWN]
 
 
+@pytest.mark.fault("slow", "service")
 async def test_a_row_that_somebody_keeps_locked_is_given_up_and_costs_nobody_the_lease(
     sqlserver_tables_url, monkeypatch
 ):
@@ -153,6 +155,7 @@ async def test_the_clock_is_read_when_the_row_is_ours_and_not_before(sqlserver_t
         assert answer.status is Status.EXHAUSTED
 
 
+@pytest.mark.fault("frozen-tcp", "service")
 async def test_on_a_network_that_went_dead_every_call_ends_within_its_limit_and_few_threads_hang(
     sqlserver_tables_url, monkeypatch
 ):

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from tests.servers import freezing
 from tests.servers.process import free_port
 from tests.system.processes import execute
 
@@ -134,13 +135,22 @@ class Instance:
         lines = (await self.get("/metrics")).text.splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
+    async def until_counted(self, name: str, total: float) -> None:
+        """A counter is raised after the commit that others see, so it is waited for; it never passes `total`."""
+
+        async def is_so() -> bool:
+            counted = await self.counted(name)
+            assert counted <= total, f"{name} is {counted}, above {total}"
+            return counted == total
+
+        await until(is_so, f"{name} is not {total}")
+
     def log(self) -> str:
         return self._log.read_text()
 
-    def freeze(self) -> None:
-        """Back when every thread stands still; a thread inside a call to the kernel still ends it."""
-        self._child.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self._child.pid, os.WSTOPPED)
+    def freeze(self, url: str = "") -> None:
+        """With the address of a SQLite file: at a moment at which it is not being written by this instance."""
+        freezing.freeze(self._child.pid, url)
 
     def thaw(self) -> None:
         self._child.send_signal(signal.SIGCONT)

@@ -29,6 +29,7 @@ async def probes(one: Instance) -> list[int | str]:
     return answers
 
 
+@pytest.mark.fault("frozen-tcp", "service", "postgres")
 @pytest.mark.long
 @pytest.mark.limit(180)
 async def test_every_probe_of_leader_and_follower_is_answered_200_while_the_database_is_frozen(

@@ -57,12 +57,14 @@ async def test_1_single_leader_on_concurrent_start_and_only_it_executes(url: str
         for number, intent_id in enumerate(ids):
             await crowd[number % 3].submit(intent_id)
         await followers[0].until_over(*ids)
-        assert await leader.counted("submission_attempts_total") == 30
+        await leader.until_counted("submission_attempts_total", 30)
         assert [await one.counted("submission_attempts_total") for one in followers] == [0, 0]
         assert sorted(fleet.gateway.calls) == sorted(f"{intent_id}/1" for intent_id in ids)
         assert (await fleet.lease())[:2] == (leader.holder_id, 1)
 
 
+@pytest.mark.fault("kill", "service")
+@pytest.mark.fault("freeze", "service")
 async def test_2_failover_after_expiry_of_a_leader_frozen_or_killed(url: str, tmp_path: Path) -> None:
     """Each with an attempt at the gateway, whose outcome nobody knows; it is counted, and the next leader goes on."""
     # A disk that stands still for seconds must not end a third term: its attempts are counted.
@@ -74,7 +76,7 @@ async def test_2_failover_after_expiry_of_a_leader_frozen_or_killed(url: str, tm
         await a.submit("frozen", HOLD)
         await called(fleet, "frozen/1")
         await renewed(a)
-        a.freeze()
+        a.freeze(url)
         left_behind = await fleet.lease()
         await called(fleet, "frozen/2")
         taken = await fleet.lease()
@@ -123,7 +125,7 @@ async def test_4_leader_stops_executing_immediately_on_lease_loss(url: str, tmp_
         await a.until_following()
         history = await a.history("held")
         assert (history["intent"]["status"], history["attempts"]) == ("pending", [])
-        assert await a.counted("submission_fenced_out_writes_total") == 1
+        await a.until_counted("submission_fenced_out_writes_total", 1)
         assert fleet.gateway.calls == ["held/1"]
 
         await given_up(fleet)
@@ -147,13 +149,13 @@ async def test_5_leader_picks_up_follower_submitted_intents_and_hands_over_on_a_
         await follower.submit("first")
         await follower.until_over("first")
         ids = [f"x{number}" for number in range(10)]
-        leader.freeze()
+        leader.freeze(url)
         for intent_id in ids:
             await follower.submit(intent_id)
         await same_instant(fleet)
         leader.thaw()
         await follower.until_over(*ids)
-        assert await leader.counted("submission_attempts_total") == 11
+        await leader.until_counted("submission_attempts_total", 11)
         await follower.submit("held", HOLD)
         await called(fleet, "held/1")
         fleet.gateway.answers_held.set()
@@ -173,6 +175,7 @@ async def same_instant(fleet: Fleet) -> None:
     )
 
 
+@pytest.mark.fault("server-restart", "service", "postgres")
 async def test_a_database_that_goes_away_ends_leadership_and_one_that_comes_back_loses_nothing(
     own_postgres: PostgresServer, tmp_path: Path
 ) -> None:

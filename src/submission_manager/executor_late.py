@@ -1,0 +1,63 @@
+"""Deadlines that were missed, told target by target: the first at once, then once a minute how many."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from fencehold.ports.facts import FactSink
+
+TELL_EVERY_S = 60.0
+WHY = "their deadline passed before the gateway's acceptance was on record"
+TAKEN = "; those accepted_late were taken by the provider all the same"
+
+
+@dataclass
+class Missed:
+    """Of one target, since the log last heard of it."""
+
+    intents: int = 0
+    accepted_late: int = 0
+    newest: str = ""
+
+
+class LateWatch:
+    """A target that misses deadlines is told of until a minute has none; what is not told yet is told at the end."""
+
+    def __init__(self, facts: FactSink) -> None:
+        self._facts = facts
+        self._missed: dict[str, Missed] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def missed(self, target: str, intent_id: str, *, is_accepted: bool = False) -> None:
+        """One intent ended by its deadline; `is_accepted`: the provider has taken it."""
+        missed = self._missed.setdefault(target, Missed())
+        missed.intents += 1
+        missed.accepted_late += is_accepted
+        missed.newest = intent_id
+        if target not in self._timers:
+            self._summed_up(target)
+
+    def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        for target in list(self._missed):
+            self._tell(target)
+        self._timers.clear()
+
+    def _summed_up(self, target: str) -> None:
+        if self._tell(target):
+            self._timers[target] = asyncio.get_running_loop().call_later(TELL_EVERY_S, self._summed_up, target)
+        else:
+            del self._timers[target]
+
+    def _tell(self, target: str) -> bool:
+        """False: none was missed since."""
+        missed = self._missed.pop(target, None)
+        if missed is None:
+            return False
+        self._facts.fact(
+            "deadlines_missed", submission_target=target, intents=missed.intents, accepted_late=missed.accepted_late,
+            intent_id=missed.newest, why=WHY + (TAKEN if missed.accepted_late else ""),
+        )  # fmt: skip
+        return True

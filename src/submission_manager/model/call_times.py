@@ -1,0 +1,59 @@
+"""How long an attempt takes at present, and from when on it is too late to start one; no I/O, no clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEAN_PART = 1 / 8  # of the newest attempt in the mean
+SPREAD_PART = 1 / 4  # and in the mean deviation from it
+SPREADS = 4  # above the mean: so few attempts take longer than that
+LANES_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CallTime:
+    """Of one gateway: a mean and a mean deviation in which the newest attempts weigh the most."""
+
+    mean_us: float
+    spread_us: float
+
+    @classmethod
+    def first(cls, took_us: int) -> CallTime:
+        return cls(took_us, took_us / 2)
+
+    def then(self, took_us: int) -> CallTime:
+        off_us = took_us - self.mean_us
+        return CallTime(
+            self.mean_us + MEAN_PART * off_us, self.spread_us + SPREAD_PART * (abs(off_us) - self.spread_us)
+        )
+
+    @property
+    def expected_us(self) -> int:
+        """Hardly any attempt takes longer."""
+        return int(self.mean_us + SPREADS * self.spread_us)
+
+
+class CallTimes:
+    """By gateway, from attempts that were answered; 0 for one that nothing is known of. At most so many gateways."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, CallTime] = {}
+
+    def took(self, lane: str, took_us: int) -> None:
+        known = self._of.pop(lane, None)
+        self._of[lane] = CallTime.first(took_us) if known is None else known.then(took_us)
+        if len(self._of) > LANES_MAX:
+            del self._of[next(iter(self._of))]  # the one that was not called for the longest time
+
+    def expected_us(self, lane: str) -> int:
+        known = self._of.get(lane)
+        return 0 if known is None else known.expected_us
+
+
+def latest_start_us(due_us: int, deadline_us: int, expected_us: int) -> int:
+    """From then on an attempt is not expected to end before the deadline.
+
+    Never before half the time from due to deadline is over: so a gateway that has become slow is still asked, and
+    found out to be fast again, and no target is without attempts because of what others took.
+    """
+    return deadline_us - min(expected_us, max(0, deadline_us - due_us) // 2)
