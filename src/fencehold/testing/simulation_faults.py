@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from fencehold.model import places
 from fencehold.model.errors import Uncertain
 from fencehold.model.leases import Lease, Refusal
+from fencehold.model.places import Place
 from fencehold.ports.leases import Answer
 from fencehold.runtime.held import Held
 from fencehold.runtime.keeper import Keeper
@@ -21,7 +23,7 @@ from fencehold.runtime.leader import Leader
 from fencehold.runtime.lease_mechanism import LeaseMechanism
 from fencehold.runtime.watch import News
 
-Patch = tuple[type, str, Any]
+Patch = tuple[Any, str, Any]  # of a class or a module
 
 
 def _until_from_answer(held: Held, lease: Lease, sent_s: float) -> float:
@@ -81,6 +83,21 @@ def _always_attended(keeper: Keeper, held: Held) -> bool:
     return True
 
 
+def _next_without_jump(epoch: int | None, last: Place, now: Place) -> int:
+    return 1 if epoch is None else epoch + 1
+
+
+def _next_with_one_jump(epoch: int | None, last: Place, now: Place) -> int:
+    """However many timelines lie between."""
+    lift = places.EPOCH_JUMP * min(1, places.decide(last, now).jumps(last, now))
+    return 1 + lift if epoch is None else epoch + (lift or 1)
+
+
+def _next_born_at_1(epoch: int | None, last: Place, now: Place) -> int:
+    return 1 if epoch is None else _NEXT_EPOCH(epoch, last, now)
+
+
+_NEXT_EPOCH = places.next_epoch
 _ANSWERED: Callable[[Keeper, Held, Answer, float], bool] = Keeper._answered
 _ATTEMPT = LeaseMechanism.attempt
 _HEAR = LeaseMechanism._hear
@@ -100,6 +117,9 @@ PATCHES: dict[str, tuple[Patch, ...]] = {
         (LeaseMechanism, "attempt", _attempt_believing_hints),
         (LeaseMechanism, "_hear", _hear_and_believe),
     ),
+    "no_jump": ((places, "next_epoch", _next_without_jump),),
+    "jump_once": ((places, "next_epoch", _next_with_one_jump),),
+    "born_at_1": ((places, "next_epoch", _next_born_at_1),),
 }
 
 #: How the store checks writes under a fault of the fence itself.

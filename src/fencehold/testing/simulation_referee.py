@@ -104,7 +104,7 @@ class Referee:
         self._row_until_s = 0.0
         self._granted_at_s: dict[int, float] = {}
         self._orphan: Orphan | None = None
-        self._newest_write = 0
+        self._writes_kept: list[Wrote] = []  # by the database as it is now: a promotion may have lost some
         self._refused_s: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=STORM_REFUSALS))
         self._newest_term: dict[str, int] = {}
 
@@ -153,11 +153,28 @@ class Referee:
     def wrote(self, key: TermKey) -> None:
         self.writes += 1
         self.trace.note("store", f"accepts a write of {key.holder_id} epoch {key.epoch}")
-        self.history.append(Wrote(key.name, key.holder_id, key.epoch, self.writes))
-        newest = self._newest_write
+        write = Wrote(key.name, key.holder_id, key.epoch, self.writes)
+        newest = max((one.epoch for one in self._writes_kept[-1:]), default=0)
         if key.epoch < newest:
             self.fail(f"a write of epoch {key.epoch} was accepted after one of epoch {newest}")
-        self._newest_write = max(newest, key.epoch)
+        self._writes_kept.append(write)
+
+    @property
+    def writes_kept(self) -> int:
+        return len(self._writes_kept)
+
+    def promoted(self, row: Lease | None, left_s: float, writes: int) -> None:
+        """Whoever was granted a term before may have lost it, and not know; writes that were lost are out of the order.
+
+        Grants are not: whoever was answered may have told its epoch to others.
+        """
+        now_s = self.loop.time()
+        self.trace.note("store", f"is replaced by a standby, whose row is {row}")
+        for epoch in self._granted_at_s:
+            self._taken.setdefault(epoch, now_s)
+        del self._writes_kept[writes:]
+        self._orphan = None
+        self.row_lives_until(row.epoch if row else 0, now_s + left_s)
 
     def refused(self, key: TermKey, why: str) -> None:
         self.refusals += 1
@@ -286,6 +303,6 @@ class Referee:
             self.trace.note("REFEREE", text)
 
     def judge_history(self) -> None:
-        found = check(self.history)
+        found = check([*self.history, *self._writes_kept])
         if found and self.violation is None:
             self.violation = str(found[0])

@@ -27,6 +27,7 @@ TROUBLE_S = 30.0  # four to six leases
 CALM_S = 1.0
 READ_LIMIT_S = 5.0  # a read that was under way when all was healed holds the watch up for as long
 SLACK_S = 3.0
+LOST_MAX = 16  # commits
 RULE_IDS = frozenset(rule.id for rule in RULES)
 
 
@@ -135,9 +136,9 @@ class Schedule:
     def _one_trouble(self) -> None:
         node = self._target()
         troubles: tuple[tuple[float, Callable[[Node], None]], ...] = (
-            (0.22, self._pause), (0.14, self._block), (0.20, self._dig_hole), (0.06, self._restart_store),
+            (0.20, self._pause), (0.13, self._block), (0.18, self._dig_hole), (0.06, self._restart_store),
             (0.10, self._step_down), (0.10, self._restart), (0.10, self._invent_hint), (0.05, self._ask_step_down),
-            (0.03, self._take_away),
+            (0.03, self._take_away), (0.05, self._promote),
         )  # fmt: skip
         left = self._draw()
         for weight, trouble in troubles:
@@ -247,9 +248,17 @@ class Schedule:
 
     def _restart_store(self, node: Node) -> None:
         self.trace.note("store", "restarts")
+        self.store.restart()
+        self._store_is_away()
+
+    def _promote(self, node: Node) -> None:
+        """A standby takes over, without a suffix of the commits; often none, sometimes many."""
+        self.store.promote(lost=int(LOST_MAX * self._draw() ** 2))
+        self._store_is_away()
+
+    def _store_is_away(self) -> None:
         for each in self._nodes:
             each.disturb()
-        self.store.restart()
         self.store.is_down = True
 
         def up() -> None:

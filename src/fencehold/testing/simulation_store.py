@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from fencehold.backends.memory.backend import MemoryFences, MemoryLeases, Shelf
 from fencehold.model.errors import LeaseLost, Unavailable
 from fencehold.model.leases import Ask, Lease, Refusal, TermKey
+from fencehold.model.places import Place
 from fencehold.ports.leases import Answer
 from fencehold.testing.simulation_loop import SimulationLoop
 from fencehold.testing.simulation_referee import Referee
@@ -21,6 +22,7 @@ T = TypeVar("T")
 
 LEASE_NAME = "one"
 EPOCH_0_S = 1_700_000_000.0
+ORIGIN = Place(timeline=1, system=1)
 
 
 @dataclass(eq=False)
@@ -32,11 +34,20 @@ class OpenTransaction:
     timer: asyncio.TimerHandle | None = None
 
 
+@dataclass(frozen=True)
+class Commit:
+    """The database after a commit: its row, and how many of the accepted writes are in it."""
+
+    row: Lease | None
+    writes: int
+
+
 class SimulatedStore:
     """One row. `fence` is how writes are checked: "epoch" as the product does it, or broken on purpose."""
 
     def __init__(self, loop: SimulationLoop, referee: Referee, fence: str = "epoch") -> None:
-        self.shelf = Shelf(now_s=lambda: EPOCH_0_S + loop.time())
+        self.shelf = Shelf(now_s=lambda: EPOCH_0_S + loop.time(), place=ORIGIN, origin=ORIGIN)
+        self.commits = [Commit(None, 0)]
         self.is_down = False
         self._loop = loop
         self._referee = referee
@@ -49,6 +60,28 @@ class SimulatedStore:
     def row(self) -> Lease | None:
         return self.shelf.rows.get(LEASE_NAME)
 
+    # --- commits, and the loss of them ---
+
+    def _committed(self) -> None:
+        self.commits.append(Commit(self.row, self._referee.writes_kept))
+
+    def promote(self, lost: int) -> None:
+        """A standby takes over that has not seen the last so many commits, on a timeline of its own.
+
+        They may be older than the last promotion: two standbys are promoted in turn, and neither saw the other.
+        """
+        kept = self.commits[max(0, len(self.commits) - 1 - lost)]
+        self.restart()
+        timeline = self.shelf.place.timeline or 0
+        self.shelf.place = replace(self.shelf.place, timeline=timeline + 1)
+        self.shelf.rows.pop(LEASE_NAME, None)
+        left_s = 0.0
+        if kept.row is not None:
+            self.shelf.rows[LEASE_NAME] = kept.row
+            left_s = (kept.row.expires_at - self.shelf.now()).total_seconds()
+        self.commits.append(kept)
+        self._referee.promoted(kept.row, left_s, kept.writes)
+
     # --- leases ---
 
     def acquire(self, ask: Ask, is_latest: bool) -> Answer:
@@ -58,6 +91,7 @@ class SimulatedStore:
             self._referee.acquire_refused(ask.holder_id)
         elif isinstance(answer, Lease) and answer.epoch != (before.epoch if before else 0):
             self._referee.granted(answer, is_latest)
+            self._committed()
         return answer
 
     def renew(self, keys: Sequence[TermKey]) -> list[Answer]:
@@ -65,6 +99,7 @@ class SimulatedStore:
         for answer in answers:
             if isinstance(answer, Lease):
                 self._referee.row_lives_until(answer.epoch, self._loop.time() + answer.remaining_s)
+                self._committed()
         return answers
 
     def release(self, keys: Sequence[TermKey]) -> list[Answer]:
@@ -72,6 +107,7 @@ class SimulatedStore:
         for answer in answers:
             if isinstance(answer, Lease):
                 self._referee.released(answer)
+                self._committed()
         return answers
 
     def read(self, names: Sequence[str]) -> dict[str, Lease]:
@@ -87,6 +123,7 @@ class SimulatedStore:
         if row is not None and row.expires_at > self.shelf.now():
             self.shelf.rows[LEASE_NAME] = replace(row, expires_at=self.shelf.now())
             self._referee.taken_away(row.epoch)
+            self._committed()
             self.shelf.tell("released", LEASE_NAME)
 
     # --- fenced writes ---
@@ -99,6 +136,7 @@ class SimulatedStore:
             self._referee.refused(key, str(error))
             return 0
         self._referee.wrote(key)
+        self._committed()
         return 1
 
     def begin(self, key: TermKey) -> OpenTransaction:
@@ -121,6 +159,7 @@ class SimulatedStore:
         if not transaction.is_open:
             raise Unavailable("The store has rolled this transaction back.")
         self._referee.wrote(transaction.key)
+        self._committed()
         self._end(transaction)
 
     def roll_back(self, transaction: OpenTransaction) -> None:

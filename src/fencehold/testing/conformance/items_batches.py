@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from fencehold.model.items import ItemKey
-from fencehold.ports.items import NewItem
+from fencehold.ports.items import NewItem, Stretch
 from fencehold.testing.conformance.items_pair import EVERYTHING, NEVER_GRANTED, ItemPair, ItemSuite, refused, row
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
@@ -40,6 +40,24 @@ class ItemBatches(ItemSuite):
         assert await pair.next("NEW", 2, skip=[names[0], names[2], names[0]]) == [names[1], names[3]]
         assert await pair.next("NEW", 5, skip=names) == []
         assert await pair.next("NEW", EVERYTHING, skip=["A"]) == ["a", names[2], names[4]], "by its exact id"
+
+    async def test_of_a_stretch_of_time_only_those_are_taken_that_came_within_it(self, harness: Harness) -> None:
+        pair = await ItemPair.of(harness)
+        for after_s, item_id in enumerate(("a", "b", "c", "d", "e")):
+            await pair.set_clock(START + after_s * SECOND)
+            await pair.put(item_id)
+
+        async def taken(since_s: int | None, before_s: int | None, *skip: str) -> list[str]:
+            since, before = (None if after_s is None else START + after_s * SECOND for after_s in (since_s, before_s))
+            stretch = Stretch(since, before)
+            got = await pair.port.next_for_state("NEW", 9, "ada", LEASE_S, CALL_LIMIT_S, skip, stretch)
+            return [one.id for one in got]
+
+        assert await taken(1, 1) == []
+        assert await taken(1, 3, "c") == ["b"], "its beginning is part of it, its end is not"
+        assert await taken(None, 1) == ["a"]
+        assert await taken(3, None) == ["d", "e"]
+        assert await taken(None, None) == ["c"]
 
     async def test_more_than_a_page_may_be_skipped(self, harness: Harness) -> None:
         pair = await ItemPair.of(harness)

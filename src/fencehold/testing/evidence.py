@@ -1,0 +1,119 @@
+"""What a run of `fencehold verify` leaves behind for the judge: plain values, in the order in which they happened.
+
+Two independent sources: rows that triggers of the database wrote in the transaction of the change itself, and what
+processes said they were told. A change that the database forgot (a lost promotion, say) is still in the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from fencehold.testing.history import Believed, Granted
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseChange:
+    """A lease's row was made, given to another holder or epoch, renewed after its end, or deleted (`epoch` is None).
+
+    `was_live`: the lease of the row before had not ended when the new one began; both times are the store's own.
+    """
+
+    name: str
+    was_holder: str | None
+    was_epoch: int | None
+    was_live: bool
+    holder: str | None
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FencedWrite:
+    """A fenced write that was committed. `epoch_seen` is the lease's epoch as this very transaction read it."""
+
+    name: str
+    commit_order: int
+    holder_id: str
+    epoch: int
+    epoch_seen: int | None
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToldWrite:
+    """What the writer was told: True accepted, False refused, None: no answer, it may have been either."""
+
+    write_id: str
+    name: str
+    epoch: int
+    was_accepted: bool | None
+
+
+class Verb(Enum):
+    """What somebody tried who does not hold the lease any more."""
+
+    WRITE = "a fenced write"
+    RENEW = "a renewal"
+    RELEASE = "a release"
+    COMPLETE = "a completion"
+    SAVE = "a save"
+
+
+@dataclass(frozen=True, slots=True)
+class StaleTry:
+    """Tried by one who did not hold the lease: it had seen that another does, or that its own had ended."""
+
+    verb: Verb
+    what: str  # the lease, event or item
+    holder_id: str
+    token: str  # its epoch or token
+    seen: str  # what it had seen instead
+    was_accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EventChange:
+    """One update of an event's row. `was_live`: the claim before it had not ended; `is_counted`: as one more try."""
+
+    tracking_id: str
+    was_status: str
+    was_token: str | None
+    was_live: bool
+    status: str | None  # None: the row was deleted
+    token: str | None
+    is_counted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ItemChange:
+    """One update of an item's row. `written_token` is the token that the saver wrote into the document (None: none)."""
+
+    item_id: str
+    was_holder: str | None
+    was_token: int
+    was_live: bool
+    holder: str | None
+    token: int
+    is_save: bool
+    written_token: int | None
+
+
+@dataclass
+class Evidence:
+    """Everything that was found. Sequences of changes are in the order in which the database made them."""
+
+    grants: Sequence[Granted] = ()  # as told to the holders
+    beliefs: Sequence[Believed] = ()  # of leaders: while `is_valid` was true
+    lease_changes: Sequence[LeaseChange] = ()
+    #: Leases whose next epoch is taken by right of a lock, whatever is left of the one before.
+    seized: frozenset[str] = frozenset()
+    writes: Sequence[FencedWrite] = ()
+    told_writes: Sequence[ToldWrite] = ()
+    counters: dict[str, int] = field(default_factory=dict)
+    stale_tries: Sequence[StaleTry] = ()
+    events_added: Sequence[str] = ()
+    events_there: dict[str, str] = field(default_factory=dict)  # id: status, at the end
+    event_changes: Sequence[EventChange] = ()
+    item_changes: Sequence[ItemChange] = ()
+    lock_beliefs: Sequence[Believed] = ()  # of advisory locks: while `is_leader` was seen true

@@ -1,0 +1,124 @@
+"""A contender for events: a worker by the public API, and beside it one that claims by the statements alone.
+
+The second handles slowly what it claims, or keeps a claim until another has the event, and completes it only then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from fencehold.model.errors import FenceholdError
+from fencehold.ports.backend import Backend
+from fencehold.ports.events import Claim, ClaimAsk, EventRow, Filter
+from fencehold.runtime.store import Store
+from fencehold.testing.history import boottime_s
+from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale
+
+PLAIN, HELD = "plain", "held"
+MAX_RETRIES = 1000
+FAIL_PART = 0.05
+CONCURRENCY = 4
+CALM_BATCH = 20
+
+
+class DeliberateError(Exception):
+    """Some handlers fail, so that failures are part of the run."""
+
+
+class Claiming:
+    def __init__(self, brief: Brief, backend: Backend, windows: Windows) -> None:
+        self._brief, self._windows = brief, windows
+        self._events = backend.events(brief.outbox)
+        self._window: dict[str, Any] | None = None
+        self._is_calm = False
+
+    def listen(self, orders: Orders) -> None:
+        orders.on("event", self._asked)
+        orders.on("calm", self._calm)
+
+    def _asked(self, order: dict[str, Any]) -> None:
+        self._window = order
+
+    def _calm(self, order: dict[str, Any]) -> None:
+        self._is_calm = True
+
+    async def run(self, store: Store) -> None:
+        lease_s = self._brief.lease_s
+        outbox = store.outbox(
+            self._brief.outbox, lease=lease_s, max_retries=MAX_RETRIES, retry_base=0.05, retry_cap=0.5
+        )
+        worker = outbox.worker(
+            {PLAIN: self._handle}, concurrency=CONCURRENCY, worker_id=self._brief.who, poll_every=lease_s / 4
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(worker.run())
+            tasks.create_task(self._repeated(self._claim_and_keep))
+            tasks.create_task(self._repeated(self._claim_and_finish))
+
+    async def close(self) -> None:
+        with suppress(FenceholdError):
+            await self._events.close()
+
+    async def _handle(self, event: Claim) -> None:
+        tell("handled", event=event.tracking_id)
+        if random.random() < FAIL_PART:
+            raise DeliberateError("one in so many")
+
+    # --- by the statements alone
+
+    async def _repeated(self, turn: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            with suppress(FenceholdError):
+                await turn()
+            await asyncio.sleep(self._brief.lease_s * random.uniform(0.02, 0.1))
+
+    async def _claimed(self, limit: int, lease_s: float) -> list[Claim]:
+        token = f"{self._brief.who}/late-{secrets.token_hex(6)}"
+        ask = ClaimAsk(limit, token, lease_s, event_types=(HELD,))
+        return (await self._events.port.turn([], ask, self._brief.lease_s)).claims
+
+    async def _claim_and_finish(self) -> None:
+        """Slowly, so that an earlier claimant can come back in the middle of it; at the end of the run at once."""
+        claims = await self._claimed(CALM_BATCH if self._is_calm else 1, self._brief.lease_s)
+        if claims and not self._is_calm:
+            await asyncio.sleep(0.6 * self._brief.lease_s)
+        for claim in claims:
+            tell("handled", event=claim.tracking_id)
+        await self._events.port.turn([claim.key for claim in claims], None, self._brief.lease_s)
+
+    async def _claim_and_keep(self) -> None:
+        if self._is_calm:
+            return
+        window = self._window
+        for claim in await self._claimed(1, self._brief.lease_s / 2):
+            if window is not None:
+                self._window = None
+                await self._windows.stand(window["window"], "event", "claimed", event=claim.tracking_id)
+            await self._complete_late(claim)
+            if window is not None:
+                tell("late", window=window["window"], was_accepted=None)
+
+    async def _complete_late(self, claim: Claim) -> None:
+        """Wait until another has the event, and only then complete it."""
+        row = await self._successor(claim)
+        if row is None:
+            return
+        seen = f"{row.lock_token} held it ({row.status.value})"
+        done = (await self._events.port.turn([claim.key], None, self._brief.lease_s)).completed
+        tell_stale("COMPLETE", f"event {claim.tracking_id}", claim.token, seen, bool(done))
+
+    async def _successor(self, claim: Claim) -> EventRow | None:
+        until_s = boottime_s() + 3 * self._brief.lease_s
+        which = Filter(tracking_ids=(claim.tracking_id,))
+        while boottime_s() < until_s:
+            with suppress(FenceholdError):
+                rows = await self._events.desk.find(which, 1, self._brief.lease_s)
+                if rows and rows[0].lock_token not in (None, claim.token):
+                    return rows[0]
+            await asyncio.sleep(self._brief.lease_s / 40)
+        return None

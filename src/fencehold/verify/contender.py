@@ -1,0 +1,129 @@
+"""One contender of `fencehold verify`, as a process of its own: it contends for everything, and tells what it sees.
+
+Its brief is the first line of stdin, orders follow; lines of JSON go to stdout. SIGTERM ends it in good order. It dies
+with the process that started it, even while it is frozen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+import fencehold
+from fencehold.connect import backend_for
+from fencehold.verify.claiming import Claiming
+from fencehold.verify.holding import Holding
+from fencehold.verify.leading import Leading
+from fencehold.verify.messages import Brief, Orders, Windows, tell
+from fencehold.verify.statements import RunStatements
+from fencehold.verify.writer import Writer, side_of
+
+PR_SET_PDEATHSIG = 1
+OPEN_LIMIT_S = 10.0
+LATE_LEASES = 8  # so long a write with an old key is followed
+STAND_LEASES = 6
+
+
+class ShiftedClock:
+    """Python's wall clock in this process alone, set forward or back; what counts time by other clocks is untouched."""
+
+    def __init__(self) -> None:
+        self._offset_s = 0.0
+        self._time, self._time_ns = time.time, time.time_ns
+        time.time = lambda: self._time() + self._offset_s
+        time.time_ns = lambda: self._time_ns() + int(self._offset_s * 1e9)
+
+    def step(self, order: dict[str, Any]) -> None:
+        self._offset_s = float(order["offset_s"])
+        tell("clock", offset_s=order["offset_s"], wall_s=time.time())
+
+
+class Contender:
+    def __init__(self, brief: Brief) -> None:
+        self._brief = brief
+        self._backend = backend_for(brief.url, brief.lease_table)()
+        side = side_of(brief.dialect, brief.url)
+        statements = RunStatements(brief.dialect, brief.schema)
+        self._writer = Writer(self._backend, statements, side, LATE_LEASES * brief.lease_s)
+        self._orders = Orders()
+        windows = Windows(self._orders, STAND_LEASES * brief.lease_s)
+        self._leading = Leading(brief, self._backend, self._writer, windows)
+        self._claiming = Claiming(brief, self._backend, windows)
+        self._holding = Holding(brief, self._backend, windows)
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(0, self._orders.hear)
+        for role in (self._leading, self._claiming, self._holding):
+            role.listen(self._orders)
+        self._orders.on("clock", ShiftedClock().step)
+        work = asyncio.create_task(self._contend())
+        loop.add_signal_handler(signal.SIGTERM, work.cancel)
+        with suppress(asyncio.CancelledError):
+            await work
+
+    async def _contend(self) -> None:
+        await self._open()
+        store = fencehold.connect(self._brief.url, table=self._brief.lease_table, facts=self._leading)
+        try:
+            async with store, asyncio.TaskGroup() as tasks:
+                tell("ready", pid=os.getpid())
+                for role in (self._leading, self._claiming, self._holding):
+                    tasks.create_task(role.run(store))
+                if self._brief.lock_name is not None:
+                    from fencehold.verify.locking import Locking
+
+                    tasks.create_task(Locking(self._brief, self._writer).run())
+        finally:
+            for close in (self._claiming.close, self._holding.close, self._backend.fences.close, self._backend.close):
+                await close()
+
+    async def _open(self) -> None:
+        """Patiently: its network may be cut just now."""
+        while True:
+            try:
+                await self._backend.open(OPEN_LIMIT_S)
+                return
+            except fencehold.Unavailable:
+                await asyncio.sleep(self._brief.lease_s / 5)
+
+
+def die_with_parent() -> None:
+    """SIGKILL for this process when its parent ends (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent()
+    line = b""
+    while not line.endswith(b"\n"):  # byte by byte: what follows it are orders
+        byte = os.read(0, 1)
+        if not byte:
+            os._exit(0)
+        line += byte
+    brief = Brief(**json.loads(line))
+    try:
+        asyncio.run(Contender(brief).run())
+    except BaseException as error:  # noqa: BLE001 - the parent process has to hear of it, whatever it is
+        tell("died", error=_words(error))
+        os._exit(1)
+    tell("left")
+    os._exit(0)  # threads that wait for a database that does not answer keep nobody
+
+
+def _words(error: BaseException) -> str:
+    inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
+    return _words(inner) if isinstance(inner, BaseExceptionGroup) else f"{type(inner).__name__}: {inner}"
+
+
+if __name__ == "__main__":
+    main()

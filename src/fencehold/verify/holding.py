@@ -1,0 +1,94 @@
+"""A contender for items: leases and saves by the public API, and beside it one that saves after its lease has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from contextlib import suppress
+from typing import Any
+
+import fencehold
+from fencehold.model.errors import FenceholdError
+from fencehold.model.items import ItemKey
+from fencehold.ports.backend import Backend
+from fencehold.ports.items import ItemRow
+from fencehold.runtime.store import Store
+from fencehold.testing.history import boottime_s
+from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale
+from fencehold.verify.plan import ITEM_KIND, ITEMS
+
+SAVES = 2
+
+
+class Holding:
+    def __init__(self, brief: Brief, backend: Backend, windows: Windows) -> None:
+        self._brief, self._windows = brief, windows
+        self._items = backend.items(ITEM_KIND)
+        self._window: dict[str, Any] | None = None
+
+    def listen(self, orders: Orders) -> None:
+        orders.on("item", self._asked)
+
+    def _asked(self, order: dict[str, Any]) -> None:
+        self._window = order
+
+    async def run(self, store: Store) -> None:
+        items = store.items(ITEM_KIND, lease=self._brief.lease_s, holder_id=self._brief.who)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._repeated(lambda: self._hold(items)))
+            tasks.create_task(self._repeated(self._overstay))
+
+    async def close(self) -> None:
+        with suppress(FenceholdError):
+            await self._items.close()
+
+    async def _repeated(self, turn: Any) -> None:
+        while True:
+            with suppress(FenceholdError):
+                await turn()
+            await asyncio.sleep(max(self._brief.write_every_s, self._brief.lease_s * random.uniform(0.05, 0.2)))
+
+    async def _hold(self, items: fencehold.Items) -> None:
+        item = await items.acquire(random.choice(ITEMS[:2]))
+        tell("item", item=item.id, token=item.token)
+        async with item:
+            for number in range(SAVES):
+                await item.save(document=document(item.token, number))
+                await asyncio.sleep(self._brief.write_every_s / 2)
+        tell("item_left", item=item.id, token=item.token)
+
+    async def _overstay(self) -> None:
+        """Under another name than the first, and by the statements alone: only the database decides."""
+        port, lease_s = self._items.port, self._brief.lease_s
+        row = await port.acquire(random.choice(ITEMS[2:]), f"{self._brief.who}-late", lease_s / 2, lease_s)
+        if not isinstance(row, ItemRow):
+            return
+        tell("item", item=row.id, token=row.token)
+        await port.save(row.key, None, json.dumps(document(row.token, 0)), lease_s)
+        window, self._window = self._window, None
+        if window is not None:
+            await self._windows.stand(window["window"], "item", "held", item=row.id, token=row.token)
+        successor = await self._successor(row.key)
+        if successor is not None:
+            seen = f"{successor.holder_id} had been given token {successor.token}"
+            answer = await port.save(row.key, None, json.dumps(document(row.token, 1)), lease_s)
+            tell_stale("SAVE", row.id, f"token {row.token}", seen, isinstance(answer, ItemRow))
+        tell("item_left", item=row.id, token=row.token)
+        if window is not None:
+            tell("late", window=window["window"], was_accepted=None)
+
+    async def _successor(self, key: ItemKey) -> ItemRow | None:
+        until_s = boottime_s() + 3 * self._brief.lease_s
+        while boottime_s() < until_s:
+            with suppress(FenceholdError):
+                row = (await self._items.port.get([key.id], self._brief.lease_s)).get(key.id)
+                if row is not None and row.token > key.token:
+                    return row
+            await asyncio.sleep(self._brief.lease_s / 20)
+        return None
+
+
+def document(token: int, number: int) -> dict[str, int]:
+    """The token of whoever saves stands in what is saved: a save under another's lease shows."""
+    return {"token": token, "number": number}

@@ -1,0 +1,74 @@
+"""Commands of the user's own, run once in the middle of a run: verify cannot pause or switch over anybody's server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from fencehold.testing.history import boottime_s
+from fencehold.verify.journal import Journal
+
+OUTPUT_BYTES_MAX = 4096
+
+
+@dataclass(frozen=True)
+class HookRun:
+    """What came of one hook. `exit_code` is None when it took too long and was killed."""
+
+    hook: str
+    command: str
+    began_s: float
+    ended_s: float
+    exit_code: int | None
+    output: str
+
+
+async def run_hook(hook: str, command: str, limit_s: float, journal: Journal, secrets: Sequence[str] = ()) -> HookRun:
+    """By the shell; what it leaves behind in its process group ends with it. `secrets` are left out of its output."""
+    fault = journal.begin(hook, "", command)
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True
+    )
+    output = bytearray()
+    reading = asyncio.create_task(_read(process, output))
+    exit_code: int | None = None
+    try:
+        exit_code = await asyncio.wait_for(process.wait(), limit_s)
+    except TimeoutError:
+        pass
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        await asyncio.wait([reading], timeout=1.0)
+        reading.cancel()
+    outcome = f"killed after {limit_s:g} s" if exit_code is None else f"exit code {exit_code}"
+    journal.end(fault, outcome)
+    ended_s = fault.ended_s or boottime_s()
+    text = hidden(output.decode(errors="replace"), secrets)
+    return HookRun(hook, command, fault.began_s, ended_s, exit_code, text)
+
+
+def passwords(url: str) -> tuple[str, ...]:
+    """Of this run's own database, in every spelling that a command may print."""
+    known = {os.environ.get("PGPASSWORD", ""), urlsplit(url).password or ""}
+    return tuple(word for word in {*known, *map(unquote, known)} if word)
+
+
+def hidden(text: str, secrets: Sequence[str]) -> str:
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+async def _read(process: Process, output: bytearray) -> None:
+    """Its beginning is kept; the rest is read, so that the command does not stand still, and dropped."""
+    assert process.stdout is not None, "it was started with a pipe"
+    while data := await process.stdout.read(OUTPUT_BYTES_MAX):
+        output += data[: OUTPUT_BYTES_MAX - len(output)]

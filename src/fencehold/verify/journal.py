@@ -1,0 +1,108 @@
+"""All that contenders said and that was done to them, with the moment; and waiting for something to be said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencehold.testing.history import boottime_s
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One line of one contender."""
+
+    who: str
+    kind: str
+    at_s: float
+    fields: dict[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields[name]
+
+
+@dataclass
+class Fault:
+    """One thing that was done. `who` is empty for what was done to all."""
+
+    kind: str
+    who: str
+    detail: str
+    began_s: float
+    ended_s: float | None = None
+
+
+Found = Callable[[Said], bool]
+
+
+@dataclass
+class Journal:
+    """`on_fault` hears of each fault when it begins."""
+
+    on_fault: Callable[[Fault], None] = lambda fault: None
+    began_s: float = field(default_factory=boottime_s)
+    said: list[Said] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    died_s: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    events_added: list[str] = field(default_factory=list)
+    _terms: Counter[str] = field(default_factory=Counter)
+    _epochs: dict[str, set[int]] = field(default_factory=dict)
+    _leaders: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _waiting: list[tuple[Found, asyncio.Future[Said]]] = field(default_factory=list)
+
+    def hear(self, said: Said) -> None:
+        self.said.append(said)
+        self.counts[said.kind] += 1
+        if said.kind == "stale":
+            self._terms[f"stale {said['verb']}"] += 1
+        elif said.kind == "lock_held":
+            self._terms["lock_held"] += 1
+        elif said.kind == "trusts":
+            self._epochs.setdefault(said["name"], set()).add(said["epoch"])
+        if said.kind == "acquired" and said["epoch"] > self._leaders.get(said["name"], (0, ""))[0]:
+            self._leaders[said["name"]] = (said["epoch"], said.who)
+        for found, answer in self._waiting:
+            if not answer.done() and found(said):
+                answer.set_result(said)
+
+    def is_telling(self, has_locks: bool) -> bool:
+        """Whether everything that a verdict needs has happened at least once, as far as contenders told."""
+        stale = all(self._terms[f"stale {verb}"] for verb in ("WRITE", "RENEW", "COMPLETE", "SAVE"))
+        led = all(len(epochs) > 2 for epochs in self._epochs.values()) and len(self._epochs) > 1
+        return stale and led and (not has_locks or self._terms["lock_held"] > 1)
+
+    def leader_of(self, name: str) -> tuple[int, str]:
+        """The newest epoch that was told, and whose it is."""
+        return self._leaders.get(name, (0, ""))
+
+    async def until(self, found: Found, limit_s: float) -> Said | None:
+        """The first line from now on that is what we look for; None when it does not come in time."""
+        answer: asyncio.Future[Said] = asyncio.get_running_loop().create_future()
+        entry = (found, answer)
+        self._waiting.append(entry)
+        try:
+            return await asyncio.wait_for(answer, max(0.01, limit_s))
+        except TimeoutError:
+            return None
+        finally:
+            self._waiting.remove(entry)
+
+    def begin(self, kind: str, who: str, detail: str) -> Fault:
+        fault = Fault(kind, who, detail, boottime_s())
+        self.faults.append(fault)
+        self.on_fault(fault)
+        return fault
+
+    def end(self, fault: Fault, outcome: str = "") -> None:
+        fault.ended_s = boottime_s()
+        if outcome:
+            fault.detail += f"; {outcome}"
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)

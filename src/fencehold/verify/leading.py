@@ -1,0 +1,202 @@
+"""A contender for leases: leads by the public API, writes through the fence, and outlives every term it had.
+
+When a term is over and another holds the lease, it tries all that a process would try that does not know: to write, to
+renew and to release, with the key it had and with the present epoch under its own name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+from typing import Any
+
+import fencehold
+from fencehold.model.errors import FenceholdError
+from fencehold.model.leases import Ask, Lease, Refusal, TermKey
+from fencehold.ports.backend import Backend
+from fencehold.runtime.store import Store
+from fencehold.runtime.term import Term
+from fencehold.testing.history import boottime_s
+from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale, tell_write
+from fencehold.verify.plan import LEASES
+from fencehold.verify.writer import Writer
+
+TURNS_MAX = 1.5  # leases: so long a leader stays at most before it hands over
+SOLO_LEASE_S = 0.2
+
+
+class Leading:
+    def __init__(self, brief: Brief, backend: Backend, writer: Writer, windows: Windows) -> None:
+        self._brief, self._backend, self._writer, self._windows = brief, backend, writer, windows
+        self._leaders: dict[str, fencehold.Leader] = {}
+        self._keys: dict[str, TermKey] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def fact(self, event: str, **fields: Any) -> None:
+        """What the leaders report themselves; on any thread."""
+        name = str(fields.get("lease_name", ""))
+        if name not in LEASES:
+            return
+        match event:
+            case "leader_acquired":
+                tell("acquired", name=name, epoch=fields["lease_epoch"])
+            case "leader_renewed":
+                if (leader := self._leaders.get(name)) is not None and (term := leader.term) is not None:
+                    self._tell_trust(name, term)
+            case "leader_lost" | "leader_releasing":
+                tell("ended", name=name, epoch=fields["lease_epoch"])
+
+    async def run(self, store: Store) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for name in LEASES:
+                tasks.create_task(self._contend(store, name))
+            tasks.create_task(self._solo())
+
+    def listen(self, orders: Orders) -> None:
+        orders.on("leader", lambda order: self._spawn(self._late(order)))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _contend(self, store: Store, name: str) -> None:
+        lease_s = self._brief.lease_s
+        leader = store.leader(name, lease=lease_s, acquire_every=lease_s / 5, holder_id=self._brief.who)
+        self._leaders[name] = leader
+        async with leader:
+            async for term in leader.terms():
+                async with term:
+                    self._tell_trust(name, term)
+                    await self._lead(store, name, term)
+                if (key := self._keys.pop(name, None)) is not None:
+                    self._spawn(self._outlive(key))
+
+    def _tell_trust(self, name: str, term: Term) -> None:
+        asked_s = boottime_s()
+        tell("trusts", name=name, epoch=term.epoch, until_s=asked_s + term.remaining_s)
+
+    async def _lead(self, store: Store, name: str, term: Term) -> None:
+        row = await self._row(store, name)
+        if row is None or row.epoch != term.epoch:
+            return
+        self._keys[name] = row.key(self._brief.lease_s)
+        tell("granted", name=name, epoch=term.epoch, store_s=row.acquired_at.timestamp())
+        hand_over_s = boottime_s() + random.uniform(0.3, TURNS_MAX) * self._brief.lease_s
+        while True:
+            await self._write(term, self._keys[name])
+            await asyncio.sleep(self._brief.write_every_s)
+            if boottime_s() >= hand_over_s:
+                hand_over_s += self._brief.lease_s
+                await _tried(store.leases.ask_step_down(name, term.epoch))
+
+    async def _row(self, store: Store, name: str) -> Lease | None:
+        answer: Lease | None = await _tried(store.leases.read(name))
+        return answer
+
+    async def _write(self, term: Term, key: TermKey) -> None:
+        """By the public API, as a program would."""
+        write_id = f"{key.holder_id}-{key.epoch}-{boottime_s():.6f}"
+        outcome: bool | None = None
+        try:
+            async with term.transaction() as tx:
+                for text, params in self._writer.steps(key, write_id):
+                    await tx.execute(text, params)
+            outcome = True
+        except fencehold.LeaseLost:
+            outcome = False
+            raise
+        except Exception:  # noqa: BLE001 - cut off: it may have been committed
+            await asyncio.sleep(self._brief.write_every_s)
+        finally:
+            tell_write(write_id, key.name, key.epoch, outcome)
+
+    # --- with the key of a term that is over
+
+    async def _late(self, order: dict[str, Any]) -> None:
+        """Stand still at the moment that was asked for, and then write, whatever has happened meanwhile."""
+        number, name, moment = order["window"], order["lease"], order["moment"]
+        key, leader = self._keys.get(name), self._leaders.get(name)
+        if key is None or leader is None or leader.term is None or leader.term.epoch != key.epoch:
+            tell("no_window", window=number)
+            return
+        taken = ""
+
+        async def stand() -> None:
+            nonlocal taken
+            taken = await self._windows.stand(number, "leader", moment, name=name, epoch=key.epoch)
+
+        match moment:
+            case "fenced":
+                outcome = await self._writer.write(key, fenced=stand)
+            case "written":
+                outcome = await self._writer.write(key, written=stand)
+            case "guarded":
+                await stand()
+                outcome = await self._writer.write_guarded(key)
+            case _:
+                leader.term.check()
+                await stand()
+                outcome = await self._writer.write(key)
+        if taken and outcome is not None:
+            tell_stale("WRITE", name, f"epoch {key.epoch}", taken, outcome)
+        tell("late", window=number, was_accepted=outcome)
+
+    async def _outlive(self, key: TermKey) -> None:
+        row = await self._successor(key)
+        if row is None:
+            return
+        seen = f"epoch {row.epoch} of {row.holder_id} had been granted"
+        mine = f"epoch {key.epoch}"
+        for write in (self._writer.write, self._writer.write_guarded):
+            if (outcome := await write(key)) is not None:
+                tell_stale("WRITE", key.name, mine, seen, outcome)
+        await self._try_verbs(key, mine, seen)
+        if row.holder_id != key.holder_id:
+            forged = replace(key, epoch=row.epoch)
+            await self._try_verbs(forged, f"epoch {row.epoch}", f"its holder was {row.holder_id}")
+
+    async def _successor(self, key: TermKey) -> Lease | None:
+        """The row once it has a higher epoch; None if that takes too long."""
+        until_s = boottime_s() + 3 * self._brief.lease_s
+        while boottime_s() < until_s:
+            rows = await _tried(self._backend.leases.read([key.name], self._brief.lease_s)) or {}
+            row: Lease | None = rows.get(key.name)
+            if row is not None and row.epoch > key.epoch:
+                return row
+            await asyncio.sleep(self._brief.lease_s / 20)
+        return None
+
+    async def _try_verbs(self, key: TermKey, mine: str, seen: str) -> None:
+        leases, limit_s = self._backend.leases, self._brief.lease_s
+        for verb, call in (("RENEW", leases.renew), ("RELEASE", leases.release)):
+            answers = await _tried(call([key], limit_s))
+            if answers and isinstance(answers[0], (Lease, Refusal)):
+                tell_stale(verb, key.name, mine, seen, isinstance(answers[0], Lease))
+
+    async def _solo(self) -> None:
+        """A lease that nobody else wants: what has ended is not renewed, nor an older epoch of the same holder."""
+        while True:
+            old = await self._acquired(SOLO_LEASE_S)
+            await asyncio.sleep(2 * SOLO_LEASE_S)
+            if old is not None:
+                await self._try_verbs(old, f"epoch {old.epoch}", "it had ended")
+                new = await self._acquired(self._brief.lease_s)
+                if new is not None:
+                    await self._try_verbs(old, f"epoch {old.epoch}", f"its own epoch {new.epoch} had been granted")
+                    await _tried(self._backend.leases.release([new], self._brief.lease_s))
+            await asyncio.sleep(self._brief.lease_s / 2)
+
+    async def _acquired(self, lease_s: float) -> TermKey | None:
+        ask = Ask(f"solo-{self._brief.who}", self._brief.who, lease_s, f"{boottime_s()}")
+        lease = await _tried(self._backend.leases.acquire(ask, self._brief.lease_s))
+        return lease.key(lease_s) if isinstance(lease, Lease) else None
+
+
+async def _tried(call: Any) -> Any:
+    """The answer, or None when the database gave none: it is cut off now and then."""
+    try:
+        return await call
+    except FenceholdError:
+        return None

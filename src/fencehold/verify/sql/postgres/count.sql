@@ -1,0 +1,2 @@
+-- name: count
+UPDATE {schema}.verify_counters SET n = n + 1 WHERE name = CAST(:counter AS text)

@@ -1,0 +1,3 @@
+-- name: drop
+-- only: postgres, because on SQLite the whole file goes.
+DROP SCHEMA IF EXISTS {schema} CASCADE;

@@ -1,0 +1,2 @@
+-- name: make_counter
+INSERT INTO {schema}.verify_counters (name, n) VALUES (CAST(:counter AS text), 0)

@@ -1,0 +1,2 @@
+-- name: events
+SELECT tracking_id, status FROM outbox ORDER BY id

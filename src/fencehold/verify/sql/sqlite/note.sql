@@ -1,0 +1,4 @@
+-- name: note
+INSERT INTO verify_writes (lease_name, commit_order, holder_id, epoch, epoch_seen, write_id)
+SELECT CAST(:counter AS text), n, CAST(:holder AS text), CAST(:epoch AS bigint), (SELECT lease_epoch FROM fencehold_leases WHERE lease_name = CAST(:counter AS text)), CAST(:write_id AS text)
+  FROM verify_counters WHERE name = CAST(:counter AS text)

@@ -1,0 +1,2 @@
+-- name: writes
+SELECT lease_name, commit_order, holder_id, epoch, epoch_seen, write_id FROM verify_writes ORDER BY commit_order

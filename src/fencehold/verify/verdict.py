@@ -1,0 +1,151 @@
+"""The journal and the database's own notes as evidence, and what the invariants say of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencehold.testing import evidence as ev
+from fencehold.testing.history import Believed, Granted
+from fencehold.testing.invariants import Finding, judge
+from fencehold.verify.hooks import HookRun
+from fencehold.verify.journal import Journal
+from fencehold.verify.plan import LOCK, Plan
+from fencehold.verify.scratch import Scratch
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a run has shown. `passed` needs every invariant here to be held: none broken, none left untested."""
+
+    plan: Plan
+    findings: Sequence[Finding]
+    beliefs: Sequence[Believed]
+    lock_beliefs: Sequence[Believed]
+    journal: Journal
+    hooks: Sequence[HookRun]
+    not_tested: dict[str, str]
+    took_s: float
+    left_behind: str | None = field(default=None)
+
+    @property
+    def broken(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.held is False]
+
+    @property
+    def not_checked(self) -> list[Finding]:
+        return [one for one in self.findings if one.held is None]
+
+    @property
+    def failed_hooks(self) -> list[HookRun]:
+        """What they were to do was perhaps not done, and so not tested."""
+        return [hook for hook in self.hooks if hook.exit_code != 0]
+
+    @property
+    def passed(self) -> bool:
+        return not self.broken and not self.not_checked and not self.failed_hooks
+
+    @property
+    def word(self) -> str:
+        if self.broken:
+            return "broken"
+        return "passed" if self.passed else "inconclusive"
+
+
+async def gathered(scratch: Scratch, journal: Journal) -> ev.Evidence:
+    """All evidence. Reads the database; the contenders have ended."""
+    rows = {name: await scratch.rows(name) for name in ROWS}
+    return ev.Evidence(
+        grants=[Granted(s["name"], s.who, s["epoch"], s["store_s"]) for s in journal.said if s.kind == "granted"],
+        beliefs=list(beliefs(journal)),
+        lease_changes=[_lease_change(*row) for row in rows["lease_changes"]],
+        seized=frozenset({LOCK}),
+        writes=[ev.FencedWrite(*row) for row in rows["writes"]],
+        told_writes=[_told_write(s.fields) for s in journal.said if s.kind == "write"],
+        counters=dict(rows["counters"]),
+        stale_tries=[_stale_try(s.who, s.fields) for s in journal.said if s.kind == "stale"],
+        events_added=journal.events_added,
+        events_there=dict(rows["events"]),
+        event_changes=[_event_change(*row) for row in rows["event_changes"]],
+        item_changes=[_item_change(row) for row in rows["item_changes"]],
+        lock_beliefs=list(lock_beliefs(journal)),
+    )
+
+
+ROWS = ("lease_changes", "writes", "counters", "events", "event_changes", "item_changes")
+
+
+def findings(evidence: ev.Evidence, has_locks: bool) -> list[Finding]:
+    """Of the invariants that this database can have: without advisory locks there is nothing to say of those."""
+    return [one for one in judge(evidence) if has_locks or not one.invariant.needs_lock]
+
+
+def _lease_change(
+    name: str, was_holder: str | None, was_epoch: int | None, was_live: Any, holder: str | None, epoch: int | None
+) -> ev.LeaseChange:
+    return ev.LeaseChange(name, was_holder, was_epoch, bool(was_live), holder, epoch)
+
+
+def _event_change(tracking_id: str, *fields: Any) -> ev.EventChange:
+    was_status, was_token, was_live, status, token, is_counted = fields
+    return ev.EventChange(tracking_id, was_status, was_token, bool(was_live), status, token, bool(is_counted))
+
+
+def _told_write(fields: dict[str, Any]) -> ev.ToldWrite:
+    return ev.ToldWrite(fields["write_id"], fields["name"], fields["epoch"], fields["was_accepted"])
+
+
+def _stale_try(who: str, fields: dict[str, Any]) -> ev.StaleTry:
+    verb = ev.Verb[fields["verb"]]
+    return ev.StaleTry(verb, fields["what"], who, fields["token"], fields["seen"], fields["was_accepted"])
+
+
+def _item_change(row: tuple[Any, ...]) -> ev.ItemChange:
+    *head, was_live, holder, token, is_save, document = row
+    item_id, was_holder, was_token = head
+    written = json.loads(document).get("token")
+    return ev.ItemChange(item_id, was_holder, was_token, bool(was_live), holder, token, bool(is_save), written)
+
+
+def beliefs(journal: Journal) -> Iterator[Believed]:
+    """A leader trusts itself from the grant until it says that it ended, its last deadline passes, or it dies."""
+    terms: dict[tuple[str, str, int], list[Any]] = {}
+    for said in journal.said:
+        if said.kind in ("acquired", "trusts", "ended"):
+            terms.setdefault((said["name"], said.who, said["epoch"]), []).append(said)
+    for (name, who, epoch), lines in terms.items():
+        starts = [line.at_s for line in lines if line.kind in ("acquired", "trusts")]
+        if not starts:
+            continue
+        ends = [line.at_s for line in lines if line.kind == "ended"]
+        until_s = max((line["until_s"] for line in lines if line.kind == "trusts"), default=min(starts))
+        end_s = min([until_s, *ends, *([journal.died_s[who]] if who in journal.died_s else [])])
+        yield Believed(name, who, epoch, min(starts), max(min(starts), end_s))
+
+
+def lock_beliefs(journal: Journal) -> Iterator[Believed]:
+    """From the first look that saw the lock held to the last.
+
+    A session that was cut, or a server that was switched over, frees the lock a moment before its holder can know, as
+    the lock's documentation says: it counts up to there.
+    """
+    cuts = [fault for fault in journal.faults if fault.detail.startswith("reset") or not fault.who]
+    for who, since_s, until_s in _spans(journal):
+        cut_s = [f.began_s for f in cuts if f.who in ("", who) and since_s <= f.began_s]
+        end_s = min([until_s, *cut_s])
+        yield Believed("advisory lock", who, int(since_s * 1000), since_s, max(since_s, end_s))
+
+
+def _spans(journal: Journal) -> Iterable[tuple[str, float, float]]:
+    open_at: dict[str, tuple[float, float]] = {}
+    for said in journal.said:
+        match said.kind:
+            case "lock_held":
+                open_at[said.who] = (said["since_s"], said["since_s"])
+            case "lock_seen" if said.who in open_at:
+                open_at[said.who] = (open_at[said.who][0], said["seen_s"])
+            case "lock_left" if said.who in open_at:
+                yield said.who, open_at.pop(said.who)[0], said["seen_s"]
+    yield from ((who, since_s, seen_s) for who, (since_s, seen_s) in open_at.items())

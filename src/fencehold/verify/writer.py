@@ -1,0 +1,127 @@
+"""Fenced writes with the key of a term alone: nothing but the database decides whether they are accepted.
+
+The library's own clock would refuse a late write before it is sent, and hide a fence that has a hole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from fencehold.model.errors import LeaseLost
+from fencehold.model.leases import TermKey
+from fencehold.ports.backend import Backend
+from fencehold.testing.history import boottime_s
+from fencehold.verify.messages import tell_write
+from fencehold.verify.statements import RunStatements
+
+Stand = Callable[[], Awaitable[None]]
+Step = tuple[str, dict[str, Any]]
+
+
+async def straight_on() -> None:
+    """Stand still nowhere."""
+
+
+class Side(Protocol):
+    """A connection of the user's own."""
+
+    async def change(self, steps: Sequence[Step], limit_s: float) -> bool:
+        """All in one transaction, committed only if the first step changed a row; whether it was."""
+        ...
+
+
+class Writer:
+    """One line in the log and one more on the counter of a lease, in one fenced transaction."""
+
+    def __init__(self, backend: Backend, statements: RunStatements, side: Side, limit_s: float) -> None:
+        self._backend, self._statements, self._side, self._limit_s = backend, statements, side, limit_s
+
+    async def write(self, key: TermKey, fenced: Stand = straight_on, written: Stand = straight_on) -> bool | None:
+        """True: committed; False: refused; None: no answer. `fenced` and `written` are awaited at those moments."""
+        write_id = secrets.token_hex(8)
+        until_s = boottime_s() + self._limit_s
+        outcome: bool | None
+        try:
+            async with self._backend.fences.transaction(key, lambda: until_s - boottime_s()) as tx:
+                await fenced()
+                for text, params in self.steps(key, write_id):
+                    await tx.execute(text, params)
+                await written()
+            outcome = True
+        except LeaseLost:
+            outcome = False
+        except Exception:  # noqa: BLE001 - whatever the driver says: it may have been committed
+            outcome = None
+        tell_write(write_id, key.name, key.epoch, outcome)
+        return outcome
+
+    async def write_guarded(self, key: TermKey) -> bool | None:
+        """The same by `guard()`, a condition in the caller's own statement on the caller's own connection."""
+        write_id = secrets.token_hex(8)
+        guard = self._backend.fences.guard(key)
+        (count, params), note = self.steps(key, write_id)
+        outcome: bool | None
+        try:
+            guarded = (f"{count} AND {guard.sql}", {**params, **guard.params})
+            outcome = await self._side.change([guarded, note], self._limit_s)
+        except Exception:  # noqa: BLE001
+            outcome = None
+        tell_write(write_id, key.name, key.epoch, outcome)
+        return outcome
+
+    def steps(self, key: TermKey, write_id: str) -> tuple[Step, Step]:
+        counter = {"counter": key.name}
+        note = {**counter, "holder": key.holder_id, "epoch": key.epoch, "write_id": write_id}
+        return (self._statements["count"], counter), (self._statements["note"], note)
+
+
+class SqliteSide:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    async def change(self, steps: Sequence[Step], limit_s: float) -> bool:
+        return await asyncio.to_thread(self._change, steps, limit_s)
+
+    def _change(self, steps: Sequence[Step], limit_s: float) -> bool:
+        with closing(sqlite3.connect(self._path, timeout=limit_s, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for number, (text, params) in enumerate(steps):
+                if connection.execute(text, params).rowcount != 1 and number == 0:
+                    connection.execute("ROLLBACK")
+                    return False
+            connection.execute("COMMIT")
+        return True
+
+
+class PostgresSide:
+    def __init__(self, url: str) -> None:
+        from fencehold.backends.postgres import wire
+
+        self._wire = wire
+        self._info = wire.conninfo(url)
+
+    async def change(self, steps: Sequence[Step], limit_s: float) -> bool:
+        wire = self._wire
+        left_s = wire.fixed(limit_s)
+        connection = await wire.connect(self._info, limit_s, autocommit=False)
+        with wire.lent(connection):
+            for number, (text, params) in enumerate(steps):
+                cursor = await wire.bounded(connection, connection.execute(text.encode(), params), left_s)
+                if number == 0 and cursor.rowcount != 1:
+                    return False
+            await wire.bounded(connection, connection.commit(), left_s)
+        return True
+
+
+def side_of(dialect: str, url: str) -> Side:
+    return PostgresSide(url) if dialect == "postgres" else SqliteSide(sqlite_path(url))
+
+
+def sqlite_path(url: str) -> str:
+    return unquote(url.partition("://")[2].partition("?")[0].removeprefix("/"))
