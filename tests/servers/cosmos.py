@@ -95,5 +95,5 @@ def within_reach(packages: Path) -> Path:
     home = Path(tempfile.mkdtemp(prefix="fencehold-npm-"))
     home.chmod(0o755)
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    unused = shutil.ignore_patterns("typescript", ".bin")
+    unused = shutil.ignore_patterns("typescript", "pyright", ".bin")
     return Path(shutil.copytree(packages, home / "node_modules", symlinks=True, ignore=unused))

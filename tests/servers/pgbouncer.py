@@ -1,6 +1,5 @@
 """A real PgBouncer in front of a server: the place where session state quietly stops being yours."""
 
-import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Literal
 import psycopg
 
 from tests.servers.postgres import SUPERUSER, PostgresServer
-from tests.servers.process import ServerProcess, unprivileged
+from tests.servers.process import ServerProcess, hand_over
 from tests.servers.programs import require
 
 CONFIG = """\
@@ -47,7 +46,7 @@ class PgBouncer(ServerProcess):
         self._config = self.folder / "pgbouncer.ini"
         values = {"server_port": server.port, "port": self.port, "users": users, "mode": mode, "pool_size": pool_size}
         self._config.write_text(CONFIG.format(**values))
-        self._hand_over(users, self._config)
+        hand_over(users, self._config)
 
     def command(self) -> Sequence[str | Path]:
         return [self._program, self._config]
@@ -61,8 +60,3 @@ class PgBouncer(ServerProcess):
 
     def dsn(self, dbname: str = "postgres") -> str:
         return f"postgresql://{SUPERUSER}@127.0.0.1:{self.port}/{dbname}"
-
-    def _hand_over(self, *files: Path) -> None:
-        account = unprivileged()
-        for file in files if account else ():
-            os.chown(file, account.pw_uid, account.pw_gid)  # type: ignore[union-attr]

@@ -24,6 +24,8 @@ from pathlib import Path
 import psutil
 
 PR_SET_PDEATHSIG = 1
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 3 << 30
 _prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-spawner")
 _alive: "set[ServerProcess]" = set()
@@ -41,9 +43,11 @@ class ServerProcess:
     stop_limit_s = 20.0
     stop_signal = signal.SIGTERM
     death_signal = signal.SIGKILL
+    leaves_root_itself = False  # True when the command changes the account
+    in_memory = False  # True: its folder is in memory where there is room, and no slow disk holds it up
 
     def __init__(self) -> None:
-        self.folder = private_folder(self.name)
+        self.folder = private_folder(self.name, roomy_memory() if self.in_memory else None)
         self.log = self.folder / "log"
         self.port = free_port()
         self._child: subprocess.Popen[bytes] | None = None
@@ -71,6 +75,11 @@ class ServerProcess:
     def running(self) -> bool:
         return self._child is not None and self._child.poll() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """Of a server that ended by itself; None while it runs, and after it was stopped or killed here."""
+        return None if self._child is None else self._child.poll()
+
     def start(self) -> None:
         """Returns when the server answers; ServerFailed, with the end of its log, when it does not."""
         if self.running:
@@ -85,7 +94,8 @@ class ServerProcess:
 
     def begin(self) -> None:
         """Start it and do not wait: for a server that is not to answer."""
-        self._child = spawn(self.command(), self.log, self.environment(), self.death_signal)
+        account = None if self.leaves_root_itself else unprivileged()
+        self._child = spawn(self.command(), self.log, self.environment(), self.death_signal, account)
 
     def stop(self) -> None:
         """A clean stop, within a limit; then kill -9."""
@@ -161,18 +171,24 @@ def send(signum: signal.Signals, tree: Sequence[psutil.Process]) -> None:
 
 
 def spawn(
-    command: Sequence[str | os.PathLike[str]], log: Path, environment: Mapping[str, str], death_signal: signal.Signals
+    command: Sequence[str | os.PathLike[str]],
+    log: Path,
+    environment: Mapping[str, str],
+    death_signal: signal.Signals,
+    account: pwd.struct_passwd | None,
 ) -> subprocess.Popen[bytes]:
-    return _spawner.submit(_spawn_here, command, log, environment, death_signal).result()
+    return _spawner.submit(_spawn_here, command, log, environment, death_signal, account).result()
 
 
 def _spawn_here(
-    command: Sequence[str | os.PathLike[str]], log: Path, environment: Mapping[str, str], death_signal: signal.Signals
+    command: Sequence[str | os.PathLike[str]],
+    log: Path,
+    environment: Mapping[str, str],
+    death_signal: signal.Signals,
+    account: pwd.struct_passwd | None,
 ) -> subprocess.Popen[bytes]:
-    account = unprivileged()
     with log.open("ab") as output:
-        if account is not None:
-            os.chown(log, account.pw_uid, account.pw_gid)
+        hand_over(log)
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -230,14 +246,28 @@ def unprivileged() -> pwd.struct_passwd | None:
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 
-def private_folder(name: str) -> Path:
+def private_folder(name: str, base: str | None = None) -> Path:
     """Owned by the server's account; its path is short, because a Unix socket's may be 107 bytes long."""
-    base = tempfile.gettempdir()
+    base = base or tempfile.gettempdir()
     folder = Path(tempfile.mkdtemp(prefix=f"fencehold-{name}-", dir=base if len(base) < 50 else "/tmp"))
+    hand_over(folder)
+    return folder
+
+
+def roomy_memory() -> str | None:
+    """A file system in memory with room for several servers; None where there is none."""
+    try:
+        return str(MEMORY) if shutil.disk_usage(MEMORY).free > ROOM_BYTES else None
+    except OSError:
+        return None
+
+
+def hand_over(*paths: Path) -> None:
+    """These belong to the server's account from now on."""
     account = unprivileged()
     if account is not None:
-        os.chown(folder, account.pw_uid, account.pw_gid)
-    return folder
+        for path in paths:
+            os.chown(path, account.pw_uid, account.pw_gid)
 
 
 def readable_by_server(path: Path) -> bool:

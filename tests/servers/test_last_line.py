@@ -54,6 +54,15 @@ def test_a_whole_run_ends_with_what_passed_and_what_was_not_run_and_why(tmp_path
     assert last_lines.closing(last_lines.Tally(passed=7), 1) == "7 passed, 0 failed, 0 skipped; everything was run"
 
 
+def test_tests_that_were_skipped_for_one_reason_are_one_line(tmp_path: Path) -> None:
+    answer = pytest_in(tmp_path, OF_EVERY_KIND.replace("test_long", "test_elsewhere_too").replace(
+        "@pytest.mark.long", "@pytest.mark.skipif(True, reason='another system')"
+    ))  # fmt: skip
+    said = [line for line in answer.stdout.splitlines() if line.startswith("SKIPPED")]
+    assert said.count("SKIPPED [2] another system") == 1
+    assert len(said) == len(set(said)) == 3
+
+
 def test_that_line_is_the_last_one_of_the_run(tmp_path: Path) -> None:
     """In a tree of three small parts."""
     for folder in ("unit", "system", "items"):
