@@ -5,7 +5,7 @@ BIN := .venv/bin
 ARGS ?=
 export PYTHON
 
-.PHONY: help demo shell test env programs lint format types pytest bench crash submissions pins clean
+.PHONY: help demo shell test env programs lint format types pytest bench crash submissions cluster matrix pins clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -27,7 +27,7 @@ test:            ## everything: environment, servers, lint, types, all tests
 env:             ## make or update .venv
 	@$(BOOT) tools/env.py dev
 
-programs: env    ## install PgBouncer, HAProxy, spin, Node, promtool (as root, with apt) and from npm the Cosmos DB test server and TypeScript
+programs: env    ## install PgBouncer, HAProxy, etcd, spin, Node, promtool (as root, with apt) and from npm the Cosmos DB test server, TypeScript, pyright
 	@$(BIN)/python tools/programs.py
 
 lint: env        ## ruff: rules and formatting
@@ -53,6 +53,12 @@ crash: env       ## the outbox's crash run: 60 s of kill -9, freezes and databas
 
 submissions: env ## SubmissionManager behind HAProxy: dead and frozen leaders, a crashed database, poison, the demo (about 90 s)
 	@$(BIN)/python -m pytest -q --long tests/submission_manager/end_to_end $(ARGS)
+
+cluster: env     ## three PostgreSQL nodes under Patroni: every failover scenario, 20 lost acquires, 3,000 events (about 8 min)
+	@FENCEHOLD_TEST_PROMOTIONS=20 $(BIN)/python -m pytest -q --long tests/cluster $(ARGS)
+
+matrix: env      ## write docs/fault-matrix.md anew from the marks of the tests
+	@$(BIN)/python tools/fault_matrix.py
 
 pins: env        ## write constraints.txt anew
 	@$(BIN)/python tools/pins.py

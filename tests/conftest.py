@@ -120,6 +120,8 @@ def asks_sql_server(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
     yield
+    for line in last_lines.skipped(report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(line, yellow=True)
     tally, elsewhere = config.stash[TALLY], config.getoption("--tally")
     if elsewhere is not None:
         counts = {name: len(reports) for name, reports in terminalreporter.stats.items()}

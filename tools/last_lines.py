@@ -6,6 +6,7 @@ No registry brings a SQL Server, so most runs are without one; a green run must 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -59,6 +60,12 @@ def total(parts: Iterable[Tally]) -> Tally:
         for what, tests in part.missing.items():
             whole.miss(what, tests)
     return whole
+
+
+def skipped(reasons: Iterable[str]) -> list[str]:
+    """One line per reason, however many tests were skipped for it."""
+    counts = Counter(reason.removeprefix("Skipped: ") for reason in reasons)
+    return [f"SKIPPED [{tests}] {reason}" for reason, tests in sorted(counts.items())]
 
 
 def lines(tally: Tally) -> list[str]:

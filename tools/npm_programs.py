@@ -12,6 +12,7 @@ LIMIT_S = 600
 #: name the tests use -> packages and their exact versions
 PACKAGES = {
     "cosmosdb-server": {"@vercel/cosmosdb-server": "1.0.1"},
+    "pyright": {"pyright": "1.1.414"},  # the whole checker; PyPI's package of that name would fetch it when it runs
     "tsc": {"typescript": "5.9.3", "@types/documentdb-server": "0.0.40"},
 }
 

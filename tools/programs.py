@@ -21,6 +21,8 @@ SEARCH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin",
 PACKAGES = {
     "bash": ["bash"],
     "curl": ["curl"],
+    "etcd": ["etcd-server"],
+    "faketime": ["faketime"],
     "gcc": ["gcc", "libc6-dev"],
     "haproxy": ["haproxy"],
     "node": ["nodejs"],
@@ -30,7 +32,7 @@ PACKAGES = {
     "promtool": ["prometheus"],
     "spin": ["spin"],
 }
-SERVICES = ("haproxy", "pgbouncer", "prometheus")
+SERVICES = ("etcd", "haproxy", "pgbouncer", "prometheus")
 QUIET_ENV = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
 LIMIT_S = 600
 

@@ -1,6 +1,6 @@
-"""python tools/run_tests.py: all tests, in three parts of about the same length at once.
+"""python tools/run_tests.py: all tests, in four parts of about the same length at once.
 
-Much of a run is waiting (for a lease to end, for a server to start), so three parts on two cores take little more than
+Much of a run is waiting (for a lease to end, for a server to start), so four parts on two cores take little more than
 the longest. Each part has servers of its own. The first is shown as it goes, the others when they are done. With
 arguments it is plain pytest, which shows everything as it goes.
 """
@@ -21,9 +21,10 @@ import last_lines
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 #: Hundreds of processes are started: where bytecode is not kept, each would compile all that it imports.
 KEPT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-#: Each about a third of the time of all with CI=true. The rest is the first part: half of it is tests/outbox, a third
-#: tests/postgres.
+#: Each about a quarter of the time of all with CI=true. The rest is the first part: half of it is tests/outbox, a third
+#: tests/postgres. All that needs the Patroni cluster is in tests/cluster, so that one part starts one cluster.
 OTHERS: tuple[tuple[str, ...], ...] = (
+    ("tests/cluster", "tests/verify", "tests/faults"),
     ("tests/system", "tests/pgleaderlock"),
     (
         "tests/conformance", "tests/submission_manager", "tests/cosmos", "tests/cosmos_procedures", "tests/items",
@@ -35,7 +36,7 @@ OTHERS: tuple[tuple[str, ...], ...] = (
 def main(arguments: Sequence[str]) -> int:
     if arguments:
         return subprocess.run([*PYTEST, *arguments], env=KEPT, check=False).returncode
-    others = [[path for path in part if os.path.exists(path)] for part in OTHERS]
+    others = [there for part in OTHERS if (there := [path for path in part if os.path.exists(path)])]
     rest = ["tests", *(f"--ignore={path}" for part in others for path in part)]
     kept = [tempfile.TemporaryFile("w+b") for _ in others]  # noqa: SIM115 - closed with the process
     with tempfile.NamedTemporaryFile() as file:

@@ -1,6 +1,7 @@
 """Leases on the database you already have, with the fence applied for you."""
 
 from fencehold.connect import connect
+from fencehold.model.durations import Duration
 from fencehold.model.election import LockState
 from fencehold.model.errors import (
     AlreadyLeased,
@@ -13,6 +14,7 @@ from fencehold.model.errors import (
     WorkerStuck,
 )
 from fencehold.model.events import Status
+from fencehold.model.json_types import Json
 from fencehold.model.leases import Lease
 from fencehold.model.retry import (
     DecorrelatedJitter,
@@ -21,7 +23,11 @@ from fencehold.model.retry import (
     RetryContext,
     RetryStrategy,
 )
+from fencehold.model.settings import OnError
+from fencehold.ports.connections import Connection
 from fencehold.ports.events import Claim, Event, EventRow, Filter, Recovered, Stats
+from fencehold.ports.fence import Cursor, Transaction
+from fencehold.runtime.handler_types import BatchHandler, EventHandler, ItemHandler
 from fencehold.runtime.handlers import Reject
 from fencehold.runtime.item import Item, ItemView
 from fencehold.runtime.item_processor import ItemProcessor
@@ -37,10 +43,15 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyLeased",
+    "BatchHandler",
     "Claim",
     "ConfigurationError",
+    "Connection",
+    "Cursor",
     "DecorrelatedJitter",
+    "Duration",
     "Event",
+    "EventHandler",
     "EventRow",
     "ExponentialBackoff",
     "FenceholdError",
@@ -48,14 +59,17 @@ __all__ = [
     "FixedInterval",
     "Guard",
     "Item",
+    "ItemHandler",
     "ItemProcessor",
     "ItemView",
     "Items",
+    "Json",
     "Leader",
     "Lease",
     "LeaseLost",
     "LockState",
     "NoSuchItem",
+    "OnError",
     "Outbox",
     "Reaper",
     "Recovered",
@@ -66,6 +80,7 @@ __all__ = [
     "Status",
     "Store",
     "Term",
+    "Transaction",
     "Unavailable",
     "Uncertain",
     "Worker",

@@ -10,6 +10,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from fencehold.model import names
+from fencehold.model.durable import NO_STANDBY_OF_ITS_OWN, Durability, Durable, WithoutStandby, unsupported
+from fencehold.model.durable import durable as durability
 from fencehold.model.durations import Duration, seconds
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.backend import Backend
@@ -33,16 +35,26 @@ _HOST = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 
 
 def connect(
-    url: str, *, table: str = DEFAULT_TABLE, facts: FactSink | None = None, open_timeout: Duration | None = None
+    url: str,
+    *,
+    table: str = DEFAULT_TABLE,
+    facts: FactSink | None = None,
+    open_timeout: Duration | None = None,
+    durable: Durability | None = None,
+    without_standby: WithoutStandby | None = None,
 ) -> Store:
     """A store for the database at `url`, not yet open: use it with `async with`. A wrong URL is refused here.
 
     `table` is the name of the lease table (optionally schema.table, but not on SQLite); `facts` replaces the log.
     Opening waits for a database that is away, for ever unless `open_timeout` says how long (0: one try).
+    `durable="replicated"` (PostgreSQL): grants and fenced commits count only once a synchronous standby has them
+    (`"replicated_and_applied"`: and shows them); all else the store commits waits for it too. A server that waits for
+    none is refused (`no_standby`), or, with `without_standby="warn"`, used with a warning.
     """
     facts = facts or LogSink()
+    asked = durability(durable, without_standby)
     return Store(
-        backend_for(url, table, facts), BootClock(), facts, traces(), label=label(url),
+        backend_for(url, table, facts, asked), BootClock(), facts, traces(), label=label(url),
         open_timeout_s=_open_timeout_s(open_timeout),
     )  # fmt: skip
 
@@ -53,18 +65,23 @@ def _open_timeout_s(given: Duration | None) -> float | None:
     return 0.0 if given == 0 else seconds(given, "open_timeout")
 
 
-def backend_for(url: str, table: str = DEFAULT_TABLE, facts: FactSink | None = None) -> Callable[[], Backend]:
+def backend_for(
+    url: str, table: str = DEFAULT_TABLE, facts: FactSink | None = None, durable: Durable | None = None
+) -> Callable[[], Backend]:
     """What makes the backend; the URL and the table's name are checked now, nothing is opened.
 
     `facts` hears what a backend alone can tell: what each request was charged, where requests are; settings of a
     database under which a grant can be lost.
     """
     table = names.table_name(table)
-    match scheme(url):
+    kind = scheme(url)
+    if durable is not None and kind in NO_STANDBY_OF_ITS_OWN:
+        raise unsupported(kind)
+    match kind:
         case "sqlite":
             return _sqlite(url, table, facts)
         case "postgresql":
-            return _postgres(url, table)
+            return _postgres(url, table, facts, durable)
         case "mssql":
             return _sqlserver(url, table, facts)
         case "memory":
@@ -92,7 +109,7 @@ def unknown_scheme(name: str) -> ConfigurationError:
     """With the one that was probably meant, if a few letters are all that is wrong."""
     meant = difflib.get_close_matches(name, [*KNOWN, *SYNONYMS], n=1, cutoff=0.85)
     form = KNOWN[SYNONYMS.get(meant[0], meant[0])] if meant else ""
-    hint = f"Did you mean {form}? All there are: {_forms()}." if form else f"Use {_forms()}."
+    hint = f"Did you mean {form}? The databases are: {_forms()}." if form else f"Use {_forms()}."
     message = f"{name + '://'!r} names no database that fencehold knows."
     if not name:
         message = "The database URL has nothing before its ://."
@@ -100,7 +117,7 @@ def unknown_scheme(name: str) -> ConfigurationError:
 
 
 def _forms() -> str:
-    *most, last = KNOWN.values()
+    *most, last = (form for name, form in KNOWN.items() if name != "memory")  # which is no database
     return f"{', '.join(most)} or {last}"
 
 
@@ -125,12 +142,17 @@ def _sqlite(url: str, table: str, facts: FactSink | None) -> Callable[[], Backen
     path, _, query = rest.partition("?")
     path = unquote(path.removeprefix("/"))
     is_any = query == ANY_FILE_SYSTEM
-    if not rest.startswith("/") or path in ("", ":memory:") or (query and not is_any) or "\0" in path:
+    if not rest.startswith("/") or path in ("", ":memory:") or "\0" in path:
+        in_memory = "; for a store in memory, memory://name" if path == ":memory:" else ""
         raise ConfigurationError(
             f"{url!r} names no SQLite file.",
-            hint="Use sqlite:///relative.db or sqlite:////absolute/path.db; for a store in memory, memory://name.",
+            hint=f"Use sqlite:///relative.db or sqlite:////absolute/path.db{in_memory}.",
             code="bad_url",
         )
+    if query and not is_any:
+        message = f"{query!r:.80} is no parameter of a SQLite URL."
+        hint = f"The only one is ?{ANY_FILE_SYSTEM}; a ? in the file's name is written %3F."
+        raise ConfigurationError(message, hint=hint, code="bad_url")
     if "." in table:
         raise ConfigurationError("SQLite has no schemas.", hint="Use a table name without a dot.", code="bad_name")
     from fencehold.backends.sqlite.backend import SqliteBackend
@@ -138,11 +160,13 @@ def _sqlite(url: str, table: str, facts: FactSink | None) -> Callable[[], Backen
     return lambda: SqliteBackend(path, table, facts=facts, any_file_system=is_any)
 
 
-def _postgres(url: str, table: str) -> Callable[[], Backend]:
+def _postgres(url: str, table: str, facts: FactSink | None, durable: Durable | None) -> Callable[[], Backend]:
     module = _with_extra("fencehold.backends.postgres.backend", "postgres", "psycopg")
     plain = "postgresql://" + url.partition("://")[2]
     module.PostgresBackend.check(plain)
-    return lambda: module.PostgresBackend(plain, table)
+    unread = module.PostgresBackend.unread(facts)
+    commits = module.Replicated(durable, facts) if durable is not None else None  # one for all: it warns once
+    return lambda: module.PostgresBackend(plain, table, unread, commits)
 
 
 def _sqlserver(url: str, table: str, facts: FactSink | None) -> Callable[[], Backend]:

@@ -11,10 +11,10 @@ import asyncio
 import concurrent.futures
 import functools
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Never, Self, TypeVar, Unpack, overload
 
 from fencehold import connect as _connect
 from fencehold.model.durations import Duration
@@ -22,19 +22,33 @@ from fencehold.model.election import LockState
 from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
 from fencehold.model.leases import Lease
 from fencehold.model.retry import RetryStrategy
-from fencehold.ports.fence import SyncTransaction
+from fencehold.ports.connections import SyncConnection as Connection
+from fencehold.ports.fence import SyncCursor as Cursor
+from fencehold.ports.fence import SyncTransaction as Transaction
 from fencehold.runtime import forks
 from fencehold.runtime import leader as _leader
 from fencehold.runtime import store as _store
 from fencehold.runtime import term as _term
-from fencehold.runtime.callbacks import Callbacks, Registers, check
+from fencehold.runtime.block_kinds import PlainBlock
+from fencehold.runtime.handler_types import SyncBatchHandler as BatchHandler
+from fencehold.runtime.handler_types import SyncEventHandler as EventHandler
 from fencehold.runtime.host import wind_up
 from fencehold.runtime.job_checks import check_sync_job
 from fencehold.runtime.leader_job import LeaderJob
-from fencehold.sync_callbacks import on_thread
-from fencehold.sync_items import Items
+from fencehold.runtime.options import (
+    ConnectOptions,
+    ItemsOptions,
+    LeaderOptions,
+    OutboxOptions,
+    SeekOptions,
+    SyncJobOptions,
+)
+from fencehold.sync_callbacks import OnThreads, PlainRegisters
+from fencehold.sync_items import Item, ItemHandler, Items, Processor
 from fencehold.sync_leader_job import JobThread, set_elsewhere
-from fencehold.sync_outbox import Outbox
+from fencehold.sync_leases import Leases
+from fencehold.sync_outbox import Outbox, Worker
+from fencehold.sync_term import TermFields
 
 T = TypeVar("T")
 
@@ -125,40 +139,7 @@ def _closed() -> ConfigurationError:
     )
 
 
-class Leases:
-    """`store.leases` without an event loop."""
-
-    def __init__(self, loop: _Loop, store: _store.Store) -> None:
-        self._loop, self._book = loop, store.leases
-
-    def acquire(self, name: str, holder_id: str | None = None, lease: Duration = 30) -> Lease | None:
-        return self._loop.run(self._book.acquire(name, holder_id, lease))
-
-    @overload
-    def renew(self, leases: Lease, lease: Duration = 30) -> Lease | None: ...
-    @overload
-    def renew(self, leases: Sequence[Lease], lease: Duration = 30) -> list[Lease]: ...
-    def renew(self, leases: Any, lease: Duration = 30) -> Any:
-        return self._loop.run(self._book.renew(leases, lease))
-
-    @overload
-    def release(self, leases: Lease) -> Lease | None: ...
-    @overload
-    def release(self, leases: Sequence[Lease]) -> list[Lease]: ...
-    def release(self, leases: Any) -> Any:
-        return self._loop.run(self._book.release(leases))
-
-    def read(self, name: str) -> Lease | None:
-        return self._loop.run(self._book.read(name))
-
-    def ask_step_down(self, name: str, epoch: int) -> Lease | None:
-        return self._loop.run(self._book.ask_step_down(name, epoch))
-
-    def list(self, prefix: str = "") -> list[Lease]:
-        return self._loop.run(self._book.list(prefix))
-
-
-class Term:
+class Term(PlainBlock, TermFields):
     """A term of office; `with term:` swallows a LeaseLost of this same term, and nothing else.
 
     The body of a term that is over does not run: the block raises LeaseLost, or, in a loop over `leader.terms()`, waits
@@ -166,19 +147,16 @@ class Term:
     """
 
     def __init__(self, loop: _Loop, term: _term.Term) -> None:
-        self._loop, self._term = loop, term
+        super().__init__(term)
+        self._loop = loop
 
-    def __getattr__(self, name: str) -> Any:
-        """name, holder_id, epoch, expires_at, is_valid, remaining_s, check, guard, ended_because: as they are."""
-        return getattr(self._term, name)
-
-    def transaction(self) -> AbstractContextManager[SyncTransaction]:
+    def transaction(self) -> AbstractContextManager[Transaction]:
         """A fenced transaction in the calling thread: it commits only while this epoch holds."""
         return self._term.transaction_sync()
 
-    def fence(self, connection_or_session: object) -> None:
-        """The same guard in a transaction the caller owns, on a sync connection or session."""
-        self._term.fence(connection_or_session)
+    def fence(self, connection_or_session: Connection) -> None:
+        """The same guard in a transaction the caller owns, on a sync connection or session (else `bad_connection`)."""
+        self._term.fence_sync(connection_or_session)
 
     def __enter__(self) -> Self:
         if self._loop.is_stopped:
@@ -193,18 +171,7 @@ class Term:
         return isinstance(error, LeaseLost) and (error.name, error.epoch) == mine
 
 
-class _OnThreads(Callbacks):
-    """Registers callbacks to run on threads: they may block, and may call the leader."""
-
-    def __init__(self, inner: Callbacks) -> None:
-        self._inner = inner
-
-    def add(self, event: str, fn: Callable[..., object]) -> None:
-        check(event, fn)
-        self._inner.add(event, on_thread(fn))
-
-
-class Leader(Registers):
+class Leader(PlainBlock, PlainRegisters):
     """`store.leader(...)` without an event loop. Callbacks run, in order, on background threads.
 
     A thread cannot be stopped: one that takes longer than a callback may (10 s, and 1 s once its term is over) runs on
@@ -213,7 +180,7 @@ class Leader(Registers):
 
     def __init__(self, loop: _Loop, leader: _leader.Leader) -> None:
         self._loop, self._leader = loop, leader
-        self._callbacks = _OnThreads(leader._callbacks)
+        self._callbacks = OnThreads(leader._callbacks)
 
     @property
     def name(self) -> str:
@@ -281,7 +248,7 @@ class Leader(Registers):
         self.shutdown(None if exc[0] is None else self._leader.settings.lease_s)
 
 
-class Store:
+class Store(PlainBlock):
     """A connected database, without an event loop."""
 
     def __init__(self, store: _store.Store) -> None:
@@ -314,24 +281,33 @@ class Store:
     def init(self) -> list[str]:
         return self._running().run(self._store.init())
 
-    def leader(self, name: str, **settings: Any) -> Leader:
+    def leader(self, name: str, **settings: Unpack[LeaderOptions]) -> Leader:
         """A candidate for the lease `name`; takes the settings of the async `store.leader`."""
         loop = self._running()
         return Leader(loop, loop.run(self._make(name, settings)))
 
-    async def _make(self, name: str, settings: dict[str, Any]) -> _leader.Leader:
+    async def _make(self, name: str, settings: LeaderOptions) -> _leader.Leader:
         return self._store.leader(name, **settings)
 
+    # The second is no use of it: an async job is refused (`bad_job`). A type checker names it, as a call not awaited.
+    @overload
+    def run_as_leader(self, name: str, job: Callable[[Term], None], **settings: Unpack[SyncJobOptions]) -> Any: ...
+    @overload
+    def run_as_leader(
+        self, name: str, job: Callable[[Term], Awaitable[Any]], **settings: Unpack[SyncJobOptions]
+    ) -> Coroutine[Any, Any, Never]: ...
+    @overload
+    def run_as_leader(self, name: str, job: Callable[[Term], T], **settings: Unpack[SyncJobOptions]) -> T | None: ...
     def run_as_leader(
         self,
         name: str,
-        job: Callable[[Term], T],
+        job: Callable[[Term], Any],
         *,
         lease: Duration = 30,
         stop: threading.Event | None = None,
         backoff: RetryStrategy | None = None,
-        **settings: Any,
-    ) -> T | None:
+        **settings: Unpack[SeekOptions],
+    ) -> Any:
         """Run `job(term)` in the calling thread while this process leads; see docs/leader.md.
 
         As the async `store.run_as_leader`, but a running job cannot be cancelled: let it ask `term.is_valid` and return
@@ -342,17 +318,16 @@ class Store:
         loop = self._running()
         until = functools.partial(set_elsewhere, stop) if stop is not None else None
         steps = loop.run(self._make_job(name, backoff, until, {"lease": lease, **settings}))
-        value: T | None = JobThread(loop, steps).run(job, lambda term: Term(loop, term))
-        return value
+        return JobThread(loop, steps).run(job, lambda term: Term(loop, term))
 
-    async def _make_job(self, name: str, backoff: Any, until: Any, settings: dict[str, Any]) -> LeaderJob:
+    async def _make_job(self, name: str, backoff: Any, until: Any, settings: LeaderOptions) -> LeaderJob:
         return self._store._leader_job(name, backoff, until, **settings)
 
-    def outbox(self, name: str = "outbox", **settings: Any) -> Outbox:
+    def outbox(self, name: str = "outbox", **settings: Unpack[OutboxOptions]) -> Outbox:
         """The outbox in the table `name`; takes the settings of the async `store.outbox`."""
         return Outbox(self._running(), self._store.outbox(name, **settings))
 
-    def items(self, kind: str, **settings: Any) -> Items:
+    def items(self, kind: str, **settings: Unpack[ItemsOptions]) -> Items:
         """The items of this kind; takes the settings of the async `store.items`."""
         return Items(self._running(), self._store.items(kind, **settings))
 
@@ -369,6 +344,26 @@ class Store:
         self.close()
 
 
-def connect(url: str, **options: Any) -> Store:
+def connect(url: str, **options: Unpack[ConnectOptions]) -> Store:
     """A store for the database at `url`, not yet open: use it with `with`. A wrong URL is refused here."""
     return Store(_connect(url, **options))
+
+
+__all__ = [
+    "BatchHandler",
+    "Connection",
+    "Cursor",
+    "EventHandler",
+    "Item",
+    "ItemHandler",
+    "Items",
+    "Leader",
+    "Leases",
+    "Outbox",
+    "Processor",
+    "Store",
+    "Term",
+    "Transaction",
+    "Worker",
+    "connect",
+]

@@ -6,15 +6,19 @@ noticed. So ask `item.is_valid` (or `item.check()`) often; what is saved too lat
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar, Unpack
 
+from fencehold.model.json_types import J, Json
 from fencehold.runtime import item as _item
 from fencehold.runtime import item_processor as _processor
 from fencehold.runtime import items as _items
+from fencehold.runtime.block_kinds import PlainBlock
 from fencehold.runtime.item import ItemView
 from fencehold.runtime.item_processor import check_handler
+from fencehold.runtime.options import ProcessOptions
 
 T = TypeVar("T")
 
@@ -23,20 +27,73 @@ class Loop(Protocol):
     def run(self, work: Coroutine[Any, Any, T]) -> T: ...
 
 
-class Item:
+class Item(PlainBlock, Generic[J]):
     """`with item:` keeps the lease while the body runs and breaks it on every way out; LeaseLost if it was lost."""
 
-    def __init__(self, loop: Loop, item: _item.Item) -> None:
+    def __init__(self, loop: Loop, item: _item.Item[J]) -> None:
         self._loop, self._item = loop, item
 
-    def __getattr__(self, name: str) -> Any:
-        """id, kind, state, state_timestamp, document, token, expires_at, holder_id, is_valid, check(), ...: as is."""
-        return getattr(self._item, name)
+    if not TYPE_CHECKING:  # a type checker would take every misspelt name for one of these
+
+        def __getattr__(self, name: str) -> Any:
+            """What else the async item has, as it is."""
+            return getattr(self._item, name)
+
+    @property
+    def id(self) -> str:
+        return self._item.id
+
+    @property
+    def kind(self) -> str:
+        return self._item.kind
+
+    @property
+    def state(self) -> str:
+        return self._item.state
+
+    @property
+    def state_timestamp(self) -> dt.datetime:
+        return self._item.state_timestamp
+
+    @property
+    def document(self) -> J:
+        return self._item.document
+
+    @property
+    def holder_id(self) -> str:
+        return self._item.holder_id
+
+    @property
+    def token(self) -> int:
+        """The fencing token: higher than that of every earlier lease on this item."""
+        return self._item.token
+
+    @property
+    def expires_at(self) -> dt.datetime:
+        """In store time, as of the last renewal."""
+        return self._item.expires_at
+
+    @property
+    def is_valid(self) -> bool:
+        return self._item.is_valid
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the local deadline, if no renewal came any more."""
+        return self._item.remaining_s
+
+    @property
+    def ended_because(self) -> str | None:
+        return self._item.ended_because
+
+    def check(self) -> None:
+        """Raise LeaseLost unless the lease is valid at this instant."""
+        self._item.check()
 
     def __repr__(self) -> str:
         return repr(self._item)
 
-    def save(self, *, state: str | None = None, document: Any = None) -> None:
+    def save(self, *, state: str | None = None, document: Json = None) -> None:
         self._loop.run(self._item.save(state=state, document=document))
 
     def __enter__(self) -> Self:
@@ -47,6 +104,10 @@ class Item:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._loop.run(self._item.__aexit__(kind, error, trace))
+
+
+#: Handles one item while this process holds it: a plain function, on a thread of its own.
+ItemHandler: TypeAlias = Callable[[Item], None]
 
 
 class Processor:
@@ -85,7 +146,7 @@ class Items:
     def holder_id(self) -> str:
         return self._items.holder_id
 
-    def put(self, id: str, *, state: str, document: Any) -> ItemView:
+    def put(self, id: str, *, state: str, document: Json) -> ItemView:
         return self._loop.run(self._items.put(id, state=state, document=document))
 
     def get(self, id: str) -> ItemView | None:
@@ -108,18 +169,19 @@ class Items:
     def break_lease(self, id: str | Item) -> None:
         self._loop.run(self._items.break_lease(_inner(id)))
 
-    def save(self, item: Item, *, state: str | None = None, document: Any = None) -> None:
+    def save(self, item: Item, *, state: str | None = None, document: Json = None) -> None:
         self._loop.run(self._items.save(_inner(item), state=state, document=document))
 
     def delete(self, item: Item) -> None:
         self._loop.run(self._items.delete(_inner(item)))
 
-    def process(self, state: str, handler: Callable[[Item], Any], **options: Any) -> Processor:
+    def process(self, state: str, handler: ItemHandler, **options: Unpack[ProcessOptions]) -> Processor:
         """Takes the settings of the async `items.process`; the handler is a plain function, on a thread of its own."""
 
         check_handler(handler)
 
         def handle(item: _item.Item) -> Any:
+            # Returned, although it should be None: what is not awaited is found out by it.
             return handler(Item(self._loop, item))
 
         async def make() -> _processor.ItemProcessor:

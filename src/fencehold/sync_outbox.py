@@ -5,15 +5,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
 from fencehold.model.durations import Duration
 from fencehold.model.errors import ConfigurationError, WorkerStuck
 from fencehold.model.events import Status
+from fencehold.model.json_types import Json
 from fencehold.model.outbox_settings import WorkerSettings
+from fencehold.ports.connections import SyncConnection
 from fencehold.ports.events import Claim, EventRow, Filter, Recovered, Stats
 from fencehold.runtime import outbox as _outbox
 from fencehold.runtime import worker as _worker
+from fencehold.runtime.handler_types import SyncBatchHandler, SyncEventHandler
+from fencehold.runtime.options import AddOptions, PurgeOptions, RedriveOptions, RetryOptions, WorkerOptions
+from fencehold.runtime.outbox_arguments import EventToAdd
 
 T = TypeVar("T")
 
@@ -94,16 +99,18 @@ class Outbox:
     def init(self) -> list[str]:
         return self._loop.run(self._outbox.init())
 
-    def add(self, event_type: str, payload: Any, *, tx: Any = None, **fields: Any) -> str:
+    def add(
+        self, event_type: str, payload: Json, *, tx: SyncConnection | None = None, **fields: Unpack[AddOptions]
+    ) -> str:
         return self.add_many([{"event_type": event_type, "payload": payload, **fields}], tx=tx)[0]
 
-    def add_many(self, events: Iterable[Any], tx: Any = None) -> list[str]:
+    def add_many(self, events: Iterable[EventToAdd], tx: SyncConnection | None = None) -> list[str]:
         if tx is not None:
             new = list(events) if isinstance(events, Iterator) else events
             return self._with_id(lambda outbox_id: self._outbox.add_now(new, tx, outbox_id))
         return self._loop.run(self._outbox.add_many(events))
 
-    def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Any) -> bool:
+    def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: SyncConnection) -> bool:
         return self._with_id(lambda outbox_id: self._outbox.first_time_now(event, consumer_id, tx, outbox_id))
 
     def _with_id(self, run: Callable[[str], T]) -> T:
@@ -136,16 +143,28 @@ class Outbox:
     def find(self, which: Filter | None = None, limit: int = 100) -> list[EventRow]:
         return self._loop.run(self._outbox.find(which, limit))
 
-    def redrive(self, event_type: str, root_cause: str, limit: int = 1000, **options: Any) -> list[str]:
+    def redrive(
+        self, event_type: str, root_cause: str, limit: int = 1000, **options: Unpack[RedriveOptions]
+    ) -> list[str]:
         return self._loop.run(self._outbox.redrive(event_type, root_cause, limit, **options))
 
-    def retry(self, tracking_ids: Sequence[str], root_cause: str = "", **options: Any) -> list[str]:
+    def retry(self, tracking_ids: Sequence[str], root_cause: str = "", **options: Unpack[RetryOptions]) -> list[str]:
         return self._loop.run(self._outbox.retry(tracking_ids, root_cause, **options))
 
-    def purge(self, older_than: Duration, **options: Any) -> int:
+    def purge(self, older_than: Duration, **options: Unpack[PurgeOptions]) -> int:
         return self._loop.run(self._outbox.purge(older_than, **options))
 
-    def worker(self, handler: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]], **options: Any) -> Worker:
+    @overload
+    def worker(
+        self, handler: SyncEventHandler | Mapping[str, SyncEventHandler], *, batch_size: None = None,
+        **options: Unpack[WorkerOptions],
+    ) -> Worker: ...  # fmt: skip
+    @overload
+    def worker(
+        self, handler: SyncBatchHandler | Mapping[str, SyncBatchHandler], *, batch_size: int,
+        **options: Unpack[WorkerOptions],
+    ) -> Worker: ...  # fmt: skip
+    def worker(self, handler: Any, **options: Any) -> Worker:
         """Takes the settings of the async `outbox.worker`; plain functions run on threads of their own."""
 
         async def make() -> _worker.Worker:

@@ -73,6 +73,9 @@ class LeaderLock(SessionLock[SqlServerSession]):
     async def _open(self) -> SqlServerSession:
         return await open_session(self._address, self.name, ROUND_TRIP_LIMIT_S)
 
+    def _where(self) -> str:
+        return f"{self._address.host}:{self._address.port}/{self._address.database}"
+
 
 def address_of(dsn: str) -> Address:
     if scheme(dsn) != "mssql":

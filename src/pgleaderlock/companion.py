@@ -6,15 +6,20 @@ holder's open fenced transaction is waited for, as in every takeover. All on the
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import Any, Protocol
 
+import psycopg
 from psycopg import errors as pg
 
+from fencehold.backends.postgres import faults
 from fencehold.backends.postgres.fences import PostgresFences
 from fencehold.backends.postgres.schema import PostgresSchema
+from fencehold.backends.postgres.unread import UnreadTimeline
 from fencehold.backends.sql_text import Statements, pyformat
 from fencehold.model import names
+from fencehold.ports.facts import FactSink
 from pgleaderlock.errors import LockError
 
 INIT_LIMIT_S = 20.0
@@ -25,7 +30,9 @@ class Runs(Protocol):
 
 
 class Companion:
-    def __init__(self, info: str, name: str, table: str) -> None:
+    def __init__(self, info: str, name: str, table: str, facts: FactSink | None = None) -> None:
+        self._unread = UnreadTimeline(facts)
+        self._seized_at: tuple[Any, ...] = ()
         self.name = names.lease_name(name)
         self.holder_id = names.default_holder_id()
         self.lease_id = ""
@@ -40,14 +47,36 @@ class Companion:
         try:
             row = await session.run(self._seize, params, limit_s)
         except (pg.UndefinedTable, pg.UndefinedColumn):
-            await self._schema.init(INIT_LIMIT_S)
+            await self._make_tables()
             row = await session.run(self._seize, params, limit_s)
         assert row is not None, "an upsert answers"
-        epoch, self.lease_id = row
+        epoch, self.lease_id, _ = row
+        self._seized_at = await self._place(session, limit_s)
         return int(epoch)
 
+    async def _make_tables(self) -> None:
+        """A cancel does not reach into it: psycopg would leave its half-open connection to the garbage collector."""
+        making = asyncio.ensure_future(self._schema.init(INIT_LIMIT_S))
+        making.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(making)
+
     async def resume(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> bool:
+        """Not on a server that was promoted since: another may have led meanwhile on the one before, and be lost."""
+        if await self._place(session, limit_s) != self._seized_at:
+            return False
         return await self._verdict(session, epoch, lease_s, limit_s) == "yes"
+
+    async def _place(self, session: Runs, limit_s: float) -> tuple[Any, ...]:
+        """The server's timeline and system identifier; empty, and told once, where they cannot be read."""
+        try:
+            row = await session.run(self._statements["probe_place"], {}, limit_s)
+        except psycopg.Error as error:
+            if not faults.is_unread(error):
+                raise
+            self._unread(faults.text_of(error))
+            return ()
+        assert row is not None, "a probe always answers one row"
+        return row[1:]
 
     async def renew(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> None:
         if await self._verdict(session, epoch, lease_s, limit_s) not in ("yes", "busy"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
+from fencehold.backends.postgres import hosts
 from fencehold.model.errors import redact
 from fencehold.runtime.lock_mechanism import ROUND_TRIP_LIMIT_S, Timing
 from fencehold.runtime.lock_term import LockTerm
@@ -17,6 +18,19 @@ from pgleaderlock.retry import RetryStrategy
 from pgleaderlock.session import Session, as_lock_error, conninfo, open_session
 
 INT32 = range(-(2**31), 2**31)
+
+
+class LockOptions(TypedDict, total=False):
+    """The keyword arguments of LeaderLock."""
+
+    retry_strategy: RetryStrategy | None
+    health_interval_s: float
+    reconnect_grace_s: float | None
+    auto_reacquire: bool
+    shutdown_event: asyncio.Event | None
+    connect_fn: Callable[[], Awaitable[Any]] | None
+    fencing_name: str | None
+    fencing_table: str
 
 
 class LeaderLock(SessionLock[Session]):
@@ -48,9 +62,10 @@ class LeaderLock(SessionLock[Session]):
         for name, key in (("key1", key1), ("key2", key2)):
             if type(key) is not int or key not in INT32:
                 raise ValueError(f"{name} is {key!r}; an advisory lock key is a 32-bit signed integer (use for_name)")
-        companion = Companion(conninfo(dsn), fencing_name, fencing_table) if fencing_name is not None else None
+        log = get_logger().bind(key1=key1, key2=key2)
+        companion = Companion(conninfo(dsn), fencing_name, fencing_table, log) if fencing_name is not None else None
         super().__init__(
-            f"pgleaderlock-{key1}-{key2}", Timing(health_interval_s), get_logger().bind(key1=key1, key2=key2),
+            f"pgleaderlock-{key1}-{key2}", Timing(health_interval_s), log,
             retry_strategy=retry_strategy, reconnect_grace_s=reconnect_grace_s, auto_reacquire=auto_reacquire,
             shutdown_event=shutdown_event, companion=companion, as_error=as_lock_error,
         )  # fmt: skip
@@ -58,11 +73,11 @@ class LeaderLock(SessionLock[Session]):
         self._connect_fn = connect_fn
 
     @classmethod
-    def for_name(cls, dsn: str, name: str, **options: Any) -> Self:
+    def for_name(cls, dsn: str, name: str, **options: Unpack[LockOptions]) -> Self:
         """Keys derived from a service's name, the same in every process and release."""
         digest = hashlib.sha256(f"pgleaderlock:{name}".encode()).digest()
-        keys = (int.from_bytes(digest[i : i + 4], "big", signed=True) for i in (0, 4))
-        return cls(dsn, *keys, **options)
+        key1, key2 = (int.from_bytes(digest[i : i + 4], "big", signed=True) for i in (0, 4))
+        return cls(dsn, key1, key2, **options)
 
     def __repr__(self) -> str:
         return f"<LeaderLock key1={self.key1} key2={self.key2} {self.state.value} {redact(self._dsn)}>"
@@ -72,6 +87,14 @@ class LeaderLock(SessionLock[Session]):
             self._dsn, self._connect_fn, self.key1, self.key2,
             timeout_s=self._timing.trust_s, limit_s=ROUND_TRIP_LIMIT_S,
         )  # fmt: skip
+
+    def _where(self) -> str:
+        if self._connect_fn is not None:
+            return "by connect_fn"
+        try:
+            return hosts.named(conninfo(self._dsn))
+        except Exception:  # noqa: BLE001 - the first attempt says what is wrong with it
+            return "an address that cannot be read"
 
 
 __all__ = ["LeaderLock", "LockTerm"]

@@ -22,6 +22,7 @@ from fencehold.backends.sql_text import LEASES, Statements, pyformat
 from fencehold.model import lock_errors
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.lock_session import LockSession
+from fencehold.ports.time_limit import TimeLimit
 from pgleaderlock.errors import ConnectionError, HopelessError, PoolerError  # noqa: A004 - spec 002's name
 
 T = TypeVar("T")
@@ -89,7 +90,7 @@ class PlainSession:
 
     async def wait_for_news(self, timeout_s: float, stop: asyncio.Event) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
+            async with TimeLimit(timeout_s):
                 await stop.wait()
 
     async def close(self) -> None:
@@ -213,7 +214,7 @@ class PostgresSession:
         """The server sees the end at once; the descriptor goes when nothing waits on it any more."""
         wire.cut(self._connection)
         try:
-            async with asyncio.timeout(wire.CUT_LIMIT_S):
+            async with TimeLimit(wire.CUT_LIMIT_S):
                 await self._quiet.wait()
         except TimeoutError:
             pass

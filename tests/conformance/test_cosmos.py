@@ -39,6 +39,7 @@ class TestNames(conformance.Names): ...
     "test_a_stale_token_stays_stale_when_the_clock_goes_back",
     "test_the_local_limit_is_honoured_whatever_the_store_says",
 )
+@pytest.mark.fault("server-clock", "leader")
 class TestTimes(conformance.Times): ...
 
 
@@ -48,4 +49,6 @@ class TestTimes(conformance.Times): ...
     "test_a_lost_answer_to_the_commit_is_uncertain",
     "test_a_commit_that_never_arrived_is_no_yes",
 )
+@pytest.mark.fault("reset", "leader")
+@pytest.mark.fault("frozen-tcp", "leader")
 class TestNetworkFaults(conformance.NetworkFaults): ...

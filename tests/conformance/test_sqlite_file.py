@@ -90,6 +90,7 @@ def read_only() -> Iterator[Path]:
         folder.chmod(0o755)
 
 
+@pytest.mark.fault("read-only", "leader", "sqlite")
 def test_a_file_in_a_read_only_folder_is_refused_and_nothing_is_changed(read_only: Path):
     command = [sys.executable, "-c", AS_NOBODY, str(read_only), str(NOBODY)]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -98,6 +99,7 @@ def test_a_file_in_a_read_only_folder_is_refused_and_nothing_is_changed(read_onl
         assert connection.execute(f"SELECT count(*) FROM {LEASE_TABLE}").fetchone() == (0,)
 
 
+@pytest.mark.fault("slow", "leader", "sqlite")
 async def test_a_file_locked_for_ever_ends_every_call_within_its_limit(tmp_path: Path):
     harness = SqliteHarness(tmp_path / "a.db")
     await harness.open()

@@ -40,6 +40,7 @@ class TestSyncFences(conformance.SyncFences): ...
 class TestCallerFences(conformance.CallerFences): ...
 
 
+@pytest.mark.fault("slow", "fence")
 class TestWaitingWriter(conformance.WaitingWriter):
     async def ready(self, harness: Harness) -> None:
         await super().ready(harness)
@@ -70,6 +71,10 @@ class TestProcessCrowd(conformance.ProcessCrowd):
     test_limit_s = 290.0
 
 
+@pytest.mark.fault("reset", "leader")
+@pytest.mark.fault("reset", "fence")
+@pytest.mark.fault("frozen-tcp", "leader")
+@pytest.mark.fault("frozen-tcp", "fence")
 class TestNetworkFaults(conformance.NetworkFaults):
     test_limit_s = 290.0
 
@@ -77,4 +82,5 @@ class TestNetworkFaults(conformance.NetworkFaults):
 class TestNames(conformance.Names): ...
 
 
+@pytest.mark.fault("server-clock", "leader")
 class TestTimes(conformance.Times): ...

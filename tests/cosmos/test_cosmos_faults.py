@@ -106,6 +106,7 @@ async def test_nobody_at_the_address_is_unreachable(opened: Opened, cosmos_serve
     assert caught.value.code in ("unreachable", "timeout")
 
 
+@pytest.mark.fault("reset", "items")
 async def test_a_connection_cut_after_sending_is_not_taken_for_one_that_never_was(
     opened: Opened, cosmos_server: CosmosServer, cosmos_url: str
 ) -> None:

@@ -18,6 +18,9 @@ async def prepared(url: str) -> None:
         await store.init()
 
 
+@pytest.mark.fault("kill", "leader")
+@pytest.mark.fault("freeze", "leader")
+@pytest.mark.fault("shutdown", "leader")
 async def test_a_killed_leader_is_followed_a_frozen_one_knows_it_and_a_stopped_one_hands_over(cosmos_url: str) -> None:
     await prepared(cosmos_url)
     with contenders(cosmos_url) as start:

@@ -107,6 +107,7 @@ def test_each_stamp_is_later_than_the_one_before_and_near_the_servers_time_after
     assert stamped(bench) > before, "at the same instant too"
 
 
+@pytest.mark.fault("server-clock", "items")
 def test_stamps_follow_a_server_whose_clock_was_set_back():
     now_s = 100.0
     clock = ServerClock(lambda: now_s)

@@ -17,8 +17,8 @@ function partitionWith(count, state = 'REQUESTED') {
     return partition;
 }
 
-function next(partition, { state = 'REQUESTED', limit = 20, holder = 'A', skip = [] } = {}) {
-    return partition.run('nextForState', state, limit, holder, LEASE, skip);
+function next(partition, { state = 'REQUESTED', limit = 20, holder = 'A', skip = [], since = 0, before = 2 ** 53 - 1 } = {}) {
+    return partition.run('nextForState', state, limit, holder, LEASE, skip, since, before);
 }
 
 function ids({ items }) {
@@ -81,6 +81,12 @@ test('what is to be skipped is left out while paging, and not written', () => {
         assert.deepEqual([ids(answer), answer.isStopped], [['n3', 'n5'], false]);
         assert.equal(partition.operations.filter((name) => name === 'replace').length, 2);
     }
+});
+
+test('only what came into the state within the stretch is leased', () => {
+    const partition = partitionWith(5);
+    assert.deepEqual(ids(next(partition, { since: START + 1, before: START + 3 })), ['n1', 'n2']);
+    assert.deepEqual(ids(next(partition)), ['n0', 'n3', 'n4']);
 });
 
 test('however many are skipped, they are one page, up to a thousand', () => {

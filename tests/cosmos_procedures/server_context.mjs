@@ -17,15 +17,17 @@ const QUERIES = {
     'SELECT * FROM c WHERE c.pk = @partition AND c.state = @state ORDER BY c.stateTimestamp': (documents, { state }) =>
         documents.filter((c) => c.state === state).sort(byTime),
     'SELECT * FROM c WHERE c.id = @id': (documents, { id }) => documents.filter((c) => c.id === id),
-    'SELECT * FROM c WHERE c.state = @state AND c.lease.expiresAt <= @now ORDER BY c.stateTimestamp': freeInState,
-    'SELECT * FROM c WHERE c.pk = @partition AND c.state = @state AND c.lease.expiresAt <= @now ORDER BY c.stateTimestamp':
+    'SELECT * FROM c WHERE c.state = @state AND c.lease.expiresAt <= @now AND c.stateTimestamp >= @since AND c.stateTimestamp < @before ORDER BY c.stateTimestamp':
+        freeInState,
+    'SELECT * FROM c WHERE c.pk = @partition AND c.state = @state AND c.lease.expiresAt <= @now AND c.stateTimestamp >= @since AND c.stateTimestamp < @before ORDER BY c.stateTimestamp':
         freeInState,
 };
 
 // A comparison with a value of another type is undefined on the server, and the document is left out.
-function freeInState(documents, { state, now }) {
+function freeInState(documents, { state, now, since, before }) {
     const isFree = (c) => typeof c.lease.expiresAt === 'number' && c.lease.expiresAt <= now;
-    return documents.filter((c) => c.state === state && isFree(c)).sort(byTime);
+    const isWithin = (c) => c.stateTimestamp >= since && c.stateTimestamp < before;
+    return documents.filter((c) => c.state === state && isFree(c) && isWithin(c)).sort(byTime);
 }
 
 const START = { stateTimestamp: -1, rid: -1 };
@@ -75,7 +77,7 @@ export class Partition {
 
     // The texts of both the procedures and the client.
     find(query, parameters) {
-        const search = QUERIES[query];
+        const search = QUERIES[query.replace(/\s+/g, ' ')];
         if (!search) throw new Failure(400, `not a query of ours: ${query}`);
         const values = Object.fromEntries(parameters.map(({ name, value }) => [name.slice(1), value]));
         return structuredClone(search([...this.documents.values()], values));

@@ -24,11 +24,18 @@ PRINTED = {
 }
 
 
-def ran(program: str, folder: Path) -> str:
-    """What it printed; it ended well, and without a warning."""
+def started(program: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     (folder / "program.py").write_text(program, encoding="utf-8")
+    kept = {key: value for key, value in os.environ.items() if key != "PG_DSN"}
     command = [sys.executable, "-W", "error", "program.py"]
-    done = subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=50)
+    return subprocess.run(
+        command, check=False, cwd=folder, capture_output=True, text=True, timeout=50, env={**kept, **variables}
+    )
+
+
+def ran(program: str, folder: Path, **variables: str) -> str:
+    """What it printed; it ended well, and without a warning."""
+    done = started(program, folder, **variables)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -43,7 +50,20 @@ def test_each_python_block_of_the_readme_runs_alone_in_an_empty_folder(name: str
 
 
 def test_the_block_of_pgleaderlock_runs_alone_with_an_address_that_exists(postgres_url: str, tmp_path: Path) -> None:
-    ran(BLOCKS["pgleaderlock"].replace("postgresql://user@host/db", postgres_url), tmp_path)
+    ran(BLOCKS["pgleaderlock"], tmp_path, PG_DSN=postgres_url)
+
+
+def test_the_block_of_pgleaderlock_says_at_once_which_address_it_needs(tmp_path: Path) -> None:
+    done = started(BLOCKS["pgleaderlock"], tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "Set PG_DSN to a PostgreSQL server of yours: postgresql://user@host/db\n"
+    assert "`PG_DSN`" in README.partition("## One leader")[0]
+
+
+def test_an_async_fence_is_awaited_wherever_the_pages_show_one() -> None:
+    for page in (README, (ROOT / "docs" / "leader.md").read_text("utf-8")):
+        assert "await term.fence(session)" in page
+        assert not re.search(r"(?<!await )term\.fence\(session\)", page)
 
 
 def test_the_blocks_of_the_readme_run_one_after_another_on_the_same_file(tmp_path: Path) -> None:
@@ -104,11 +124,8 @@ def commands() -> list[str]:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> dict[str, str]:
-    """The environment of a shell whose PATH finds the commands, and the files that the readme speaks of."""
-    (tmp_path / "report.sh").write_text("#!/bin/sh\necho reported\n")
-    (tmp_path / "report.sh").chmod(0o755)
-    (tmp_path / "app.py").write_text("handlers = {'*': print}\n")
+def shell() -> dict[str, str]:
+    """The environment of a shell whose PATH finds the commands, in an empty folder: the readme makes its own files."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("FENCEHOLD")}
     return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 import fencehold
 from tests.items.conftest import OpenedItems
 from tests.items.scene import error_of, free
@@ -34,6 +36,7 @@ def answer_to(process: HolderProcess, word: str) -> str:
     return str(told["code"] or told["answer"])
 
 
+@pytest.mark.fault("freeze", "items")
 async def test_a_holder_frozen_past_its_lease_can_neither_save_nor_delete_nor_renew_nor_break(
     url: str, opened: OpenedItems
 ) -> None:
@@ -49,7 +52,7 @@ async def is_powerless_after_a_freeze(url: str, opened: OpenedItems, lease: str)
         await items.put("n", state="A", document=1)
         with holder(url, "hold", "--lease", lease) as frozen:
             told = await asyncio.to_thread(frozen.wait_for, "acquired")
-            frozen.freeze()
+            frozen.freeze(url)
             taken = await eventually(lambda: _taken(items))
             frozen.thaw()
             answers = [await asyncio.to_thread(answer_to, frozen, word) for word in ("save", "delete", "renew")]
@@ -76,7 +79,7 @@ async def test_a_holder_frozen_past_its_lease_cannot_save_even_if_nobody_took_ov
         await items.put("n", state="A", document=1)
         with holder(url, "hold", "--lease", f"{enough_s(url, 0.7)}s") as frozen:
             await asyncio.to_thread(frozen.wait_for, "acquired")
-            frozen.freeze()
+            frozen.freeze(url)
             await eventually(lambda: free(items))
             frozen.thaw()
             answers = [await asyncio.to_thread(answer_to, frozen, word) for word in ("save", "delete", "renew")]
@@ -112,6 +115,7 @@ async def test_the_store_itself_refuses_a_holder_that_does_not_know_its_time_is_
         assert (found.state, found.holder_id) == ("A", others.holder_id)
 
 
+@pytest.mark.fault("kill", "items")
 async def test_a_processor_killed_half_way_leaves_its_item_to_another(url: str, opened: OpenedItems) -> None:
     async with opened(url) as (items, _):
         for n in "ab":

@@ -58,6 +58,7 @@ async def test_the_lease_is_broken_when_the_body_raises(url: str, opened: Opened
         assert await free(items)
 
 
+@pytest.mark.fault("cancel", "items")
 async def test_the_lease_is_broken_when_the_body_is_cancelled_even_twice(url: str, opened: OpenedItems) -> None:
     async with opened(url) as (items, _):
         await items.put("n", state="A", document=1)
@@ -205,6 +206,7 @@ async def test_a_lost_item_cannot_be_entered_and_a_held_one_not_twice(memory: st
                     raise AssertionError("the body must not run")
 
 
+@pytest.mark.fault("blocked-loop", "items")
 async def test_a_blocked_event_loop_keeps_its_item(url: str, opened: OpenedItems) -> None:
     lease_s = enough_s(url, 1.0)
     async with opened(url, lease=lease_s, heartbeat_every="100ms") as (items, _):

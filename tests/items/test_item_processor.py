@@ -102,6 +102,7 @@ async def test_three_processors_move_every_item_once(url: str) -> None:
         assert len(seen) == 60
 
 
+@pytest.mark.fault("callbacks", "items")
 async def test_a_handler_that_raises_frees_its_item_at_once_and_is_not_called_in_a_hot_loop(
     url: str, opened: OpenedItems
 ) -> None:
@@ -146,6 +147,54 @@ async def test_items_that_fail_hide_nobody_and_are_not_leased_while_they_rest(ur
         assert (leased, begun) == (221, 221), "each once, and none only to be given back"
 
 
+@pytest.mark.long
+async def test_a_young_item_is_found_behind_more_that_fail_than_one_statement_skips(
+    memory: str, opened: OpenedItems
+) -> None:
+    async with opened(memory) as (items, heard):
+        await asyncio.gather(*(items.put(f"{n:05}", state="A", document=None) for n in range(10_400)))
+
+        async def handle(item: fencehold.Item) -> None:
+            if item.id != "young":
+                raise ValueError(item.id)
+            await item.save(state="B")
+
+        processor = items.process("A", handle, concurrency=200, batch=200, poll_every="1h")
+        async with running(processor):
+            await heard.once("item_failed", times=10_400)
+            await items.put("young", state="A", document=None)
+
+            async def is_found() -> bool:
+                processor._more = True  # as at the next poll, when those that failed would be due too
+                processor._wake.set()
+                return len(await items.find("B")) == 1
+
+            await eventually(is_found)
+
+
+async def test_what_rests_on_several_pages_hides_nobody_and_each_is_leased_once(
+    url: str, opened: OpenedItems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencehold.runtime.item_rests.PAGE", 20)
+    async with opened(url) as (items, heard):
+        await fill(items, 90)
+
+        async def handle(item: fencehold.Item) -> None:
+            if item.id != "young":
+                raise ValueError(item.id)
+            await item.save(state="B")
+
+        processor = items.process("A", handle, concurrency=10, poll_every="1h")
+        async with running(processor):
+            await heard.once("item_failed", times=90)
+            await items.put("young", state="A", document=None)
+            processor._more = True  # as at the next poll, when those that failed would be due too
+            processor._wake.set()
+            await in_state(items, "B", 1)
+        assert len(heard.all("item_failed")) == 90
+        assert sum(fact["leased"] for fact in heard.all("items_leased")) == 91
+
+
 async def other_gets(url: str, item_id: str) -> Any:
     """Whether somebody else may have it, between two tries of the processor."""
     async with fencehold.connect(url) as store:
@@ -169,6 +218,7 @@ async def test_an_item_left_in_its_state_waits_for_the_next_poll(memory: str, op
         assert len(heard.all("item_processed")) == 1
 
 
+@pytest.mark.fault("shutdown", "items", "any")
 async def test_stopping_takes_no_more_and_lets_handlers_finish(memory: str, opened: OpenedItems) -> None:
     async with opened(memory) as (items, heard):
         await fill(items, 10)
@@ -187,6 +237,7 @@ async def test_stopping_takes_no_more_and_lets_handlers_finish(memory: str, open
         assert again.code == "already_run"
 
 
+@pytest.mark.fault("shutdown", "items")
 async def test_handlers_that_outstay_the_shutdown_timeout_are_cancelled_and_their_items_freed(
     url: str, opened: OpenedItems
 ) -> None:
@@ -228,6 +279,7 @@ async def test_closing_the_store_stops_its_processors(memory: str) -> None:
     assert sorted(gate.done) == ["000", "001"]
 
 
+@pytest.mark.fault("callbacks", "items", "any")
 async def test_a_handler_that_takes_too_long_loses_its_item(memory: str, opened: OpenedItems) -> None:
     async with opened(memory, lease="5s", heartbeat_every="50ms") as (items, heard):
         await fill(items, 1)

@@ -257,6 +257,7 @@ async def test_a_later_lease_of_the_same_holder_ends_the_one_before(url: str, op
         await after.save(state="C")
 
 
+@pytest.mark.fault("cancel", "items", "any")
 async def test_what_was_granted_to_a_cancelled_caller_is_given_back(
     memory: str, opened: OpenedItems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +290,7 @@ async def _awaited(task: asyncio.Task[Any]) -> Any:
     return await task
 
 
+@pytest.mark.fault("fork", "items")
 async def test_a_forked_child_holds_nothing(url: str, opened: OpenedItems) -> None:
     async with opened(url) as (items, _):
         await items.put("n", state="A", document=1)

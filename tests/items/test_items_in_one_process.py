@@ -187,6 +187,7 @@ def test_threads_that_share_one_holder_lose_no_write(memory: str) -> None:
         assert len(done) + len(errors) == 4 * rounds
 
 
+@pytest.mark.fault("fork", "items")
 async def test_a_forked_child_saves_nothing_and_closes_at_once(url: str) -> None:
     async with fencehold.connect(url) as store:
         await store.init()

@@ -52,6 +52,7 @@ async def test_a_step_down_releases_and_follows_on() -> None:
     await scene.lock.shutdown()
 
 
+@pytest.mark.fault("shutdown", "lock")
 @virtual
 async def test_a_shutdown_that_takes_too_long_says_so_and_holds_nothing() -> None:
     scene = Scene()

@@ -65,6 +65,7 @@ async def seizing(url: str) -> AsyncIterator[Callable[[], Awaitable[int]]]:
         await session.close()
 
 
+@pytest.mark.fault("slow", "lock")
 async def test_the_epoch_waits_for_a_transaction_that_the_old_leader_fenced(mssql_url: str) -> None:
     executed(mssql_url, JOB)
     one = watched(mssql_url, new_name(), fencing_name="job", health_interval_s=10)

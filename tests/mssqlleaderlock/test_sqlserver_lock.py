@@ -68,6 +68,7 @@ async def test_a_lock_taken_twice_is_free_after_one_release(mssql_url: str) -> N
 # A network that breaks
 
 
+@pytest.mark.fault("reset", "lock")
 @pytest.mark.parametrize("again", [True, False])
 async def test_a_cut_connection_is_a_loss_at_once(mssql_url: str, again: bool) -> None:
     async with place(mssql_url, health_interval_s=RARE_S, auto_reacquire=again) as one:
@@ -190,6 +191,7 @@ async def test_a_session_that_is_no_longer_the_one_that_was_marked_is_noticed(ms
         assert one.heard[:2] == ["leader>follower", "lost"]
 
 
+@pytest.mark.fault("blocked-loop", "lock")
 async def test_a_loop_that_was_blocked_for_too_long_does_not_believe_it_still_leads(mssql_url: str) -> None:
     interval_s = 0.5
     async with place(mssql_url, health_interval_s=interval_s) as one:
@@ -200,6 +202,7 @@ async def test_a_loop_that_was_blocked_for_too_long_does_not_believe_it_still_le
         await one.reach("lost")
 
 
+@pytest.mark.fault("cancel", "lock")
 async def test_cancelled_at_any_moment_of_an_attempt_nothing_is_left(mssql_url: str) -> None:
     name = new_name()
     for turn in range(8):

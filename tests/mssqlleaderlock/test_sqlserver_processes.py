@@ -42,6 +42,7 @@ def test_of_competing_processes_exactly_one_leads_at_any_time(mssql_url: str) ->
     assert len(set(epochs)) == len(set(rows))
 
 
+@pytest.mark.fault("kill", "lock")
 def test_a_killed_leader_is_followed_at_the_next_retry(mssql_url: str) -> None:
     lock = ("--lock", new_name(), *PACE)
     with candidates(mssql_url, MODULE) as start:
@@ -54,6 +55,7 @@ def test_a_killed_leader_is_followed_at_the_next_retry(mssql_url: str) -> None:
         second.stop()
 
 
+@pytest.mark.fault("freeze", "lock")
 def test_while_a_leader_is_frozen_nobody_leads_and_thawed_it_knows_that_its_time_was_over(mssql_url: str) -> None:
     lock = ("--lock", new_name(), "--health", "1", "--retry", "1")
     with candidates(mssql_url, MODULE) as start:
@@ -73,6 +75,7 @@ def test_while_a_leader_is_frozen_nobody_leads_and_thawed_it_knows_that_its_time
         assert_one_at_a_time([first, second])
 
 
+@pytest.mark.fault("frozen-tcp", "lock")
 def test_a_leader_that_is_cut_off_steps_back_before_another_leads(mssql_url: str) -> None:
     lock = ("--lock", new_name(), *PACE)
     with ThreadedFaultProxy(*address(mssql_url)) as proxy, candidates(mssql_url, MODULE) as start:

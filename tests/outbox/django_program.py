@@ -24,7 +24,7 @@ def code_of(call: Callable[[], Any]) -> str:
     try:
         call()
     except fencehold.FenceholdError as error:
-        return error.code
+        return f"{error.code} {error.hint}"
     return "done"
 
 

@@ -85,12 +85,24 @@ async def test_a_bulk_load_whose_notification_failed_is_stored_and_raises_nothin
 
 
 async def test_without_an_answer_and_then_without_a_server_it_is_uncertain_not_unexecuted(
+    schema_url: str, opened: Opened
+) -> None:
+    async with through_proxy(schema_url) as (proxy, url), opened(url) as (outbox, _):
+        await added(outbox, 1)
+        trip = proxy.when_seen(b"a word to be lost", Fault.CUT)
+        with pytest.raises(fencehold.Uncertain):
+            await outbox.add("order.created", "a word to be lost")
+        await trip.wait()
+        proxy.heal()
+
+
+async def test_a_server_that_went_away_before_anything_was_sent_has_executed_nothing(
     own_postgres: PostgresServer, opened: Opened
 ) -> None:
     async with opened(own_postgres.dsn()) as (outbox, _):
         await added(outbox, 1)
         await asyncio.to_thread(own_postgres.stop)
-        with pytest.raises(fencehold.Uncertain):
+        with pytest.raises(fencehold.Unavailable):
             await added(outbox, 1)
 
 

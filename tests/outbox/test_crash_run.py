@@ -39,6 +39,9 @@ def needs_postgres(request: pytest.FixtureRequest) -> None:
 # The run itself
 
 
+@pytest.mark.fault("kill", "outbox", "postgres")
+@pytest.mark.fault("freeze", "outbox", "postgres")
+@pytest.mark.fault("server-restart", "outbox", "postgres")
 @pytest.mark.usefixtures("needs_postgres")
 def test_kills_freezes_and_restarts_lose_nothing_and_complete_nothing_twice() -> None:
     outcome = run(SHORT)
@@ -50,6 +53,8 @@ def test_kills_freezes_and_restarts_lose_nothing_and_complete_nothing_twice() ->
     assert outcome.tally.restarts
 
 
+@pytest.mark.fault("kill", "outbox", "sqlite")
+@pytest.mark.fault("freeze", "outbox", "sqlite")
 def test_kills_and_freezes_lose_nothing_on_sqlite() -> None:
     options = dataclasses.replace(SHORT, database="sqlite", seconds=5, events=1200)
     outcome = run(options)

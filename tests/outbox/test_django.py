@@ -5,11 +5,12 @@ import sys
 
 from tests.servers.programs import ROOT
 
-SAID = """before it is open: bad_connection Use it inside `with transaction.atomic():`, in the same thread.
-outside atomic: add_outside_transaction
+ATOMIC = "Do it, and your own writes, inside `with transaction.atomic():`, in the same thread."
+SAID = f"""before it is open: bad_connection Use it inside `with transaction.atomic():`, in the same thread.
+outside atomic: add_outside_transaction {ATOMIC}
 inside: done
 stored: ['kept', 'kept with a savepoint']
-fence outside: fence_outside_transaction
+fence outside: fence_outside_transaction {ATOMIC}
 fence inside: done
 """
 

@@ -113,7 +113,7 @@ async def test_without_init_nothing_is_made_and_the_hint_is_true(pg_or_sqlite_ur
 async def test_tables_of_an_older_version_are_upgraded_at_their_first_use(postgres_url: str) -> None:
     old_tables.make(postgres_url)
     async with fencehold.connect(postgres_url) as store:
-        assert await store.init() == ["0002_lease_id"]
+        assert await store.init() == ["0002_lease_id", "0003_grant_timeline"]
         assert await store.outbox().outbox_id()
         assert await store.outbox().init() == []
 

@@ -54,6 +54,7 @@ async def test_a_thread_that_lost_its_lease_and_does_not_return_is_told_with_its
                 gate.opened.set()
 
 
+@pytest.mark.fault("callbacks", "outbox")
 async def test_a_worker_whose_places_are_all_taken_by_hung_handlers_says_so(url: str, opened: Opened) -> None:
     lease_s = enough_s(url, 0.5)
     gate, registry = ThreadGate(), CollectorRegistry()

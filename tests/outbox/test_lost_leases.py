@@ -15,7 +15,7 @@ from fencehold.runtime.clock import BootClock
 from fencehold.runtime.flights import Flight, Heartbeat
 from fencehold.testing.proxy import ThreadedFaultProxy
 from tests.outbox.conftest import Opened
-from tests.outbox.laborers import LaborerProcess, laborers
+from tests.outbox.laborers import laborers
 from tests.outbox.scene import Gate, Heard, all_are, becomes, enough_s, eventually, row, rows, running
 from tests.servers.postgres import PostgresServer
 
@@ -34,23 +34,6 @@ def cut_off(url: str, proxy: ThreadedFaultProxy) -> Any:
 def through(url: str, port: int) -> str:
     parts = urlsplit(url)
     return parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl()
-
-
-async def freeze(process: LaborerProcess, url: str) -> None:
-    """Not in the middle of a transaction: on SQLite a frozen writer keeps everybody out, whatever leases say."""
-
-    async def is_frozen_outside() -> bool:
-        process.freeze()
-        if not url.startswith("sqlite"):
-            return True
-        probe = sqlite3.connect(url.removeprefix("sqlite:///"), 0.0, isolation_level=None)
-        with contextlib.closing(probe), contextlib.suppress(sqlite3.OperationalError):
-            probe.execute("BEGIN IMMEDIATE")
-            return True
-        process.thaw()
-        return False
-
-    await eventually(is_frozen_outside)
 
 
 @pytest.mark.limit(30)
@@ -80,6 +63,7 @@ async def test_a_healthy_handler_of_many_leases_is_started_once_and_completes(
     await asyncio.gather(on(schema_url), on(file_url))
 
 
+@pytest.mark.fault("blocked-loop", "outbox")
 async def test_a_handler_that_blocks_its_event_loop_keeps_its_event(url: str, opened: Opened) -> None:
     began: list[int] = []
     lease_s = enough_s(url, 2 * LEASE_S)  # on a busy machine a thread may have to wait for its turn
@@ -95,6 +79,7 @@ async def test_a_handler_that_blocks_its_event_loop_keeps_its_event(url: str, op
     assert began == [1]
 
 
+@pytest.mark.fault("blocked-loop", "outbox")
 async def test_a_handler_that_blocks_beyond_max_processing_loses_its_event_to_another(url: str, opened: Opened) -> None:
     lease_s = enough_s(url, LEASE_S)
     async with opened(url, lease=lease_s, reap_every="100ms") as (outbox, _):
@@ -113,6 +98,7 @@ async def test_a_handler_that_blocks_beyond_max_processing_loses_its_event_to_an
         assert [claim.attempt for claim in gate.entered] == [2]
 
 
+@pytest.mark.fault("freeze", "outbox")
 async def test_a_frozen_worker_cannot_complete_what_another_has_taken(url: str, opened: Opened) -> None:
     lease_s = enough_s(url, LEASE_S)
     async with opened(url, lease=lease_s, reap_every="100ms") as (outbox, _):
@@ -120,7 +106,7 @@ async def test_a_frozen_worker_cannot_complete_what_another_has_taken(url: str, 
         with laborers(url) as start:
             frozen = start("wait", "frozen", "--lease", f"{lease_s}s")
             await asyncio.to_thread(frozen.wait_for, "began")
-            await freeze(frozen, url)
+            await asyncio.to_thread(frozen.freeze, url)
             gate = Gate()
             async with running(outbox.worker(gate, worker_id="other", poll_every="50ms")):
                 await gate.has(1)
@@ -136,6 +122,7 @@ async def test_a_frozen_worker_cannot_complete_what_another_has_taken(url: str, 
         assert not [told for told in frozen.events if told["event"] == "events_completed" and told["completed"]]
 
 
+@pytest.mark.fault("kill", "outbox")
 @pytest.mark.parametrize("death", ["exit", "kill"])
 async def test_an_event_that_kills_its_process_ends_among_the_dead_letters_and_says_why(
     url: str, opened: Opened, death: str
@@ -157,6 +144,7 @@ async def test_an_event_that_kills_its_process_ends_among_the_dead_letters_and_s
         await task
 
 
+@pytest.mark.fault("frozen-tcp", "outbox", "postgres")
 @pytest.mark.limit(30)
 async def test_a_worker_cut_off_from_postgres_stops_its_handler_and_another_does_the_work(
     schema_url: str, opened: Opened
@@ -185,6 +173,7 @@ async def test_a_worker_cut_off_from_postgres_stops_its_handler_and_another_does
         assert cut.done == [later], "and the one that was cut off works again by itself"
 
 
+@pytest.mark.fault("slow", "outbox", "sqlite")
 async def test_a_worker_kept_out_of_its_sqlite_file_stops_its_handler(file_url: str, opened: Opened) -> None:
     async with opened(file_url, lease=LEASE_S, reap_every="100ms") as (outbox, heard):
         gate = Gate()
@@ -201,6 +190,7 @@ async def test_a_worker_kept_out_of_its_sqlite_file_stops_its_handler(file_url: 
             assert (await becomes(file_url, event, "COMPLETED"))["retry_count"] == 1
 
 
+@pytest.mark.fault("reset", "outbox", "postgres")
 @pytest.mark.limit(30)
 async def test_a_completion_whose_answer_was_lost_is_not_done_again(schema_url: str, opened: Opened) -> None:
     parts = urlsplit(schema_url)
@@ -224,6 +214,7 @@ async def test_a_completion_whose_answer_was_lost_is_not_done_again(schema_url: 
         assert [claim.payload for claim in gate.entered] == [1, 2]
 
 
+@pytest.mark.fault("server-restart", "outbox", "postgres")
 @pytest.mark.limit(60)
 async def test_two_workers_go_on_by_themselves_through_two_restarts_of_postgres(own_postgres: PostgresServer) -> None:
     url, handled = own_postgres.dsn(), set[int]()

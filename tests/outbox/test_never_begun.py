@@ -34,7 +34,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("batch_size", [None, 5])
 async def test_a_worker_cancelled_before_its_handlers_began_hands_all_events_back_at_once(
-    url: str, opened: Opened, begin: Any, batch_size: int | None
+    url: str, opened: Opened, begin: Any, batch_size: Any
 ) -> None:
     async with opened(url) as (outbox, heard):
         gate = Gate()

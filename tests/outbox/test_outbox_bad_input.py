@@ -100,7 +100,7 @@ async def test_what_is_no_event_is_refused(url: str, opened: Opened) -> None:
 async def test_a_bad_event_far_down_in_a_long_list_leaves_nothing_written(url: str, opened: Opened, count: int) -> None:
     async with opened(url) as (outbox, _):
         with pytest.raises(fencehold.ConfigurationError) as error:
-            await outbox.add_many([("a", n) for n in range(count - 1)] + [("a", {1, 2})])
+            await outbox.add_many([*(("a", n) for n in range(count - 1)), ("a", {1, 2})])  # type: ignore[list-item]
         assert code_of(error) == "bad_payload"
         assert await rows(url) == []
         await outbox.add("a", 1)
@@ -146,7 +146,8 @@ async def test_a_payload_of_exactly_the_limit_is_taken(url: str, opened: Opened)
 
 async def test_what_is_no_transaction_is_refused(url: str, opened: Opened) -> None:
     async with opened(url) as (outbox, _):
-        for wrong in (object(), "postgresql://", 7, sqlalchemy.text("x")):
+        wrongs: list[Any] = [object(), "postgresql://", 7, sqlalchemy.text("x")]
+        for wrong in wrongs:
             for attempt in (
                 outbox.add("a", 1, tx=wrong),
                 outbox.add_many([("a", 1)], tx=wrong),
@@ -161,10 +162,10 @@ async def test_what_is_no_transaction_is_refused(url: str, opened: Opened) -> No
 async def test_without_an_event_loop_an_async_connection_is_refused(schema_url: str, opened: Opened) -> None:
     async with opened(schema_url) as (outbox, _), await psycopg.AsyncConnection.connect(schema_url) as tx:
         with pytest.raises(fencehold.ConfigurationError) as error:
-            outbox.add_now([("a", 1)], tx, await outbox.outbox_id())
+            outbox.add_now([("a", 1)], tx, await outbox.outbox_id())  # type: ignore[arg-type]
         assert code_of(error) == "bad_connection"
         with pytest.raises(fencehold.ConfigurationError) as error:
-            outbox.first_time_now(uuid.uuid4(), "me", tx, await outbox.outbox_id())
+            outbox.first_time_now(uuid.uuid4(), "me", tx, await outbox.outbox_id())  # type: ignore[arg-type]
         assert code_of(error) == "bad_connection"
         assert await rows(schema_url) == []
 
@@ -288,13 +289,14 @@ async def test_what_is_no_table_name_is_refused(file_url: str, name: Any) -> Non
 
 
 async def test_ids_that_are_none_are_refused_with_a_code(url: str, opened: Opened) -> None:
+    unused: Any = None
     async with opened(url) as (outbox, _):
         with pytest.raises(fencehold.ConfigurationError):
             await outbox.retry(["no uuid"])
         with pytest.raises(fencehold.ConfigurationError):
-            await outbox.first_time("no uuid", "me", tx=None)
+            await outbox.first_time("no uuid", "me", tx=unused)
         with pytest.raises(fencehold.ConfigurationError, match="consumer_id"):
-            await outbox.first_time(uuid.uuid4(), "", tx=None)
+            await outbox.first_time(uuid.uuid4(), "", tx=unused)
         with pytest.raises(fencehold.ConfigurationError) as error:
             await outbox.complete(["no claim"])  # type: ignore[list-item]
         assert code_of(error) == "bad_claim"

@@ -28,6 +28,7 @@ from tests.outbox.scene import (
 from tests.system.processes import execute
 
 
+@pytest.mark.fault("shutdown", "outbox")
 async def test_rule_020_030_a_stopped_worker_completes_what_is_in_flight_and_takes_nothing_new(
     url: str, opened: Opened
 ) -> None:
@@ -73,6 +74,7 @@ async def test_rule_020_031_a_shutdown_timeout_above_the_lease_is_refused(url: s
         assert outbox.worker(Gate()).settings.shutdown_timeout_s <= 2
 
 
+@pytest.mark.fault("shutdown", "outbox")
 async def test_rule_020_031_past_the_timeout_handlers_are_cancelled_and_their_events_handed_back(
     url: str, opened: Opened
 ) -> None:
@@ -141,6 +143,7 @@ async def test_rule_020_032_every_worker_has_an_id_of_its_own_in_tokens_facts_an
                 gate.open()
 
 
+@pytest.mark.fault("slow", "outbox", "postgres")
 async def test_rule_020_040_a_row_locked_by_somebody_else_is_skipped_and_not_waited_for(
     schema_url: str, opened: Opened
 ) -> None:
@@ -304,6 +307,7 @@ async def test_rule_020_052_a_worker_that_dies_says_so_and_stops_its_handlers(
         assert [each.tracking_id for each in await outbox.reap()] == [event]
 
 
+@pytest.mark.fault("cancel", "outbox")
 async def test_rule_020_052_a_worker_whose_task_is_cancelled_hands_its_events_back(url: str, opened: Opened) -> None:
     async with opened(url) as (outbox, heard):
         gate = Gate()

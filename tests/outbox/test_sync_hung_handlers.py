@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.outbox.scene import LIMIT_S, ThreadGate, code_of
 
 
 @contextmanager
-def opened(url: str, **settings: object) -> Iterator[Outbox]:
+def opened(url: str, **settings: Any) -> Iterator[Outbox]:
     with sync.connect(url) as store:
         outbox = store.outbox("outbox", **settings)
         store.init()
@@ -39,7 +40,7 @@ def test_run_raises_once_all_places_are_taken_by_threads_that_hang(file_url: str
 
 
 class Blocks:
-    """An async handler that blocks the store's event loop until it is told to end."""
+    """An async handler that blocks the store's event loop until it is told to end: what the types advise against."""
 
     def __init__(self) -> None:
         self.began, self.over = threading.Event(), threading.Event()
@@ -54,7 +55,7 @@ def test_run_raises_while_an_async_handler_blocks_the_loop(file_url: str, monkey
     handle, by = Blocks(), list[str]()
     with opened(file_url, lease=2) as outbox:
         outbox.add("a", 1)
-        worker = outbox.worker(handle, give_up_after="500ms", worker_id="w")
+        worker = outbox.worker(handle, give_up_after="500ms", worker_id="w")  # type: ignore[arg-type]
         assert worker.worker_id == "w"
         worker.on_stuck = lambda _: by.append(threading.current_thread().name)
         try:
@@ -72,7 +73,7 @@ def test_a_probe_answers_as_the_async_one_does_and_not_at_all_while_the_loop_is_
     monkeypatch.setattr("fencehold.sync_outbox.PROBE_GRACE_S", 0.1)
     handle = Blocks()
     with opened(file_url, lease=2) as outbox:
-        worker = outbox.worker(handle)
+        worker = outbox.worker(handle)  # type: ignore[arg-type]
         with pytest.raises(fencehold.Unavailable) as error:
             worker.probe()
         assert code_of(error) == "starting"

@@ -109,7 +109,12 @@ async def test_a_star_takes_the_rest(url: str, opened: Opened) -> None:
 
 
 async def test_a_claim_carries_what_was_added(url: str, opened: Opened) -> None:
-    payload = {"schema_version": 1, "text": "Zoë ☃ 𝄞", "list": [1, 2.5, None, True], "quote": 'a"\\b\nc'}
+    payload: fencehold.Json = {
+        "schema_version": 1,
+        "text": "Zoë ☃ 𝄞",
+        "list": [1, 2.5, None, True],
+        "quote": 'a"\\b\nc',
+    }
     async with opened(url, max_retries=7) as (outbox, _):
         gate = Gate(is_open=True)
         event = await outbox.add(
@@ -154,6 +159,7 @@ ERRORS: dict[str, tuple[BaseException, str]] = {
 }
 
 
+@pytest.mark.fault("callbacks", "outbox")
 async def test_whatever_a_handler_raises_is_recorded_and_the_worker_goes_on(url: str, opened: Opened) -> None:
     async def handle(event: fencehold.Claim) -> None:
         if event.payload in ERRORS:

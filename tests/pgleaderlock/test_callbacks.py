@@ -40,6 +40,7 @@ async def test_several_callbacks_sync_and_async_are_told_in_the_order_of_registr
     assert told == ["first", "second", "third", "released"]
 
 
+@pytest.mark.fault("callbacks", "lock")
 @virtual
 async def test_a_callback_that_raises_goes_to_on_error_and_no_further() -> None:
     scene = Scene()
@@ -60,6 +61,7 @@ async def test_a_callback_that_raises_goes_to_on_error_and_no_further() -> None:
     assert scene.heard[-1] == "stopped"
 
 
+@pytest.mark.fault("callbacks", "lock")
 @virtual
 async def test_a_callback_that_hangs_stops_no_probe_and_is_cut_off() -> None:
     scene = Scene()

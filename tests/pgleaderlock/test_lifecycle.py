@@ -145,6 +145,7 @@ async def test_leaving_the_block_by_an_error_releases_too() -> None:
     assert (scene.lock.state, scene.server.holder) == (LockState.STOPPED, None)
 
 
+@pytest.mark.fault("fork", "lock")
 @virtual
 async def test_a_forked_child_does_not_lead() -> None:
     scene = Scene()

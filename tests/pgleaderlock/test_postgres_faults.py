@@ -70,6 +70,7 @@ async def test_the_pages_way_to_move_leadership_works(postgres_url: str) -> None
     try:
         os.kill(os.getpid(), signal.SIGUSR1)
         await two.reach("acquired")  # its next retry would be in an hour
+        await one.reach("released")  # the other may hear of it first
         assert one.heard == ["leader>releasing", "releasing>follower", "released"]
     finally:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGUSR1)
@@ -77,10 +78,17 @@ async def test_the_pages_way_to_move_leadership_works(postgres_url: str) -> None
         await two.lock.shutdown()
 
 
-async def test_a_server_that_restarts_is_led_again(own_postgres: PostgresServer) -> None:
+@pytest.mark.fault("server-restart", "lock")
+@pytest.mark.fault("server-kill", "lock")
+@pytest.mark.parametrize("killed", [False, True])
+async def test_a_server_that_restarts_is_led_again(own_postgres: PostgresServer, killed: bool) -> None:
     one = watched(own_postgres.dsn())
     await one.lead()
-    await asyncio.to_thread(own_postgres.restart)
+    if killed:
+        await asyncio.to_thread(own_postgres.kill9)
+        await asyncio.to_thread(own_postgres.start)
+    else:
+        await asyncio.to_thread(own_postgres.restart)
     await one.reach("acquired")
     assert one.heard[:3] == ["leader>follower", "lost", "error"]
     assert len(holders(own_postgres.dsn())) == 1
@@ -124,6 +132,7 @@ async def test_a_loop_blocked_for_three_intervals_keeps_the_lock(postgres_url: s
     await one.lock.shutdown()
 
 
+@pytest.mark.fault("blocked-loop", "lock")
 async def test_a_loop_blocked_for_longer_does_not_believe_it_still_leads(postgres_url: str) -> None:
     one = watched(postgres_url)
     await one.lead()
@@ -178,6 +187,7 @@ def no_garbage_collector() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.fault("cancel", "lock")
 @pytest.mark.usefixtures("no_garbage_collector")
 async def test_cancelled_at_any_moment_of_an_attempt_nothing_is_left(postgres_url: str) -> None:
     kept = []
@@ -262,6 +272,7 @@ async def test_epochs_rise_and_a_stale_term_writes_nothing(postgres_url: str) ->
     assert asked(postgres_url, "SELECT state FROM job") == ["first"]
 
 
+@pytest.mark.fault("slow", "lock")
 async def test_a_new_leader_waits_for_the_old_ones_open_transaction(postgres_url: str) -> None:
     asked(postgres_url, "CREATE TABLE job (id int PRIMARY KEY, state text)")
     one = watched(postgres_url, fencing_name="job", health_interval_s=2, auto_reacquire=False)
@@ -288,6 +299,7 @@ async def test_a_new_leader_waits_for_the_old_ones_open_transaction(postgres_url
 # Configuration that no retry can mend
 
 
+@pytest.mark.fault("pgbouncer-transaction", "lock")
 @pytest.mark.needs("pgbouncer")
 async def test_a_pooler_in_transaction_mode_is_refused_with_the_fix(
     own_postgres: PostgresServer, own_pgbouncer: Callable[..., PgBouncer]
@@ -300,6 +312,7 @@ async def test_a_pooler_in_transaction_mode_is_refused_with_the_fix(
     assert holders(own_postgres.dsn()) == []
 
 
+@pytest.mark.fault("pgbouncer-session", "lock")
 @pytest.mark.needs("pgbouncer")
 async def test_a_pooler_in_session_mode_works(
     own_postgres: PostgresServer, own_pgbouncer: Callable[..., PgBouncer]

@@ -59,6 +59,7 @@ def next_leader(everybody: list[Candidate], dsn: str) -> Candidate:
                     return one
 
 
+@pytest.mark.fault("kill", "lock")
 def test_a_killed_leader_is_followed_at_the_next_retry(postgres_url: str) -> None:
     with candidates(postgres_url) as start:
         first = start("first")
@@ -85,6 +86,7 @@ def test_a_clean_step_down_hands_over_by_notification(postgres_url: str) -> None
         assert first.wait_for("looked")["is_leader"] is False  # it yields for one retry, here an hour
 
 
+@pytest.mark.fault("freeze", "lock")
 def test_a_frozen_process_loses_the_lock_and_knows_it_on_its_first_look(postgres_url: str) -> None:
     with candidates(postgres_url) as start:
         first = start("first")
@@ -105,6 +107,7 @@ def test_a_frozen_process_loses_the_lock_and_knows_it_on_its_first_look(postgres
         assert_one_at_a_time([first, second])
 
 
+@pytest.mark.fault("frozen-tcp", "lock")
 def test_a_leader_on_a_frozen_network_steps_back_before_another_leads(postgres_url: str) -> None:
     with ThreadedFaultProxy(*address(postgres_url)) as proxy, candidates(postgres_url) as start:
         first = start("first", at=through(postgres_url, proxy.port))

@@ -55,6 +55,7 @@ async def test_rows_1_2_4_8_10_16_from_start_to_a_clean_stop(postgres_url: str) 
         assert holders(postgres_url) == []
 
 
+@pytest.mark.fault("shutdown", "lock")
 async def test_rows_3_and_5_a_refused_follower_keeps_trying_until_stopped(postgres_url: str) -> None:
     async with place(postgres_url) as one, one.rival() as rival:
         assert await rival.wait_for_leadership(10)
@@ -81,6 +82,7 @@ async def test_row_6_a_server_that_cannot_be_reached_is_an_error(postgres_url: s
             assert (await one.end())[-3:] == ["acquiring>stopped", "error", "stopped"]
 
 
+@pytest.mark.fault("shutdown", "lock")
 async def test_row_7_a_stop_inside_an_attempt_leaves_no_lock_and_no_session(postgres_url: str) -> None:
     async with place(postgres_url, health_interval_s=60) as one:
         trip = one.proxy.when_seen(b"pg_try_advisory_lock", Fault.DROP_ANSWERS)
@@ -98,6 +100,7 @@ def sessions(dsn: str) -> int:
     return int(asked(dsn, "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", name)[0])
 
 
+@pytest.mark.fault("reset", "lock")
 @pytest.mark.parametrize("again", [True, False])
 async def test_row_9_a_cut_network_without_grace_is_a_loss_at_once(postgres_url: str, again: bool) -> None:
     async with place(postgres_url, auto_reacquire=again, health_interval_s=600) as one:
@@ -261,6 +264,7 @@ async def test_row_14_an_attempt_cut_off_by_the_end_of_the_grace_leaves_no_lock(
         assert holders(postgres_url) == []
 
 
+@pytest.mark.fault("shutdown", "lock")
 async def test_row_15_a_stop_within_the_grace(postgres_url: str) -> None:
     async with place(postgres_url, reconnect_grace_s=60) as one:
         await one.lead()

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -30,14 +31,20 @@ def test_a_full_disk_is_an_outage_with_a_code_and_a_word_of_what_to_do() -> None
 
 @pytest.fixture
 def disk(own_postgres: PostgresServer, request: pytest.FixtureRequest) -> Iterator[SmallDisk]:
-    """A small disk with a tablespace of the server on it."""
+    with a_tablespace_on_a_small_disk(own_postgres, request) as disk:
+        yield disk
+
+
+@contextmanager
+def a_tablespace_on_a_small_disk(server: PostgresServer, request: pytest.FixtureRequest) -> Iterator[SmallDisk]:
+    """It is called `small`."""
     try:
-        with small_disk(own_postgres.folder / "disk") as disk:
+        with small_disk(server.folder / "disk") as disk:
             space = disk.folder / "space"
             space.mkdir()
             if (account := unprivileged()) is not None:
                 os.chown(space, account.pw_uid, account.pw_gid)
-            owner_says(own_postgres, f"CREATE TABLESPACE small LOCATION '{space}'")
+            owner_says(server, f"CREATE TABLESPACE small LOCATION '{space}'")
             yield disk
     except Missing as missing:
         not_run(request.config, missing)
@@ -48,6 +55,7 @@ def owner_says(server: PostgresServer, statement: str) -> None:
         connection.execute(statement.encode())
 
 
+@pytest.mark.fault("disk-full", "leader")
 async def test_a_server_whose_disk_is_full_at_a_renewal_costs_no_term_if_there_is_room_again_within_the_lease(
     own_postgres: PostgresServer, disk: SmallDisk
 ) -> None:

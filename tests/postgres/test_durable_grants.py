@@ -35,7 +35,10 @@ GRANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "acquire, repeated": (LEASES["acquire"], {"name": "held", "holder": "me", "lease": 1.0, "nonce": "n"}),
     "seize": (LOCKS["seize"], {"name": "b", "holder": "me", "lease": 1.0, "nonce": "n"}),
     "item acquire": (ITEM_STATEMENTS["acquire"], {**ITEM, "id": "7", "patience": "1s"}),
-    "next_for_state": (ITEM_STATEMENTS["next_for_state"], {**ITEM, "state": "NEW", "limit": 1, "skip": []}),
+    "next_for_state": (
+        ITEM_STATEMENTS["next_for_state"],
+        {**ITEM, "state": "NEW", "limit": 1, "skip": [], "since": "-infinity", "before": "infinity"},
+    ),
 }
 
 

@@ -24,7 +24,16 @@ WHOLE_TABLE = ("Seq Scan", "Bitmap", "Hash", "Merge Join", "Sort")
 KEY = {"kind": "deal", "id": "new 1", "holder": "ada", "token": 1, "patience": "1s"}
 KEYS = {"kind": "deal", "ids": "{new 1,new 2}", "holders": "{ada,ada}", "tokens": "{1,2}", "patience": "1s"}
 PARAMS: dict[str, dict[str, Any]] = {
-    "next_for_state": {"kind": "deal", "state": "NEW", "limit": 20, "holder": "ada", "lease_ms": 60000, "skip": "{}"},
+    "next_for_state": {
+        "kind": "deal",
+        "state": "NEW",
+        "limit": 20,
+        "holder": "ada",
+        "lease_ms": 60000,
+        "skip": "{}",
+        "since": "-infinity",
+        "before": "infinity",
+    },
     "renew": {**KEYS, "lease_ms": 60000},
     "break": KEYS,
     "get": KEYS,

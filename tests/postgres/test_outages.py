@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 import fencehold
+from fencehold.backends.postgres.backend import PostgresBackend
 from fencehold.runtime import lease_mechanism
 from fencehold.runtime.store import try_limits_s
 from fencehold.runtime.watch import Watch
@@ -69,6 +70,8 @@ async def test_a_store_that_may_wait_only_so_long_says_why_it_gave_up(own_postgr
     assert caught.value.code == "unreachable"
 
 
+@pytest.mark.fault("server-restart", "leader")
+@pytest.mark.fault("server-restart", "outbox")
 async def test_a_candidate_and_a_worker_started_into_an_outage_lead_and_work_when_it_is_over(
     own_postgres: PostgresServer,
 ) -> None:
@@ -94,6 +97,7 @@ async def test_a_candidate_and_a_worker_started_into_an_outage_lead_and_work_whe
             await leader.shutdown()
 
 
+@pytest.mark.fault("read-only", "leader")
 @pytest.mark.parametrize("hot", ["on", "off"])
 async def test_a_server_that_takes_no_writes_or_is_still_starting_is_an_outage(
     own_postgres: PostgresServer, hot: str
@@ -146,7 +150,8 @@ async def test_a_name_that_cannot_be_resolved_is_an_outage() -> None:
 @pytest.mark.parametrize("timeout_s", [None, 60.0])
 async def test_a_server_that_says_nothing_is_spoken_of_within_five_seconds(timeout_s: float | None) -> None:
     heard = Heard()
-    silent = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+    kept: list[asyncio.StreamWriter] = []  # one that nobody keeps is closed, from Python 3.13 on
+    silent = await asyncio.start_server(lambda r, w: kept.append(w), "127.0.0.1", 0)
     store = fencehold.connect(f"postgresql://me@127.0.0.1:{silent.sockets[0].getsockname()[1]}/db", facts=heard)
     async with in_background(store.open(timeout_s)):
         said = await heard.once("store_unreachable", code="unreachable")
@@ -320,3 +325,12 @@ async def test_a_leader_whose_password_was_changed_warns_and_leads_again_when_it
             await heard.once("store_unreachable", code="login_refused", lease_name="x")
             role.owner_says("ALTER ROLE {} PASSWORD {}", PASSWORD)
             assert await leader.wait_for_leadership(30)
+
+
+async def test_a_server_that_stands_still_is_told_as_such_to_whoever_waits_for_its_connection() -> None:
+    session = PostgresBackend("postgresql://127.0.0.1/any", "leases")._session
+    async with session._lock:  # a statement is under way
+        with pytest.raises(fencehold.Unavailable) as caught:
+            await session.run("any", {}, 0.01)
+    assert caught.value.code == "no_answer"
+    assert "PostgreSQL has not answered an earlier statement" in caught.value.message

@@ -111,6 +111,7 @@ async def test_one_call_of_add_sends_at_most_one_notification(postgres_url: str)
             assert [n async for n in listener.notifies(timeout=0.1)] == []
 
 
+@pytest.mark.fault("pgbouncer-transaction", "outbox")
 @pytest.mark.needs("pgbouncer")
 async def test_a_worker_behind_pgbouncer_in_transaction_mode_finds_events_by_polling(
     own_postgres: object, own_pgbouncer: object

@@ -11,7 +11,7 @@ import pytest
 
 import fencehold
 import fencehold.sync
-from fencehold.backends.postgres import blocking, hosts
+from fencehold.backends.postgres import blocking, faults, hosts, wire
 from fencehold.connect import backend_for
 from pgleaderlock import LeaderLock
 
@@ -244,3 +244,39 @@ def test_a_list_of_hosts_and_ports_that_do_not_fit_is_refused_before_anything_is
     with pytest.raises(fencehold.ConfigurationError) as caught:
         fencehold.connect(f"postgresql://me@/db?host=a,b,c,d&port={ports}")
     assert caught.value.code == "bad_url"
+
+
+async def test_a_host_whose_connect_timeout_is_over_is_asked_last(silent: Silent) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # not listening: it refuses
+        ports = [str(silent.port), str(closed.getsockname()[1])]
+        places = ",".join(f"127.0.0.1:{port}" for port in ports)
+        info = wire.conninfo(f"postgresql://me@{places}/x?connect_timeout=2")
+        with pytest.raises(fencehold.Unavailable):
+            await wire.connect(info, 20.0, autocommit=True)
+    found = hosts.in_order(info, [("127.0.0.1", port, "127.0.0.1") for port in ports])
+    assert [place[1] for place in found] == ports[::-1]
+
+
+async def by_async(info: str) -> None:
+    await wire.connect(info, 20.0, autocommit=True)
+
+
+async def by_blocking(info: str) -> None:
+    await asyncio.to_thread(blocking.connect, info, 20.0)
+
+
+@pytest.mark.parametrize("connect", [by_async, by_blocking])
+async def test_one_host_of_two_addresses_that_takes_no_writes_is_not_told_as_a_failover(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, connect: Any
+) -> None:
+    info = wire.conninfo(f"{postgres_url}?options=-cdefault_transaction_read_only%3Don")
+
+    async def twice(place: hosts.Place) -> list[hosts.Place]:
+        return [place, place]
+
+    monkeypatch.setattr(hosts, "addresses", twice)
+    monkeypatch.setattr(hosts, "addresses_sync", lambda place: [place, place])
+    with pytest.raises(fencehold.Unavailable) as caught:
+        await connect(info)
+    assert (caught.value.code, caught.value.hint) == ("read_only", faults.READ_ONLY_HINT)

@@ -23,6 +23,7 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SmallDisk]:
         not_run(request.config, missing)
 
 
+@pytest.mark.fault("disk-full", "leader")
 async def test_a_full_disk_ends_a_term_by_its_deadline_and_loses_nothing(disk: SmallDisk) -> None:
     heard = Heard()
     async with fencehold.connect(f"sqlite:///{disk.folder}/app.db", facts=heard) as store:

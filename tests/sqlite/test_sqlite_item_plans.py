@@ -17,8 +17,14 @@ RESTING = json.dumps([f"resting {n}" for n in range(1000)])
 PARAMS = {
     "kind": "deal", "id": "7", "state": "NEW", "document": "{}", "holder": "ada", "token": 1, "limit": 20,
     "lease": "+60.000 seconds", "lease_ms": 60000, "keys": '[["7","ada",1]]', "ids": '["7"]', "skip": RESTING,
+    "since": "", "before": "~",
 }  # fmt: skip
-BY_KEY = ("(kind=? AND id=?)", "(kind=? AND state=?)", "(rowid=?)")
+BY_KEY = (
+    "(kind=? AND id=?)",
+    "(kind=? AND state=?)",
+    "(kind=? AND state=? AND state_timestamp>? AND state_timestamp<?)",
+    "(rowid=?)",
+)
 
 
 def test_no_statement_reads_what_is_finished(tmp_path: Path) -> None:

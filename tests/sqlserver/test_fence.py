@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Iterator
+from typing import Any
 
 import pytest
 
@@ -180,13 +181,11 @@ async def test_a_statement_may_give_its_rows_behind_a_count(mssql_url: str):
         backend = await harness.client()
         key = await take(backend, "job", "ada")
         async with backend.fences.transaction(key, plenty) as tx:
-            result = await tx.execute(ADD_NOTE.format(note=1) + "; SELECT 7; SELECT 8")
+            result: Any = await tx.execute(ADD_NOTE.format(note=1) + "; SELECT 7; SELECT 8")
             assert [tuple(row) async for row in result] == [(7,)]
             assert await result.fetchone() is None
-            assert [tuple(row) for row in await (await tx.execute("SELECT 1 UNION SELECT 2")).fetchmany(5)] == [
-                (1,),
-                (2,),
-            ]
+            result = await tx.execute("SELECT 1 UNION SELECT 2")
+            assert [tuple(row) for row in await result.fetchmany(5)] == [(1,), (2,)]
         assert await harness.written() == [1]
 
 

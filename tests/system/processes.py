@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import queue
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fencehold
+from tests.servers import freezing
 from tests.system.contender import TABLES
 
 ROOT = Path(__file__).parents[2]
@@ -25,14 +27,15 @@ class Process:
     def __init__(self, url: str, name: str, holder: str, *options: str) -> None:
         self._launch(holder, "tests.system.contender", url, name, "--holder", holder, *options)
 
-    def _launch(self, holder: str, *module_and_arguments: str) -> None:
+    def _launch(self, holder: str, *module_and_arguments: str, env: dict[str, str] | None = None) -> None:
         command = [sys.executable, "-m", *module_and_arguments]
         self.holder = holder
         self.events: list[dict[str, Any]] = []
         self._arrived: queue.Queue[dict[str, Any]] = queue.Queue()
         self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
-        )
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+            env={**os.environ, **(env or {})},
+        )  # fmt: skip
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -58,8 +61,9 @@ class Process:
         self._child.stdin.write(" ".join(words) + "\n")
         self._child.stdin.flush()
 
-    def freeze(self) -> None:
-        self._child.send_signal(signal.SIGSTOP)
+    def freeze(self, url: str = "") -> None:
+        """With the address of a SQLite file: at a moment at which it is not being written by this process."""
+        freezing.freeze(self._child.pid, url)
 
     def thaw(self) -> None:
         self._child.send_signal(signal.SIGCONT)

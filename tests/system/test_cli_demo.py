@@ -46,7 +46,10 @@ def test_the_last_lines_are_counts_and_the_late_write_is_rejected_on_screen(tmp_
     chapters = ["leads with epoch 1", "kill -9", "epoch 2", "SIGSTOP", "epoch 3", "SIGCONT", "REJECTED", "step down"]
     positions = [next(n for n, line in enumerate(story) if chapter in line) for chapter in chapters]
     assert positions == sorted(positions)
-    assert "[lease_lost]" in story[positions[6]]
+    rejected = story[positions[6]]
+    assert "[lease_lost]" in rejected
+    assert "the write of epoch 2 changed 0 rows, because the lease's row says epoch 3" in rejected
+    assert "deadline" not in rejected
     assert demo_folders(tmp_path) == []
 
 

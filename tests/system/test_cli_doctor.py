@@ -10,7 +10,10 @@ import fencehold
 from tests.system.cli_process import hold, until
 from tests.system.outbox_scene import Answer, added, in_every_status, reaped, row_of, with_outbox
 
-OF_DIALECT = {"server", "encoding", "limits of this role", "journal", "file system", "disk", "durability"}
+OF_DIALECT = {
+    "server", "encoding", "limits of this role", "journal", "file system", "disk", "durability",
+    "epochs after a failover", "failover",
+}  # fmt: skip
 
 
 def states(answer: Answer) -> dict[str, str]:

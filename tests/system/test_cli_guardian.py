@@ -38,9 +38,15 @@ def running(url: str, name: str, ready: Path, lease: str) -> Iterator[tuple[Comm
         try:
             yield command, everybody
         finally:
-            for process in everybody:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
+            # Also who was born after the family was counted: it would hold the command's pipes for five minutes.
+            until(lambda: not killed(protected_by(name)), "the end of the family")
+
+
+def killed(processes: list[psutil.Process]) -> list[psutil.Process]:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    return processes
 
 
 def expires_at_s(url: str, name: str) -> float:

@@ -105,6 +105,19 @@ def test_a_hung_database_is_told_at_once_and_hangs_no_answer(own_postgres: Postg
 
 
 @pytest.mark.long
+def test_a_first_handler_that_blocks_the_loop_is_named_and_nothing_else_is_said(sqlite_url: str, app: Path) -> None:
+    prepare(sqlite_url)
+    added(sqlite_url, "block", 6)
+    with asked(sqlite_url, "worker", "app:handlers") as (page, _):
+        until((app / "began").exists, "the handler")
+        page.until("ready", 503, ["loop_blocked"])
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(f"{page._root}/health/ready", timeout=10)
+        assert "app.block blocks it" in json.load(caught.value)["problems"][0]["message"]
+        page.until("ready", 200, [])
+
+
+@pytest.mark.long
 def test_a_blocked_loop_is_not_ready_and_after_max_processing_not_live(sqlite_url: str, app: Path) -> None:
     prepare(sqlite_url)
     limits = ["--lease", "2s", "--max-processing", "5s"]

@@ -11,7 +11,7 @@ import pytest
 
 import fencehold
 from tests.servers.roles import Role
-from tests.system.cli_process import fencehold_run, prepare
+from tests.system.cli_process import error_of, fencehold_run, prepare
 from tests.system.outbox_scene import Answer
 from tests.upgrading.test_old_tables import run
 
@@ -56,6 +56,27 @@ def test_without_any_right_on_the_schema_init_says_which_to_grant(stranger: Role
     assert message.startswith("This role may use no schema of its search_path")
     assert hint.startswith("GRANT USAGE, CREATE ON SCHEMA")
     assert "fencehold init" not in hint
+
+
+@pytest.mark.parametrize("verb", [["ls"], ["outbox", "ls"], ["run", "job", "--", "true"]])
+def test_without_any_right_on_the_schema_no_verb_speaks_of_missing_tables(stranger: Role, verb: list[str]):
+    code, error = error_of(stranger.url, *verb)
+    assert (code, error["code"]) == (78, "no_permission")
+    assert error["hint"].startswith("GRANT USAGE, CREATE ON SCHEMA")
+
+
+@pytest.mark.parametrize("rights", ["", "GRANT USAGE ON SCHEMA public TO {}"], ids=["no-usage", "no-create"])
+def test_doctor_says_what_init_would_say_of_a_role_without_rights_on_the_schema(stranger: Role, cli, rights: str):
+    if rights:
+        stranger.owner_says(rights)
+    message, hint = told(cli(stranger.url, "init"))
+    [found] = [one for one in cli(stranger.url, "doctor").json["checks"] if one["check"] == "lease table"]
+    assert (found["state"], f"{found['detail']}.", found["hint"]) == ("error", message, hint)
+
+
+def test_a_missing_table_is_told_without_the_line_of_the_statement(postgres_url: str, cli):
+    message, _ = told(cli(postgres_url, "ls"))
+    assert message == 'A table is missing: relation "fencehold_leases" does not exist.'
 
 
 def test_without_the_right_to_create_init_says_who_may(stranger: Role, cli):

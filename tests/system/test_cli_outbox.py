@@ -90,7 +90,7 @@ def test_a_lapsed_event_waits_for_the_reaper_and_show_says_whether_there_is_one(
     assert words.endswith("waiting for the reaper, which has never run: start one with `fencehold reaper`")
     assert reaped(url) == 1
     recovered = why(cli, url, lapsed)
-    assert "; try 2 of 5), waits for a worker of its type because: lease expired: w3/" in recovered
+    assert "; try 2 of 5), waits for a worker of its type; the last try failed because: lease expired: w3/" in recovered
     again = with_outbox(url, lambda outbox: claimed(outbox, "more", "w4", lease_s=0.001)).tracking_id
     until(lambda: (row_of(url, again).held_s or 0) < 0, "the lapse")
     assert "waiting for the reaper, which last ran " in why(cli, url, again)

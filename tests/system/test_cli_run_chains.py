@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fencehold.cli.guardian.cgroup import PREFIX, own_cgroup
+from tests.servers.freezing import freeze
 from tests.system import bystanders, control_groups, forking_chain
 from tests.system.cli_process import Command, prepare, until
 
@@ -68,7 +69,7 @@ def ended_by(command: Command) -> str:
 
 def test_a_chain_that_forks_calls_setsid_and_exits_writes_nothing_after_the_rival_has_started(url, tmp_path, way):
     with chained(url, tmp_path / "lines", *way) as command:
-        command.child.send_signal(signal.SIGSTOP)
+        freeze(command.child.pid, url)
         assert chain_lines_after_the_rivals_start(url, tmp_path / "lines") == 0
         command.child.send_signal(signal.SIGCONT)
         assert ended_by(command) == ("children" if way else "cgroup")

@@ -60,6 +60,20 @@ def test_leases_of_usual_names_are_a_table_at_80_columns(url: str) -> None:
     assert "┃" in on_a_terminal(url, 80, "ls")
 
 
+def test_show_has_a_line_for_each_field_at_80_columns(url: str) -> None:
+    tracking_id = in_every_status(url, error="ConnectionError: " + "broker is down " * 9)["failed"]
+    lines = on_a_terminal(url, 80, "outbox", "show", tracking_id).splitlines()
+    assert f"tracking id  {tracking_id}" in lines
+    assert not any(line.startswith(("FIELD", "VALUE")) for line in lines)
+
+
+def test_events_are_one_line_each_at_80_columns(url: str) -> None:
+    ids = in_every_status(url, error="ConnectionError: broker is down")
+    lines = on_a_terminal(url, 80, "outbox", "ls").splitlines()
+    assert len(lines) == len(ids) + 5
+    assert lines[-1].strip() == "not shown at this width: AGE, NOW"
+
+
 def test_an_event_completed_at_its_third_try_shows_three_tries(url: str, cli, cli_text) -> None:
     async def handled(outbox: fencehold.Outbox) -> str:
         def handle(event: fencehold.Event) -> None:

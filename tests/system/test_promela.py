@@ -38,9 +38,9 @@ def output_of(command: list[str], workplace: Path) -> str:
     return done.stdout
 
 
-def verdict_of(switches: str, workplace: Path, optimise: str) -> str:
+def verdict_of(switches: str, workplace: Path, optimise: str, model: Path = MODEL) -> str:
     """The checker's whole report on the model with these switches."""
-    output_of(["spin", "-a", *switches.split(), str(MODEL)], workplace)
+    output_of(["spin", "-a", *switches.split(), str(model)], workplace)
     output_of(["cc", optimise, "-w", "-DSAFETY", f"-DMEMLIM={MEMORY_LIMIT_MB}", "-o", "pan", "pan.c"], workplace)
     return output_of(["./pan", "-m1000000"], workplace)
 

@@ -38,6 +38,8 @@ async def test_1_single_leader_on_concurrent_start(url: str) -> None:
         assert {entry[:2] for entry in entries} == {(leader.holder_id, 1)}
 
 
+@pytest.mark.fault("kill", "leader")
+@pytest.mark.fault("freeze", "leader")
 async def test_2_failover_after_expiry(url: str) -> None:
     await prepare(url)
     with contenders(url) as start:

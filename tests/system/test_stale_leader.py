@@ -42,7 +42,7 @@ def paused_between_check_and_write(start: object, url: str, *options: str) -> tu
     a.say("check", STALE)
     assert a.wait_for("checked")["is_valid"] is True
     a.wait_for("blocked")
-    a.freeze()
+    a.freeze(url)
     b.wait_for("leading", epoch=2)
     b.say("write", "fresh")
     b.wait_for("wrote", value="fresh")
@@ -51,6 +51,7 @@ def paused_between_check_and_write(start: object, url: str, *options: str) -> tu
     return a, b
 
 
+@pytest.mark.fault("freeze", "fence")
 async def test_a_leader_frozen_past_expiry_cannot_write(url: str) -> None:
     await prepare(url)
     with contenders(url) as start:
@@ -97,6 +98,7 @@ async def blocked_on_a_row_lock(start: object, url: str, *options: str) -> tuple
     return a, b
 
 
+@pytest.mark.fault("slow", "fence", "postgres")
 async def test_a_writer_blocked_on_a_row_lock_past_expiry_cannot_commit_after_a_takeover(postgres_url: str) -> None:
     await prepare(postgres_url)
     with contenders(postgres_url) as start:
@@ -115,6 +117,7 @@ async def test_control_without_fence_the_blocked_writer_commits_under_its_old_ep
         a.wait_for("wrote", value=STALE, epoch=1)
 
 
+@pytest.mark.fault("freeze", "fence", "postgres")
 async def test_a_holder_frozen_inside_its_transaction_delays_a_takeover_by_at_most_its_lease(postgres_url: str) -> None:
     await prepare(postgres_url)
     with contenders(postgres_url) as start:
@@ -138,6 +141,24 @@ async def test_a_holder_frozen_inside_its_transaction_delays_a_takeover_by_at_mo
         assert await ledger(postgres_url) == []
 
 
+@pytest.mark.fault("kill", "fence", "postgres")
+async def test_a_holder_killed_inside_its_transaction_has_written_nothing_and_another_leads(postgres_url: str) -> None:
+    await prepare(postgres_url)
+    with contenders(postgres_url) as start:
+        a = start("A", "--lease", "1s")
+        a.wait_for("leading", epoch=1)
+        a.say("open", STALE)
+        a.wait_for("opened")
+        a.kill()
+        b = start("B", "--lease", "1s")
+        b.wait_for("leading", epoch=2)
+        b.say("write", "fresh")
+        b.wait_for("wrote", value="fresh")
+        assert await ledger(postgres_url) == [("B", 2, "fresh")]
+
+
+@pytest.mark.fault("freeze", "fence", "sqlite")
+@pytest.mark.fault("kill", "fence", "sqlite")
 async def test_on_sqlite_a_holder_frozen_inside_its_transaction_blocks_until_it_dies(sqlite_url: str) -> None:
     await prepare(sqlite_url)
     with contenders(sqlite_url) as start:
@@ -157,6 +178,7 @@ async def test_on_sqlite_a_holder_frozen_inside_its_transaction_blocks_until_it_
         assert await ledger(sqlite_url) == []
 
 
+@pytest.mark.fault("blocked-loop", "leader")
 async def test_a_blocked_event_loop_keeps_the_lease_below_the_stall_limit(url: str) -> None:
     await prepare(url)
     with contenders(url) as start:
@@ -176,6 +198,8 @@ async def test_a_blocked_event_loop_keeps_the_lease_below_the_stall_limit(url: s
         a.wait_for("wrote", value="mine", epoch=1)
 
 
+@pytest.mark.fault("blocked-loop", "leader")
+@pytest.mark.fault("blocked-loop", "fence")
 async def test_a_blocked_event_loop_loses_the_lease_beyond_the_stall_limit_and_cannot_write(url: str) -> None:
     await prepare(url)
     with contenders(url) as start:
@@ -193,6 +217,8 @@ async def test_a_blocked_event_loop_loses_the_lease_beyond_the_stall_limit_and_c
         assert await ledger(url) == [("B", 2, "fresh")]
 
 
+@pytest.mark.fault("frozen-tcp", "leader", "postgres")
+@pytest.mark.fault("frozen-tcp", "fence", "postgres")
 async def test_a_leader_behind_a_frozen_network_stops_trusting_itself_and_cannot_write(postgres_url: str) -> None:
     await prepare(postgres_url)
     host, port = address(postgres_url)
@@ -214,6 +240,8 @@ async def test_a_leader_behind_a_frozen_network_stops_trusting_itself_and_cannot
         assert await ledger(postgres_url) == []
 
 
+@pytest.mark.fault("server-kill", "leader", "postgres")
+@pytest.mark.fault("server-kill", "fence", "postgres")
 async def test_a_leader_whose_database_crashed_mid_term_cannot_write_after_a_takeover(
     own_postgres: PostgresServer,
 ) -> None:

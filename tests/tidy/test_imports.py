@@ -16,6 +16,7 @@ SERVICE: dict[str, set[str]] = {
     "sm.ports": {"sm.model"},
     "sm.settings": {"sm.model"},
     "sm.own_words": set(),
+    "sm.lease_facts": {"sm.own_words"},
     "sm.registry": {"sm.model"},
     "sm.metrics": {"sm.model"},
     "sm.stores": {"sm.model", "sm.ports"},
@@ -29,7 +30,7 @@ SERVICE: dict[str, set[str]] = {
     "sm.fake_gateway": {"sm.model", "sm.http"},
     "sm.instance": _TOLD
     | {"sm.registry", "sm.metrics", "sm.stores", "sm.schedule", "sm.executor", "sm.leadership", "sm.gateway_client"}
-    | {"sm.webhook", "sm.outgoing", "sm.http", "sm.own_words"},
+    | {"sm.webhook", "sm.outgoing", "sm.http", "sm.own_words", "sm.lease_facts"},
     "sm.cli": _TOLD
     | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.metrics", "sm.http", "sm.demo", "sm.stores", "cli"}
     | {"sm.own_words"},
@@ -45,7 +46,8 @@ ALLOWED: dict[str, set[str]] = {
     "telemetry": {"model", "ports"},
     "connect": STORAGE,
     "console": STORAGE | {"connect"},
-    "cli": STORAGE | {"connect", "console", "testing"},
+    "cli": STORAGE | {"connect", "console", "testing", "verify"},
+    "verify": STORAGE | {"connect", "testing", *LOCKS},
     "testing": STORAGE | {"connect", *LOCKS} | set(SERVICE),
     **{room: STORAGE | {"connect"} for room in LOCKS},
     **{room: STORAGE | {"connect"} | below for room, below in SERVICE.items()},
@@ -55,11 +57,11 @@ SERVICE_STORES = "submission_manager/stores"
 
 #: driver -> folders or files (below src) that may import it
 DRIVERS: dict[str, tuple[str, ...]] = {
-    "psycopg": ("fencehold/backends/postgres", "fencehold/testing", "pgleaderlock", SERVICE_STORES),
+    "psycopg": ("fencehold/backends/postgres", "fencehold/testing", "fencehold/verify", "pgleaderlock", SERVICE_STORES),
     "psycopg_pool": ("fencehold/backends/postgres", "fencehold/testing", "pgleaderlock", SERVICE_STORES),
     "mssql_python": ("fencehold/backends/sqlserver", "fencehold/testing"),
     "azure": ("fencehold/backends/cosmos", "fencehold/testing"),
-    "sqlite3": ("fencehold/backends/sqlite", "fencehold/testing", SERVICE_STORES),
+    "sqlite3": ("fencehold/backends/sqlite", "fencehold/testing", "fencehold/verify", SERVICE_STORES),
     "prometheus_client": ("fencehold/telemetry/prometheus.py", "submission_manager/metrics.py"),
     "httpx": (
         "submission_manager/outgoing.py",

@@ -14,6 +14,7 @@ from tests.tidy.tree import ROOT, docstrings, parsed
 BACKENDS = ROOT / "src" / "fencehold" / "backends"
 #: The service's dialects stand side by side in one folder.
 SERVICE = ROOT / "src" / "submission_manager" / "stores" / "sql"
+VERIFY = ROOT / "src" / "fencehold" / "verify" / "sql"
 TOPICS = ["", "outbox", "items"]
 RULE_IDS = {"outbox": {rule.id for rule in events.RULES}, "items": {rule.id for rule in items.RULES}}
 STATEMENT = re.compile(
@@ -112,7 +113,7 @@ def test_each_rule_is_cited_by_the_statement_that_implements_it(topic):
     assert unknown_rules(BACKENDS, topic) == []
 
 
-@pytest.mark.parametrize("room", ["backends", "runtime"])
+@pytest.mark.parametrize("room", ["backends", "runtime", "verify"])
 def test_python_files_hold_no_statements(room):
     assert statements_in_python(ROOT / "src" / "fencehold" / room) == []
 
@@ -126,6 +127,15 @@ def test_the_services_statements_are_named_after_their_files_and_the_same_in_eve
         (tmp_path / dialect.name).mkdir()
         (tmp_path / dialect.name / "sql").symlink_to(dialect)
     assert len(dialects(tmp_path)) >= 2
+    assert misnamed_statements(tmp_path) == []
+    assert uneven_dialects(tmp_path) == []
+
+
+def test_the_statements_of_verify_are_named_after_their_files_and_the_same_in_every_dialect(tmp_path):
+    for dialect in VERIFY.iterdir():
+        (tmp_path / dialect.name).mkdir()
+        (tmp_path / dialect.name / "sql").symlink_to(dialect)
+    assert len(dialects(tmp_path)) == 2
     assert misnamed_statements(tmp_path) == []
     assert uneven_dialects(tmp_path) == []
 

@@ -66,7 +66,7 @@ def test_durations_read_as_people_write_them(value: Any, expected: float) -> Non
 async def test_every_wrong_relation_between_durations_is_named_in_one_message() -> None:
     async with fencehold.connect("memory://relations") as store:
         with pytest.raises(fencehold.ConfigurationError) as caught:
-            store.leader("x", lease=30, renew_every=30, stall_limit=1, on_error="ignore")
+            store.leader("x", lease=30, renew_every=30, stall_limit=1, on_error="ignore")  # type: ignore[arg-type]
     message = caught.value.message
     assert "renew_every (30 s) must be below lease (30 s)" in message
     assert "stall_limit" in message

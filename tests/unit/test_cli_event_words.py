@@ -77,3 +77,8 @@ def test_a_payload_written_by_hand_is_shown_though_it_is_no_json():
     assert pretty("no json") == '"no json"'
     assert event_json(replace(ROW, payload="no json"), with_content=True)["payload"] == "no json"
     assert "payload" not in event_json(ROW, with_content=False)
+
+
+def test_what_is_due_after_a_failure_waits_for_a_worker_and_failed_for_its_own_reason() -> None:
+    row = replace(DEAD, status=Status.FAILED, retry_count=1, waits_s=-2.0, last_error="ConnectionError: down")
+    assert why(row).endswith("waits for a worker of its type; the last try failed because: ConnectionError: down")

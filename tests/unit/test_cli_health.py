@@ -6,7 +6,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fencehold.cli.health import ANSWER_WITHIN_S, ASK_AGAIN_S, ASK_EVERY_S, SILENT_S_MAX, Health, Problem
+from fencehold.cli.health import (
+    ANSWER_WITHIN_S,
+    ASK_AGAIN_S,
+    ASK_EVERY_S,
+    BLOCKED_AFTER_S,
+    SILENT_S_MAX,
+    Health,
+    Problem,
+)
 from fencehold.model.errors import Unavailable
 from fencehold.runtime.clock import BootClock
 from tests.unit.on_virtual_time import LoopClock, virtual
@@ -83,6 +91,28 @@ async def test_a_loop_that_does_not_turn_is_not_ready_and_after_its_limit_not_li
         assert (now.live(), codes(now.ready())) == ([], ["loop_blocked"])
         ahead_s = 61.0
         assert (codes(now.live()), codes(now.ready())) == (["loop_blocked"], ["loop_blocked"])
+
+
+@pytest.mark.parametrize("ask", [fine, failing(Unavailable("not begun", code="starting")), hung])
+async def test_of_a_loop_that_does_not_turn_only_that_is_said_and_by_what(ask: Callable[[], Awaitable[None]]) -> None:
+    ahead_s = 0.0
+    now = Health(now_s=lambda: BootClock().now_s() + ahead_s)
+    async with now.watched(ask, blocked_by=lambda: "the handler app.send blocks it"):
+        await asyncio.sleep(0.01)
+        ahead_s = ANSWER_WITHIN_S + 0.4
+        [problem] = now.ready()
+    assert problem.code == "loop_blocked"
+    assert problem.message == "The event loop has not turned for 3 s: the handler app.send blocks it."
+
+
+async def test_one_that_has_not_begun_says_soon_that_its_loop_is_blocked() -> None:
+    ahead_s = 0.0
+    now = Health(now_s=lambda: BootClock().now_s() + ahead_s)
+    async with now.watched(failing(Unavailable("not begun", code="starting"))):
+        await asyncio.sleep(0.01)
+        assert codes(now.ready()) == ["starting"]
+        ahead_s = BLOCKED_AFTER_S + 0.1
+        assert codes(now.ready()) == ["loop_blocked"]
 
 
 @virtual

@@ -4,6 +4,7 @@ import pytest
 
 from fencehold.cli import exit_codes, screen
 from fencehold.model.errors import AlreadyLeased, ConfigurationError, LeaseLost, Unavailable, Uncertain
+from fencehold.telemetry.logs import escaped
 
 
 def test_columns_are_aligned_by_the_width_a_terminal_gives():
@@ -22,6 +23,13 @@ def test_a_known_password_is_replaced_however_a_driver_spells_it(shown, monkeypa
     screen.keep_secret("postgresql://app:p%20w@host/db")
     assert "p w" not in screen.clean(f"cannot log in with {shown}")
     assert "p%20w" not in screen.clean(f"cannot log in with {shown}")
+
+
+def test_a_known_password_is_replaced_also_where_a_log_line_has_escaped_it(monkeypatch):
+    monkeypatch.setattr(screen, "_secrets", set())
+    screen.keep_secret("postgresql://app:hun%22ter%5C2@host/db")
+    line = 'leader_lost error="' + escaped('cannot log in with hun"ter\\2') + '"'
+    assert screen.clean(line) == 'leader_lost error="cannot log in with ***"'
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ async def led(face: Face) -> list[str]:
     return noting_end(face.lock)
 
 
+@pytest.mark.fault("shutdown", "leader", "any")
 @on_both
 async def test_a_shutdown_whose_release_hangs_tells_the_loss_and_the_stop_before_it_returns(face: Face) -> None:
     told = await led(face)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from fencehold.model.election import LockState
 from tests.unit.election_parts import Town, listened
 from tests.unit.on_virtual_time import virtual
@@ -24,6 +26,7 @@ async def test_callbacks_come_in_the_order_of_the_transitions() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.fault("callbacks", "leader", "any")
 @virtual
 async def test_a_callback_that_raises_goes_to_on_error_and_no_further() -> None:
     leader = await Town().candidate("a")
@@ -43,6 +46,7 @@ async def test_a_callback_that_raises_goes_to_on_error_and_no_further() -> None:
     assert "acquired" in heard
 
 
+@pytest.mark.fault("callbacks", "leader", "any")
 @virtual
 async def test_a_callback_that_hangs_stops_neither_renewals_nor_later_callbacks() -> None:
     leader = await Town().candidate("a")

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from fencehold.runtime.error_text import ERROR_CHARS_MAX, LINE_CHARS_MAX, LOG_CHARS_MAX, in_full, stored
+from fencehold.runtime.error_text import ERROR_CHARS_MAX, LINE_CHARS_MAX, LOG_CHARS_MAX, described, in_full, stored
+from fencehold.runtime.handlers import Reject
 
 
 def raised(error: BaseException) -> BaseException:
@@ -70,3 +71,54 @@ def test_a_password_is_not_shown_where_a_text_is_cut(before: int) -> None:
 def test_a_password_is_not_shown_where_the_beginning_of_a_traceback_is_cut() -> None:
     lines = "\n".join(f"postgresql://me:hunter{n}@db/x" for n in range(10_000))
     assert "hunter" not in in_full(raised(ValueError(lines)))
+
+
+SECRETS = {
+    "odbc, braces": "Driver={ODBC 18};UID=sa;PWD={hunter;2}}hunter};Encrypt=yes",
+    "odbc, braces and blanks": "PWD={hunter;2 hunter}} hunter} failed",
+    "odbc, braces cut off": "UID=sa;PWD={hunter;2 hunter",
+    "odbc, a quote inside": 'Server=x;PWD=ab"hunter;Database=y',
+    "odbc, an apostrophe inside": "Server=x;Password=it's hunter;Database=y",
+    "odbc, blanks": "UID=sa;PWD=hunter 2 hunter;Encrypt=yes",
+    "libpq, quoted": r"host=db password='hunter2 \' hunter' user=me",
+    "libpq, cut off": "host=db password='hunter2 hunter",
+    "libpq, escaped": r"host=db password=hunter2\ hunter user=me",
+    "libpq, semicolon": "host=db password=hunter2;hunter&hunter user=me",
+    "double quotes": 'password="hunter2 hunter";Encrypt=yes',
+    "in a repr": r"DSN \'password=\'hunter2 hunter\' host=db\'",
+    "environment": "PGPASSWORD=hunter2",
+    "cosmos": "AccountEndpoint=https://db.example:443/;AccountKey=hunter/+2==;",
+    "url": "postgresql://me:hunter:/@hunter@db/x",
+    "url, user with @": "postgresql://me@corp:hunter2@db/x",
+    "url, blanks": "postgresql://me:hunter2 hunter@db/x",
+    "url, query": "postgresql://db/x?password=hunter2&sslmode=require",
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_password_is_hidden_as_a_whole_however_it_is_quoted(name: str) -> None:
+    error = raised(ValueError(f"could not connect: {SECRETS[name]}"))
+    assert "hunter" not in stored(error) + in_full(error)
+    assert "could not connect: " in stored(error)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "UID=sa;PWD={a;b}}c};Encrypt=yes", "host=db password='a b' user=me", "postgresql://db/x?password=a&sslmode=require",
+        "AccountEndpoint=https://db:443/;AccountKey=a==;Version=1", "postgresql://me:a/b@db/x",
+    ],
+)  # fmt: skip
+def test_what_stands_around_a_password_is_shown(words: str) -> None:
+    shown = stored(ValueError(words))
+    assert shown.count("***") == 1
+    assert all(word in shown for word in ("db", "sslmode", "user=me", "UID", "Encrypt", "Version") if word in words)
+
+
+@pytest.mark.parametrize("words", ["http://db:8080/x failed, ask ops@corp", "sqlite://x: no such file, ask ops@corp"])
+def test_what_is_no_password_is_shown(words: str) -> None:
+    assert stored(ValueError(words)) == f"ValueError: {words}"
+
+
+def test_a_rejection_is_said_once() -> None:
+    assert described(Reject("the order is cancelled")) == "Reject: the order is cancelled"

@@ -1,6 +1,7 @@
 """Who hears a fact, and how loud it is in the log."""
 
 import logging
+import shlex
 
 import pytest
 
@@ -69,7 +70,9 @@ def test_a_fan_out_of_nobody_is_silent():
         ("reaper_run", {"recovered": 0, "dead": 1}, ERROR),
         ("events_redriven", {}, INFO),
         ("leader_renewed", {}, DEBUG),
+        ("leader_renewed", {"failures": 7, "not_logged": 6}, INFO),
         ("leader_renew_failed", {"sql_error": "gone"}, WARNING),
+        ("leader_renew_failed", {"sql_error": "gone", "is_repeat": True}, DEBUG),
         ("leader_acquire_failed", {"sql_error": "gone"}, DEBUG),  # at every try: store_unreachable says it once
         ("store_unreachable", {}, WARNING),
         ("store_answers", {}, INFO),
@@ -87,6 +90,19 @@ def test_payloads_and_passwords_never_pass(logged):
     assert "DE89" not in record.getMessage() + str(vars(record))
     assert "hunter2" not in record.getMessage() + str(vars(record))
     assert vars(record)["fencehold"]["id"] == 7
+
+
+def test_names_in_a_list_are_all_shown_up_to_a_hundred_and_then_counted(logged):
+    LogSink().fact("event_failed", few=["a", "b"], ids=[f"id-{n}" for n in range(103)])
+    text = logged.records[0].getMessage()
+    assert text.startswith("""event_failed few="['a', 'b']" ids="['id-0', 'id-1', """)
+    assert text.endswith("""'id-98', 'id-99'] and 3 more\"""")
+
+
+def test_a_program_can_read_a_line_whose_texts_have_quotes(logged):
+    LogSink().fact("event_failed", error='server at "127.0.0.1", port', path=r"C:\a b", word='a"b')
+    text = logged.records[0].getMessage()
+    assert shlex.split(text) == ["event_failed", 'error=server at "127.0.0.1", port', r"path=C:\a b", 'word=a"b']
 
 
 def test_a_line_stays_one_line_and_short(logged):

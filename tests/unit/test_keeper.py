@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
+
+import pytest
 
 from fencehold.model.errors import Uncertain
 from fencehold.model.leases import Ask, Busy, Lease, Refusal, TermKey
@@ -14,6 +17,7 @@ from fencehold.ports.leases import Answer
 from fencehold.runtime.held import Held
 from fencehold.runtime.keeper import Keeper
 from fencehold.runtime.pulse import Pulse
+from fencehold.telemetry.logs import level_of
 from tests.unit.on_virtual_time import LoopClock, virtual
 
 SETTINGS = leader_settings(lease=9)  # renews every 3 s, trusts itself for 8.1 s, a call may take 1.7 s
@@ -138,6 +142,45 @@ async def test_no_answer_is_retried_until_the_deadline_and_then_the_lease_is_ove
     await asyncio.sleep(2)
     assert held.ended_because == "deadline_passed"
     assert bench.facts.count("leader_renew_failed") >= 2
+
+
+def lines(bench: Bench, event: str) -> list[dict[str, Any]]:
+    """Of this fact, what a log shows at INFO."""
+    told = (fields for one, fields in bench.facts.told if one == event)
+    return [fields for fields in told if level_of(event, fields) >= logging.INFO]
+
+
+async def cut_at_once(key: TermKey) -> Answer:
+    raise Uncertain("cut at once")
+
+
+@virtual
+async def test_renewals_that_fail_ever_quicker_have_few_lines_and_the_end_counts_the_rest() -> None:
+    bench = Bench()
+    held = await bench.take()
+    bench.port.renewing = cut_at_once
+    await asyncio.sleep(8.2)
+    assert not held.is_valid
+    failures = bench.facts.count("leader_renew_failed")
+    assert failures >= 15, "every one is counted as a metric"
+    told, [lost] = lines(bench, "leader_renew_failed"), lines(bench, "leader_lost")
+    assert told[0]["failures"] == 1
+    assert len(told) == 2, "at once, and one for each 5 s"
+    assert lost["failures"] == failures
+    assert len(told) + sum(one["not_logged"] for one in [*told, lost]) == failures
+
+
+@virtual
+async def test_the_renewal_that_ends_failures_says_how_many_there_were() -> None:
+    bench = Bench()
+    await bench.take()
+    bench.port.renewing = cut_at_once
+    await asyncio.sleep(5)
+    bench.port.renewing = None
+    await asyncio.sleep(20)
+    [again] = lines(bench, "leader_renewed")
+    assert again["failures"] == bench.facts.count("leader_renew_failed")
+    assert again["not_logged"] == again["failures"] - len(lines(bench, "leader_renew_failed"))
 
 
 @virtual
@@ -303,6 +346,7 @@ async def test_slow_releases_of_some_leases_do_not_cost_the_others() -> None:
     assert len(bench.port.released) == 10
 
 
+@pytest.mark.fault("blocked-loop", "leader", "any")
 @virtual
 async def test_the_lease_of_a_silent_event_loop_is_left_to_expire() -> None:
     bench = Bench()
@@ -346,14 +390,3 @@ async def test_a_hint_makes_the_keeper_look_at_once() -> None:
     bench.keeper.hint("one")
     await asyncio.sleep(0.01)
     assert held.step_down_requested
-
-
-@virtual
-async def test_closing_gives_every_lease_back() -> None:
-    bench = Bench()
-    for name in ("a", "b"):
-        await bench.take(name)
-    await bench.take("kept", settings=leader_settings(lease=9, release_on_stop=False))
-    await bench.keeper.close()
-    await bench.running
-    assert sorted(key.name for key in bench.port.released) == ["a", "b"]

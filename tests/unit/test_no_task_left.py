@@ -86,6 +86,7 @@ async def until_idle(thread: KeeperThread) -> None:
         await asyncio.to_thread(thread.submit(asyncio.sleep(0.01)).result)
 
 
+@pytest.mark.fault("cancel", "leader", "any")
 async def test_a_store_whose_closing_is_cancelled_stops_its_leaders_and_gives_their_leases_back(
     shared_thread: KeeperThread,
 ) -> None:

@@ -79,6 +79,7 @@ async def test_a_failed_renewal_is_logged_with_the_database_s_words(
     assert "locked" in events(caplog)["leader_renew_failed"]["sql_error"]
 
 
+@pytest.mark.fault("fork", "leader", "any")
 async def test_a_forked_child_holds_nothing(sqlite_url: str) -> None:
     async with fencehold.connect(sqlite_url) as store:
         await store.init()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from fencehold.model.errors import ConfigurationError, LeaseLost, Uncertain
 from tests.unit.on_virtual_time import LoopClock, virtual
 from tests.unit.term_parts import a_term, for_ever
+
+CONN: Any = "conn"
+ASYNC: Any = "async"  # the fence of these tests is awaited for it
 
 
 @virtual
@@ -51,7 +55,7 @@ async def test_no_fenced_write_begins_past_the_deadline() -> None:
     with pytest.raises(LeaseLost):
         term.guard()
     with pytest.raises(LeaseLost):
-        term.fence("conn")
+        term.fence(CONN)
 
 
 @virtual
@@ -59,7 +63,7 @@ async def test_a_fence_refused_in_the_callers_transaction_ends_the_term() -> Non
     term, held, fences = a_term()
     fences.refusing = True
     with pytest.raises(LeaseLost):
-        term.fence("conn")
+        term.fence(CONN)
     assert held.ended_because == "fence_refused"
 
 
@@ -67,7 +71,7 @@ async def test_a_fence_refused_in_the_callers_transaction_ends_the_term() -> Non
 async def test_an_awaited_fence_that_is_refused_ends_the_term() -> None:
     term, held, _ = a_term()
     with pytest.raises(LeaseLost):
-        await term.fence("async")
+        await term.fence(ASYNC)
     assert held.ended_because == "fence_refused"
 
 
@@ -132,7 +136,7 @@ async def test_a_transaction_of_a_body_that_is_cut_short_is_spoiled() -> None:
     term, held, fences = a_term()
     fences.ours = ("conn",)
     async with term:
-        term.fence("conn")
+        term.fence(CONN)
         held.end("held_by_another")
         await for_ever()
     assert (fences.spoiled, held.ended_because) == (["conn"], "held_by_another")
@@ -144,9 +148,9 @@ async def test_a_connection_that_was_refused_as_one_of_another_database_is_left_
     fences.elsewhere = ("conn", "async")
     async with term:
         with pytest.raises(ConfigurationError):
-            term.fence("conn")
+            term.fence(CONN)
         with pytest.raises(ConfigurationError):
-            await term.fence("async")
+            await term.fence(ASYNC)
         held.end("held_by_another")
         await for_ever()
     assert (fences.spoiled, held.ended_because) == ([], "held_by_another")
@@ -157,10 +161,10 @@ async def test_a_transaction_that_was_fenced_before_is_spoiled_although_its_seco
     term, held, fences = a_term()
     fences.ours = ("conn",)
     async with term:
-        term.fence("conn")
+        term.fence(CONN)
         fences.elsewhere = ("conn",)
         with pytest.raises(ConfigurationError):
-            term.fence("conn")
+            term.fence(CONN)
         held.end("held_by_another")
         await for_ever()
     assert (fences.spoiled, held.ended_because) == (["conn"], "held_by_another")

@@ -201,7 +201,7 @@ async def test_a_block_after_fenced_work_does_not_go_on_in_the_next_term(how: st
             async for term in leader.terms():
                 if how == "fence":
                     with pytest.raises(ConfigurationError):
-                        term.fence("no connection")
+                        term.fence("no connection")  # type: ignore[call-overload]
                 else:
                     getattr(term, how)()
                 await end(store, term)

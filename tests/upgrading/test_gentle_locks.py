@@ -44,7 +44,7 @@ async def test_a_step_that_has_to_wait_for_a_lock_lets_renewals_pass_and_says_wh
             await asyncio.sleep(0.1)
         assert not upgrading.done()
         await reader.rollback()
-        assert await upgrading == ["0002_lease_id"]
+        assert await upgrading == ["0002_lease_id", "0003_grant_timeline"]
         await renew(leader)
         assert f"The table {TABLE} is in use by session {reader.info.backend_pid} (postgres, report" in said[0]
 
@@ -83,7 +83,8 @@ async def test_a_lock_that_is_not_to_be_had_within_the_limit_is_said_to_be_busy_
             await PostgresBackend(postgres_url, TABLE).schema.init(1.0)
     assert caught.value.code == "busy"
     assert "report" in caught.value.message
-    assert await PostgresBackend(postgres_url, TABLE).schema.missing(10.0) == [f"{TABLE}.lease_id"]
+    missing = await PostgresBackend(postgres_url, TABLE).schema.missing(10.0)
+    assert missing == [f"{TABLE}.{column}" for column in ("grant_system", "grant_timeline", "lease_id")]
 
 
 async def test_on_tables_that_are_up_to_date_init_waits_for_nobody(postgres_url: str) -> None:

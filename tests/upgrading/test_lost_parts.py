@@ -62,6 +62,7 @@ SAFEGUARDS = {
             "UNIQUE (lease_name, lease_epoch) on fencehold_leases",
         f"{DROP_TRIGGER.format('epoch_rises')} ON fencehold_leases": "trigger fencehold_leases_epoch_rises",
         f"{DROP_TRIGGER.format('row_stays')} ON fencehold_leases": "trigger fencehold_leases_row_stays",
+        f"{DROP_TRIGGER.format('epoch_lifted')} ON fencehold_leases": "trigger fencehold_leases_epoch_lifted",
         "ALTER TABLE fencehold_leases DISABLE TRIGGER fencehold_leases_row_stays":
             "trigger fencehold_leases_row_stays (disabled)",
         "ALTER TABLE fencehold_leases ENABLE REPLICA TRIGGER fencehold_leases_epoch_rises":

@@ -63,9 +63,10 @@ class Aiosqlite(RawAsync):
         return bool(self.connection.in_transaction)
 
     async def rollback(self) -> None:
-        """With `autocommit=True`, since Python 3.12, rollback() does nothing; aiosqlite does not show that setting."""
+        """With `autocommit=True`, since Python 3.12, rollback() does nothing; that setting can be read on no thread
+        but the connection's own, so whether a transaction is still open is asked instead."""
         await self.connection.rollback()
-        if getattr(self.connection._conn, "autocommit", None) is True and self.in_transaction():
+        if self.in_transaction():
             await self.connection.execute("ROLLBACK")
 
 

@@ -17,9 +17,9 @@ def unwrapped(target: Any, dialect: str) -> Any:
     A raw connection of an async driver for this dialect becomes something that is asked as an async session is.
     ConfigurationError (bad_connection) if Django has no connection open.
     """
-    if _is_of(target, "sqlalchemy.orm.scoping", "sqlalchemy.ext.asyncio.scoping"):
+    if is_of(target, "sqlalchemy.orm.scoping", "sqlalchemy.ext.asyncio.scoping"):
         return target()
-    if _is_of(target, "django") and hasattr(target, "ensure_connection"):
+    if is_of(target, "django") and hasattr(target, "ensure_connection"):
         if target.connection is None:
             raise ConfigurationError(
                 "Django's connection is not open, so it is in no transaction; nothing was written.",
@@ -37,13 +37,13 @@ def is_sqlalchemy(target: Any, dialect: str) -> bool:
     """
     if isinstance(target, RawAsync):
         return target.dialect == dialect
-    return _is_of(target, "sqlalchemy") and hasattr(target, "execute") and _dialect_of(target) in (dialect, "")
+    return is_of(target, "sqlalchemy") and hasattr(target, "execute") and _dialect_of(target) in (dialect, "")
 
 
 def kind_of(target: object) -> str:
     """For a message: its class and, of SQLAlchemy, which kind of database it leads to."""
     name = f"{type(target).__module__}.{type(target).__qualname__}"
-    return f"{name} on {found}" if _is_of(target, "sqlalchemy") and (found := _dialect_of(target)) else name
+    return f"{name} on {found}" if is_of(target, "sqlalchemy") and (found := _dialect_of(target)) else name
 
 
 def _dialect_of(target: Any) -> str:
@@ -55,7 +55,7 @@ def _dialect_of(target: Any) -> str:
 
 
 def is_async(target: Any) -> bool:
-    return isinstance(target, RawAsync) or _is_of(target, "sqlalchemy.ext.asyncio")
+    return isinstance(target, RawAsync) or is_of(target, "sqlalchemy.ext.asyncio")
 
 
 def prepared(sql: str) -> Any:
@@ -144,7 +144,7 @@ async def _connection_async(target: Any) -> Any:
     return await target.connection() if hasattr(target, "sync_session") else target
 
 
-def _is_of(target: object, *packages: str) -> bool:
+def is_of(target: object, *packages: str) -> bool:
     """Whether a class of it comes from one of these packages; they need not be installed."""
     modules = {base.__module__ for base in type(target).__mro__}
     return any(module == one or module.startswith(f"{one}.") for module in modules for one in packages)

@@ -18,7 +18,7 @@ _SCHEMA_TABLE = "fencehold_schema"
 MISSING_HINT = "Create the tables with {how}."
 OLD_HINT = "Bring them up to date first: {how}. Programs of the version before run on meanwhile."
 # What stands in a schema beside the table itself; indexes, constraints and triggers take the table's.
-_QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed", "_identity", "_token", "_terms")
+_QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed", "_identity", "_token", "_terms", "_lift", "_place")
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError
 def safeguard_lost(statements: Statements, missing: list[str]) -> ConfigurationError:
     """For a lease table that has all its columns."""
     return ConfigurationError(
-        f"The lease table lacks what keeps stale writers out: {', '.join(missing)}. Nothing was changed.",
+        f"The table {statements.table} lacks what keeps stale writers out: {', '.join(missing)}. Nothing was changed.",
         hint=f"Make it again by hand, as `fencehold sql init{statements.init_option}` prints it; what is disabled: "
         "ALTER TABLE ... ENABLE TRIGGER. If rows were deleted or epochs set back meanwhile, first stop every program "
         "that held a lease.",

@@ -30,8 +30,16 @@ def of_fence(key: TermKey, where: str = "") -> ConfigurationError:
 
 
 def of_outbox(outbox: str, where: str = "") -> ConfigurationError:
+    """`where` says which two files they are, where they are files."""
+    if where:
+        return ConfigurationError(
+            f"The connection given as tx leads to another file than that of the outbox {outbox!r}{where}; nothing was "
+            "written.",
+            hint="One transaction cannot hold both: keep the outbox in the file of the data that its events tell of.",
+            code=CODE,
+        )
     return ConfigurationError(
-        f"The connection given as tx leads to another database than that of the outbox {outbox!r}{where}; nothing was "
+        f"The connection given as tx leads to another database than that of the outbox {outbox!r}; nothing was "
         "written.",
         hint="One transaction cannot hold both: keep the outbox in the database of the data that its events tell of. A "
         "repeatable read transaction that began before the outbox was made looks the same: begin it anew. So does, on "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,27 +23,34 @@ from fencehold.cli import (
     show,
     sql,
     step_down,
+    verify,
     worker,
 )
-from fencehold.cli.failures import as_ours, steady_streams
+from fencehold.cli.failures import as_ours, is_bare, steady_streams
 from fencehold.cli.screen import Screen
 from fencehold.cli.setup import Setup, options
 from fencehold.model.errors import FenceholdError
 
 EPILOG = """\b
-Exit codes, the same for every command (but `run` ends with that of its CMD once it has run):
+Exit codes, the same for every command
+(but `run` ends with that of its CMD once it has run):
   0    done
-  1    the answer is no (no such lease, event or item; events left alone, a lease unbroken;
-       doctor or demo found something; worker or reaper did not end in time)
+  1    the answer is no (no such lease, event or item; events left alone,
+       a lease unbroken; doctor, demo or verify found something; worker or
+       reaper did not end in time)
   69   the database cannot be reached, takes no writes, or gave no answer
   70   a fault in fencehold itself; FENCEHOLD_DEBUG=1 shows where
+  74   the answer could not be written to stdout
   75   the lease was not acquired (run), or not let go (step-down), in time
-  78   a mistake: options, names, durations, URL, refused login, missing driver, database, tables or rights
+  78   a mistake: options, names, durations, URL, refused login,
+       missing driver, database, tables or rights
   79   the lease was lost while the command ran (run)
-  80   it gave up, because it could handle nothing any more (worker --give-up-after)
+  80   it gave up, because it could handle nothing any more
+       (worker --give-up-after)
   126  the command of run cannot be executed
   127  the command of run was not found
-  130  interrupted by Ctrl-C; worker and reaper: stopped at once by a second signal
+  130  interrupted by Ctrl-C; worker and reaper: stopped at once by a second
+       signal
 \b
 Example:
   export FENCEHOLD_DSN=sqlite:///app.db
@@ -70,7 +78,7 @@ def cli(context: click.Context, dsn: str | None, table: str | None, output: str 
 
 for _command in (
     init.init, sql.sql, ls.ls, show.show, step_down.step_down, run.run, demo.demo, worker.worker, reaper.reaper,
-    outbox.outbox, items.items, doctor.doctor,
+    outbox.outbox, items.items, doctor.doctor, verify.verify,
 ):  # fmt: skip
     cli.add_command(_command)
 
@@ -84,6 +92,8 @@ def execute(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return exit_codes.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place that can turn it into words
+        if is_bare(error) and not _wants_json(arguments):
+            print(error.format_message(), file=sys.stderr)
         return _told(as_ours(error, "fencehold"), _wants_json(arguments))
 
 

@@ -40,9 +40,9 @@ READ = "SELECT id, holder_id, epoch, note FROM demo_log ORDER BY id"
 EPILOG = """\b
 Example:
   fencehold demo --keep
-\b
+
 The last three lines count: writes accepted, writes accepted from stale leaders (0), two leaders at once (0).
-\b
+
 Exit codes: 0 both counts are zero, 1 one is not, 130 interrupted
 """
 

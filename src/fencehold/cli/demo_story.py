@@ -144,7 +144,9 @@ class Story:
         if late.fields["accepted"]:
             self._tell("ACCEPTED: the fence has a hole", "bold red")
         else:
-            self._tell(f"REJECTED by the database: {late.fields['error']}", "bold yellow")
+            row = f"the lease's row says epoch {late.fields['epoch_in_row']}, held by {late.fields['holder_in_row']}"
+            why = f"the write of epoch {late.epoch} changed {late.fields['rows']} rows, because {row}"
+            self._tell(f"REJECTED by the database: [lease_lost] {why}", "bold yellow")
 
     async def _hand_over(self) -> None:
         old = self._stage.newest()

@@ -15,13 +15,14 @@ from typing import Any
 
 import fencehold
 from fencehold.cli import guardian
-from fencehold.model.errors import LeaseLost
 from fencehold.runtime.term import Term
 
 LEASE = "demo"
 LATE = "late write"
 WRITE = "INSERT INTO demo_log (holder_id, epoch, note) VALUES (?, ?, ?)"
 LATE_WRITE = "INSERT INTO demo_log (holder_id, epoch, note) SELECT :holder_id, :epoch, :note WHERE "
+
+IN_THE_ROW = "SELECT holder_id, lease_epoch FROM fencehold_leases WHERE lease_name = ?"
 
 OPEN_WINDOW = "open window"
 GO_ON = "go on"
@@ -93,12 +94,13 @@ class Worker:
         if not os.read(0, 64):  # frozen here, and thawed after another has taken over
             os._exit(0)
         params = {"holder_id": self._name, "epoch": term.epoch, "note": LATE, **guard.params}
-        try:
-            guard.check(self._connection.execute(LATE_WRITE + guard.sql, params))
-        except LeaseLost as error:
-            tell("late_write", accepted=False, epoch=term.epoch, error=str(error))
-            raise
-        tell("late_write", accepted=True, epoch=term.epoch, error="")
+        cursor = self._connection.execute(LATE_WRITE + guard.sql, params)
+        if cursor.rowcount:
+            tell("late_write", accepted=True, epoch=term.epoch, rows=cursor.rowcount)
+            return
+        holder, epoch = self._connection.execute(IN_THE_ROW, (LEASE,)).fetchone()
+        tell("late_write", accepted=False, epoch=term.epoch, rows=0, holder_in_row=holder, epoch_in_row=epoch)
+        guard.check(cursor)  # raises LeaseLost
 
     def _hear(self) -> None:
         data = os.read(0, 64)

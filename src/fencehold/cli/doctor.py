@@ -17,8 +17,8 @@ from fencehold.ports.checkup import State
 EPILOG = """\b
 Examples:
   fencehold doctor
-  fencehold doctor --outbox orders --outbox billing --pending-age-max 1m -o json
-\b
+  fencehold doctor --outbox orders --outbox billing --pending-age-max 1m
+
 Exit codes: 0 all is well, 1 with findings (also when the database cannot be reached), 78 bad configuration
 """
 
@@ -57,5 +57,6 @@ def _json(finding: Finding) -> dict[str, str | None]:
 
 
 def _row(finding: Finding) -> tuple[str, str, str]:
-    check = f"{finding.outbox}: {finding.check}" if finding.outbox else finding.check
+    of = finding.outbox or finding.of
+    check = f"{of}: {finding.check}" if of else finding.check
     return check, finding.state.value, f"{finding.detail}. {finding.hint}".rstrip(" ")

@@ -16,6 +16,7 @@ class Finding:
     detail: str
     hint: str = ""
     outbox: str | None = None
+    of: str = ""  # for people, where two rows would have the same name
 
 
 def failed(check: str, error: FenceholdError, outbox: str | None = None) -> Finding:

@@ -13,7 +13,7 @@ from fencehold.runtime.store import DEFAULT_OUTBOX, Store
 from fencehold.runtime.store_checkup import LEASES
 
 GRANTS = "GRANT what `fencehold sql init` prints."
-NO_TABLE = ("schema_missing", "no_outbox")
+NO_TABLE = ("schema_missing", "no_outbox", "no_permission")  # the last: none there, and this user may make none
 #: Without these nothing of a noun works; without the others some of its verbs do.
 NEEDED = ("SELECT", "UPDATE")
 NEEDED_FOR_LEASES = (*NEEDED, "INSERT")  # a lease that nobody ever held is one more row
@@ -26,13 +26,14 @@ async def of_leases(store: Store, faults: Faults, rights: Mapping[str, list[str]
     if fault is not None:
         return [failed("lease table", fault)]
     present = Finding("lease table", State.OK, "present, with all its columns")
-    return [present, *_rights(rights[LEASES], needed=NEEDED_FOR_LEASES), await _writing(store)]
+    lacking = _rights("leases", rights[LEASES], needed=NEEDED_FOR_LEASES)
+    return [present, *lacking, await _writing(store)]
 
 
 def of_items(faults: Faults, rights: Mapping[str, list[str]]) -> list[Finding]:
     fault = faults[ITEMS]
     if fault is None:
-        return [Finding("items", State.OK, "present, with all their columns"), *_rights(rights[ITEMS])]
+        return [Finding("items", State.OK, "present, with all their columns"), *_rights("items", rights[ITEMS])]
     if fault.code in NO_TABLE:
         return [Finding("items", State.SKIPPED, "there are no tables of items")]
     return [failed("items", fault)]
@@ -53,7 +54,7 @@ async def outboxes_there(store: Store) -> tuple[Sequence[str], list[Finding]]:
 def of_outbox_tables(name: str, fault: ConfigurationError | None, rights: list[str], must_exist: bool) -> list[Finding]:
     if fault is None:
         present = Finding("tables", State.OK, "present, with all their columns", outbox=name)
-        return [present, *_rights(rights, name)]
+        return [present, *_rights(name, rights, name)]
     if fault.code in NO_TABLE and not must_exist:
         return [Finding("tables", State.SKIPPED, "there is no outbox of this name", outbox=name)]
     return [failed("tables", fault, name)]
@@ -78,12 +79,14 @@ async def _writing(store: Store) -> Finding:
     return Finding("writing", State.OK, "a lease was acquired and rolled back")
 
 
-def _rights(missing: Sequence[str], outbox: str | None = None, needed: tuple[str, ...] = NEEDED) -> list[Finding]:
+def _rights(
+    of: str, missing: Sequence[str], outbox: str | None = None, needed: tuple[str, ...] = NEEDED
+) -> list[Finding]:
     if not missing:
         return []
     is_needed = any(right.startswith(needed) for right in missing)
     state = State.ERROR if is_needed else State.WARNING
-    return [Finding("rights", state, f"this user lacks {', '.join(missing)}", GRANTS, outbox)]
+    return [Finding("rights", state, f"this user lacks {', '.join(missing)}", GRANTS, outbox, of)]
 
 
 async def _asked(check: str, findings: Coroutine[Any, Any, list[Finding]]) -> list[Finding]:

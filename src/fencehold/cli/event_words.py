@@ -62,7 +62,7 @@ def _waiting(row: EventRow) -> str:
     else:
         words = f"due since {moment(row.due_at)} ({span(-row.waits_s)} ago{again}), waits for a worker of its type"
     if said:
-        return f"{words} because: {said}"
+        return f"{words} because: {said}" if row.waits_s > 0 else f"{words}; the last try failed because: {said}"
     return f"{words}; made PENDING again by an operator because: {row.root_cause}" if row.root_cause else words
 
 

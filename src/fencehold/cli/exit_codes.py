@@ -8,6 +8,7 @@ OK = 0
 NO = 1  # the answer is no: no such lease or event; doctor or demo found something
 UNREACHABLE = 69
 INTERNAL = 70
+NO_OUTPUT = 74
 NOT_ACQUIRED = 75
 BAD_CONFIGURATION = 78
 LEASE_LOST = 79

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from typing import TypeGuard
 
 import click
 
@@ -21,14 +22,18 @@ def steady_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def is_bare(error: Exception) -> TypeGuard[click.UsageError]:
+    """A group of commands without one, whose help its message then is. Older versions of click have no such error."""
+    return type(error).__name__ == "NoArgsIsHelpError"
+
+
 def as_ours(error: Exception, program: str) -> FenceholdError:
     match error:
         case FenceholdError():
             return error
         case click.UsageError():
             where = error.ctx.command_path if error.ctx else program
-            no_command = type(error).__name__ == "NoArgsIsHelpError"
-            message = "No command was given." if no_command else error.format_message()
+            message = "No command was given." if is_bare(error) else error.format_message()
             return ConfigurationError(message, hint=f"See `{where} --help`.", code="bad_usage")
         case click.ClickException():
             return ConfigurationError(error.format_message(), code="bad_usage")

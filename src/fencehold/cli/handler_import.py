@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from fencehold.model.errors import ConfigurationError
+from fencehold.model.names import quoted
 
 SHAPE = "Write MODULE:ATTRIBUTE, for example app.events:handlers for `handlers` in app/events.py."
 
@@ -20,8 +21,9 @@ def load(spec: str) -> Any:
     module_name, _, attribute = spec.partition(":")
     words = [*module_name.split("."), *attribute.split(".")]
     if not all(word.isidentifier() for word in words):
-        raise ConfigurationError(f"{spec!r:.80} names no handlers.", hint=SHAPE, code="bad_handler_spec")
-    found: Any = _module(module_name)
+        hint = _meant(module_name, attribute) or SHAPE
+        raise ConfigurationError(f"{quoted(spec)} names no handlers.", hint=hint, code="bad_handler_spec")
+    found: Any = _module(module_name, attribute)
     where = f"module {module_name!r} ({getattr(found, '__file__', None) or 'built in'})"
     for name in attribute.split("."):
         if not hasattr(found, name):
@@ -30,7 +32,13 @@ def load(spec: str) -> Any:
     return found
 
 
-def _module(name: str) -> ModuleType:
+def _meant(module_name: str, attribute: str) -> str:
+    """For who gave the file instead of the module; empty otherwise."""
+    path = module_name.removesuffix(".py")
+    return f"Did you mean {path.strip('./').replace('/', '.')}:{attribute}?" if path != module_name else ""
+
+
+def _module(name: str, attribute: str) -> ModuleType:
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -43,7 +51,7 @@ def _module(name: str) -> ModuleType:
         raise ConfigurationError(
             f"There is no module {name!r}: neither {_as_path(here, error.name)}.py nor a package of that name, "
             f"nor anything installed for {sys.executable}.",
-            hint="Run it from the folder that holds the module, or set PYTHONPATH.",
+            hint=_meant(name, attribute) or "Run it from the folder that holds the module, or set PYTHONPATH.",
             code="no_such_module",
         ) from None
     except (Exception, SystemExit) as error:

@@ -18,7 +18,7 @@ Examples:
   FENCEHOLD_DSN=sqlite:///app.db fencehold init
   fencehold init --outbox orders --outbox billing --items
   fencehold --table submission_manager_leases init -o json
-\b
+
 Exit codes: 0 done or up to date, 69 database unreachable, 78 bad configuration
 """
 

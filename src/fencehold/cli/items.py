@@ -12,7 +12,7 @@ Examples:
   fencehold items ls --kind negotiation --state REQUESTED
   fencehold items show n-7
   fencehold items break n-7
-\b
+
 Exit codes: 0 done, 1 the answer is no, 69 database unreachable, 78 bad configuration, 130 interrupted
 """
 

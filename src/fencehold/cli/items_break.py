@@ -21,7 +21,7 @@ EPILOG = """\b
 Examples:
   fencehold items break n-7
   fencehold items break n-7 --kind negotiation --yes -o json
-\b
+
 Exit codes: 0 it is free (also when nobody held it), 1 no such item or not confirmed,
 75 another lease had begun meanwhile, 69 database unreachable, 78 bad configuration
 """

@@ -17,7 +17,7 @@ EPILOG = """\b
 Examples:
   fencehold items ls --state REQUESTED
   fencehold items ls --kind negotiation --limit 10 -o json
-\b
+
 Exit codes: 0 done, 69 database unreachable, 78 bad configuration
 """
 

@@ -15,7 +15,7 @@ EPILOG = """\b
 Examples:
   fencehold items show n-7
   fencehold items show n-7 --kind negotiation -o json | jq .item.document
-\b
+
 Exit codes: 0 done, 1 no such item, 69 database unreachable, 78 bad configuration
 """
 
@@ -31,7 +31,7 @@ def show(setup: Setup, item_id: str, kind: str | None) -> None:
         setup.screen.result({"item": item_json(view, with_document=True)}, "")
         return
     put(f"{clean(view.state)}: {clean(held(view))}\n")
-    setup.screen.table({}, ("FIELD", "VALUE"), _rows(view))
+    setup.screen.fields({}, _rows(view))
     put(f"\ndocument\n{clean(json.dumps(view.document, indent=2, ensure_ascii=False))}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fencehold.cli.screen import lease_json, moment, remaining, state
+from fencehold.cli.screen import lease_json, remaining, second, state
 from fencehold.cli.setup import Setup, finish, with_setup
 from fencehold.model.leases import Lease
 
@@ -14,7 +14,7 @@ EPILOG = """\b
 Examples:
   fencehold ls
   fencehold ls reports/ -o json
-\b
+
 Exit codes: 0 done, 69 database unreachable, 78 bad configuration
 """
 
@@ -31,7 +31,7 @@ def ls(setup: Setup, prefix: str) -> None:
     leases = finish(_list(setup, prefix))
     payload = {"leases": [lease_json(lease) for lease in leases]}
     if leases or setup.screen.is_json:
-        setup.screen.table(payload, COLUMNS, [_row(lease) for lease in leases])
+        setup.screen.table(payload, COLUMNS, [_row(lease) for lease in leases], spare=COLUMNS[-1:])
     else:
         setup.screen.say(f"no lease begins with {prefix!r}" if prefix else "no leases yet")
 
@@ -43,5 +43,5 @@ async def _list(setup: Setup, prefix: str) -> list[Lease]:
 
 def _row(lease: Lease) -> list[str]:
     return [
-        lease.name, state(lease), lease.holder_id, str(lease.epoch), remaining(lease), moment(lease.expires_at),
+        lease.name, state(lease), lease.holder_id, str(lease.epoch), remaining(lease), second(lease.expires_at),
     ]  # fmt: skip

@@ -11,8 +11,8 @@ Examples:
   export FENCEHOLD_DSN=postgresql://app@db/app
   fencehold outbox stats
   fencehold outbox ls --status DEAD_LETTER --type order.created
-  fencehold outbox redrive --type order.created --root-cause "broker was down" --dry-run
-\b
+  fencehold outbox redrive --type order.created --root-cause "broken broker"
+
 Exit codes: 0 done, 1 the answer is no, 69 database unreachable, 78 bad configuration, 130 interrupted
 """
 

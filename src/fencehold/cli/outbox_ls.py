@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fencehold.cli.event_words import age_s, brief, event_json, tries
-from fencehold.cli.outbox_options import opened, outbox_option
+from fencehold.cli.outbox_options import StatusChoice, opened, outbox_option
 from fencehold.cli.screen import span
 from fencehold.cli.setup import Setup, finish, with_setup
 from fencehold.model.events import Status
@@ -13,19 +13,20 @@ from fencehold.ports.events import EventRow, Filter
 from fencehold.runtime.outbox import FIND_MAX
 
 COLUMNS = ("TRACKING ID", "TYPE", "STATUS", "TRIES", "AGE", "NOW")
+SPARE = ("AGE", "NOW")
 
 EPILOG = """\b
 Examples:
   fencehold outbox ls --status FAILED --status DEAD_LETTER
   fencehold outbox ls --type order.created --limit 10 -o json
-\b
+
 Exit codes: 0 done, 69 database unreachable, 78 bad configuration
 """
 
 
 @click.command(epilog=EPILOG)
 @click.option(
-    "--status", "statuses", multiple=True, type=click.Choice([s.value for s in Status], case_sensitive=False),
+    "--status", "statuses", multiple=True, type=StatusChoice(list(Status)),
     help="Only these; may be given several times.  [all]",
 )  # fmt: skip
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only events of these types.  [all]")
@@ -43,7 +44,7 @@ def ls(setup: Setup, statuses: tuple[str, ...], types: tuple[str, ...], limit: i
         setup.screen.say("no such events" if statuses or types else f"no events in {outbox_name!r}")
         return
     payload = {"events": [event_json(row, with_content=False) for row in rows]}
-    setup.screen.table(payload, COLUMNS, [_row(row) for row in rows])
+    setup.screen.table(payload, COLUMNS, [_row(row) for row in rows], SPARE)
     if len(rows) == limit:
         setup.screen.say(f"these are the newest {limit}; there may be more (--limit)")
 

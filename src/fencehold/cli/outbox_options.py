@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import click
 
 from fencehold.cli.setup import Setup
-from fencehold.model.errors import ConfigurationError
+from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.events import Status
+from fencehold.model.names import quoted
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.outbox import Outbox
 from fencehold.runtime.store import DEFAULT_OUTBOX, Store
@@ -48,6 +50,16 @@ def lease_option(command: F) -> F:
     )(command)
 
 
+class StatusChoice(click.Choice[str]):
+    """Statuses in upper case, as they are shown everywhere; small letters are understood."""
+
+    def __init__(self, statuses: Sequence[Status]) -> None:
+        super().__init__([status.value for status in statuses])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(str(value).upper(), param, ctx)
+
+
 def dry_run_option(command: F) -> F:
     return click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")(command)
 
@@ -74,6 +86,17 @@ async def known(store: Store, name: str) -> AsyncIterator[None]:
         raise _no_outbox(name, there, error.hint) from error
 
 
+async def look_for(store: Store, name: str) -> None:
+    """Raise what `known` would, before a worker begins and logs its own end first."""
+    there: Sequence[str] = ()
+    with suppress(FenceholdError):  # the worker says itself what keeps it from its events
+        found = (await store.checkup.tables_made()).outboxes
+        if name not in found and (fault := (await store.checkup.faults([name]))[name]) is not None:
+            there = found if fault.code == "schema_missing" else ()
+    if there and fault is not None:
+        raise _no_outbox(name, there, fault.hint)
+
+
 def _no_outbox(name: str, there: Sequence[str], how_to_make: str) -> ConfigurationError:
     close = difflib.get_close_matches(name, there, n=1)
     meant = f"Did you mean --outbox {close[0]}? " if close else ""
@@ -95,7 +118,7 @@ def _tracking_id(given: str) -> str:
         return str(uuid.UUID(given))
     except ValueError:
         raise ConfigurationError(
-            f"{given!r:.80} is no tracking id.",
+            f"{quoted(given)} is no tracking id.",
             hint="It is a UUID, as `fencehold outbox ls` shows it.",
             code="bad_tracking_id",
         ) from None

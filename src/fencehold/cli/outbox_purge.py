@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fencehold.cli import exit_codes
-from fencehold.cli.outbox_options import dry_run_option, opened, outbox_option
+from fencehold.cli.outbox_options import StatusChoice, dry_run_option, opened, outbox_option
 from fencehold.cli.screen import span
 from fencehold.cli.setup import Setup, finish, with_setup
-from fencehold.model.durations import AGE_YEARS_MAX, seconds
+from fencehold.model.durations import aged_seconds
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.events import Status
 from fencehold.runtime.outbox import Outbox
@@ -27,7 +27,7 @@ Examples:
   fencehold outbox purge --older-than 30d --dry-run
   fencehold outbox purge --older-than 30d
   fencehold outbox purge --older-than 180d --status DEAD_LETTER
-\b
+
 Exit codes: 0 done, 69 database unreachable, 78 bad configuration, 130 interrupted (what was deleted stays deleted)
 """
 
@@ -45,9 +45,11 @@ class Tally:
 
 
 @click.command(epilog=EPILOG)
-@click.option("--older-than", required=True, metavar="DURATION", help="Finished longer ago than this: 30d, 12h.")
 @click.option(
-    "--status", "statuses", multiple=True, type=click.Choice([s.value for s in FINISHED], case_sensitive=False),
+    "--older-than", required=True, metavar="DURATION", help="Finished longer ago than this: 30d, 12h. A unit is needed."
+)
+@click.option(
+    "--status", "statuses", multiple=True, type=StatusChoice(FINISHED),
     help="May be given several times.  [COMPLETED]",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Also dead letters younger than the 90 days they are to be kept.")
@@ -58,7 +60,7 @@ def purge(
     setup: Setup, older_than: str, statuses: tuple[str, ...], force: bool, dry_run: bool, outbox_name: str
 ) -> int:
     """Delete finished events, in batches, while workers go on. Unfinished events are never deleted."""
-    age_s = seconds(older_than, "--older-than", AGE_YEARS_MAX)
+    age_s = aged_seconds(older_than, "--older-than")
     wanted = tuple(Status(s) for s in statuses) or (Status.COMPLETED,)
     if Status.DEAD_LETTER in wanted and age_s < DEAD_LETTERS_KEPT_S and not force:
         raise ConfigurationError(

@@ -14,9 +14,11 @@ LIMIT_MAX = 1_000_000
 
 EPILOG = """\b
 Examples:
-  fencehold outbox redrive --type order.created --root-cause "broker was down, is up" --dry-run
-  fencehold outbox redrive --type order.created --root-cause "broker was down, is up" --per-minute 600
-\b
+  fencehold outbox redrive --type order.created \\
+    --root-cause "broker was down, is up" --dry-run
+  fencehold outbox redrive --type order.created \\
+    --root-cause "broker was down, is up" --per-minute 600
+
 Exit codes: 0 done (also when there were none), 69 database unreachable, 78 bad configuration, 130 interrupted
 """
 

@@ -16,8 +16,9 @@ from fencehold.runtime.outbox import FIND_MAX
 EPILOG = """\b
 Examples:
   fencehold outbox retry 0198c5d2-7c1e-7cc3-9d5e-3f2b8a1c4e77 --dry-run
-  fencehold outbox retry 0198c5d2-7c1e-7cc3-9d5e-3f2b8a1c4e77 --root-cause "address corrected"
-\b
+  fencehold outbox retry 0198c5d2-7c1e-7cc3-9d5e-3f2b8a1c4e77 \\
+    --root-cause "address corrected"
+
 Exit codes: 0 all of them, 1 some were left alone, 69 database unreachable, 78 bad configuration, 130 interrupted
 """
 

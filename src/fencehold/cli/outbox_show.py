@@ -28,8 +28,9 @@ from fencehold.ports.events import EventRow, Filter
 EPILOG = """\b
 Examples:
   fencehold outbox show 0198c5d2-7c1e-7cc3-9d5e-3f2b8a1c4e77
-  fencehold outbox show 0198c5d2-7c1e-7cc3-9d5e-3f2b8a1c4e77 -o json | jq .event.payload
-\b
+  fencehold outbox show 0198c5d2-7c1e-7cc3-9d5e-3f2b8a1c4e77 -o json \\
+    | jq .event.payload
+
 Exit codes: 0 done, 1 no such event, 69 database unreachable, 78 bad configuration
 """
 
@@ -58,7 +59,7 @@ def show(setup: Setup, tracking_id: str, outbox_name: str, lease: str) -> None:
         setup.screen.result({"event": {**event_json(row, with_content=True), "why": clean(words)}}, "")
         return
     put(f"{row.status.value}: {clean(words)}\n")
-    setup.screen.table({}, ("FIELD", "VALUE"), _rows(row))
+    setup.screen.fields({}, _rows(row))
     if raised := error_raised(row):
         put(f"\n{clean(raised)}")
     for name, text in (("payload", row.payload), ("metadata", row.metadata)):

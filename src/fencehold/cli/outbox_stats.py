@@ -17,7 +17,7 @@ EPILOG = """\b
 Examples:
   fencehold outbox stats
   fencehold outbox stats -o json | jq .stats.oldest_pending_age_s
-\b
+
 Exit codes: 0 done, 69 database unreachable, 78 bad configuration
 """
 

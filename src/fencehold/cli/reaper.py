@@ -18,9 +18,10 @@ from fencehold.runtime.outage import Outage
 EPILOG = """\b
 Examples:
   fencehold reaper
-  fencehold reaper --outbox billing_events --lease 60s --every 5s --metrics-port 9108
-\b
+  fencehold reaper --outbox billing_events --lease 60s --metrics-port 9108
+
 A database that is away is waited for, with a line in the log.
+
 Exit codes: 0 stopped in order, 1 did not end within a lease, 78 bad configuration (no tables, no rights),
 130 stopped at once by a second signal
 """

@@ -11,15 +11,15 @@ import errno
 import os
 import shutil
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import click
 
 from fencehold.cli import exit_codes, guardian
-from fencehold.cli.candidacy import Candidacy, elected
+from fencehold.cli.candidacy import Candidacy, Deadline, elected
 from fencehold.cli.guarded import GUARDIAN_FROZEN, GUARDIAN_GONE, Guarded, Outcome
 from fencehold.cli.setup import SILENT_FOR_S, Setup, with_setup
 from fencehold.cli.signals import SignalDesk
@@ -32,12 +32,14 @@ from fencehold.runtime.leader import Leader
 from fencehold.runtime.term import Term
 
 GIVE_BACK_LIMIT_S = 3.0
-ENDED_BY = {
-    guardian.CGROUP: "by its control group",
-    guardian.CHILDREN: "by the kernel's lists of children",
-    guardian.SCAN: "by a scan of /proc",
-    guardian.GROUP: "by its process group",
+LEAVE_LIMIT_S = 0.3  # without a lease: an acquire that is answered by then is given back
+FOUND_BY = {
+    guardian.CGROUP: "by their control group",
+    guardian.CHILDREN: "in the kernel's lists of child processes",
+    guardian.SCAN: "by a look through /proc",
+    guardian.GROUP: "by their process group",
 }
+FORM = "The form is: fencehold run NAME [OPTIONS] -- CMD..."
 
 EPILOG = """\b
 Examples:
@@ -46,16 +48,18 @@ Examples:
   fencehold run importer --lease 10s --wait 5m -- python import.py
 \b
 Exit codes: that of CMD (128 + n if it died of signal n), or
-  69   the database cannot be reached (--no-wait, --wait); otherwise it is waited for
+  69   the database cannot be reached (--no-wait, --wait); otherwise it is
+       waited for
   75   the lease was not acquired: held by another (--no-wait, --wait)
-  78   bad configuration: options, URL, refused login, missing tables or rights
+  78   bad configuration: options, URL, refused login, missing tables, rights
   79   the lease was lost, or asked back: CMD was ended
   126  CMD cannot be executed      127  CMD was not found
   128+n  signal n came while waiting for the lease
 \b
 CMD finds FENCEHOLD_EPOCH (the fencing token), FENCEHOLD_LEASE and
-FENCEHOLD_HOLDER in its environment. When the lease is lost, CMD and all its
-descendants get SIGTERM if there is time, and SIGKILL before the lease expires.
+FENCEHOLD_HOLDER in its environment. When the lease is lost, CMD and all
+its descendants get SIGTERM if there is time, and SIGKILL before the lease
+expires.
 """
 
 
@@ -79,9 +83,19 @@ class DashedCommand(click.Command):
     """Options are ours up to `--`, and the command's after it: without the dashes nobody could tell."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" not in args and not {"-h", "--help"} & set(args):
-            raise click.UsageError("Put -- before the command: fencehold run NAME [OPTIONS] -- CMD...", ctx)
-        return super().parse_args(ctx, args)
+        ours = args[: args.index("--")] if "--" in args else args
+        if {"-h", "--help"} & set(ours):
+            return super().parse_args(ctx, args)
+        plain = [word for word in ours if not word.startswith("-")]
+        if not plain:
+            raise click.UsageError(f"No lease was named. {FORM}", ctx)
+        if "--" not in args:
+            missing = "There is no command." if len(plain) == 1 else "Put -- before the command."
+            raise click.UsageError(f"{missing} {FORM}", ctx)
+        rest = super().parse_args(ctx, args)
+        if ctx.params["name"] not in ours:  # it was the first word of the command
+            raise click.UsageError(f"No lease was named. {FORM}", ctx)
+        return rest
 
 
 @click.command(cls=DashedCommand, epilog=EPILOG, options_metavar="[OPTIONS]")
@@ -89,7 +103,7 @@ class DashedCommand(click.Command):
 @click.argument("command", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--lease", default="30s", metavar="DURATION", help="How long the lease outlives the last renewal.  [30s]")
 @click.option("--wait", default=None, metavar="DURATION", help="Give up (75 or 69) after this long.  [wait for ever]")
-@click.option("--no-wait", is_flag=True, help="Try once, and give up (75) if another holds the lease.")
+@click.option("--no-wait", is_flag=True, help="Try once (for 10 s at most), and give up (75 or 69).")
 @click.option("--grace", default="5s", metavar="DURATION", help="Between SIGTERM and SIGKILL, time permitting.  [5s]")
 @click.option("--holder-id", default=None, metavar="TEXT", help="Who holds it, for others to see.  [host-pid-random]")
 @click.option("--no-cgroup", is_flag=True, help="Make no control group for CMD, even where that is possible.")
@@ -117,7 +131,7 @@ def _plan(
 ) -> Plan:
     if wait is not None and no_wait:
         raise click.UsageError("--wait and --no-wait exclude each other.", click.get_current_context())
-    settings = leader_settings(lease=lease)
+    settings = leader_settings(lease=seconds(lease, "--lease"))
     wait_s = seconds(wait, "--wait") if wait is not None else None
     path = executable(command[0])
     plan = Plan(
@@ -169,14 +183,15 @@ async def _supervise(plan: Plan) -> NoReturn:
     await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
     if not work.done() and not verdict.done():
         work.cancel()
-    await asyncio.wait([work], timeout=GIVE_BACK_LIMIT_S)
+    is_refused = verdict.done() and verdict.exception() is not None
+    await asyncio.wait([work], timeout=LEAVE_LIMIT_S if is_refused else GIVE_BACK_LIMIT_S)
     if desk.interrupted.done() and not verdict.done():
         _leave(128 + desk.interrupted.result())
-    _leave(verdict.result() if verdict.done() else _told(plan, work))
+    _leave(verdict.result() if verdict.done() and not is_refused else _told(plan, verdict if is_refused else work))
 
 
-def _told(plan: Plan, work: asyncio.Task[None]) -> int:
-    error = work.exception()
+def _told(plan: Plan, ended: asyncio.Future[Any]) -> int:
+    error = ended.exception()
     if not isinstance(error, FenceholdError):
         raise error or AssertionError("the work ends with a verdict or an error")
     plan.setup.screen.error(error)
@@ -193,24 +208,36 @@ def _leave(code: int) -> NoReturn:
 async def _work(plan: Plan, desk: SignalDesk, verdict: asyncio.Future[int]) -> None:
     candidacy = Candidacy(plan.setup.screen, plan.name, one_try=plan.one_try)
     guarded = Guarded(plan.path, plan.argv, may_have_cgroup=plan.may_have_cgroup)
-    began_s = time.monotonic()
+    deadline = Deadline(plan.wait_s)
     store = plan.setup.patient_store(candidacy)
     silent = asyncio.get_running_loop().call_later(SILENT_FOR_S, plan.setup.say_silent) if plan.one_try else None
     try:
-        await store.open(0 if plan.one_try else plan.wait_s)
+        async with candidacy.opening(deadline):
+            await store.open(0 if plan.one_try else plan.wait_s)
         if silent is not None:
             silent.cancel()
-        async with store:
+        async with store, AsyncExitStack() as stack:
             leader = store.leader(plan.name, lease=plan.lease_s, holder_id=plan.holder_id)
-            async with leader:
-                left_s = plan.wait_s and max(0.0, plan.wait_s - (time.monotonic() - began_s))
-                term = await elected(leader, candidacy, left_s, one_try=plan.one_try)
-                if desk.interrupted.done():
-                    return  # the signal came with the grant: the lease goes back, the command never starts
-                outcome = await _while_leading(plan, leader, term, guarded, desk, candidacy)
-                verdict.set_result(_judged(plan, term, outcome))
+            leader.settings = replace(leader.settings, acquire_limit_given_s=deadline.try_limit_s)
+            stack.push_async_exit(leader)
+            term = await _elected(plan, leader, candidacy, deadline, verdict)
+            if desk.interrupted.done():
+                return  # the signal came with the grant: the lease goes back, the command never starts
+            outcome = await _while_leading(plan, leader, term, guarded, desk, candidacy)
+            verdict.set_result(_judged(plan, term, outcome))
     finally:
         guarded.close()
+
+
+async def _elected(
+    plan: Plan, leader: Leader, candidacy: Candidacy, deadline: Deadline, verdict: asyncio.Future[int]
+) -> Term:
+    """That none was granted in time is known at once, whatever a call that is still under way waits for."""
+    try:
+        return await elected(leader, candidacy, deadline, one_try=plan.one_try)
+    except FenceholdError as error:
+        verdict.set_exception(error)
+        raise
 
 
 async def _while_leading(
@@ -260,7 +287,8 @@ def _judged(plan: Plan, term: Term, outcome: Outcome) -> int:
 def _ended(outcome: Outcome) -> str:
     """What was ended, and how its processes were found; docs/commands.md says what each way promises."""
     what = "all of the command but the processes named above" if outcome.survivors else "the command"
-    return f"{what} was ended" + (f", {ENDED_BY[outcome.ended_by]}" if outcome.ended_by else "")
+    found = f" (its processes were found {FOUND_BY[outcome.ended_by]})" if outcome.ended_by else ""
+    return f"{what} was ended{found}"
 
 
 def _why(term: Term, outcome: Outcome) -> str:

@@ -6,16 +6,18 @@ import datetime as dt
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from rich.cells import cell_len
 from rich.console import Console
 
-from fencehold.cli import tables
+from fencehold.cli import exit_codes, tables
 from fencehold.model.errors import FenceholdError, redact
 from fencehold.model.leases import Lease
+from fencehold.telemetry.logs import escaped
 
 SECRET_CHARS_MIN = 3
 
@@ -29,7 +31,8 @@ def keep_secret(dsn: str) -> None:
     except ValueError:
         password = None
     if password:
-        _secrets.update(word for word in (password, unquote(password)) if len(word) >= SECRET_CHARS_MIN)
+        words = [word for word in (password, unquote(password)) if len(word) >= SECRET_CHARS_MIN]
+        _secrets.update(words, map(escaped, words))
 
 
 def without_secrets(text: str) -> str:
@@ -46,10 +49,31 @@ def clean(text: str) -> str:
 
 def put(text: str) -> None:
     """To stdout. Whoever read it may have seen enough and left, which is no error."""
-    try:
+    with told_on_stdout():
         print(text, flush=True)
+
+
+@contextmanager
+def told_on_stdout() -> Iterator[None]:
+    """A reader who has left is no error; an answer that cannot be written (a full disk) is one, with a code."""
+    try:
+        yield
+        sys.stdout.flush()
     except BrokenPipeError:
-        # What is still buffered goes nowhere, instead of failing once more at exit.
+        _forget_stdout()
+    except OSError as error:
+        _forget_stdout()
+        raise exit_codes.Refused(
+            f"The answer could not be written to stdout: {error.strerror or error}.",
+            hint="Make room, or send the output elsewhere. What the command was to do is done.",
+            code="output_failed",
+            exit_code=exit_codes.NO_OUTPUT,
+        ) from None
+
+
+def _forget_stdout() -> None:
+    """What is still buffered goes nowhere, instead of failing once more at exit."""
+    with suppress(OSError, ValueError):  # a stdout that is no file has nothing to redirect
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -62,13 +86,27 @@ class Screen:
     def result(self, payload: Any, text: str) -> None:
         put(json.dumps(payload, indent=2) if self.is_json else clean(text))
 
-    def table(self, payload: Any, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def table(
+        self, payload: Any, columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str] = ()
+    ) -> None:
+        """`spare`: columns that a narrow terminal may do without."""
         if self.is_json:
             put(json.dumps(payload, indent=2))
         elif sys.stdout.isatty():
-            tables.show(Console(), columns, [[clean(cell) for cell in row] for row in rows])
+            with told_on_stdout():
+                tables.show(Console(), columns, _cleaned(rows), spare)
         else:
             put(aligned([columns, *rows]))
+
+    def fields(self, payload: Any, rows: Sequence[Sequence[str]]) -> None:
+        """What is known of one thing, a line for each name and value."""
+        if self.is_json:
+            put(json.dumps(payload, indent=2))
+        elif sys.stdout.isatty():
+            with told_on_stdout():
+                tables.show_fields(Console(), _cleaned(rows))
+        else:
+            put(aligned([("FIELD", "VALUE"), *rows]))
 
     def say(self, text: str) -> None:
         """Progress, for a person."""
@@ -85,6 +123,10 @@ class Screen:
         print(f"fencehold: [{error.code}] {clean(error.message)}", file=sys.stderr, flush=True)
         if error.hint:
             print(f"  hint: {clean(error.hint)}", file=sys.stderr, flush=True)
+
+
+def _cleaned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [[clean(cell) for cell in row] for row in rows]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -140,3 +182,8 @@ def remaining(lease: Lease) -> str:
 def moment(when: dt.datetime) -> str:
     """UTC, to the millisecond, as the store has it."""
     return when.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+
+
+def second(when: dt.datetime) -> str:
+    """The same, to the second, for a list."""
+    return when.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")

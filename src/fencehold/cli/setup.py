@@ -22,6 +22,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 DSN_VARIABLE = "FENCEHOLD_DSN"
+DURABLE_VARIABLE = "FENCEHOLD_DURABLE"
 ASKED = "fencehold.asked"  # of click's notes on a command: which store it asks
 SILENT_FOR_S = 3.0
 
@@ -69,9 +70,9 @@ class Setup:
                 hint=f"Set {DSN_VARIABLE} (or give --dsn), for example {DSN_VARIABLE}=sqlite:///app.db",
                 code="no_dsn",
             )
-        if scheme(dsn) == "memory":
+        if scheme(dsn) == "memory" or dsn.lower().endswith(":///:memory:"):
             raise ConfigurationError(
-                "A memory:// store lives inside one process: a command would see, and protect, nothing.",
+                "A store in memory lives inside one process: a command would see, and protect, nothing.",
                 hint="Name a database that the processes share, such as sqlite:///app.db.",
                 code="bad_url",
             )
@@ -90,7 +91,8 @@ class Setup:
 
     def patient_store(self, facts: FactSink) -> fencehold.Store:
         """For what runs until it is stopped: a database that is away is waited for, and `facts` hears of it."""
-        return fencehold.connect(self.dsn, table=self.table, facts=facts)
+        durable: Any = os.environ.get(DURABLE_VARIABLE) or None  # connect() refuses what it does not know
+        return fencehold.connect(self.dsn, table=self.table, facts=facts, durable=durable)
 
 
 def options(command: F) -> F:

@@ -12,7 +12,7 @@ from fencehold.model.leases import Lease
 EPILOG = """\b
 Example:
   fencehold show nightly -o json
-\b
+
 Exit codes: 0 done, 1 no such lease, 69 database unreachable, 78 bad configuration
 """
 
@@ -25,7 +25,7 @@ def show(setup: Setup, name: str) -> None:
     lease = finish(_read(setup, name))
     if lease is None:
         raise no_such_lease(name)
-    setup.screen.table({"lease": lease_json(lease)}, ("FIELD", "VALUE"), _rows(lease))
+    setup.screen.fields({"lease": lease_json(lease)}, _rows(lease))
 
 
 def no_such_lease(name: str) -> exit_codes.Refused:

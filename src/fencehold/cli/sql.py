@@ -24,9 +24,10 @@ FILE_RIGHTS = """\
 EPILOG = """\b
 Examples:
   fencehold sql init --dialect postgres | psql -v ON_ERROR_STOP=1 mydb
-  fencehold sql init --dialect mssql > tables.sql && sqlcmd -b -S db.example -d mydb -i tables.sql
+  fencehold sql init --dialect mssql > tables.sql
+  sqlcmd -b -S db.example -d mydb -i tables.sql
   FENCEHOLD_DSN=sqlite:///app.db fencehold sql init --outbox orders --items
-\b
+
 Exit codes: 0 done, 78 bad configuration
 """
 

@@ -26,7 +26,7 @@ SUCCESSOR_WITHIN_S = 2.0
 EPILOG = """\b
 Example:
   fencehold step-down nightly --wait 1m
-\b
+
 Exit codes: 0 that term has ended (or nobody held the lease), 1 no such lease,
 75 still held when the wait was over, 69 database unreachable, 78 bad configuration
 """

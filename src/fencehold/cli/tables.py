@@ -20,10 +20,17 @@ STYLES = {
 Rows = Sequence[Sequence[str]]
 
 
-def show(console: Console, columns: Sequence[str], rows: Rows) -> None:
-    """To a terminal of any width."""
-    room = console.width - FRAME_CHARS * len(columns) - 1
-    if widths := fitted([columns, *rows], room):
+def show(console: Console, columns: Sequence[str], rows: Rows, spare: Sequence[str] = ()) -> None:
+    """To a terminal of any width; the `spare` columns, the first one first, are left out where that saves lines."""
+    for left_out in (spare[:count] for count in range(len(spare) + 1)):
+        kept = [n for n, column in enumerate(columns) if column not in left_out]
+        few, short = [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
+        if _is_on_one_line([few, *short], console.width):
+            console.print(_table(few, short, fitted([few, *short], _room(console.width, few))))
+            if left_out:
+                console.print(f"not shown at this width: {', '.join(left_out)}", soft_wrap=True)
+            return
+    if widths := fitted([columns, *rows], _room(console.width, columns)):
         console.print(_table(columns, rows, widths))
         return
     for number, row in enumerate(rows):
@@ -31,6 +38,20 @@ def show(console: Console, columns: Sequence[str], rows: Rows) -> None:
             console.print()
         for line in _fields(columns, row, console.width):
             console.print(line, soft_wrap=True)  # a word that is longer than the screen is the terminal's to break
+
+
+def show_fields(console: Console, fields: Rows) -> None:
+    """One line for each field; a long value goes on below its own beginning."""
+    for line in _fields([field[0] for field in fields], [field[1] for field in fields], console.width):
+        console.print(line, soft_wrap=True)
+
+
+def _room(width: int, columns: Sequence[str]) -> int:
+    return width - FRAME_CHARS * len(columns) - 1
+
+
+def _is_on_one_line(rows: Rows, width: int) -> bool:
+    return sum(max(map(cell_len, column)) for column in zip(*rows, strict=True)) <= _room(width, rows[0])
 
 
 def fitted(rows: Rows, room: int) -> list[int]:

@@ -36,6 +36,7 @@ class Stop:
     within_s: float = math.inf  # of the signal: then what is `left` has had its time
     left: Callable[[], list[str]] = nothing_left  # events that handlers have in hand, by tracking id; any thread
     spare_s: float = 0.0  # for the store to answer, when nothing is left
+    last_words: Callable[[], None] | None = None  # what a second signal cuts, told before the process ends; any thread
 
 
 class Watchdog:
@@ -65,7 +66,7 @@ class Watchdog:
             except queue.Empty:
                 self._check(time.monotonic() - asked_s)
         if word is AT_ONCE:
-            leave(exit_codes.INTERRUPTED)
+            leave(exit_codes.INTERRUPTED, self.stop.last_words if self.stop is not None else None)
 
     def _check(self, waited_s: float) -> None:
         stop = self.stop

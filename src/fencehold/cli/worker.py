@@ -7,17 +7,19 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
 
 from fencehold.cli import exit_codes, handler_import, log_lines
 from fencehold.cli.metrics_port import Measured, measured, metrics_options
-from fencehold.cli.outbox_options import known, lease_option, outbox_option
+from fencehold.cli.outbox_options import known, lease_option, look_for, outbox_option
 from fencehold.cli.service import StopBy, serve
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.watchdog import Stop, leave, leave_soon
 from fencehold.model.outbox_settings import CONCURRENCY_MAX
+from fencehold.runtime.handler_watch import blocked_by
 from fencehold.runtime.store import Store
 from fencehold.runtime.worker import Worker
 
@@ -27,13 +29,13 @@ THREADS_END_S = 0.5  # idle ones have been told to end, and do
 EPILOG = """\b
 Example: in app.py
   async def send_mail(event):
-      ...                           # event.payload; to return is done, to raise is to be tried again
+      ...      # event.payload; to return is done, to raise: tried again
   handlers = {"order.created": send_mail}
 \b
 and in a shell
   export FENCEHOLD_DSN=postgresql://app@db/app
   fencehold worker app:handlers --concurrency 20
-\b
+
 Exit codes: 0 stopped in order, 1 stopped, but a handler did not end in time,
 78 bad configuration (no such module, no tables, no rights, no reaper), 80 gave up (--give-up-after),
 130 stopped at once by a second signal
@@ -107,7 +109,8 @@ async def _work(setup: Setup, plan: Plan, handler: Any, told: Measured, stop_by:
     outbox = store.outbox(plan.outbox_name, **plan.outbox)
     at_work = outbox.worker(handler, **plan.worker)
     at_work.on_stuck = lambda _: leave_soon(exit_codes.STUCK)
-    async with told.health.watched(at_work.probe, lambda: at_work.settings.max_processing_s):
+    why_blocked = partial(blocked_by, at_work, asyncio.get_running_loop(), threading.get_ident())
+    async with told.health.watched(at_work.probe, lambda: at_work.settings.max_processing_s, why_blocked):
         await _run(store, at_work, outbox.settings.lease_s, stop_by)
     if at_work.in_flight or _handlers_left():
         setup.screen.say("a handler did not end in time and is left behind; the reaper recovers its event")
@@ -131,4 +134,5 @@ async def _run(store: Store, at_work: Worker, lease_s: float, stop_by: StopBy) -
     async with store:
         stop_by(Stop(at_work.stop, at_work.settings.shutdown_timeout_s, in_hand, spare_s=lease_s))
         async with known(store, at_work.outbox):
+            await look_for(store, at_work.outbox)
             await at_work.run()

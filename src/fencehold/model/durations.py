@@ -20,17 +20,30 @@ NUMBER_MAX = 1e15
 AGE_YEARS_MAX = 100  # of what an operator may ask for by age
 
 
-def seconds(value: Duration, what: str = "duration", years_max: int = 1) -> float:
+def seconds(value: Duration, what: str = "duration", years_max: int = 1, *, may_be_zero: bool = False) -> float:
     """A positive, finite number of seconds, or ConfigurationError that says which setting is wrong."""
     number = _number(value, what)
-    if not math.isfinite(number) or number <= 0 or number > DURATION_S_MAX * years_max:
+    is_enough = number >= 0 if may_be_zero else number > 0
+    if not math.isfinite(number) or not is_enough or number > DURATION_S_MAX * years_max:
+        least = "zero or above" if may_be_zero else "above zero"
         most = "a year" if years_max == 1 else f"{years_max} years"
         raise ConfigurationError(
-            f"{what} is {value!r}; it must be above zero and at most {most}.",
+            f"{what} is {value!r}; it must be {least} and at most {most}.",
             hint=HINT,
             code="bad_duration",
         )
     return number
+
+
+def aged_seconds(value: str, what: str) -> float:
+    """The same for an age by which something is deleted: only with a unit, for 30 may have been meant as days."""
+    if (match := _TEXT.fullmatch(value)) and not match[2]:
+        raise ConfigurationError(
+            f"{what} is {value!r}, which has no unit.",
+            hint=f"Say which: {match[1]}d for days; ms, s, m and h are the others.",
+            code="bad_duration",
+        )
+    return seconds(value, what, AGE_YEARS_MAX)
 
 
 def _number(value: Duration, what: str) -> float:

@@ -83,14 +83,27 @@ class ConfigurationError(FenceholdError, ValueError):
 
 
 # From the slashes on: looked for from its first letter, every long word of a text would be read once per letter.
-_URL_PASSWORD = re.compile(r"(?P<head>://[^\s:/@]*:)(?P<secret>[^\s]+)(?=@)")
+# A password with blanks in it is one as well, unless what follows the colon is a port.
+_URL_PASSWORD = re.compile(
+    r"(?P<head>://[^\s:/]{0,4096}+:)(?:(?:[^\s@]{0,4096}+@)+|(?!\d+(?:[/?#,\s]|$))[^\s@][^\n@]{0,200}+@)"
+)
+# A quoted value that has no end was cut off: then it is all that follows on its line. Where pairs are separated by
+# semicolons (ODBC, Cosmos DB) a value may hold blanks, elsewhere (libpq) semicolons.
 _KEYWORD_PASSWORD = re.compile(
-    r"(?P<head>(?:password|passwd|pwd|accountkey|sslpassword)\s*=\s*)(?P<secret>'(?:[^'\\]|\\.)*'|[^\s;&]+)",
-    re.IGNORECASE,
+    r"""
+    (?P<head>(?P<listed>;\s*)?(?:password|passwd|pwd|accountkey|sharedaccesskey)\s*=\s*)
+    (?:
+        \{(?:[^}\n]|\}\})*+\}?                                          # ODBC: }} is one }
+      | \\*'(?:[^'\\\n]|\\.|'')*+'?                                     # libpq: \' is one '; ADO: '' is
+      | \\*"(?:[^"\\\n]|\\.|"")*+"?
+      | (?(listed)(?:[^;\n'"]|['"](?=[^\s,;:)\]}'"]))+|(?:\\.|[^\s;&\\]|[;&](?!\s|$|\w+\s*=))+)
+    )
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 
 
 def redact(text: str) -> str:
-    """`text` with the password of every URL or connection string in it replaced by `***`."""
-    text = _URL_PASSWORD.sub(r"\g<head>***", text)
+    """`text` with the password of every URL or connection string replaced by `***`, whole, however it is quoted."""
+    text = _URL_PASSWORD.sub(r"\g<head>***@", text)
     return _KEYWORD_PASSWORD.sub(r"\g<head>***", text)

@@ -10,6 +10,9 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from fencehold.model import places
+from fencehold.model.places import Place
+
 
 @dataclass(frozen=True)
 class TermKey:
@@ -37,6 +40,8 @@ class Lease:
     nonce: str = field(default="", repr=False)
     #: Made with the row and never changed: tells it from a lease of the same name in another database.
     lease_id: str = field(default="", repr=False, compare=False)
+    #: Where it was granted; a renewal and a release leave it. Backends that restate the rules keep it to themselves.
+    place: Place = field(default=places.UNKNOWN, repr=False, compare=False)
 
     @property
     def is_live(self) -> bool:
@@ -100,6 +105,9 @@ class Request:
     epoch: int = 0
     lease_s: float = 0.0
     nonce: str = ""
+    place: Place = places.UNKNOWN
+    #: Where the table was made: a name without a row counts from there.
+    origin: Place = places.UNKNOWN
 
 
 When = Callable[["Lease | None", Request], bool]
@@ -136,12 +144,13 @@ def is_epoch(row: Lease | None, request: Request) -> bool:
 
 
 def grant(row: Lease | None, request: Request) -> Lease:
-    epoch = row.epoch + 1 if row else 1
+    last = row.place if row else request.origin
+    epoch = places.next_epoch(row.epoch if row else None, last, request.place)
     until = request.now + dt.timedelta(seconds=request.lease_s)
     now = request.now
     return Lease(
         request.name, request.holder_id, epoch, now, now, until, request.lease_s, step_down_requested=False,
-        nonce=request.nonce,
+        nonce=request.nonce, place=places.recorded(last, request.place),
     )  # fmt: skip
 
 

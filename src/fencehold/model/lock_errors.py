@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fencehold.model.errors import ConfigurationError, FenceholdError, redact
+from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, redact
 
 __all__ = [
     "LeaderLockError", "ConnectionError", "LockError", "HopelessError", "PoolerError", "ShutdownError", "as_lock_error",
+    "as_outage",
 ]  # fmt: skip
 
 
@@ -41,6 +42,17 @@ def as_lock_error(error: Exception, lost: tuple[type[Exception], ...] = ()) -> E
         kind = HopelessError if isinstance(error, ConfigurationError) else ConnectionError
         return kind(f"{error.message} {error.hint}".strip())
     return (ConnectionError if isinstance(error, (*lost, OSError, TimeoutError)) else LockError)(text_of(error))
+
+
+def as_outage(fault: Exception, where: str) -> Unavailable:
+    """What is told of an attempt that failed and is made again; `where` must hold no secret."""
+    if isinstance(fault, ConnectionError):
+        what, code = f"The lock's database ({where}) cannot be used", "unreachable"
+        hint = "Check the address, and that the server runs; it is tried again until it answers."
+    else:
+        what, code = f"The lock cannot be asked for ({where})", "lock_failed"
+        hint = "It is tried again until it works."
+    return Unavailable(f"{what}: {text_of(fault)}", hint=hint, code=code)
 
 
 def text_of(error: Exception) -> str:

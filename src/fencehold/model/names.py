@@ -13,6 +13,7 @@ LEASE_NAME_CHARS_MAX = 64
 HOLDER_ID_CHARS_MAX = 128
 ITEM_KIND_CHARS_MAX = ITEM_STATE_CHARS_MAX = 128
 ITEM_ID_CHARS_MAX = 256
+QUOTED_CHARS_MAX = 80
 QUALIFIED_NAME_BYTES_MAX = 63  # with its schema it is also the name of a PostgreSQL channel
 LOCK_NAME_UNITS_MAX = 255  # SQL Server cuts off the rest of an application lock's name, and says nothing
 TABLE_NAME_BYTES_MAX = 48  # leaves room for the suffixes of index and trigger names below PostgreSQL's 63 bytes
@@ -78,6 +79,12 @@ def table_name(name: object) -> str:
     )
 
 
+def quoted(value: object) -> str:
+    """As Python writes it; a long one is cut in the middle, so that its quotes are both there."""
+    text = repr(value)
+    return text if len(text) <= QUOTED_CHARS_MAX else f"{text[: QUOTED_CHARS_MAX - 4]}...{text[-1]}"
+
+
 def _text(value: object, what: str, chars_max: int) -> str:
     if not isinstance(value, str):
         problem = f"is a {type(value).__name__}, not text"
@@ -92,7 +99,7 @@ def _text(value: object, what: str, chars_max: int) -> str:
     else:
         return value
     raise ConfigurationError(
-        f"{what} {value!r:.80} {problem}.",
+        f"{what} {quoted(value)} {problem}.",
         hint=f"Use 1 to {chars_max} printable characters without a blank at either end.",
         code="bad_name",
     )

@@ -8,11 +8,11 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fencehold.model import durations
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.json_text import json_text
+from fencehold.model.json_types import Json
 from fencehold.model.outbox_settings import OutboxSettings
 
 EVENT_TYPE_CHARS_MAX = 128
@@ -42,14 +42,14 @@ class NewEvent:
 def new_event(
     settings: OutboxSettings,
     event_type: str,
-    payload: Any,
+    payload: Json,
     *,
     aggregate_id: str | None = None,
     aggregate_type: str | None = None,
     tracking_id: str | uuid.UUID | None = None,
     not_before: dt.datetime | durations.Duration | None = None,
     priority: int = 0,
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Json] | None = None,
     fresh_id: str = "",
 ) -> NewEvent:
     """The event, or ConfigurationError (code bad_event, unknown_event_type, bad_payload, payload_too_large).

@@ -19,6 +19,7 @@ PAYLOAD_BYTES_MAX = 1024 * 1024
 RETRIES_MAX = 32_000
 LOOP_SILENT_S = 5.0
 STUCK_AFTER_S = 300.0
+UNSURE = "Leave what you are unsure of to its default."
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,11 @@ def outbox_settings(
     )
     check.that(reap_s < lease_s, f"reap_every ({reap_s:g} s) must be below lease ({lease_s:g} s)")
     check.that(base_s <= cap_s, f"retry_base ({base_s:g} s) must not be above retry_cap ({cap_s:g} s)")
+    of_lease = check.is_wrong
     check.count(max_retries, "max_retries", 1, RETRIES_MAX)
     check.count(payload_bytes_max, "payload_bytes_max", 1, 1024**3)
     check.that(not isinstance(event_types, str), "event_types is one text; it must be a list of them")
-    check.done("A lease of 30 s with everything else left to its default is a good start.")
+    check.done("A lease of 30 s with everything else left to its default is a good start." if of_lease else UNSURE)
     types = None if event_types is None else frozenset(event_types)
     return OutboxSettings(
         lease_s, heartbeat_s, reap_s, max_retries, Backoff(base_s, cap_s), payload_bytes_max, types, in_order
@@ -153,7 +155,7 @@ def worker_settings(
         check.that(
             shutdown_s <= lease_s, f"shutdown_timeout ({shutdown_s:g} s) must not be above the lease ({lease_s:g} s)"
         )
-    check.done("Leave what you are unsure of to its default.")
+    check.done(UNSURE)
     return WorkerSettings(concurrency, poll_s, batch_size, lease_s, processing_s, shutdown_s, give_up_s)
 
 
@@ -173,6 +175,10 @@ class Check:
             self._problems.append(error.message.rstrip("."))
             return instead
 
+    @property
+    def is_wrong(self) -> bool:
+        return bool(self._problems)
+
     def count(self, value: object, what: str, least: int, most: int) -> None:
         right = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
         self.that(right, f"{what} is {value!r}; it must be a whole number from {least} to {most}")
@@ -188,4 +194,5 @@ class Check:
     def done(self, hint: str) -> None:
         if self._problems:
             message = f"{self._whose} settings cannot work: {'; '.join(self._problems)}."
-            raise ConfigurationError(message, hint=hint, code="bad_settings")
+            is_duration = len(self._problems) == 1 and "not a duration" in message
+            raise ConfigurationError(message, hint=durations.HINT if is_duration else hint, code="bad_settings")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from fencehold.model import durations
 from fencehold.model.durations import Duration
@@ -11,6 +12,9 @@ from fencehold.model.errors import ConfigurationError
 LEASE_S_MIN = 0.1  # below this, scheduling noise of an ordinary machine is longer than the lease
 MARGIN_S_MAX = 1.0
 CALL_LIMIT_S_MAX = 5.0
+
+#: What a leader does when the store does not answer as it should: try again until its deadline, or give up the term.
+OnError: TypeAlias = Literal["retry", "drop"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,13 @@ class LeaderSettings:
     stall_limit_s: float
     drop_on_error: bool = False
     release_on_stop: bool = True
+    acquire_limit_given_s: float | None = None
+
+    @property
+    def acquire_limit_s(self) -> float:
+        """Who waits for a short time only asks in less than that, and so hears why the lease was not granted."""
+        given_s = self.acquire_limit_given_s
+        return self.call_limit_s if given_s is None else min(given_s, self.call_limit_s)
 
     @property
     def call_limit_s(self) -> float:
@@ -60,10 +71,12 @@ def leader_settings(
     if on_error not in ("retry", "drop"):
         problems.append(f'on_error is {on_error!r}; it must be "retry" or "drop"')
     if problems:
+        is_duration = len(problems) == 1 and "not a duration" in problems[0]
+        good_start = "A lease of 30 s with everything else left to its default is a good start."
         raise ConfigurationError(
             "Leader settings cannot work: " + "; ".join(problems) + ".",
-            hint="A lease of 30 s with everything else left to its default is a good start.",
-            code="bad_settings" if len(problems) > 1 or "not a duration" not in problems[0] else "bad_duration",
+            hint=durations.HINT if is_duration else good_start,
+            code="bad_duration" if is_duration else "bad_settings",
         )
     return LeaderSettings(
         lease_s, got["renew_every"], got["acquire_every"], got["margin"], got["stall_limit"],

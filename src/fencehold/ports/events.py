@@ -9,16 +9,20 @@ import datetime as dt
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 from fencehold.model.events import Status
+from fencehold.model.json_types import J
 from fencehold.model.new_events import NewEvent
 from fencehold.ports.schema import SchemaPort
 
 
 @dataclass(slots=True, eq=False)
-class Claim:
-    """One event held under a lease until `locked_until` (store time), by this token alone."""
+class Claim(Generic[J]):
+    """One event held under a lease until `locked_until` (store time), by this token alone.
+
+    `Event[Order]` says to a type checker what the payload is, such as a TypedDict; nothing checks it when it runs.
+    """
 
     id: int
     tracking_id: str
@@ -38,9 +42,10 @@ class Claim:
     is_suspect: bool = False  # recovered twice in a row: it may be what killed its workers
 
     @property
-    def payload(self) -> Any:
+    def payload(self) -> J:
         """As it was added; decoded when it is read."""
-        return json.loads(self.payload_json)
+        found: J = json.loads(self.payload_json)
+        return found
 
     @property
     def metadata(self) -> dict[str, Any]:

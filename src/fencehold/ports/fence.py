@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from fencehold.model.leases import TermKey
 
@@ -13,22 +13,89 @@ RemainingS = Callable[[], float]
 Params = Sequence[Any] | Mapping[str, Any] | None
 
 
+class Composable(Protocol):
+    """A statement that psycopg puts together: `psycopg.sql.SQL(...)`."""
+
+    def as_bytes(self, context: Any = None, /) -> bytes: ...
+
+
+#: A text with the driver's own placeholders. PostgreSQL takes bytes and `psycopg.sql` too; the store in memory has no
+#: SQL and takes Python functions instead.
+Statement: TypeAlias = str | bytes | Composable | Callable[[], object]
+
+
+class Cursor(Protocol):
+    """What a statement gave, as far as the cursor of every database has it. A row is what the driver makes of it.
+
+    psycopg's and SQL Server's have more (`fetchmany`, `description`, `async for`); the store in memory gives None.
+    """
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows the statement changed; -1 if the driver does not know."""
+        ...
+
+    async def fetchone(self) -> Any:
+        """The next row; None when there is none."""
+        ...
+
+    async def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        ...
+
+
+class SyncCursor(Protocol):
+    """The same for programs without an event loop."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows the statement changed; -1 if the driver does not know."""
+        ...
+
+    @property
+    def description(self) -> Any:
+        """Its columns, as the DB-API says it; None if it gave no rows."""
+        ...
+
+    def fetchone(self) -> Any:
+        """The next row; None when there is none."""
+        ...
+
+    def fetchmany(self, size: int = ..., /) -> list[Any]:
+        """The next `size` rows, or those that are left."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
 class Transaction(Protocol):
     """An open fenced transaction: it commits when its block ends well, only while the epoch holds."""
 
     @property
-    def connection(self) -> Any: ...
+    def connection(self) -> Any:
+        """The driver's own connection: of sqlite3, psycopg or mssql-python. Leave commit and rollback to the block."""
+        ...
 
-    async def execute(self, statement: Any, params: Params = None) -> Any: ...
+    async def execute(self, statement: Statement, params: Params = None) -> Cursor:
+        """Run it in the transaction; raises LeaseLost instead once the term is over."""
+        ...
 
 
 class SyncTransaction(Protocol):
     """The same for programs without an event loop: on a connection of the store's own, in the calling thread."""
 
     @property
-    def connection(self) -> Any: ...
+    def connection(self) -> Any:
+        """The driver's own connection: of sqlite3, psycopg or mssql-python. Leave commit and rollback to the block."""
+        ...
 
-    def execute(self, statement: Any, params: Params = None) -> Any: ...
+    def execute(self, statement: Statement, params: Params = None) -> SyncCursor:
+        """Run it in the transaction; raises LeaseLost instead once the term is over."""
+        ...
 
 
 def not_known() -> bool | None:

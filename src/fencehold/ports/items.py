@@ -54,6 +54,15 @@ class ItemRefusal:
     current: ItemRow | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Since when items are in their state, store time: from `since` on and before `before`; None: without an end."""
+
+    since: dt.datetime | None = None
+    before: dt.datetime | None = None
+
+
+EVER = Stretch()
 ItemAnswer = ItemRow | ItemRefusal
 
 
@@ -87,11 +96,19 @@ class ItemPort(Protocol):
         ...
 
     async def next_for_state(
-        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
+        self,
+        state: str,
+        limit: int,
+        holder_id: str,
+        lease_s: float,
+        limit_s: float,
+        skip: Sequence[str] = (),
+        stretch: Stretch = EVER,
     ) -> list[ItemRow]:
         """Up to `limit` free items in this state, the longest in it first, each now leased to this holder.
 
         What another session is just taking is left out, never waited for; the ids in `skip` are left out, untouched.
+        With a `stretch`, only items whose time in this state began within it.
         """
         ...
 

@@ -13,7 +13,8 @@ from fencehold.ports.events import EventPort
 async def add_surely(port: EventPort, events: Iterable[NewEvent], limit_s: float) -> None:
     """Stored when this returns. Without an answer it is asked once more, within the same limit.
 
-    Uncertain: they may be stored. Whatever the second try says, the first may have been executed.
+    Uncertain: they may be stored (not_replicated: they are, perhaps on this server alone). Whatever the second try
+    says, the first may have been executed.
     """
     loop = asyncio.get_running_loop()
     ends_s = loop.time() + limit_s
@@ -21,6 +22,8 @@ async def add_surely(port: EventPort, events: Iterable[NewEvent], limit_s: float
     try:
         await port.add(events if isinstance(events, list) else coming, limit_s)
     except Uncertain as first:
+        if first.code == "not_replicated":
+            raise  # stored on this server: a repeat writes nothing, and could only wait for the standby as long again
         again = coming.all()
         for event in again:
             event.is_dedupable = True

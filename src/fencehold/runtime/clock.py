@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fencehold.ports.clock import boot_s
+from fencehold.ports.time_limit import TimeLimit
 
 
 class BootClock:
@@ -17,7 +18,7 @@ class BootClock:
         if timeout_s is None:
             return await event.wait()
         try:
-            async with asyncio.timeout(timeout_s):
+            async with TimeLimit(timeout_s):
                 return await event.wait()
         except TimeoutError:
             return event.is_set()

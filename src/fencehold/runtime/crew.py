@@ -108,6 +108,7 @@ def no_reaper(outbox: str, ran_s_ago: float | None) -> ConfigurationError:
     when = "has never run" if ran_s_ago is None else f"last ran {ran_s_ago:.0f} s ago"
     return ConfigurationError(
         f"The reaper of outbox {outbox!r} {when}: events of a worker that dies would be stuck for ever.",
-        hint="Let the worker bring its own (reaper=True, the default), or run `fencehold reaper` somewhere.",
+        hint="Let the worker bring its own (the default; reaper=False and --no-reaper turn it off), or run "
+        "`fencehold reaper` somewhere.",
         code="no_reaper",
     )

@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from fencehold.ports.time_limit import TimeLimit
+
 CALLBACK_LIMIT_S = 10.0
 OVERTIME_S = 1.0  # what the callbacks of a term have, together, once the term is over
 ABANDON_S = 1.0  # what a callback has to end once it was cancelled
@@ -96,7 +98,7 @@ class Dispatcher:
         """Wait until all that was sent up to now, or up to this number, is delivered; False past the limit."""
         last = self.sent if upto is None else upto
         try:
-            async with asyncio.timeout(limit_s):
+            async with TimeLimit(limit_s):
                 while any(delivery.number <= last for delivery in self._undelivered()):
                     if self._task is None or self._task.done():
                         self._begin()  # it was cancelled, at the end of the event loop, say

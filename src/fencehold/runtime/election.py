@@ -15,6 +15,7 @@ from fencehold.model.election import Circumstances, Emit, Input, LockState, tran
 from fencehold.model.retry import RetryContext, RetryStrategy
 from fencehold.ports.clock import Clock
 from fencehold.ports.mechanism import Mechanism, Unanswered
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.callbacks import Callbacks
 from fencehold.runtime.limit import DRAIN_LIMIT_S
 
@@ -218,7 +219,7 @@ class Election(Generic[G]):
         self._attempt = 0
         while (left_s := end_s - self._clock.now_s()) > 0:
             try:
-                async with asyncio.timeout(left_s):
+                async with TimeLimit(left_s):
                     done, answer = await self._unless_stopped(self._mechanism.attempt())
             except TimeoutError:
                 break

@@ -11,6 +11,7 @@ from fencehold.ports.backend import Backend
 from fencehold.ports.events import Events
 from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemStore
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.engine import Engine
 from fencehold.runtime.host import Host
 
@@ -73,7 +74,7 @@ class FirstUse:
     async def _in_turn(self, name: str, tables: Callable[[], Events | ItemStore], limit_s: float) -> None:
         turn = self._turns.setdefault(name, asyncio.Lock())
         try:
-            async with asyncio.timeout(limit_s):
+            async with TimeLimit(limit_s):
                 await turn.acquire()
         except TimeoutError:
             raise Unavailable("They are just being made, and that takes long.", code="busy") from None

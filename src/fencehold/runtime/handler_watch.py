@@ -139,11 +139,11 @@ class HandlerWatch:
             return
         self._silent_told_s = self._silent_s
         about: dict[str, object] = {"silent_s": round(self._silent_s, 1), "handler": None}
-        if running := self._running(flights):
+        if running := running_now(self._loop, flights):
             about |= {"handler": self._name(running), "age_s": round(now_s - running.started_s, 1)}
         else:
             about["in_hand"] = self._in_hand(flights, now_s) or None
-        self._worker.tell("worker_loop_blocked", **about, where=self._where() or None)
+        self._worker.tell("worker_loop_blocked", **about, where=where_is(self._thread_id) or None)
 
     def _tell_full(self, in_place: list[Flight], now_s: float) -> None:
         if self._full_s <= self._full_next_s:
@@ -161,14 +161,6 @@ class HandlerWatch:
 
     # --- a loop that does not turn ---
 
-    def _running(self, flights: list[Flight]) -> Flight | None:
-        """The handler that the loop is running now; None if it runs a task that a handler, or somebody else, made."""
-        try:
-            task = asyncio.current_task(self._loop)
-        except RuntimeError:
-            return None
-        return next((flight for flight in flights if flight.task is task), None) if task else None
-
     def _in_hand(self, flights: list[Flight], now_s: float) -> str:
         """The handlers that it may be, the oldest first, each with its age."""
         ages_s: dict[str, float] = {}
@@ -179,13 +171,6 @@ class HandlerWatch:
     def _name(self, flight: Flight) -> str:
         return self._worker.handler_name(flight.claim)
 
-    def _where(self) -> str:
-        """What the loop's thread is doing: file, line and function of its innermost frame."""
-        frame = sys._current_frames().get(self._thread_id)
-        if frame is None:
-            return ""
-        return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-
     # --- the end ---
 
     def _give_up(self, in_place: list[Flight], strays: list[Flight], now_s: float) -> None:
@@ -194,7 +179,7 @@ class HandlerWatch:
             return
         if self._silent_s >= limit_s:
             flights = [*in_place, *strays]
-            if running := self._running(flights):
+            if running := running_now(self._loop, flights):
                 where = f" in the handler {self._name(running)}"
             else:
                 where = f"; in hand: {in_hand}" if (in_hand := self._in_hand(flights, now_s)) else ""
@@ -207,6 +192,32 @@ class HandlerWatch:
                     f"their leases and do not return; the oldest, {oldest['handler']}, has run for {oldest['age_s']} s"
                 )
             )
+
+
+def blocked_by(worker: Watched, loop: asyncio.AbstractEventLoop, thread_id: int) -> str:
+    """In words, what a loop that does not turn is doing: which handler it runs, or else where it is. Any thread."""
+    running = running_now(loop, [*list(worker.flights.values()), *list(worker.strays.values())])
+    if running is not None:
+        return f"the handler {worker.handler_name(running.claim)} blocks it"
+    where = where_is(thread_id)
+    return f"it is at {where}" if where else ""
+
+
+def running_now(loop: asyncio.AbstractEventLoop, flights: list[Flight]) -> Flight | None:
+    """The handler that the loop is running now; None if it runs a task that a handler, or somebody else, made."""
+    try:
+        task = asyncio.current_task(loop)
+    except RuntimeError:
+        return None
+    return next((flight for flight in flights if flight.task is task), None) if task else None
+
+
+def where_is(thread_id: int) -> str:
+    """What a thread is doing: file, line and function of its innermost frame."""
+    frame = sys._current_frames().get(thread_id)
+    if frame is None:
+        return ""
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 
 def stuck(why: str) -> WorkerStuck:

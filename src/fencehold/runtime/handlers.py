@@ -16,6 +16,8 @@ from fencehold.runtime.handler_checks import check_callable, end_unawaited, refu
 Handler = Callable[[Any], Any]
 Run = Callable[[Any], Awaitable[Any]]
 ANY_TYPE = "*"
+BAD = "bad_handler"
+FORMS = 'Give `async def handle(event)`, or {"order.created": handle, ...}; "*" takes all other types.'
 
 
 class Reject(FenceholdError):
@@ -23,18 +25,24 @@ class Reject(FenceholdError):
 
     code = "rejected"
 
+    def __str__(self) -> str:
+        """Without its code, which says no more than its name."""
+        return f"{self.message} {self.hint}".rstrip()
+
 
 class Handlers:
     """One handler for all events, or one per event type; async ones run on the loop, others on threads of their own."""
 
     def __init__(self, given: Handler | Mapping[str, Handler], threads_max: int, *, argument: str = "event") -> None:
+        if not isinstance(given, Mapping) and not callable(given):
+            raise ConfigurationError(f"The handler is {given!r:.80}, which cannot be called.", hint=FORMS, code=BAD)
         table: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else {ANY_TYPE: given}
         wrong = [repr(key) for key, value in table.items() if not callable(value) or not isinstance(key, str)]
         if wrong or not table:
             raise ConfigurationError(
                 f"No handler for {', '.join(wrong) or 'anything'}.",
-                hint='Give `async def handle(event)`, or {"order.created": handle, ...}; "*" takes all other types.',
-                code="bad_handler",
+                hint=FORMS,
+                code=BAD,
             )
         for handler in table.values():
             check_callable(handler, argument)

@@ -11,10 +11,13 @@ from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.runtime import forks
 from fencehold.runtime.pulse import Pulse
+from fencehold.runtime.renew_failures import RenewFailures
 
 RELEASED = "released"
+NOT_AWAITED = "fence_not_awaited"
 LOST = "leader_lost"
 RELEASING = "leader_releasing"  # over here; `leader_released` follows when the store has taken it back
+RETRY_S_MAX = 0.5  # after a failover the new primary is found within this
 
 
 class Held:
@@ -41,9 +44,11 @@ class Held:
         self.ended_because: str | None = None
         self.is_given_up = False  # by us, and not lost
         self.stall_told = False
+        self.renew_failures = RenewFailures(settings.renew_every_s, clock)
         self._clock = clock
         self._facts = facts
         self._deadline_s = self._until(lease, sent_s)
+        self._is_distrusted = False
         self._generation = forks.generation()
         self._lock = threading.Lock()
         self._answered = threading.Condition(self._lock)
@@ -59,9 +64,14 @@ class Held:
     @property
     def remaining_s(self) -> float:
         """Seconds until this process stops trusting the lease; 0 once it is over."""
-        if self.ended_because is not None or self._generation != forks.generation():
+        if self.ended_because is not None or self._is_distrusted or self.is_inherited:
             return 0.0
         return max(0.0, self._deadline_s - self._clock.now_s())
+
+    @property
+    def is_inherited(self) -> bool:
+        """This is a forked child, and the lease is its parent's."""
+        return self._generation != forks.generation()
 
     @property
     def until_deadline_s(self) -> float:
@@ -96,6 +106,15 @@ class Held:
                     return True
         return None if self.is_valid else False
 
+    @property
+    def why_over(self) -> str:
+        """In words, of a lease that is not valid any more."""
+        return self.ended_because or (NOT_AWAITED if self._is_distrusted else "its local deadline has passed")
+
+    def distrust(self) -> None:
+        """No longer valid, as of now. Takes no lock, for whoever cannot know which are held; `end` is to follow."""
+        self._is_distrusted = True
+
     def end(self, reason: str, event: str = LOST) -> bool:
         """Over, for this reason, at once and for ever; True for the first to say so, which is also who logs it."""
         with self._lock:
@@ -104,7 +123,7 @@ class Held:
             self.ended_because = reason
             self.is_given_up = event == RELEASING
             self._answered.notify_all()
-        self.tell(event, reason=reason)
+        self.tell(event, reason=reason, **self.renew_failures.ended())
         self._tell()
         return True
 
@@ -133,7 +152,7 @@ class Held:
 
     def retry_after_s(self) -> float:
         """How soon to ask again after no answer: several times before the deadline, but not in a storm."""
-        return min(self.settings.renew_every_s, max(0.02, self.remaining_s / 6))
+        return min(self.settings.renew_every_s, RETRY_S_MAX, max(0.02, self.remaining_s / 6))
 
     def _until(self, lease: Lease, sent_s: float) -> float:
         return sent_s + lease.remaining_s - self.settings.margin_s

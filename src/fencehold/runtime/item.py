@@ -8,11 +8,13 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Generic, Self
 
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
+from fencehold.model.json_types import J, Json
 from fencehold.model.new_items import checked_change
 from fencehold.ports.items import ItemRefusal, ItemRow
+from fencehold.runtime.block_kinds import AsyncBlock
 from fencehold.runtime.body import Body
 from fencehold.runtime.heartbeat import TOO_LATE
 from fencehold.runtime.item_lease import DONE, GONE, LEFT, ItemLease
@@ -25,14 +27,17 @@ SAVE_NOW_LIMIT_S = LIMIT_S + 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class ItemView:
-    """An item as it stood when the store answered; it gives no right to write. `holder_id` None: nobody holds it."""
+class ItemView(Generic[J]):
+    """An item as it stood when the store answered; it gives no right to write. `holder_id` None: nobody holds it.
+
+    `ItemView[Contract]`, `Item[Contract]` say to a type checker what the document is; nothing checks it when it runs.
+    """
 
     id: str
     kind: str
     state: str
     state_timestamp: dt.datetime
-    document: Any = field(repr=False)
+    document: J = field(repr=False)
     token: int = 0
     holder_id: str | None = None
     leased_at: dt.datetime | None = None
@@ -46,7 +51,7 @@ def view(kind: str, row: ItemRow) -> ItemView:
     )  # fmt: skip
 
 
-class Item:
+class Item(AsyncBlock, Generic[J]):
     """Ours until a local deadline that falls before the store's own expiry; every write is checked by the store too.
 
     `async with item:` keeps the lease while the body runs, breaks it on every way out, and cancels the body when it is
@@ -58,12 +63,13 @@ class Item:
         self._parts = parts
         self._body: Body | None = None
         self._loop = asyncio.get_running_loop()
+        self.has_saved = False
         self._renew_fields(row)
 
     def _renew_fields(self, row: ItemRow) -> None:
         self.state = row.state
         self.state_timestamp = row.state_timestamp
-        self.document: Any = json.loads(row.document_json)
+        self.document: J = json.loads(row.document_json)
 
     def __repr__(self) -> str:
         held = f"until {self.expires_at.isoformat()}" if self.is_valid else f"over: {self._lease.lost or TOO_LATE}"
@@ -118,7 +124,7 @@ class Item:
         """Raise LeaseLost unless the item is ours at this instant."""
         self._lease.check()
 
-    async def save(self, *, state: str | None = None, document: Any = None) -> None:
+    async def save(self, *, state: str | None = None, document: Json = None) -> None:
         """Written, and true of this object too; or LeaseLost, and nothing was written. What is None stays as it is.
 
         Naming a state, even the same one, puts the item at the back of that state's queue.
@@ -131,9 +137,10 @@ class Item:
         answer = await asyncio.shield(port.save(self._lease.key, *change, limit_s))
         if isinstance(answer, ItemRefusal):
             raise self._lease.refused(answer.reason)
+        self.has_saved = True
         self._renew_fields(answer)
 
-    def save_now(self, *, state: str | None = None, document: Any = None) -> None:
+    def save_now(self, *, state: str | None = None, document: Json = None) -> None:
         """`save` for a handler on a thread of its own; blocks."""
         self.check()  # in a forked child there is no loop that could be asked
         with suppress(RuntimeError):

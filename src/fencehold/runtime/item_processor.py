@@ -6,6 +6,7 @@ Shape of a turn: wait until there is room and something may be there, take a bat
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
@@ -13,18 +14,20 @@ from fencehold.model.item_settings import ProcessorSettings
 from fencehold.model.retry import DecorrelatedJitter, RetryContext
 from fencehold.runtime.error_text import described, in_full
 from fencehold.runtime.handler_checks import check_callable
-from fencehold.runtime.handlers import Handler, Handlers
+from fencehold.runtime.handler_types import ItemHandler
+from fencehold.runtime.handlers import Handlers
 from fencehold.runtime.item import Item
 from fencehold.runtime.item_lease import BROKEN, DELETED
 from fencehold.runtime.item_parts import ItemParts
 from fencehold.runtime.item_rests import Rests
-from fencehold.runtime.outage import Outage
+from fencehold.runtime.outage import REMIND_EVERY_S, Outage
 from fencehold.runtime.stoppable import Stoppable
 
 if TYPE_CHECKING:
     from fencehold.runtime.items import Items
 
 TROUBLE_S_MAX = 5.0
+UNCHANGED = "the handler returned without saving; it will be called again at the next poll"
 CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
 
 
@@ -45,10 +48,13 @@ class ItemProcessor(Stoppable):
         self._running: dict[asyncio.Task[None], Item] = {}
         self._wake = asyncio.Event()
         self._stopping = self._abandoned = False
+        self._stretch = 0  # where the next turn looks first, while there are several
         self._more = True  # worth asking at once: at the start, and after a batch that came back full
         self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
         self._troubles = 0
         self._outage = Outage(self._tell, parts.clock)
+        self._idle_calls = 0  # that saved nothing, since it was last told
+        self._idle_told_s: float | None = None
         self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
 
     # --- what a program calls ---
@@ -111,14 +117,26 @@ class ItemProcessor(Stoppable):
                 await self._endure(error)
 
     async def _turn(self, room: int) -> None:
-        """What rests is not even looked at: it may be the oldest, and must neither hide the others nor be leased."""
-        taken = await self._items.next_but(self.state, room, [*self._rests.ids(), *self._in_hand()])
+        """What rests is not even looked at: it may be the oldest, and must neither hide the others nor be leased.
+
+        While more rest than one statement can be told of, the stretches take turns, so that the retries of old items do
+        not keep the younger ones waiting.
+        """
+        stretches = self._rests.stretches()
+        taken: list[Item] = []
+        for _ in stretches:
+            stretch = stretches[self._stretch % len(stretches)]
+            self._stretch += 1
+            skip = [*self._rests.ids(stretch), *self._in_hand()]
+            taken = await self._items.next_but(self.state, room, skip, stretch)
+            if taken or self._stopping:
+                break
         if self._stopping:
             await self._give_back(taken)
             return
         for item in taken:
             self._begin(item)
-        self._more = len(taken) == room
+        self._more = len(taken) == room if len(stretches) == 1 else bool(taken)
 
     def _in_hand(self) -> set[str]:
         """May be free in the store, after an operator's break or a lapse, while its handler runs: a thread cannot be
@@ -171,7 +189,7 @@ class ItemProcessor(Stoppable):
             raise
         except LeaseLost as error:
             if error.item_id == item.id and error.token == item.token:
-                self._rests.failed(item.id)  # told as item_lost already
+                self._rests.failed(item.id, item.state_timestamp)  # told as item_lost already
             else:
                 self._failed(item, error)
         except BaseException as error:  # noqa: BLE001 - whatever it raises, sys.exit() too, is a failed try
@@ -184,11 +202,22 @@ class ItemProcessor(Stoppable):
 
     def _done(self, item: Item) -> None:
         has_moved = item.state != self.state or item.ended_because == DELETED
-        self._rests.done(item.id, has_moved)
+        self._rests.done(item.id, item.state_timestamp, has_moved)
         self._tell("item_processed", id=item.id, token=item.token, now=item.state, moved=has_moved)
+        if not has_moved and not item.has_saved:
+            self._unchanged(item)
+
+    def _unchanged(self, item: Item) -> None:
+        """Told once a minute at most: a handler may well have nothing to do yet, or forget to save for ever."""
+        self._idle_calls += 1
+        now_s = self._parts.clock.now_s()
+        if self._idle_told_s is not None and now_s - self._idle_told_s < REMIND_EVERY_S:
+            return
+        self._tell("item_unchanged", id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
+        self._idle_told_s, self._idle_calls = now_s, 0
 
     def _failed(self, item: Item, error: BaseException) -> None:
-        rest_s = self._rests.failed(item.id)
+        rest_s = self._rests.failed(item.id, item.state_timestamp)
         self._tell(
             "item_failed", id=item.id, token=item.token, error=described(error), rest_s=round(rest_s, 3),
             traceback=in_full(error) or None,
@@ -231,12 +260,12 @@ class ItemProcessor(Stoppable):
         self._parts.facts.fact(event, kind=self._items.kind, state=self.state, **fields)
 
 
-def item_handlers(handler: Handler, threads_max: int) -> Handlers:
+def item_handlers(handler: ItemHandler, threads_max: int) -> Handlers:
     check_handler(handler)
     return Handlers(handler, threads_max, argument="item")
 
 
-def check_handler(handler: Handler) -> None:
+def check_handler(handler: Callable[[Any], object]) -> None:
     """Raises ConfigurationError (`bad_handler`) for what cannot be called with one item."""
     if not callable(handler):
         raise ConfigurationError(

@@ -11,9 +11,10 @@ from fencehold.model.durations import Duration
 from fencehold.model.errors import AlreadyLeased, ConfigurationError, NoSuchItem
 from fencehold.model.item_settings import ItemSettings, processor_settings
 from fencehold.model.items import ABSENT, ItemKey
+from fencehold.model.json_types import Json
 from fencehold.model.new_items import checked_limit, document_json
-from fencehold.ports.items import ItemRefusal, ItemRow, NewItem
-from fencehold.runtime.handlers import Handler
+from fencehold.ports.items import EVER, ItemRefusal, ItemRow, NewItem, Stretch
+from fencehold.runtime.handler_types import ItemHandler
 from fencehold.runtime.heartbeat import REFUSED, TOO_LATE
 from fencehold.runtime.item import LIMIT_S, Item, ItemView, view
 from fencehold.runtime.item_lease import BROKEN, DELETED, GRANTED_TOO_LATE, ItemLease
@@ -37,7 +38,7 @@ class Items:
 
     # --- without a lease ---
 
-    async def put(self, id: str, *, state: str, document: Any) -> ItemView:
+    async def put(self, id: str, *, state: str, document: Json) -> ItemView:
         """The item as stored, new or replaced; AlreadyLeased, and nothing written, while another holds it."""
         new = NewItem(
             names.item_id(id), names.item_state(state), document_json(document, self.settings), self.holder_id
@@ -85,9 +86,9 @@ class Items:
         """
         return await self.next_but(names.item_state(state), checked_limit(limit), ())
 
-    async def next_but(self, state: str, limit: int, skip: Sequence[str]) -> list[Item]:
+    async def next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch = EVER) -> list[Item]:
         """For the processor: `next_for_state`, checked already, without these ids; they are not touched either."""
-        items = await self._granted(self._next(state, limit, skip))
+        items = await self._granted(self._next(state, limit, skip, stretch))
         if late := [item.lease for item in items if not item.is_valid]:
             for lease in late:
                 lease.end(GRANTED_TOO_LATE)
@@ -134,7 +135,7 @@ class Items:
 
     # --- under a lease ---
 
-    async def save(self, item: Item, *, state: str | None = None, document: Any = None) -> None:
+    async def save(self, item: Item, *, state: str | None = None, document: Json = None) -> None:
         """`item.save(...)`: written only while we hold it, else LeaseLost."""
         (item,) = self._checked(item)
         await item.save(state=state, document=document)
@@ -161,7 +162,7 @@ class Items:
     def process(
         self,
         state: str,
-        handler: Handler,
+        handler: ItemHandler,
         *,
         concurrency: int = 10,
         batch: int = 20,
@@ -193,11 +194,11 @@ class Items:
             self._parts.facts.fact("items_leased", kind=self.kind, holder_id=self.holder_id, leased=1)
             return [self._item(answer, sent_s)]
 
-    async def _next(self, state: str, limit: int, skip: Sequence[str]) -> list[Item]:
+    async def _next(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch) -> list[Item]:
         port, settings = await self._parts.ready_port(self.kind), self.settings
         sent_s = self._parts.clock.now_s()
         limit_s = min(LIMIT_S, settings.trusted_s)
-        rows = await port.next_for_state(state, limit, self.holder_id, settings.lease_s, limit_s, skip)
+        rows = await port.next_for_state(state, limit, self.holder_id, settings.lease_s, limit_s, skip, stretch)
         return [self._item(row, sent_s) for row in rows]
 
     def _item(self, row: ItemRow, sent_s: float) -> Item:

@@ -38,6 +38,7 @@ class Keeper:
         self._over = False
         self._background: set[asyncio.Future[bool]] = set()
         self._taking = 0
+        self._unheard: dict[str, tuple[Ask, LeaderSettings]] = {}  # by nonce: no answer, so perhaps granted
         self._all_taken = asyncio.Event()
 
     async def run(self) -> None:
@@ -54,7 +55,8 @@ class Keeper:
         sent_s = self._clock.now_s()
         self._taking += 1
         try:
-            answer = await self._port.acquire(ask, settings.call_limit_s)
+            answer = await self._port.acquire(ask, settings.acquire_limit_s)
+            self._unheard.pop(ask.nonce, None)
             if not isinstance(answer, Lease):
                 return answer
             held = Held(answer, settings, sent_s, self._clock, self._facts, pulse)
@@ -67,6 +69,8 @@ class Keeper:
         except Uncertain:
             if self._closed:  # whoever asked can no longer do it
                 await self._give_back_unanswered(ask, settings)
+            else:
+                self._unheard[ask.nonce] = (ask, settings)
             raise
         finally:
             self._taking -= 1
@@ -112,6 +116,7 @@ class Keeper:
 
     def start_giving_back_unanswered(self, ask: Ask, settings: LeaderSettings) -> None:
         """Give back what an acquire without an answer may have been granted, without waiting for it."""
+        self._unheard.pop(ask.nonce, None)
         if not self._over:
             self._in_background(self._give_back_unanswered(ask, settings))
 
@@ -161,8 +166,14 @@ class Keeper:
         while self._taking:  # what is being granted now is given back too
             self._all_taken.clear()
             await self._all_taken.wait()
+        for ask, settings in list(self._unheard.values()):  # whoever asked may be too late to give it back
+            if settings.release_on_stop:
+                self.start_giving_back_unanswered(ask, settings)
         while self._background:  # one of them may have begun another
             await asyncio.gather(*self._background)
+            # From Python 3.12 on gather() does not wait where all are done: without a turn of the loop the callback
+            # that takes them out of the set never runs, and this thread, on which all stores renew, would spin here.
+            await asyncio.sleep(0)
         self._over = True
 
     # --- one turn ---
@@ -219,7 +230,7 @@ class Keeper:
         match answer:
             case Lease():
                 if held.extend(answer, sent_s):
-                    held.tell("leader_renewed")
+                    held.tell("leader_renewed", **held.renew_failures.ended())
                     return True
                 # Whoever released it gives the row back in their own time. One that was lost before its deadline may
                 # have a body that is still leaving: its row lapses by itself.
@@ -233,7 +244,7 @@ class Keeper:
 
     def _unanswered(self, held: Held, error: FenceholdError) -> None:
         held.renew_at_s = self._clock.now_s() + held.retry_after_s()
-        held.tell("leader_renew_failed", sql_error=str(error))
+        held.tell("leader_renew_failed", sql_error=str(error), **held.renew_failures.failed())
         if held.settings.drop_on_error:
             held.end("renewal_failed")
             self._forget(held)

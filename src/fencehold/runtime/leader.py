@@ -16,6 +16,8 @@ from fencehold.model.retry import RetryStrategy
 from fencehold.model.settings import LeaderSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
+from fencehold.ports.time_limit import TimeLimit
+from fencehold.runtime.block_kinds import AsyncBlock
 from fencehold.runtime.callbacks import Callbacks, Registers
 from fencehold.runtime.election import LEADING, Election, ElectionSettings
 from fencehold.runtime.engine import Engine
@@ -32,7 +34,7 @@ CUT_OFF = "The store did not confirm the release of the lease within the {} s th
 LAPSES = "Others may have to wait until the lease lapses by itself."
 
 
-class Leader(Registers):
+class Leader(AsyncBlock, Registers):
     """At most one holder of this name has a valid term at any time; each term has a higher epoch than all before."""
 
     def __init__(
@@ -162,7 +164,7 @@ class Leader(Registers):
         if election.state is LockState.LEADER:
             election.step_down.set()
         try:
-            async with asyncio.timeout(timeout_s):
+            async with TimeLimit(timeout_s):
                 while election.state in LEADING:
                     await election.changed.wait()
         except TimeoutError:
@@ -179,7 +181,7 @@ class Leader(Registers):
         callbacks. Before `start()` it waits for the start too.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
+            async with TimeLimit(timeout_s):
                 await self._begun.wait()
                 while (term := await self._term_or_end(after=None)) is not None:
                     await self._callbacks.told(upto=self._last_told)

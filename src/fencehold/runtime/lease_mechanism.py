@@ -24,18 +24,21 @@ from fencehold.runtime.pulse import Pulse
 from fencehold.runtime.watch import Follow, News
 
 BUSY_PAUSE_S = 0.05
+ERROR_PAUSE_S_MAX = 0.5  # so that a lease is taken within a second of a failover's end
 FIRST_WORD_S = 4.0
 NO_ANSWER_YET = f"The store has not answered an acquire for {FIRST_WORD_S:.0f} s; it is waited for."
 NOT_CONFIRMED = "The store did not confirm the release of the lease."
 
 
 class LeaseRetry:
-    """After a refusal the acquire interval; after an error a jittered backoff that never exceeds it."""
+    """After a refusal the acquire interval; after an error a jittered backoff of at most half a second."""
 
     def __init__(self, settings: LeaderSettings, rng: random.Random | None = None) -> None:
         self._interval_s = settings.acquire_every_s
         self._backoff = DecorrelatedJitter(
-            base_s=min(0.1, self._interval_s), max_s=min(5.0, self._interval_s), rng=rng or random.Random()
+            base_s=min(0.1, self._interval_s),
+            max_s=min(ERROR_PAUSE_S_MAX, self._interval_s),
+            rng=rng or random.Random(),
         )
 
     def next_delay_s(self, ctx: RetryContext) -> float | None:

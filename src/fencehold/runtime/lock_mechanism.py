@@ -13,12 +13,15 @@ from fencehold.model.lock_errors import (
     LockError,
     PoolerError,
     as_lock_error,
+    as_outage,
 )
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.lock_session import Companion, LockSession
 from fencehold.ports.mechanism import Unanswered
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime import forks
+from fencehold.runtime.outage import Outage
 
 S = TypeVar("S", bound=LockSession)
 
@@ -67,6 +70,7 @@ class Grant:
         self._generation = forks.generation()
         self.ends_at_s = 0.0
         self.is_over = False
+        self.may_resume = True
         self.epoch: int | None = None
         self.prove(sent_s)
 
@@ -102,8 +106,12 @@ class SessionMechanism(Generic[S]):
         *,
         companion: Companion[S] | None = None,
         as_error: Callable[[Exception], Exception] = as_lock_error,
+        where: str = "",
     ) -> None:
+        """`where`: the database's address without secrets, for what is told while it is away."""
         self._open = open_session
+        self._where = where
+        self._outage = Outage(facts.fact, clock)
         self._timing = timing
         self._clock = clock
         self._facts = facts
@@ -126,6 +134,7 @@ class SessionMechanism(Generic[S]):
             try:
                 answer = await self._attempt()
                 self._has_worked = True
+                self._outage.answered()
                 return answer
             except Exception as error:
                 await self.close()
@@ -134,6 +143,8 @@ class SessionMechanism(Generic[S]):
                     fault = ConnectionError(str(fault))  # a password or a right that worked once may work again
                 if isinstance(fault, HopelessError):  # nobody will try again
                     self._facts.fact("gave_up", error=fault)
+                else:
+                    self._outage.failed(as_outage(fault, self._where))
                 raise fault from error
             except BaseException:
                 await self.close()  # a cancelled try may have locked: only the end of the session is sure to unlock
@@ -154,7 +165,7 @@ class SessionMechanism(Generic[S]):
     async def _fenced(self, session: S, companion: Companion[S], new: Grant) -> Grant:
         """The term that was interrupted, if its epoch is still the last one; else a new one, with the next epoch."""
         old, lease_s, limit_s = self._interrupted, self._timing.trust_s, self._timing.seize_limit_s
-        epoch = old.epoch if old is not None else None
+        epoch = old.epoch if old is not None and old.may_resume else None
         if old is not None and epoch is not None and await companion.resume(session, epoch, lease_s, limit_s):
             old.resume(await self._probe(session))
             return old
@@ -231,7 +242,7 @@ class SessionMechanism(Generic[S]):
         if session is None:
             raise Unanswered(ConnectionError("the connection broke before the lock could be released"))
         try:
-            async with asyncio.timeout(limit_s):
+            async with TimeLimit(limit_s):
                 await self._at_rest.wait()
                 if self._companion is not None and grant.epoch is not None:
                     await self._companion.release(session, grant.epoch, limit_s + INNER_EXTRA_S)

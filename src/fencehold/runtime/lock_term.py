@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, overload
 
 from fencehold.model.leases import TermKey
+from fencehold.ports.connections import AsyncConnection, Connection, SyncConnection
+from fencehold.ports.facts import FactSink
 from fencehold.ports.fence import Transaction
 from fencehold.ports.lock_session import Companion
+from fencehold.runtime.held import NOT_AWAITED
 from fencehold.runtime.lock_mechanism import Grant
+from fencehold.runtime.pending_fence import NOT_AWAITED_HINT, PendingFence, loop_here, told_on
+
+
+async def _awaited(pending: Awaitable[None]) -> None:
+    await pending
 
 
 class LockTerm:
     """The current term when the lock has a fencing epoch: the token, and fenced transactions."""
 
-    def __init__(self, grant: Grant, companion: Companion[Any], lease_s: float) -> None:
+    def __init__(self, grant: Grant, companion: Companion[Any], lease_s: float, log: FactSink) -> None:
         assert grant.epoch is not None, "a term has an epoch"
+        self._log = log
+        self._loop = loop_here()
         self.epoch = grant.epoch
         self._grant = grant
         self._companion = companion
@@ -30,9 +41,24 @@ class LockTerm:
         """A fenced transaction on a connection of its own: it commits only while this epoch holds."""
         return self._companion.fences.transaction(self._key(), lambda: self._grant.remaining_s)
 
-    def fence(self, connection_or_session: object) -> Awaitable[None]:
-        """The same guard in a transaction the caller owns."""
-        return self._companion.fences.fence(connection_or_session, self._key())
+    @overload
+    def fence(self, connection_or_session: SyncConnection) -> Awaitable[None]: ...
+    @overload
+    def fence(self, connection_or_session: AsyncConnection) -> Coroutine[Any, Any, None]: ...
+    def fence(self, connection_or_session: Connection) -> Awaitable[None]:
+        """The same guard in a transaction the caller owns; await it for async connections and sessions.
+
+        One that is not awaited fences nothing: that is told as an error (`fence_not_awaited`), and ends the term.
+        """
+        pending = self._companion.fences.fence(connection_or_session, self._key())
+        if not asyncio.iscoroutine(pending):
+            return pending
+        return PendingFence(_awaited(pending), pending, self._forgotten)
+
+    def _forgotten(self) -> None:
+        self._grant.may_resume = False  # this very term is over, whatever the grace would allow
+        self._grant.is_over = True
+        told_on(self._loop, lambda: self._log.fact(NOT_AWAITED, epoch=self.epoch, hint=NOT_AWAITED_HINT))
 
     def _key(self) -> TermKey:
         companion = self._companion

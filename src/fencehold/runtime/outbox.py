@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import math
 import secrets
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack, overload
 
 from fencehold.model import names
 from fencehold.model.durations import AGE_YEARS_MAX, Duration, seconds
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.events import Status
+from fencehold.model.json_types import Json
 from fencehold.model.new_events import NewEvent, new_event, new_tracking_ids
 from fencehold.model.outbox_settings import Check, OutboxSettings, outbox_settings, worker_settings
+from fencehold.ports.connections import Connection, SyncConnection
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Events, Failure, Filter, Recovered, Stats
 from fencehold.runtime.adding import add_surely
 from fencehold.runtime.error_text import storable, stored
-from fencehold.runtime.handlers import Handler, Handlers
+from fencehold.runtime.handler_types import BatchHandler, EventHandler
+from fencehold.runtime.handlers import Handlers
+from fencehold.runtime.options import WorkerOptions
+from fencehold.runtime.outbox_arguments import EventToAdd, claims_of, listed, tracking_id_of
 from fencehold.runtime.outbox_identity import OutboxIdentity
 from fencehold.runtime.outbox_parts import OutboxParts
 from fencehold.runtime.reaper import REAP_MAX, Reaper, tell_reaped
@@ -75,15 +81,15 @@ class Outbox:
     async def add(
         self,
         event_type: str,
-        payload: Any,
+        payload: Json,
         *,
         aggregate_id: str | None = None,
         aggregate_type: str | None = None,
         tracking_id: str | uuid.UUID | None = None,
-        not_before: Any = None,
+        not_before: dt.datetime | Duration | None = None,
         priority: int = 0,
-        metadata: Mapping[str, Any] | None = None,
-        tx: Any = None,
+        metadata: Mapping[str, Json] | None = None,
+        tx: Connection | None = None,
     ) -> str:
         """Stored for sure when this returns, or with the caller's transaction `tx`; the tracking id.
 
@@ -98,12 +104,12 @@ class Outbox:
         await self._store([event], tx)
         return event.tracking_id
 
-    async def add_many(self, events: Iterable[Any], tx: Any = None) -> list[str]:
+    async def add_many(self, events: Iterable[EventToAdd], tx: Connection | None = None) -> list[str]:
         """All or none of up to 5,000 at a time (all of them with `tx`); their tracking ids in order.
 
         Each is (event_type, payload) or a mapping with the names of `add`'s arguments.
         """
-        given, new = _listed(events), list[NewEvent]()
+        given, new = listed(events), list[NewEvent]()
         making = self._making(given, new)
         if tx is None and 0 < len(given) <= ADD_BATCH and not any(isinstance(one, Mapping) for one in given):
             await self._store(making, tx)  # one transaction: events may be made while it goes on
@@ -114,16 +120,18 @@ class Outbox:
                 await self._store(batch, tx)
         return [event.tracking_id for event in new]
 
-    def add_now(self, events: Iterable[Any], tx: Any, outbox_id: str) -> list[str]:
+    def add_now(self, events: Iterable[EventToAdd], tx: SyncConnection, outbox_id: str) -> list[str]:
         """`add_many` for callers without an event loop: in the transaction of a sync connection or session."""
-        new = list(self._making(_listed(events), []))
+        new = list(self._making(listed(events), []))
         _done_now(self._parts.make_events(self.name).port.add_in(tx, new, outbox_id))
         return [event.tracking_id for event in new]
 
-    def first_time_now(self, event: Claim | str | uuid.UUID, consumer_id: str, tx: Any, outbox_id: str) -> bool:
+    def first_time_now(
+        self, event: Claim | str | uuid.UUID, consumer_id: str, tx: SyncConnection, outbox_id: str
+    ) -> bool:
         """`first_time` for callers without an event loop."""
         desk = self._parts.make_events(self.name).desk
-        return bool(_done_now(desk.first_time(_tracking_id(event), names.consumer_id(consumer_id), tx, outbox_id)))
+        return bool(_done_now(desk.first_time(tracking_id_of(event), names.consumer_id(consumer_id), tx, outbox_id)))
 
     async def outbox_id(self) -> str:
         """What tells this outbox from one of the same name in another database; asked of the store once."""
@@ -132,12 +140,12 @@ class Outbox:
     async def _ask_identity(self) -> str:
         return await (await self._here(in_tx=True)).desk.identity(LIMIT_S)
 
-    async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Any) -> bool:
+    async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Connection) -> bool:
         """True if this consumer meets this event for the first time; recorded in the caller's transaction `tx`.
 
         Write the effect in the same transaction: then both are there, or neither is, however often it is delivered.
         """
-        who = _tracking_id(event), names.consumer_id(consumer_id)
+        who = tracking_id_of(event), names.consumer_id(consumer_id)
         desk = (await self._here(in_tx=True)).desk
         return await self._identity.given_to(lambda outbox_id: desk.first_time(*who, tx, outbox_id))
 
@@ -165,7 +173,7 @@ class Outbox:
 
         Each for as long again as `claim` was told, or as the outbox is set to by now.
         """
-        held = _claims(claims)
+        held = claims_of(claims)
         renewed: dict[ClaimKey, Any] = {}
         for lease_s in {self._lease_s(claim) for claim in held}:
             keys = [claim.key for claim in held if self._lease_s(claim) == lease_s]
@@ -176,7 +184,7 @@ class Outbox:
 
     async def complete(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
         """Those completed; one whose lease is over, or that another holds, is refused and left out."""
-        held = _claims(claims)
+        held = claims_of(claims)
         turn = await self._bounded((await self._here()).port.turn(held, None, LIMIT_S))
         accepted = {(key.id, key.token) for key in turn.completed}
         return [claim for claim in held if (claim.id, claim.token) in accepted]
@@ -185,7 +193,9 @@ class Outbox:
         """FAILED (it will be tried again) or DEAD_LETTER; None: refused, it was no longer ours."""
         delay_s = self._settings.backoff.delay_s(claim.attempt, self._parts.rng)
         text = stored(error) if isinstance(error, BaseException) else storable(str(error))
-        recorded = await (await self._here()).port.fail([Failure(_claims(claim)[0].key, text, delay_s, retry)], LIMIT_S)
+        recorded = await (await self._here()).port.fail(
+            [Failure(claims_of(claim)[0].key, text, delay_s, retry)], LIMIT_S
+        )
         return recorded[0][1] if recorded else None
 
     async def reap(self) -> list[Recovered]:
@@ -197,9 +207,18 @@ class Outbox:
         tell_reaped(self._parts.facts, self.name, found, self._parts.clock.now_s() - began_s)
         return found
 
+    @overload
+    def worker(
+        self, handler: EventHandler | Mapping[str, EventHandler], *, batch_size: None = None,
+        **options: Unpack[WorkerOptions],
+    ) -> Worker: ...  # fmt: skip
+    @overload
+    def worker(
+        self, handler: BatchHandler | Mapping[str, BatchHandler], *, batch_size: int, **options: Unpack[WorkerOptions]
+    ) -> Worker: ...
     def worker(
         self,
-        handler: Handler | Mapping[str, Handler],
+        handler: Any,
         *,
         concurrency: int = 10,
         worker_id: str | None = None,
@@ -207,7 +226,7 @@ class Outbox:
         max_processing: Duration | None = None,
         shutdown_timeout: Duration | None = None,
         batch_size: int | None = None,
-        saturated: Callable[[], Any] | None = None,
+        saturated: Callable[[], bool] | None = None,
         reaper: bool = True,
         give_up_after: Duration | None = None,
     ) -> Worker:
@@ -267,7 +286,7 @@ class Outbox:
 
     async def retry(self, tracking_ids: Sequence[str], root_cause: str = "", *, dry_run: bool = False) -> list[str]:
         """These events, failed or dead, made PENDING now."""
-        which = Filter((Status.DEAD_LETTER, Status.FAILED), (), tuple(map(_tracking_id, tracking_ids)))
+        which = Filter((Status.DEAD_LETTER, Status.FAILED), (), tuple(map(tracking_id_of, tracking_ids)))
         return await self._redrive(which, root_cause, len(tracking_ids), 0.0, dry_run)
 
     async def purge(
@@ -339,7 +358,7 @@ class Outbox:
             raise ConfigurationError(f"Not an event: {event!r:.80}.", hint=hint, code="bad_event") from None
         return self._new(carried, event_type, payload, fresh_id=fresh_id)
 
-    async def _store(self, events: Iterable[NewEvent], tx: Any) -> None:
+    async def _store(self, events: Iterable[NewEvent], tx: Connection | None) -> None:
         port = (await self._here(in_tx=tx is not None)).port
         if tx is None:
             await self._bounded(add_surely(port, events, LIMIT_S))
@@ -363,21 +382,6 @@ class Outbox:
         return self._parts.shared.here(self)
 
 
-def _listed(events: Iterable[Any]) -> list[Any]:
-    if isinstance(events, (str, bytes, Mapping)) or not isinstance(events, Iterable):
-        hint = 'Give a list such as [("order.created", {"id": 7})].'
-        raise ConfigurationError(f"Not a list of events: {events!r:.80}.", hint=hint, code="bad_event")
-    return list(events)
-
-
-def _tracking_id(event: Any) -> str:
-    try:
-        return event.tracking_id if isinstance(event, Claim) else str(uuid.UUID(str(event)))
-    except ValueError:
-        hint = "Give the event itself, or its tracking id."
-        raise ConfigurationError(f"{event!r:.80} is no event.", hint=hint, code="bad_event") from None
-
-
 def _done_now(waiting: Any) -> Any:
     """The result of a call on a sync connection, which had no need to wait; on an async one nothing has begun."""
     if asyncio.iscoroutine(waiting):
@@ -388,10 +392,3 @@ def _done_now(waiting: Any) -> Any:
     except StopIteration as done:
         return done.value
     raise AssertionError("what is done already does not wait")
-
-
-def _claims(claims: Any) -> list[Claim]:
-    given: list[Any] = [claims] if isinstance(claims, Claim) else list(claims)
-    if wrong := [type(item).__name__ for item in given if not isinstance(item, Claim)]:
-        raise ConfigurationError(f"A {wrong[0]} is no Claim.", hint="Give what claim() returned.", code="bad_claim")
-    return given

@@ -62,7 +62,7 @@ class OutboxParts:
         worker_id: str,
         handlers: Handlers,
         settings: WorkerSettings,
-        saturated: Callable[[], Any] | None,
+        saturated: Callable[[], bool] | None,
         with_reaper: bool,
     ) -> Worker:
         def make_events() -> Events:

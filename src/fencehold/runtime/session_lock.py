@@ -16,6 +16,7 @@ from fencehold.model.retry import ExponentialBackoff, RetryContext, RetryStrateg
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.lock_session import Companion, LockSession
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.callbacks import Callbacks, Registers
 from fencehold.runtime.clock import BootClock
 from fencehold.runtime.election import LEADING, Election, ElectionSettings
@@ -80,6 +81,10 @@ class SessionLock(Registers, Generic[S]):
     async def _open(self) -> S:
         raise NotImplementedError
 
+    def _where(self) -> str:
+        """Which database, without secrets."""
+        raise NotImplementedError
+
     # --- lifecycle ---
 
     async def start(self) -> None:
@@ -91,8 +96,9 @@ class SessionLock(Registers, Generic[S]):
 
     def _spawn(self) -> None:
         self._mechanism = SessionMechanism(
-            self._open, self._timing, self._clock, self._log, companion=self._companion, as_error=self._as_error
-        )
+            self._open, self._timing, self._clock, self._log,
+            companion=self._companion, as_error=self._as_error, where=self._where(),
+        )  # fmt: skip
         self._election = Election(
             self._mechanism, self._settings, self._retry, self._callbacks, self._clock, self._on_state
         )
@@ -158,7 +164,7 @@ class SessionLock(Registers, Generic[S]):
         callbacks. Before `start()` it waits for the start too.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
+            async with TimeLimit(timeout_s):
                 await self._begun.wait()
                 while (grant := await self._led()) is not None:
                     await self._callbacks.told(upto=self._last_told)
@@ -207,7 +213,7 @@ class SessionLock(Registers, Generic[S]):
         grant = self._election.grant if self._election is not None else None
         if grant is None or not self.is_leader or self._companion is None:
             return None
-        return LockTerm(grant, self._companion, self._timing.trust_s)
+        return LockTerm(grant, self._companion, self._timing.trust_s, self._log)
 
     # --- parts ---
 

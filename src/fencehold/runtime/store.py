@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar, Unpack
 from weakref import WeakSet, WeakValueDictionary
 
 from fencehold.model import names
@@ -15,13 +15,14 @@ from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.item_settings import DOCUMENT_BYTES_MAX, item_settings
 from fencehold.model.outbox_settings import PAYLOAD_BYTES_MAX, outbox_settings
 from fencehold.model.retry import RetryStrategy
-from fencehold.model.settings import leader_settings
+from fencehold.model.settings import LeaderSettings, OnError, leader_settings
 from fencehold.ports.backend import Backend
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.traces import TracePort
 from fencehold.runtime import forks
 from fencehold.runtime import host as hosts
+from fencehold.runtime.block_kinds import AsyncBlock
 from fencehold.runtime.book import LeaseBook
 from fencehold.runtime.engine import Engine
 from fencehold.runtime.first_use import ANY_KIND, ITEMS, FirstUse
@@ -30,6 +31,7 @@ from fencehold.runtime.items import Items
 from fencehold.runtime.job_checks import check_async_job
 from fencehold.runtime.leader import Leader
 from fencehold.runtime.leader_job import LeaderJob, Pauses
+from fencehold.runtime.options import LeaderOptions, SeekOptions
 from fencehold.runtime.outage import Outage
 from fencehold.runtime.outbox import Outbox
 from fencehold.runtime.outbox_parts import OutboxParts
@@ -45,7 +47,7 @@ INIT_LIMIT_S = 60.0
 T = TypeVar("T")
 
 
-class Store:
+class Store(AsyncBlock):
     """Use it with `async with`, or `open()` and `close()`; closing gives back every lease it holds."""
 
     def __init__(
@@ -261,7 +263,7 @@ class Store:
         margin: Duration | None = None,
         stall_limit: Duration | None = None,
         holder_id: str | None = None,
-        on_error: str = "retry",
+        on_error: OnError = "retry",
         release_on_stop: bool = True,
         retry_strategy: RetryStrategy | None = None,
     ) -> Leader:
@@ -281,7 +283,7 @@ class Store:
         lease: Duration = 30,
         stop: asyncio.Event | None = None,
         backoff: RetryStrategy | None = None,
-        **settings: Any,
+        **settings: Unpack[SeekOptions],
     ) -> T | None:
         """Run `await job(term)` in this process while it leads, at most in one process at a time; see docs/leader.md.
 
@@ -302,7 +304,7 @@ class Store:
         name: str,
         backoff: RetryStrategy | None,
         until: Callable[[], Awaitable[object]] | None,
-        **settings: Any,
+        **settings: Unpack[LeaderOptions],
     ) -> LeaderJob:
         """The parts of `run_as_leader`; `fencehold.sync` puts them together in its own way."""
         self._parts()  # raises if the store is not open
@@ -311,7 +313,9 @@ class Store:
         self._jobs.add(job)
         return job
 
-    def _candidate(self, name: str, holder_id: str, settings: Any, retry_strategy: RetryStrategy | None) -> Leader:
+    def _candidate(
+        self, name: str, holder_id: str, settings: LeaderSettings, retry_strategy: RetryStrategy | None
+    ) -> Leader:
         leader = Leader(
             name, holder_id, settings, retry_strategy=retry_strategy, engine=self._parts, clock=self._clock,
             facts=self._facts, enrol=self._enrol, done=lambda: self._candidates.pop((name, holder_id), None),

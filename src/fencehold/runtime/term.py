@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Uncertain
+from fencehold.ports.connections import AsyncConnection, Connection, SyncConnection
 from fencehold.ports.fence import FencePort, GuardText, SyncTransaction, Transaction
-from fencehold.runtime.held import Held
+from fencehold.runtime.block_kinds import AsyncBlock
+from fencehold.runtime.held import NOT_AWAITED, Held
+from fencehold.runtime.pending_fence import NOT_AWAITED_HINT, PendingFence, sync_needed
 from fencehold.runtime.term_bodies import TermBodies, TermBody
 
 
@@ -62,7 +65,7 @@ class Guard:
             raise self._term.changed_nothing(self._text)
 
 
-class Term:
+class Term(AsyncBlock):
     """Valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
 
     `async with term:` cancels its body when the term ends, and swallows that cancellation, as well as a LeaseLost of
@@ -109,12 +112,23 @@ class Term:
     def check(self) -> None:
         """Raise LeaseLost unless the term is valid at this instant."""
         if not self.is_valid:
-            raise self.lost(self._held.ended_because or "its local deadline has passed")
+            raise self.lost(self._held.why_over)
 
     def lost(self, why: str) -> LeaseLost:
         """End the term and return the error to raise."""
+        if self._held.is_inherited:
+            return self._of_parent()
         self._held.end(why)
         return LeaseLost(f"Lease {self.name!r} epoch {self.epoch}: {why}.", name=self.name, epoch=self.epoch)
+
+    def _of_parent(self) -> LeaseLost:
+        return LeaseLost(
+            f"Lease {self.name!r} epoch {self.epoch}: this term belongs to the parent process, and a forked child has "
+            "no part in it. Nothing that the child writes under it is committed.",
+            hint="Connect anew in the child, or do this in the parent.",
+            name=self.name,
+            epoch=self.epoch,
+        )
 
     def changed_nothing(self, guard: GuardText) -> FenceholdError:
         """Why a guarded statement changed no row: the store is asked. Ends the term only if the store says so."""
@@ -122,8 +136,7 @@ class Term:
         is_held = guard.is_held() if self.is_valid else None
         match self._held.confirmed(limit_s) if is_held is None else is_held:
             case False:
-                passed = "the store says that it is over" if self.is_valid else "its local deadline has passed"
-                return self.lost(self._held.ended_because or passed)
+                return self.lost("the store says that it is over" if self.is_valid else self._held.why_over)
             case None:
                 return Uncertain(
                     f"Lease {self.name!r} epoch {self.epoch}: a guarded statement changed no row, and the store did "
@@ -175,16 +188,39 @@ class Term:
             self._end_by(error)
             raise
 
-    def fence(self, connection_or_session: object) -> Awaitable[None]:
+    @overload
+    def fence(self, connection_or_session: SyncConnection) -> Awaitable[None]: ...
+    @overload
+    def fence(self, connection_or_session: AsyncConnection) -> Coroutine[Any, Any, None]: ...
+    def fence(self, connection_or_session: Connection) -> Awaitable[None]:
         """The same guard in a transaction the caller owns: from here to its commit nobody can take over.
 
         For connections and sessions as `outbox.add(tx=)` takes them; await it for the async ones. Raises LeaseLost, and
-        makes the transaction unable to commit, if the term is over.
+        makes the transaction unable to commit, if the term is over. On an async one that is not awaited nothing is
+        fenced: that is told as an error (`fence_not_awaited`), and ends the term.
         """
         new_to = self._bodies.remember(connection_or_session)
         with self._refusals(connection_or_session, new_to):
             pending = self._fences.fence(connection_or_session, self._held.key, over=not self.is_valid)
-        return self._awaited(pending, connection_or_session, new_to) if asyncio.iscoroutine(pending) else pending
+        if not asyncio.iscoroutine(pending):
+            return pending
+        return PendingFence(self._awaited(pending, connection_or_session, new_to), pending, self._forgotten)
+
+    def fence_sync(self, connection_or_session: SyncConnection) -> None:
+        """`fence` for code without an event loop: done on return. An async connection is refused, and not fenced."""
+        pending = self.fence(connection_or_session)
+        if isinstance(pending, PendingFence):
+            pending.close()
+            raise sync_needed()
+
+    def _forgotten(self) -> None:
+        """A fence was not awaited. The term is not valid from here on; the rest is done where locks may be taken."""
+        self._held.distrust()
+        self._bodies.soon(self._end_forgotten)
+
+    def _end_forgotten(self) -> None:
+        self._held.tell(NOT_AWAITED, hint=NOT_AWAITED_HINT)
+        self._held.end(NOT_AWAITED)
 
     async def _awaited(self, pending: Awaitable[None], target: object, new_to: list[TermBody]) -> None:
         with self._refusals(target, new_to):
@@ -196,6 +232,8 @@ class Term:
         try:
             yield
         except LeaseLost as error:
+            if self._held.is_inherited:
+                raise self._of_parent() from error
             self._end_by(error)
             raise
         except ConfigurationError:

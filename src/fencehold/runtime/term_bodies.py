@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.body import Body
 from fencehold.runtime.held import Held
+from fencehold.runtime.pending_fence import told_on
 
 
 class TermBody(Body):
@@ -63,10 +66,14 @@ class TermBodies:
     async def left(self, limit_s: float) -> bool:
         """Wait, within the limit, until nobody is inside any more; False when somebody still is."""
         try:
-            async with asyncio.timeout(limit_s):
+            async with TimeLimit(limit_s):
                 return await self._empty.wait()
         except TimeoutError:
             return False
+
+    def soon(self, call: Callable[[], object]) -> None:
+        """On their event loop, from any thread; takes no lock."""
+        told_on(self._loop, call)
 
     def _changed(self) -> None:
         """On any thread."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Self
+from typing import Any, Self, overload
 
 from fencehold.model.errors import ConfigurationError
+from fencehold.ports.connections import AsyncConnection, SyncConnection
 from fencehold.ports.fence import SyncTransaction, Transaction
 from fencehold.runtime.term import Guard, Term
 
@@ -92,7 +93,7 @@ class TermOfLoop(Term):
         if self.is_valid:
             return  # a block in another task waited as well, and was first
         if term is None or self._is_begun:
-            raise self.lost(self.ended_because or "its local deadline has passed")
+            raise self.lost(self._held.why_over)
         self._stand_for(term)
 
     # --- fenced work, which keeps this object to its term ---
@@ -105,7 +106,11 @@ class TermOfLoop(Term):
         self._is_begun = True
         return super().transaction_sync()
 
-    def fence(self, connection_or_session: object) -> Awaitable[None]:
+    @overload
+    def fence(self, connection_or_session: SyncConnection) -> Awaitable[None]: ...
+    @overload
+    def fence(self, connection_or_session: AsyncConnection) -> Coroutine[Any, Any, None]: ...
+    def fence(self, connection_or_session: Any) -> Any:
         self._is_begun = True
         return super().fence(connection_or_session)
 

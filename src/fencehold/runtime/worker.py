@@ -49,7 +49,7 @@ class Worker(Stoppable):
         clock: Clock,
         facts: FactSink,
         traces: TracePort,
-        saturated: Callable[[], Any] | None,
+        saturated: Callable[[], bool] | None,
         workers: set[Worker],
     ) -> None:
         super().__init__()

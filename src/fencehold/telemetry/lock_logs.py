@@ -11,8 +11,11 @@ from fencehold.model.errors import redact
 LEVELS = {
     "health_check_failed": logging.WARNING,
     "lock_lost": logging.WARNING,
+    "timeline_unread": logging.WARNING,
     "callback_failed": logging.ERROR,
     "gave_up": logging.ERROR,
+    "store_unreachable": logging.WARNING,
+    "fence_not_awaited": logging.ERROR,
 }
 
 

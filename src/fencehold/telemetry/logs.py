@@ -26,6 +26,7 @@ LEVELS = {
     "leader_renew_failed": logging.WARNING,
     "leader_release_failed": logging.WARNING,
     "leader_stalled": logging.WARNING,
+    "fence_not_awaited": logging.ERROR,
     "leader_job_failed": logging.ERROR,
     "leader_job_not_started": logging.WARNING,
     "leader_job_gave_up": logging.ERROR,
@@ -40,6 +41,9 @@ LEVELS = {
     "schema_waiting": logging.WARNING,
     "tables_made": logging.INFO,
     "store_not_durable": logging.WARNING,
+    "store_not_replicated": logging.WARNING,
+    "commit_not_replicated": logging.WARNING,
+    "timeline_unread": logging.WARNING,
     "request_charged": logging.DEBUG,
     "events_claimed": logging.DEBUG,
     "events_completed": logging.DEBUG,
@@ -75,6 +79,7 @@ LEVELS = {
     "item_heartbeat_failed": logging.ERROR,
     "item_processed": logging.DEBUG,
     "item_failed": logging.WARNING,
+    "item_unchanged": logging.WARNING,
     "item_called_off": logging.INFO,
     "processor_started": logging.INFO,
     "processor_stopping": logging.INFO,
@@ -91,6 +96,7 @@ EVERY_TRY = frozenset({"leader_acquire_failed", "worker_store_failed", "processo
 #: What an event holds is its owner's, not the log's; no fact has these fields, and one that had would not be shown.
 PRIVATE = frozenset({"payload", "payload_json", "metadata", "metadata_json", "document", "document_json"})
 SHOWN_VALUES_MAX = 5
+SHOWN_NAMES_MAX = 100  # of names, such as ids: which they are is what is asked for
 TRACEBACK = "traceback"
 
 
@@ -101,6 +107,10 @@ def level_of(event: str, fields: Mapping[str, Any], levels: Mapping[str, int] = 
         level = max(level, logging.WARNING)
     if event == "event_failed" and fields.get("status") == Status.DEAD_LETTER:
         level = logging.ERROR
+    if fields.get("is_repeat"):  # one of many like it: the next line counts it
+        level = min(level, logging.DEBUG)
+    if event == "leader_renewed" and fields.get("failures"):
+        level = max(level, logging.INFO)
     if event == "handler_ended_late" and fields.get("error"):
         level = logging.WARNING
     if event == "reaper_run" and fields.get("recovered"):
@@ -134,9 +144,19 @@ class LogSink:
         self._logger.log(level, "%s %s%s", event, text, below, extra=extra)
 
 
+def escaped(text: str) -> str:
+    """As it stands between quotes, so that a program reads the line as it was meant."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
 def _shown(value: object) -> str:
     """On one line: a handler's error may have many."""
-    if isinstance(value, list) and len(value) > SHOWN_VALUES_MAX:
-        return f'"[{len(value)} values]"'
-    text = " ".join(str(value).split())
-    return f'"{text}"' if " " in text else text
+    text = " ".join((_listed(value) if isinstance(value, list) else str(value)).split())
+    return f'"{escaped(text)}"' if " " in text or '"' in text else text
+
+
+def _listed(values: list[object]) -> str:
+    if len(values) > SHOWN_VALUES_MAX and not all(isinstance(one, str) for one in values):
+        return f"[{len(values)} values]"
+    more = len(values) - SHOWN_NAMES_MAX
+    return str(values[:SHOWN_NAMES_MAX]) + (f" and {more} more" if more > 0 else "")

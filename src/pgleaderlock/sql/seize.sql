@@ -1,6 +1,8 @@
 -- name: seize
 -- Only the lock's holder runs this: the epoch rises whatever the row's expiry, but waits for an open fenced transaction.
 -- What is below `on` is raised for this commit: one that was answered must survive a crash, or its epoch would come twice.
+-- A trigger (0003_grant_timeline) makes of + 1 a jump where the server was promoted, or the data moved, since the last grant.
+-- `grant_timeline` is asked for so that a table without that trigger and column is refused as an old one.
 WITH durable AS MATERIALIZED (
     SELECT set_config('synchronous_commit',
                       CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN 'on'
@@ -13,4 +15,4 @@ ON CONFLICT (lease_name) DO UPDATE
    SET holder_id = excluded.holder_id, lease_epoch = l.lease_epoch + 1, acquire_nonce = excluded.acquire_nonce,
        acquired_at = clock_timestamp(), renewed_at = clock_timestamp(),
        expires_at = clock_timestamp() + :lease * interval '1 second'
-RETURNING lease_epoch, lease_id;
+RETURNING lease_epoch, lease_id, grant_timeline;

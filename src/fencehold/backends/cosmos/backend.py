@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.address import Address, parse
 from fencehold.backends.cosmos.charges import Charges
@@ -19,6 +17,7 @@ from fencehold.backends.no_checkup import NoCheckup
 from fencehold.ports.events import Events
 from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemStore
+from fencehold.ports.time_limit import TimeLimit
 
 
 class CosmosBackend:
@@ -55,7 +54,7 @@ class CosmosBackend:
     async def open(self, limit_s: float) -> None:
         """The account answers and takes the key or token; the container may not be there before init()."""
         try:
-            async with asyncio.timeout(limit_s):
+            async with TimeLimit(limit_s):
                 await self._wire.client()
         except TimeoutError:
             raise faults.of_timeout(is_write=False) from None

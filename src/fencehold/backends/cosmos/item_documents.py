@@ -18,9 +18,10 @@ from typing import Any
 from fencehold.backends.cosmos.documents import document_id
 from fencehold.backends.cosmos.server_clock import EPOCH_START, Window
 from fencehold.model.items import Row, StoredItem, row_state
-from fencehold.ports.items import ItemRow
+from fencehold.ports.items import ItemRow, Stretch
 
 Document = dict[str, Any]
+TIME_MS_MAX = 2**53 - 1  # the highest whole number that JavaScript counts to
 MILLISECOND = dt.timedelta(milliseconds=1)
 
 
@@ -61,6 +62,14 @@ def tombstone(partition: str, kind: str, item_id: str, token: int) -> Document:
         "deleted": True,
         "lease": {"leasedBy": None, "leasedAt": None, "leaseDuration": 0, "expiresAt": 0, "token": token},
     }
+
+
+def stretch_ms(stretch: Stretch) -> tuple[int, int]:
+    since, before = stretch.since, stretch.before
+    return (
+        instant_ms(since) if since is not None else 0,
+        instant_ms(before) if before is not None else TIME_MS_MAX,
+    )
 
 
 def lease_fields(row: StoredItem, token_before: int) -> Document:

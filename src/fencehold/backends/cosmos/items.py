@@ -29,13 +29,14 @@ from fencehold.model.items import (
     keep,
     refusal_reason,
 )
-from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
+from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
 
 KNOWN_MAX = 1000
 SPREAD_MAX = 8
 CONTENDED_PAUSE_S_MAX = 0.02
 NOT_EXECUTED = (Unavailable, ConfigurationError)  # of one request: the others of a batch may have been
 
+Where = tuple[str, Stretch]  # a state, and since when
 Made = Callable[[dt.datetime, int], Request]  # from the instant and the next token
 
 
@@ -102,7 +103,14 @@ class CosmosItemPort:
         return answer if isinstance(answer, ItemRefusal) else None
 
     async def next_for_state(
-        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
+        self,
+        state: str,
+        limit: int,
+        holder_id: str,
+        lease_s: float,
+        limit_s: float,
+        skip: Sequence[str] = (),
+        stretch: Stretch = EVER,
     ) -> list[ItemRow]:
         """One query for each bucket, then one write for each item; who was quicker has changed the etag.
 
@@ -118,7 +126,7 @@ class CosmosItemPort:
         try:
             while len(taken) < limit:
                 wanted = limit - len(taken)
-                free = await self._oldest_free(call, state, wanted * spread, skip)
+                free = await self._oldest_free(call, (state, stretch), wanted * spread, skip)
                 chosen = one_slice(free, wanted)
                 asked = (self._taken(call, one, made) for one in chosen)
                 outcomes = await asyncio.gather(*asked, return_exceptions=True)
@@ -200,16 +208,18 @@ class CosmosItemPort:
             self._remember(item_id, stored)
         return stored
 
-    async def _oldest_free(self, call: Call, state: str, limit: int, skip: Sequence[str]) -> list[Document]:
-        found = await asyncio.gather(*(self._free(call, part, state, limit, skip) for part in self._partitions()))
+    async def _oldest_free(self, call: Call, where: Where, limit: int, skip: Sequence[str]) -> list[Document]:
+        found = await asyncio.gather(*(self._free(call, part, where, limit, skip) for part in self._partitions()))
         return sorted((one for part in found for one in part), key=lambda one: int(one["stateTimestamp"]))[:limit]
 
-    async def _free(self, call: Call, partition: str, state: str, limit: int, skip: Sequence[str]) -> list[Document]:
+    async def _free(self, call: Call, partition: str, where: Where, limit: int, skip: Sequence[str]) -> list[Document]:
         """Left out here and not in the query: a query may not be as long as all that is skipped."""
         window = await now(call, partition)
         now_ms = shape.instant_ms(window.earliest)
         skipped = {item_id for item_id in skip if self._partition(item_id) == partition}
-        given, asked = {"state": state, "now": now_ms}, limit + len(skipped)
+        since_ms, before_ms = shape.stretch_ms(where[1])
+        given = {"state": where[0], "now": now_ms, "since": since_ms, "before": before_ms}
+        asked = limit + len(skipped)
         found = await call.query(partition, query("next_for_state"), given, asked)
         return [one for one in found if one["itemId"] not in skipped][:limit]
 

@@ -26,7 +26,7 @@ from fencehold.backends.cosmos.items import NOT_EXECUTED, CosmosItemPort, Cosmos
 from fencehold.backends.cosmos.wire import Call, Wire
 from fencehold.model.errors import FenceholdError, Unavailable, Uncertain
 from fencehold.model.items import ItemKey
-from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
+from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
 from fencehold.ports.schema import Waits, unheard
 
 Key = TypeVar("Key")  # of a lease, or an id
@@ -88,7 +88,14 @@ class ProcedureItemPort(CosmosItemPort):
         return answer if isinstance(answer, ItemRefusal) else None
 
     async def next_for_state(
-        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
+        self,
+        state: str,
+        limit: int,
+        holder_id: str,
+        lease_s: float,
+        limit_s: float,
+        skip: Sequence[str] = (),
+        stretch: Stretch = EVER,
     ) -> list[ItemRow]:
         call = self._wire.call("next_for_state", limit_s)
         taken: list[ItemRow] = []
@@ -96,7 +103,7 @@ class ProcedureItemPort(CosmosItemPort):
         while waiting and len(taken) < limit:
             asked = min(limit - len(taken), BATCH_MAX)
             skipped = [document_id(item_id) for item_id in skip if self._partition(item_id) == waiting[0]]
-            ask = [state, asked, holder_id, shape.duration_ms(lease_s), skipped]
+            ask = [state, asked, holder_id, shape.duration_ms(lease_s), skipped, *shape.stretch_ms(stretch)]
             try:
                 reply = await execute(call, waiting[0], "nextForState", ask)
             except FenceholdError:
@@ -147,7 +154,7 @@ class ProcedureItems(CosmosItems):
 
     async def _check_uploaded(self, call: Call) -> None:
         """A token may execute procedures, neither upload nor list them; so each is asked for what changes nothing."""
-        nothing: dict[str, list[Any]] = {"lease": ["get", []], "nextForState": ["", 1, "", 0, []]}
+        nothing: dict[str, list[Any]] = {"lease": ["get", []], "nextForState": ["", 1, "", 0, [], 0, 0]}
         for script in SCRIPTS:
             try:
                 await call.execute_procedure(self._any_partition, procedure(script).id, nothing[script])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
@@ -13,6 +12,7 @@ from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.wire import Wire
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.schema import Waits, unheard
+from fencehold.ports.time_limit import TimeLimit
 
 PARTITION_KEY_PATH = "/pk"
 # Every write pays for each indexed path: only what a query asks for is.
@@ -39,7 +39,7 @@ class CosmosSchema:
 
     async def _sorted(self, work: Coroutine[Any, Any, list[str]], limit_s: float, *, is_write: bool) -> list[str]:
         try:
-            async with asyncio.timeout(limit_s):
+            async with TimeLimit(limit_s):
                 return await work
         except TimeoutError:
             raise faults.of_timeout(is_write=is_write) from None

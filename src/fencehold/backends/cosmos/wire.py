@@ -19,6 +19,7 @@ from fencehold.backends.cosmos.charges import Charges
 from fencehold.backends.cosmos.credentials import token_credential
 from fencehold.backends.cosmos.server_clock import ServerClock, Window
 from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.ports.time_limit import TimeLimit
 
 Document = dict[str, Any]
 Ask = Callable[[ContainerProxy, Callable[..., None]], Awaitable[Any]]
@@ -240,7 +241,7 @@ class Call:
 
     async def _within(self, ask: Awaitable[Any], is_write: bool) -> Any:
         try:
-            async with asyncio.timeout(max(0.0, self.left_s)):
+            async with TimeLimit(max(0.0, self.left_s)):
                 return await ask
         except TimeoutError:
             raise faults.of_timeout(is_write) from None

@@ -32,6 +32,7 @@ from fencehold.model.leases import (
     refusal_reason,
     row_state,
 )  # fmt: skip
+from fencehold.model.places import UNKNOWN, Place
 from fencehold.ports.fence import DONE, GuardText, Params, RemainingS, SyncTransaction
 from fencehold.ports.leases import Answer
 from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED, Hint
@@ -51,6 +52,9 @@ class Shelf:
     fired: list[str] = field(default_factory=list)
     outboxes: dict[str, EventShelf] = field(default_factory=dict)
     items: ItemShelf = field(init=False)
+    #: Memory has no timelines; the simulation gives it some.
+    place: Place = UNKNOWN
+    origin: Place = UNKNOWN
 
     def __post_init__(self) -> None:
         self.items = ItemShelf(self.now)
@@ -94,7 +98,7 @@ class MemoryLeases:
             row = s.rows.get(ask.name)
             if s.fenced.get(ask.name) and row is not None and row.expires_at <= s.now():
                 return Busy(s.view(row))
-            request = Request(ask.name, s.now(), ask.holder_id, 0, ask.lease_s, ask.nonce)
+            request = Request(ask.name, s.now(), ask.holder_id, 0, ask.lease_s, ask.nonce, s.place, s.origin)
             if s.apply(Verb.ACQUIRE, request) is None:
                 return Refusal("held", s.view(row))
             lease = s.view(s.rows[ask.name])

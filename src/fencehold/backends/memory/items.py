@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from fencehold.backends.memory.no_tables import NoTables
 from fencehold.model.items import ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
-from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
+from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
 
 Place = tuple[str, str]  # kind and id
 
@@ -102,13 +102,20 @@ class MemoryItemPort:
             return answer if isinstance(answer, ItemRefusal) else None
 
     async def next_for_state(
-        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
+        self,
+        state: str,
+        limit: int,
+        holder_id: str,
+        lease_s: float,
+        limit_s: float,
+        skip: Sequence[str] = (),
+        stretch: Stretch = EVER,
     ) -> list[ItemRow]:
         with self._shelf.lock:
             now = self._shelf.now()
             asked = Request(now, holder_id, lease_s=lease_s, state=state)
             skipped = frozenset(skip)
-            ids = (i for i in self._ids(state) if i not in skipped and decide(self._row(i), Verb.NEXT, asked))
+            ids = (i for i in self._ids(state, stretch) if i not in skipped and decide(self._row(i), Verb.NEXT, asked))
             taken = self._oldest(ids, limit)
             for item_id in taken:
                 self._apply(item_id, Verb.NEXT, self._grant(now, holder_id, lease_s, state))
@@ -125,8 +132,13 @@ class MemoryItemPort:
     def _grant(self, now: dt.datetime, holder_id: str, lease_s: float, state: str | None = None) -> Request:
         return Request(now, holder_id, next_token=self._shelf.next_token(), lease_s=lease_s, state=state)
 
-    def _ids(self, state: str | None) -> Iterator[str]:
-        return self._shelf.ids(self._kind, state)
+    def _ids(self, state: str | None, stretch: Stretch = EVER) -> Iterator[str]:
+        ids = self._shelf.ids(self._kind, state)
+        return ids if stretch == EVER else (i for i in ids if self._is_within(i, stretch))
+
+    def _is_within(self, item_id: str, stretch: Stretch) -> bool:
+        at = self._shelf.rows[self._kind, item_id].state_timestamp
+        return (stretch.since is None or at >= stretch.since) and (stretch.before is None or at < stretch.before)
 
     def _row(self, item_id: str) -> StoredItem | None:
         return self._shelf.rows.get((self._kind, item_id))

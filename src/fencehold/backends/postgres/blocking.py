@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -64,12 +65,15 @@ class BlockingTransaction:
             )
         if self.connection.info.transaction_status == TransactionStatus.IDLE:
             raise fence_gone()
+        began_s = time.monotonic()
         try:
             self.connection.commit()
         except psycopg.Error as error:
-            if faults.is_connection_lost(error):
+            if not faults.is_connection_lost(error):
+                raise
+            if self._remaining_s() > 0:
                 raise faults.of_statement(error) from error
-            raise
+            raise faults.of_statement(faults.GivenUp(time.monotonic() - began_s)) from None
 
     def check(self, why: str) -> None:
         if self._remaining_s() <= 0:
@@ -78,7 +82,11 @@ class BlockingTransaction:
 
 @contextlib.contextmanager
 def blocking_transaction(
-    info: str, fence: Callable[[Connection, TermKey], None], key: TermKey, remaining_s: RemainingS
+    info: str,
+    fence: Callable[[Connection, TermKey], None],
+    key: TermKey,
+    remaining_s: RemainingS,
+    committed: Callable[[Connection], None],
 ) -> Iterator[BlockingTransaction]:
     """Commits only while the epoch holds; a connection that hangs is cut when the term's own time is over."""
     if remaining_s() <= 0:
@@ -89,6 +97,7 @@ def blocking_transaction(
         fence(connection, key)
         yield tx
         tx.commit()
+        committed(connection)
 
 
 def connect(info: str, limit_s: float) -> Connection:
@@ -107,10 +116,12 @@ def connect(info: str, limit_s: float) -> Connection:
                 connection = psycopg.connect(hosts.at(info, address), connect_timeout=limit_each_s)
             except psycopg.Error as error:
                 errors.append(error)
+                if isinstance(error, psycopg.errors.ConnectionTimeout):
+                    hosts.said_nothing(info, address)
             else:
                 hosts.answered(info, address)
                 return connection
-    raise faults.of_connect(*errors)
+    raise faults.of_connect(*errors, host_count=len(places))
 
 
 @contextlib.contextmanager

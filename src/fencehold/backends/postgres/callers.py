@@ -14,9 +14,10 @@ import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from fencehold.backends import sql_session, wrong_store
+from fencehold.backends import begin_hints, sql_session, wrong_store
 from fencehold.backends.postgres import faults
 from fencehold.backends.postgres.blocking import lost
+from fencehold.backends.postgres.commits import Commits
 from fencehold.backends.raw_async import RawAsync
 from fencehold.backends.sql_text import Statements
 from fencehold.model.errors import ConfigurationError, FenceholdError
@@ -31,7 +32,7 @@ CONNECTIONS = (
 SNAPSHOT_SEES_ALL = "read committed"
 LIMIT_MS_MAX = 2**31 - 1
 KEEPS_UTF8 = ("UTF8", "SQL_ASCII")
-NOT_SENT = ("bad_encoding", "not_in_encoding", "pipeline_on")
+MUST_FAIL = ("bad_encoding", "not_in_encoding", "pipeline_on", "no_standby")  # so must the transaction
 NOT_THERE = ("42P01", "42703", "3F000")  # undefined table, undefined column, invalid schema name
 POISONED = ("P0001", "25P01")  # as `poison` raises it; there is no transaction
 
@@ -55,20 +56,26 @@ def mark() -> str:
     return secrets.token_hex(8)
 
 
-def fence(statements: Statements, target: object, key: TermKey, over: bool) -> Awaitable[None]:
+def fence(statements: Statements, target: object, key: TermKey, over: bool, commits: Commits) -> Awaitable[None]:
     """`over`: the term has already ended here, so nothing is asked and the transaction is only made to fail."""
+    return begin_hints.advised(target, lambda: _fence(statements, target, key, over, commits))
+
+
+def _fence(statements: Statements, target: object, key: TermKey, over: bool, commits: Commits) -> Awaitable[None]:
     target = sql_session.unwrapped(target, DIALECT)
     if isinstance(target, psycopg.AsyncConnection):
         must_be_in_transaction(target)
-        return _fence_async(AsyncDoor(target, statements), key, over)
+        commits.watch_caller(target)
+        return _fence_async(AsyncDoor(target, statements), key, over, commits)
     if isinstance(target, psycopg.Connection):
         must_be_in_transaction(target)
-        fence_sync(SyncDoor(target, statements), key, over)
+        commits.watch_caller(target)
+        fence_sync(SyncDoor(target, statements), key, commits, over)
         return DONE
     if sql_session.is_sqlalchemy(target, DIALECT):
         if sql_session.is_async(target):
-            return _fence_async(AsyncSessionDoor(target, statements), key, over)
-        fence_sync(SessionDoor(target, statements), key, over)
+            return _fence_async(AsyncSessionDoor(target, statements), key, over, commits)
+        fence_sync(SessionDoor(target, statements), key, commits, over)
         return DONE
     raise ConfigurationError(
         f"term.fence() cannot use a {sql_session.kind_of(target)}.",
@@ -242,39 +249,45 @@ async def poisoned_async(door: AsyncDoor | AsyncSessionDoor) -> bool:
     return False
 
 
-def fence_sync(door: SyncDoor | SessionDoor, key: TermKey, over: bool = False, own: bool = False) -> None:
+def fence_sync(
+    door: SyncDoor | SessionDoor, key: TermKey, commits: Commits, over: bool = False, own: bool = False
+) -> None:
     """`own`: on a connection of the store's own, which leads to no other database."""
     refusal: Exception = lost(key, "the term is over; this transaction was made to fail")
     if not over:
         token = mark()
         try:
-            [(epoch, is_ours)] = door.run("fence", {**params(key), "mark": token, "own": own})
+            values = {**params(key), "mark": token, "own": own, "sync_commit": commits.sync_commit}
+            [(epoch, is_ours, standbys)] = door.run("fence", values)
             if epoch is not None:
                 if door.run("fence_kept", {}) != [(token,)]:
                     raise outside_transaction()
+                commits.fenced(standbys)
                 return
             refusal = _refusal(key, door.run("isolation", {})) if is_ours or own else wrong_store.of_fence(key)
         except Exception as error:
-            if isinstance(error, FenceholdError) and error.code not in NOT_SENT:
+            if isinstance(error, FenceholdError) and error.code not in MUST_FAIL:
                 raise
             refusal = of_failed(error, key, own)
     door.poison()
     raise refusal
 
 
-async def _fence_async(door: AsyncDoor | AsyncSessionDoor, key: TermKey, over: bool) -> None:
+async def _fence_async(door: AsyncDoor | AsyncSessionDoor, key: TermKey, over: bool, commits: Commits) -> None:
     refusal: Exception = lost(key, "the term is over; this transaction was made to fail")
     if not over:
         token = mark()
         try:
-            [(epoch, is_ours)] = await door.run("fence", {**params(key), "mark": token, "own": False})
+            values = {**params(key), "mark": token, "own": False, "sync_commit": commits.sync_commit}
+            [(epoch, is_ours, standbys)] = await door.run("fence", values)
             if epoch is not None:
                 if await door.run("fence_kept", {}) != [(token,)]:
                     raise outside_transaction()
+                commits.fenced(standbys)
                 return
             refusal = _refusal(key, await door.run("isolation", {})) if is_ours else wrong_store.of_fence(key)
         except Exception as error:
-            if isinstance(error, FenceholdError) and error.code not in NOT_SENT:
+            if isinstance(error, FenceholdError) and error.code not in MUST_FAIL:
                 raise
             refusal = of_failed(error, key)
     await door.poison()

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import psycopg
 
 from fencehold.backends.durability import durability
-from fencehold.backends.postgres import faults, wire
+from fencehold.backends.postgres import faults, unread, wire
+from fencehold.backends.postgres.cluster_seen import Seen, failover
 from fencehold.backends.sql_text import Statements, tables_made
 from fencehold.model.settings import CALL_LIMIT_S_MAX
 from fencehold.ports.checkup import Condition, State, TablesMade
@@ -70,7 +71,26 @@ class PostgresCheckup:
         settings = await self._settings(connection)
         risks = await connection.execute(self._statements["durability"])
         found = [server(connection), encoding(settings["server_encoding"])]
-        return [*found, limits(settings), durability(await risks.fetchall())]
+        found += [limits(settings), durability(await risks.fetchall()), await self._timeline(connection)]
+        return [*found, await self._failover(connection)]
+
+    async def _failover(self, connection: wire.Connection) -> Condition:
+        row = await (await connection.execute(self._statements["cluster"])).fetchone()
+        assert row is not None, "it always answers one row"
+        senders, slots, is_patroni, standbys, client_port = row
+        is_proxied = wire.is_proxied(connection, client_port)
+        return failover(Seen(senders, slots, is_patroni, standbys, is_proxied))
+
+    async def _timeline(self, connection: wire.Connection) -> Condition:
+        try:
+            row = await (await connection.execute(self._statements["probe_place"])).fetchone()
+        except psycopg.Error as error:
+            if not faults.is_unread(error):
+                raise
+            await connection.rollback()  # what is looked at next is refused in a transaction that has failed
+            return Condition("epochs after a failover", State.WARNING, unread.text(faults.text_of(error)), unread.HINT)
+        assert row is not None, "a probe always answers one row"
+        return timeline(row[1])
 
     async def _settings(self, connection: wire.Connection) -> dict[str, str]:
         cursor = await connection.execute(self._statements["server_settings"])
@@ -90,6 +110,12 @@ def encoding(name: str) -> Condition:
         hint = "Let every program connect with client_encoding=utf8, or use a database in UTF8."
         return Condition("encoding", State.WARNING, "SQL_ASCII: the server stores whatever bytes it is given", hint)
     return Condition("encoding", State.OK, f"{name}: text with other characters is refused (not_in_encoding)")
+
+
+def timeline(found: str | None) -> Condition:
+    """As the server writes it into the names of its log files; a standby has none of its own."""
+    said = "this is a standby" if found is None else f"timeline {int(found, 16)}"
+    return Condition("epochs after a failover", State.OK, f"{said}; the first one on another timeline jumps")
 
 
 def limits(settings: Mapping[str, str]) -> Condition:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from fencehold.backends import sql_session, wrong_store
+from fencehold.backends import begin_hints, sql_session, wrong_store
 from fencehold.backends.postgres import faults
 from fencehold.backends.postgres.callers import (
     CONNECTIONS,
@@ -41,6 +41,12 @@ def _run(
     statements: Statements, target: object, name: str, params: Mapping[str, Any], finish: Callable[[Rows], T | None]
 ) -> Awaitable[T]:
     """`finish` makes the answer of the rows; None: they say that this is another outbox."""
+    return begin_hints.advised(target, lambda: _ask(statements, target, name, params, finish))
+
+
+def _ask(
+    statements: Statements, target: object, name: str, params: Mapping[str, Any], finish: Callable[[Rows], T | None]
+) -> Awaitable[T]:
     door = door_to(statements, target)
 
     def answer(rows: Rows) -> T:

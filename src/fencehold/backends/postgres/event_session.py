@@ -6,38 +6,38 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import psycopg
-
 from fencehold.backends.postgres import wire
+from fencehold.backends.postgres.commits import Commits
 from fencehold.backends.postgres.planned_session import PlannedSession
-from fencehold.backends.postgres.session import Rows
+from fencehold.backends.postgres.session import EXPLAINED, Rows
 from fencehold.backends.sql_text import Statements
 
 WATCH_AFTER_S = 0.001  # between the turns of a busy worker the socket is not watched: that would cost two system calls
 
 
 class EventSession(PlannedSession):
-    def __init__(self, info: str, statements: Statements) -> None:
-        super().__init__(info, statements)
+    def __init__(self, info: str, statements: Statements, commits: Commits | None = None) -> None:
+        super().__init__(info, statements, commits)
         self._watch_timer: asyncio.TimerHandle | None = None
 
     async def quick(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
         """As `run`, without a task of its own: for callers that are never cancelled."""
+        return await self._following(lambda left_s: self._quick(name, params, left_s), limit_s)
+
+    async def _quick(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
         await self._turn(limit_s)
         try:
             connection = await self._ready(limit_s)
             self._unwatch()
-            timer = asyncio.get_running_loop().call_later(limit_s, wire.cut, connection)
             try:
-                with self._trouble:
+                with self._trouble, wire.Limit(connection, wire.fixed(limit_s)):
                     if self._must_listen(connection):
                         await self._listen(connection)
                     try:
-                        return await self._fetch(connection, name, params)
-                    except psycopg.errors.InsufficientPrivilege as error:
-                        raise await self._denied(connection, error) from None
+                        return await self._kept(connection, name, lambda: self._fetch(connection, name, params))
+                    except EXPLAINED as error:
+                        raise await self._explained(connection, error) from None
             finally:
-                timer.cancel()
                 self._watch_soon()
         finally:
             self._lock.release()
@@ -50,7 +50,7 @@ class EventSession(PlannedSession):
                 await connection.execute(self.statements[first])
                 return await self._fetch(connection, name, params)
 
-        return await self._alone(both, limit_s)
+        return await self._following(lambda left_s: self._alone(both, left_s), limit_s)
 
     async def copy(self, name: str, chunks: Iterable[bytes], limit_s: float) -> None:
         """A bulk load: all rows or none. A chunk is made while the server reads the one before."""

@@ -13,6 +13,7 @@ from typing import Any
 from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.postgres import event_rows, wire
 from fencehold.backends.postgres.arrays import array, text_array
+from fencehold.backends.postgres.commits import Commits
 from fencehold.backends.postgres.event_callers import add_in
 from fencehold.backends.postgres.event_desk import PostgresEventDesk
 from fencehold.backends.postgres.event_session import EventSession
@@ -195,9 +196,9 @@ class PostgresEventHints:
 class PostgresEvents(OwnTables):
     """One outbox in one event loop: one connection for everything, opened when first needed."""
 
-    def __init__(self, info: str, package: str, table: str) -> None:
+    def __init__(self, info: str, package: str, table: str, commits: Commits | None = None) -> None:
         statements = Statements(package, table, pyformat, OUTBOX)
-        self._session = EventSession(info, statements)
+        self._session = EventSession(info, statements, commits)
         super().__init__(PostgresSchema(info, statements))
         self.port = PostgresEventPort(self._session, statements)
         self.desk = PostgresEventDesk(self._session, statements)

@@ -32,6 +32,8 @@ SETTING_HINT = (
     "default_transaction_read_only is on for this server, database or role (a read-only time of its operators, say): "
     "set it to off, for example ALTER ROLE ... SET default_transaction_read_only = off."
 )
+STANDBY = "session is read-only (a standby, or default_transaction_read_only is on)"
+FAILOVER_HINT = "None that answered takes writes: a failover may be under way, and a new primary be chosen soon."
 READ_ONLY_HINT = (
     "Either this is a replica: name the primary, or list all hosts in the URL. Or default_transaction_read_only is on "
     "for this server, database or role: set it to off."
@@ -62,13 +64,22 @@ _OUTAGES = (
 )  # fmt: skip
 
 
-def of_connect(*errors: Exception) -> FenceholdError:
+class GivenUp(psycopg.OperationalError):
+    """In place of what the driver says after we have shut its socket down: that would be our own act, told as the
+    server's.
+    """
+
+    def __init__(self, waited_s: float) -> None:
+        super().__init__(f"the server did not answer within {waited_s:.1f} s, so the connection was given up")
+
+
+def of_connect(*errors: Exception, host_count: int = 1) -> FenceholdError:
     """Why none of the servers could be used; nothing was sent, so nothing was changed.
 
     ConfigurationError (login_refused, no_such_database, ...) if every one of them refused for a reason that no waiting
-    mends; else Unavailable.
+    mends; else Unavailable. One host may have several errors: it has several addresses, or was asked again.
     """
-    texts = list(dict.fromkeys(map(text_of, errors)))
+    texts = texts_of(errors)
     said = "; ".join(texts)
     mistakes = [_found(text, _MISTAKES) for text in texts]
     if all(mistakes) and (found := mistakes[0]):
@@ -76,6 +87,8 @@ def of_connect(*errors: Exception) -> FenceholdError:
         return ConfigurationError(f"PostgreSQL refused the connection: {said}.", hint=hint, code=code)
     if found := next(filter(None, (_found(text, _OUTAGES) for text in texts)), None):
         code, hint = found
+        if code == "read_only" and host_count > 1:
+            hint = FAILOVER_HINT
         return Unavailable(f"PostgreSQL refused the connection: {said}.", hint=hint, code=code)
     return Unavailable(
         f"PostgreSQL cannot be reached: {said}.",
@@ -93,6 +106,12 @@ def text_of(error: Exception) -> str:
     return redact(" ".join(str(error).split())).rstrip(".") or type(error).__name__
 
 
+def texts_of(errors: Sequence[Exception]) -> list[str]:
+    """Each once; of a server that takes no writes libpq does not say that it may be a standby."""
+    texts = (text_of(error).replace("session is read-only", STANDBY) for error in errors)
+    return list(dict.fromkeys(texts))
+
+
 def of_statement(error: psycopg.Error) -> FenceholdError:
     """The server's answer, or the lack of one, to a statement that was sent."""
     text = text_of(error)
@@ -105,24 +124,39 @@ def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
     if isinstance(error, pg.InvalidSchemaName):
         return _no_schema(text)
     if isinstance(error, pg.UndefinedTable):
-        return schema_missing(f"A table is missing: {text}.")
+        return schema_missing(f"A table is missing: {_said(text)}.")
     if isinstance(error, pg.UndefinedColumn):
-        return schema_old(text)
+        return schema_old(_said(text))
     if isinstance(error, pg.InsufficientPrivilege):
-        said = text.partition(" LINE ")[0]  # the statement is ours, and of no interest
         hint = POLICY_HINT if "row-level security" in text else GRANT_HINT
-        return ConfigurationError(f"PostgreSQL refused: {said}.", hint=hint, code="no_permission")
+        return ConfigurationError(f"PostgreSQL refused: {_said(text)}.", hint=hint, code="no_permission")
     if isinstance(error, (pg.UntranslatableCharacter, pg.CharacterNotInRepertoire)):
         hint = "The database's encoding has no such character: use others, or a database in UTF8."
         return ConfigurationError(f"PostgreSQL refused the text: {text}.", hint=hint, code="not_in_encoding")
     return None
 
 
+def _said(text: str) -> str:
+    """Without the line and the caret that libpq adds: the statement is ours, and of no interest."""
+    return text.partition(" LINE ")[0].rstrip(".")
+
+
+def no_usable_schema() -> ConfigurationError:
+    message = "This role may use no schema of its search_path, so no table can be made or found."
+    return ConfigurationError(message, hint=SCHEMA_HINT, code="no_permission")
+
+
+def unmakeable(schema: str, init_option: str) -> ConfigurationError:
+    """Of tables that are not there: `init` by this role would be refused, in these words."""
+    hint = OWNER_HINT.format(option=init_option)
+    message = f"PostgreSQL refused: permission denied for schema {schema}."
+    return ConfigurationError(message, hint=hint, code="no_permission")
+
+
 def _no_schema(text: str) -> ConfigurationError:
     """Where tables were to be made: there is no such schema, or none that this role may use."""
     if "no schema has been selected" in text:
-        message = "This role may use no schema of its search_path, so no table can be made or found."
-        return ConfigurationError(message, hint=SCHEMA_HINT, code="no_permission")
+        return no_usable_schema()
     hint = "Create it first (CREATE SCHEMA), or correct the name of the table."
     return ConfigurationError(f"PostgreSQL: {text}.", hint=hint, code="no_such_schema")
 
@@ -138,7 +172,7 @@ def _refused_login(error: psycopg.Error, text: str) -> FenceholdError | None:
 
 def _not_executed(error: psycopg.Error, text: str) -> FenceholdError | None:
     if isinstance(error, pg.ReadOnlySqlTransaction):
-        return Unavailable(f"This session takes no writes: {text}.", hint=READ_ONLY_HINT, code="read_only")
+        return not_here(text, "", is_standby=False)
     if isinstance(error, pg.QueryCanceled):
         return Unavailable(f"PostgreSQL: {text}; nothing was changed.", hint=TIMEOUT_HINT, code="canceled")
     if isinstance(error, pg.DiskFull):
@@ -152,6 +186,17 @@ def _unknown(error: psycopg.Error, text: str) -> FenceholdError:
         hint = "It counts as lost until the store says otherwise."
         return Uncertain(f"PostgreSQL gave no answer: {text}.", hint=hint, code="no_answer")
     return Unavailable(f"PostgreSQL refused the statement ({error.sqlstate}): {text}.", code="store_error")
+
+
+def not_here(said: str, where: str, is_standby: bool) -> Unavailable:
+    """25006 on a connection that took writes before; nothing was executed, and another server may take it."""
+    if not is_standby:
+        return Unavailable(f"This session takes no writes: {said}.", hint=READ_ONLY_HINT, code="read_only")
+    return Unavailable(
+        f"{where} has become a standby, and takes no writes any more ({said}); nothing was changed.",
+        hint="The primary is looked for among the hosts of the URL.",
+        code="read_only",
+    )
 
 
 def denied(error: psycopg.Error, rights: Sequence[str]) -> FenceholdError:
@@ -174,6 +219,16 @@ def of_init(error: psycopg.Error, init_option: str = "") -> FenceholdError:
     if fault.code == "no_permission" and fault.hint != SCHEMA_HINT:
         fault.hint = OWNER_HINT.format(option=init_option)
     return fault
+
+
+def is_elsewhere(error: psycopg.Error) -> bool:
+    """The server takes no writes (any more): nothing was executed, and the connection is of no use."""
+    return isinstance(error, pg.ReadOnlySqlTransaction)
+
+
+def is_unread(error: psycopg.Error) -> bool:
+    """The server said that its timeline cannot be read here: no such function, no right to it, or no such log."""
+    return error.sqlstate is not None and error.sqlstate[:2] not in ("08", "53", "57")
 
 
 def is_connection_lost(error: psycopg.Error) -> bool:

@@ -13,6 +13,7 @@ from psycopg.rows import tuple_row
 
 from fencehold.backends.postgres import callers, faults, wire
 from fencehold.backends.postgres.blocking import BlockingTransaction, blocking_transaction, fence_gone, lost
+from fencehold.backends.postgres.commits import Commits, not_replicated
 from fencehold.backends.sql_text import Statements
 from fencehold.model.errors import Unavailable
 from fencehold.model.leases import TermKey
@@ -59,9 +60,10 @@ class PostgresTransaction:
 class PostgresFences:
     """`transaction` on connections of its own, in the caller's loop; `fence` and `guard` on the caller's."""
 
-    def __init__(self, info: str, statements: Statements) -> None:
+    def __init__(self, info: str, statements: Statements, commits: Commits | None = None) -> None:
         self._info = info
         self._statements = statements
+        self._commits = commits or Commits()
         self._idle: list[tuple[asyncio.AbstractEventLoop, wire.Connection]] = []
 
     @asynccontextmanager
@@ -83,7 +85,7 @@ class PostgresFences:
         self._checkin(connection)
 
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[BlockingTransaction]:
-        return blocking_transaction(self._info, self._fence_blocking, key, remaining_s)
+        return blocking_transaction(self._info, self._fence_blocking, key, remaining_s, self._committed_blocking)
 
     async def _begin(self, key: TermKey, remaining_s: RemainingS) -> PostgresTransaction:
         """Fenced and open. A kept connection may have died unseen; it is replaced, for nothing was written on it."""
@@ -103,10 +105,12 @@ class PostgresFences:
 
     async def _enter(self, tx: PostgresTransaction, key: TermKey) -> None:
         try:
-            params = {**callers.params(key), "mark": tx.mark, "own": True}
+            params = {**callers.params(key), "mark": tx.mark, "own": True, "sync_commit": self._commits.sync_commit}
             cursor = await tx.run(tx.connection.execute(self._statements["fence"], params))
-            if (await cursor.fetchone() or (None,))[0] is None:
+            epoch, _, standbys = await cursor.fetchone() or (None, None, "")
+            if epoch is None:
                 raise lost(key, "the store refused the fence: it has expired or another holds it")
+            self._commits.fenced(standbys)
         except psycopg.Error as error:
             raise callers.of_fence(error, key) from error
 
@@ -124,6 +128,15 @@ class PostgresFences:
             if faults.is_connection_lost(error):
                 raise faults.of_statement(error) from error
             raise  # a deferred constraint, say: the caller's own, and nothing was written
+        await self._committed(tx, remaining_s)
+
+    async def _committed(self, tx: PostgresTransaction, remaining_s: RemainingS) -> None:
+        """Whether it is where it must be is not known either when the question gets no answer."""
+        asked = self._commits.committed(tx.connection, self._statements)
+        try:
+            await wire.bounded(tx.connection, asked, remaining_s)
+        except psycopg.Error:
+            raise not_replicated("the server did not say for which standby it waited") from None
 
     async def _still_fenced(self, tx: PostgresTransaction) -> None:
         """Still the same transaction: on `tx.connection` a caller may have ended it and begun another."""
@@ -152,7 +165,9 @@ class PostgresFences:
                 if not connection.closed:
                     return connection, True
         limit_s = min(remaining_s(), wire.CONNECT_LIMIT_S)
-        return await wire.connect(self._info, limit_s, autocommit=False), False
+        connection = await wire.connect(self._info, limit_s, autocommit=False)
+        self._commits.watch(connection)
+        return connection, False
 
     def _checkin(self, connection: wire.Connection) -> None:
         fit = connection.info.transaction_status == TransactionStatus.IDLE and not connection.closed
@@ -168,16 +183,26 @@ class PostgresFences:
     # --- the caller's own connection ---
 
     def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
-        return callers.fence(self._statements, target, key, over)
+        return callers.fence(self._statements, target, key, over, self._commits)
 
     async def spoil(self, target: object) -> None:
         with suppress(Exception):
             await asyncio.wait_for(callers.spoil(self._statements, target), ROLLBACK_LIMIT_S)
 
     def guard(self, key: TermKey) -> GuardText:
-        values = {**callers.params(key), "name": key.name.encode().hex(), "holder": key.holder_id.encode().hex()}
+        values = {
+            **callers.params(key), "name": key.name.encode().hex(), "holder": key.holder_id.encode().hex(),
+            "sync_commit": self._commits.sync_commit,
+        }  # fmt: skip
         params = {f"fencehold_{name}": value for name, value in values.items()}
         return GuardText(self._statements["guard"], self._statements.named("guard"), params)
 
     def _fence_blocking(self, connection: psycopg.Connection[Any], key: TermKey) -> None:
-        callers.fence_sync(callers.SyncDoor(connection, self._statements), key, own=True)
+        self._commits.watch(connection)
+        callers.fence_sync(callers.SyncDoor(connection, self._statements), key, self._commits, own=True)
+
+    def _committed_blocking(self, connection: psycopg.Connection[Any]) -> None:
+        try:
+            self._commits.committed_sync(connection, self._statements)
+        except psycopg.Error:
+            raise not_replicated("the server did not say for which standby it waited") from None

@@ -26,6 +26,7 @@ KEYS = {"host": "PGHOST", "port": "PGPORT", "hostaddr": "PGHOSTADDR"}  # and the
 Place = tuple[str, ...]  # of the three keys, in that order; empty: as libpq chooses
 
 _answered_last: dict[str, Place] = {}
+_silent: dict[str, set[Place]] = {}
 
 
 def places(info: str) -> list[Place]:
@@ -68,9 +69,9 @@ def addresses_sync(place: Place) -> list[Place]:
 
 
 def in_order(info: str, found: Iterable[Place]) -> list[Place]:
-    """As given, but the one that answered last comes first, and the other addresses of its host next."""
-    last = _answered_last.get(info, ())
-    return sorted(found, key=lambda place: (place != last) + (place[:2] != last[:2]))
+    """As given, but the one that answered last comes first, the other addresses of its host next, the silent last."""
+    last, silent = _answered_last.get(info, ()), _silent.get(info, set())
+    return sorted(found, key=lambda place: (place in silent, (place != last) + (place[:2] != last[:2])))
 
 
 def at(info: str, place: Place) -> str:
@@ -82,8 +83,20 @@ def at(info: str, place: Place) -> str:
 
 def answered(info: str, place: Place) -> None:
     """Remember that a usable server is there: it is the first to be tried next time."""
+    spoke(info, place)
     if len(_answered_last) < REMEMBERED_MAX or info in _answered_last:
         _answered_last[info] = place
+
+
+def spoke(info: str, place: Place) -> None:
+    """Somebody is there, whatever was said."""
+    _silent.get(info, set()).discard(place)
+
+
+def said_nothing(info: str, place: Place) -> None:
+    """Remember that it had its time and did not answer: it is the last to be tried, until it does."""
+    if len(_silent) < REMEMBERED_MAX or info in _silent:
+        _silent.setdefault(info, set()).add(place)
 
 
 def head_start_s(limit_s: float, count: int) -> float:

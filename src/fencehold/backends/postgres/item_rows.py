@@ -8,7 +8,7 @@ from typing import Any
 
 from fencehold.backends.postgres.arrays import array, text_array
 from fencehold.model.items import ItemKey
-from fencehold.ports.items import ItemRow
+from fencehold.ports.items import ItemRow, Stretch
 
 Row = tuple[Any, ...]
 
@@ -23,6 +23,14 @@ def keys_params(keys: Sequence[ItemKey]) -> dict[str, str]:
 
 def ids_param(ids: Sequence[str]) -> str:
     return text_array(ids)
+
+
+def stretch_params(stretch: Stretch) -> dict[str, str]:
+    since, before = stretch.since, stretch.before
+    return {
+        "since": since.isoformat() if since is not None else "-infinity",
+        "before": before.isoformat() if before is not None else "infinity",
+    }
 
 
 def key_params(key: ItemKey) -> dict[str, Any]:

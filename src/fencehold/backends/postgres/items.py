@@ -9,6 +9,7 @@ from typing import Any
 
 from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.postgres import item_rows, wire
+from fencehold.backends.postgres.commits import Commits
 from fencehold.backends.postgres.planned_session import PlannedSession
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.postgres.session import Rows
@@ -16,7 +17,7 @@ from fencehold.backends.rounds import rounds
 from fencehold.backends.sql_text import ITEMS, Statements, pyformat
 from fencehold.model.errors import Unavailable
 from fencehold.model.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
-from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
+from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
 
 RENEW_PAUSE_S = 0.02
 # Of the limit that may go into waiting for a lock. A row that several wait for has two (first the place in the queue,
@@ -100,11 +101,18 @@ class PostgresItemPort:
         return _refusal(await self._wait("delete", item_rows.key_params(key), limit_s))
 
     async def next_for_state(
-        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
+        self,
+        state: str,
+        limit: int,
+        holder_id: str,
+        lease_s: float,
+        limit_s: float,
+        skip: Sequence[str] = (),
+        stretch: Stretch = EVER,
     ) -> list[ItemRow]:
         params = {
             "state": state, "limit": limit, "holder": holder_id, "lease_ms": item_rows.lease_ms(lease_s),
-            "skip": item_rows.ids_param(skip),
+            "skip": item_rows.ids_param(skip), **item_rows.stretch_params(stretch),
         }  # fmt: skip
         items = [item_rows.item(row) for row in await self._run("next_for_state", params, limit_s)]
         return sorted(items, key=lambda item: (item.state_timestamp, item.id))
@@ -127,9 +135,9 @@ class PostgresItemPort:
 class PostgresItems(OwnTables):
     """The items of one kind in one event loop: one connection for everything, opened when first needed."""
 
-    def __init__(self, info: str, package: str, table: str, kind: str) -> None:
+    def __init__(self, info: str, package: str, table: str, kind: str, commits: Commits | None = None) -> None:
         statements = Statements(package, table, pyformat, ITEMS)
-        self._session = PlannedSession(info, statements)
+        self._session = PlannedSession(info, statements, commits)
         super().__init__(PostgresSchema(info, statements))
         self.port = PostgresItemPort(self._session, kind)
 

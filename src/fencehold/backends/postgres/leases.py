@@ -58,6 +58,6 @@ def answer(row: Row) -> Answer:
 
 
 def lease(row: Row) -> Lease:
-    _, name, holder, epoch, acquired, renewed, expires, remaining_s, step_down, nonce, lease_id = row
+    _, name, holder, epoch, acquired, renewed, expires, remaining_s, step_down, nonce, lease_id = row[:11]
     acquired, renewed, expires = (t.astimezone(dt.UTC) for t in (acquired, renewed, expires))
     return Lease(name, holder, epoch, acquired, renewed, expires, remaining_s, step_down, nonce, lease_id)

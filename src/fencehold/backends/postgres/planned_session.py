@@ -15,6 +15,7 @@ _AS_IT_IS = contextlib.nullcontext()
 
 class PlannedSession(Session):
     async def _settle(self, connection: wire.Connection) -> None:
+        await super()._settle(connection)
         if not self.is_pooled:
             connection.prepare_threshold = 0
             await connection.execute(self.statements["plans"], {"is_local": False})

@@ -62,7 +62,20 @@ class PostgresSchema:
     async def _judged(self, connection: wire.Connection) -> ConfigurationError | None:
         missing = await self._missing(connection)
         applied = await self._applied(connection) if missing and await self._says(connection, "steps_there") else set()
-        return judged(self._statements, applied, await self._says(connection, "table_there"), missing)
+        there = await self._says(connection, "table_there")
+        found = judged(self._statements, applied, there, missing)
+        if found is not None and found.code == "schema_missing":
+            return await self._unmakeable(connection) or found
+        return found
+
+    async def _unmakeable(self, connection: wire.Connection) -> ConfigurationError | None:
+        """What keeps this role from making tables that are not there; None: nothing."""
+        cursor = await connection.execute(self._statements["schema_rights"], {"table": self._statements.table})
+        rights = await cursor.fetchone()
+        if rights is None:
+            return None if "." in self._statements.table else faults.no_usable_schema()
+        schema, may_use, may_create = rights
+        return None if may_use and may_create else faults.unmakeable(schema, self._statements.init_option)
 
     async def _rights(self, connection: wire.Connection) -> list[str]:
         cursor = await connection.execute(self._statements["rights_missing"])

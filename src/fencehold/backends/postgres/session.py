@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.rows import tuple_row
 
 from fencehold.backends.postgres import faults, session_limits, wire
+from fencehold.backends.postgres.commits import Commits
 from fencehold.backends.sql_text import Statements, advised
 from fencehold.model.errors import FenceholdError, Unavailable
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.ports.wakeup import UNKNOWN, Hint
 
 PREPARE_AFTER = 2
+FOLLOW_PAUSE_S = 0.1
+LOOK = "read"  # what followers ask
+EXPLAINED = (
+    psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.UndefinedTable,
+)  # fmt: skip
 
 Rows = list[tuple[Any, ...]]
 T = TypeVar("T")
@@ -23,25 +31,52 @@ T = TypeVar("T")
 class Session:
     """Every call ends within its limit; a connection that saw an error, a timeout or a cancel is dropped."""
 
-    def __init__(self, info: str, statements: Statements) -> None:
+    def __init__(self, info: str, statements: Statements, commits: Commits | None = None) -> None:
         self._info = info
         self.statements = statements
+        self._commits = commits or Commits()
         self._lock = asyncio.Lock()
         self._connection: wire.Connection | None = None
         self._connecting: asyncio.Task[wire.Connection] | None = None
         self._connect_errors: list[Exception] = []
         self._hints: list[Hint] = []
         self._wants_listen = False
+        self._has_worked = False
+        self._wants_writes = wire.wants_writes(info)
         self._listening: wire.Connection | None = None
         self._watched_fd: int | None = None
         self.is_pooled = False
+        self.on_unread: session_limits.Unread | None = None
         self._trouble = _DropOnTrouble(self)
 
     async def run(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
         """The rows of one autocommitted statement."""
-        return await self._alone(lambda connection: self._fetch(connection, name, params), limit_s)
 
-    async def _alone(self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float) -> T:
+        async def once(left_s: float) -> Rows:
+            return await self._alone(lambda connection: self._fetch(connection, name, params), left_s, name)
+
+        return await self._following(once, limit_s)
+
+    async def _following(self, ask: Callable[[float], Awaitable[T]], limit_s: float) -> T:
+        """`ask`, and again while no host takes writes: one did before, so another is or will be the primary.
+
+        Such a refusal says that nothing was executed. Before the first answer ever it is a mistake, and raised at once.
+        """
+        left_s = wire.fixed(limit_s)
+        while True:
+            try:
+                answer = await ask(max(0.001, left_s()))
+            except Unavailable as error:
+                if error.code != "read_only" or not self._has_worked or left_s() <= FOLLOW_PAUSE_S:
+                    raise
+            else:
+                self._has_worked = True
+                return answer
+            await asyncio.sleep(FOLLOW_PAUSE_S)
+
+    async def _alone(
+        self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float, name: str = ""
+    ) -> T:
         """`work` with the connection to itself, within the limit."""
         left_s = wire.fixed(limit_s)
         await self._turn(limit_s)
@@ -50,21 +85,64 @@ class Session:
             self._unwatch()
             try:
                 with self._trouble:
-                    return await wire.bounded(connection, self._listening_first(connection, work), left_s)
+                    return await wire.bounded(connection, self._listening_first(connection, work, name), left_s)
             finally:
                 self._watch()
         finally:
             self._lock.release()
 
     async def _listening_first(
-        self, connection: wire.Connection, work: Callable[[wire.Connection], Coroutine[Any, Any, T]]
+        self, connection: wire.Connection, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], name: str
     ) -> T:
         if self._must_listen(connection):
             await self._listen(connection)
         try:
-            return await work(connection)
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise await self._denied(connection, error) from None
+            answer = await self._kept(connection, name, lambda: work(connection))
+            if name == LOOK and self._wants_listen and self._wants_writes:
+                await self._must_take_writes(connection)
+            return answer
+        except EXPLAINED as error:
+            raise await self._explained(connection, error) from None
+
+    async def _explained(self, connection: wire.Connection, error: psycopg.Error) -> FenceholdError:
+        if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+            return await self._not_here(connection, error)
+        if isinstance(error, psycopg.errors.UndefinedTable):
+            return await self._not_found(connection, error)
+        return await self._denied(connection, error)
+
+    async def _not_found(self, connection: wire.Connection, error: psycopg.Error) -> FenceholdError:
+        """A role that may use no schema sees no table, also where all are there."""
+        found: Rows = [("unknown",)]
+        with contextlib.suppress(psycopg.Error):
+            table = {"table": self.statements.table}
+            found = await (await connection.execute(self.statements["schema_rights"], table)).fetchall()
+        if not found and "." not in self.statements.table:
+            return faults.no_usable_schema()
+        return advised(faults.of_statement(error), self.statements)
+
+    async def _not_here(self, connection: wire.Connection, error: psycopg.Error) -> FenceholdError:
+        is_standby = False
+        with contextlib.suppress(psycopg.Error):
+            _, is_standby = await self._takes_writes(connection)
+        return faults.not_here(faults.text_of(error), wire.place_of(connection), is_standby)
+
+    async def _must_take_writes(self, connection: wire.Connection) -> None:
+        """What followers see must come from where leases are granted: a standby may be behind, or cut off."""
+        takes_writes, is_standby = await self._takes_writes(connection)
+        if not takes_writes:
+            raise faults.not_here("the session is read-only", wire.place_of(connection), is_standby)
+
+    async def _takes_writes(self, connection: wire.Connection) -> tuple[bool, bool]:
+        """And whether it is a standby."""
+        cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+        await cursor.execute(self.statements["takes_writes"].encode())
+        row = await cursor.fetchone()
+        assert row is not None, "it always answers one row"
+        return bool(row[0]), bool(row[1])
+
+    async def _kept(self, connection: wire.Connection, name: str, work: Callable[[], Awaitable[T]]) -> T:
+        return await self._commits.run(connection, self.statements, name, self.is_pooled, work)
 
     async def _denied(self, connection: wire.Connection, error: psycopg.Error) -> FenceholdError:
         rights: Rows = []
@@ -80,10 +158,11 @@ class Session:
             await self._lock.acquire()  # at once: a limit would cost more than the lock
             return
         try:
-            async with asyncio.timeout(limit_s):
+            async with TimeLimit(limit_s):
                 await self._lock.acquire()
         except TimeoutError:
-            raise Unavailable("The store's connection was busy; nothing was sent.", code="busy") from None
+            message = "PostgreSQL has not answered an earlier statement on this connection yet; nothing was sent."
+            raise Unavailable(message, code="no_answer") from None
 
     async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> Rows:
         cursor = await connection.execute(self.statements[name], params or None)
@@ -92,7 +171,9 @@ class Session:
     async def _ready(self, limit_s: float) -> wire.Connection:
         """Connected, within this call's limit; a slow connect goes on in the background for the next call."""
         if self._connection is not None and not self._connection.closed:
-            return self._connection
+            if not wire.is_gone(self._connection):
+                return self._connection
+            self._drop()  # ended while nobody asked, by a switchover say: nothing was sent, so nothing is uncertain
         if self._connecting is None or self._connecting.done():
             self._connect_errors = []
             self._connecting = asyncio.create_task(self._connect(self._connect_errors))
@@ -107,7 +188,7 @@ class Session:
     async def _connect(self, errors: list[Exception]) -> wire.Connection:
         connection = await wire.connect(self._info, wire.CONNECT_LIMIT_S, autocommit=True, errors=errors)
         try:
-            own = session_limits.lifted(connection, self.statements)
+            own = session_limits.lifted(connection, self.statements, self.on_unread)
             self.is_pooled = not await wire.bounded(connection, own, wire.fixed(wire.CONNECT_LIMIT_S))
             # A pooler hands each statement to any server session: prepared statements and LISTEN would go astray.
             connection.prepare_threshold = None if self.is_pooled else PREPARE_AFTER
@@ -122,7 +203,8 @@ class Session:
         return connection
 
     async def _settle(self, connection: wire.Connection) -> None:
-        """What else a new connection needs; nothing here."""
+        """What else a new connection needs."""
+        await self._commits.settle(connection, self.statements, self.is_pooled)
 
     async def _listen(self, connection: wire.Connection) -> None:
         await connection.execute(self.statements["changes"])

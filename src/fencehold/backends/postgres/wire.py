@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import math
 import os
+import re
+import select
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fencehold.backends.postgres import faults, hosts
@@ -21,6 +24,7 @@ Connection = psycopg.AsyncConnection[Any]
 
 CONNECT_LIMIT_S = 10.0
 CUT_LIMIT_S = 1.0
+AGAIN_S = 0.25  # while one host is silent, those that refused are asked again: one of them may be promoted
 
 
 def conninfo(url: str) -> str:
@@ -28,9 +32,11 @@ def conninfo(url: str) -> str:
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error:
-        raise _unreadable() from None
+        raise _unknown_parameter(url) or _unreadable() from None
     ports = str(given.get("port", "")).replace(",", "")
     misread = "@" in str(given.get("dbname", "")) or "@" in str(given.get("host", ""))[1:]  # @name: an abstract socket
+    if ports and not ports.isdigit() and not misread and not _may_be_cut(url):
+        raise _bad_url("The port in the PostgreSQL URL is not a number", "5432 is the usual one")
     if (ports and not ports.isdigit()) or misread:
         raise _unreadable()  # an unescaped / or @ in the password makes its pieces a host, a port or a database name
     try:
@@ -52,11 +58,34 @@ def conninfo(url: str) -> str:
     return make_conninfo(**{**defaults, **given, "client_encoding": "utf8"})
 
 
+def _may_be_cut(url: str) -> bool:
+    """Whether an unescaped / ? or # in the password may have made its pieces something else: the @ comes too late."""
+    place = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
+    return "@" in url and "@" not in place
+
+
+def _unknown_parameter(url: str) -> ConfigurationError | None:
+    """The parameter that libpq does not know, if that is all that is wrong, and if it cannot be of the password."""
+    plain, _, query = url.partition("?")
+    if not query or "@" in query or _may_be_cut(plain):
+        return None
+    known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+    unknown = [name for name in (pair.partition("=")[0] for pair in query.split("&")) if name not in known]
+    if not unknown:
+        return None
+    return _bad_url(f"PostgreSQL URLs have no parameter {unknown[0]!r:.40}", "sslmode is one of those that there are")
+
+
+def _bad_url(problem: str, advice: str) -> ConfigurationError:
+    hint = f"Write postgresql://user:***@host:5432/dbname?sslmode=require; {advice}."
+    return ConfigurationError(f"{problem}.", hint=hint, code="bad_url")
+
+
 def _unreadable() -> ConfigurationError:
     """Says nothing of what was given: libpq quotes what it could not read, which may be a piece of the password."""
     return ConfigurationError(
         "The PostgreSQL URL cannot be read (it is not repeated here, it may hold a password).",
-        hint="Write postgresql://user:password@host:5432/dbname; special characters in the password as %40, %2F etc.",
+        hint="Write postgresql://user:***@host:5432/dbname; special characters of the password (***) as %40, %2F etc.",
         code="bad_url",
     )
 
@@ -74,7 +103,8 @@ async def connect(info: str, limit_s: float, *, autocommit: bool, errors: list[E
 class _Race:
     """Attempts to connect that run side by side, each begun when the one before has failed or had its head start.
 
-    Names are resolved side by side too: one that hangs keeps nobody from the addresses of the others.
+    Names are resolved side by side too: one that hangs keeps nobody from the addresses of the others. While one host
+    says nothing, the others may change their minds: a standby is promoted when its primary has lost its power.
     """
 
     def __init__(self, info: str, errors: list[Exception], autocommit: bool) -> None:
@@ -82,6 +112,7 @@ class _Race:
         self._resolving: set[asyncio.Task[list[hosts.Place]]] = set()
         self._waiting: list[hosts.Place] = []
         self._running: dict[asyncio.Task[Connection], hosts.Place] = {}
+        self._refused: list[hosts.Place] = []
         self._errors = errors
 
     async def first(self, left_s: Callable[[], float], limit_s: float) -> Connection:
@@ -91,17 +122,19 @@ class _Race:
             while left_s() > 0 and (self._waiting or self._running or self._resolving):
                 if self._waiting:
                     self._begin(self._waiting.pop(0))
-                alone_s = min(head_start_s, left_s()) if self._waiting else left_s()
-                if (connection := await self._turn(alone_s)) is not None:
+                alone_s = head_start_s if self._waiting else AGAIN_S if self._refused else left_s()
+                if (connection := await self._turn(min(alone_s, left_s()))) is not None:
                     return connection
         finally:
+            for silent_place in self._running.values():
+                hosts.said_nothing(self._info, silent_place)
             for name in self._resolving:
                 name.cancel()
             for attempt in self._running:
                 _abandon(attempt)
         if self._running or self._waiting or self._resolving:
             raise silent(self._info, limit_s, self._errors)
-        raise faults.of_connect(*self._errors)
+        raise faults.of_connect(*self._errors, host_count=len(hosts.places(self._info)))
 
     async def _resolve(self, limit_s: float) -> None:
         """Begin with what is known after the head start of one host; names that take longer join in when they are."""
@@ -118,12 +151,19 @@ class _Race:
         """Wait for one attempt or name to come to its end; the connection, if an attempt got one."""
         under_way: list[asyncio.Task[Any]] = [*self._running, *self._resolving]
         done, _ = await asyncio.wait(under_way, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if not done and not self._waiting:
+            self._ask_again()
         for name in self._resolving & done:
             self._resolved(name)
         won = [connection for one in self._running.keys() & done if (connection := self._ended(one)) is not None]
         for spare in won[1:]:
             discard(spare)
         return won[0] if won else None
+
+    def _ask_again(self) -> None:
+        again, self._refused = self._refused, []
+        for place in again:
+            self._begin(place)
 
     def _begin(self, place: hosts.Place) -> None:
         work = psycopg.AsyncConnection.connect(hosts.at(self._info, place), autocommit=self._autocommit)
@@ -142,6 +182,9 @@ class _Race:
             connection = attempt.result()
         except (psycopg.Error, OSError) as error:
             self._errors.append(error)
+            self._refused.append(place)
+            is_silent = isinstance(error, psycopg.errors.ConnectionTimeout)
+            (hosts.said_nothing if is_silent else hosts.spoke)(self._info, place)
             return None
         hosts.answered(self._info, place)
         return connection
@@ -156,9 +199,42 @@ async def read_only_because(info: str, limit_s: float) -> str:
     return faults.SETTING_HINT
 
 
+def wants_writes(info: str) -> bool:
+    """Whether it asks for a server that takes writes, which is the default."""
+    return conninfo_to_dict(info).get("target_session_attrs") == "read-write"
+
+
+def place_of(connection: Connection) -> str:
+    """The server at the other end, for a message."""
+    return f"{connection.info.host}:{connection.info.port}"
+
+
+def is_gone(connection: Connection) -> bool:
+    """Whether the server has ended this idle connection, as far as its socket knows; never waits."""
+    try:
+        if not select.select([connection], [], [], 0)[0]:
+            return False
+        connection.pgconn.consume_input()  # the server's last words, or a notification
+        connection.pgconn.consume_input()  # the end itself
+    except ValueError:  # more descriptors than select() takes: it is found out by the statement
+        return False
+    except (OSError, psycopg.Error):
+        return True
+    return connection.closed
+
+
+def is_proxied(connection: Connection, client_port: int | None) -> bool:
+    """Whether what the server takes for our end is another's: a proxy, a pooler, or an address that is translated."""
+    if client_port is None:  # a socket of this machine
+        return False
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
+        return bool(twin.getsockname()[1] != client_port)
+    return False
+
+
 def silent(info: str, limit_s: float, errors: list[Exception]) -> Unavailable:
     """No address could be used, and at least one has not answered; `errors` are those of the others."""
-    said = f" ({'; '.join(map(faults.text_of, errors))})" if errors else ""
+    said = f" ({'; '.join(faults.texts_of(errors))})" if errors else ""
     return Unavailable(
         f"PostgreSQL did not answer within {limit_s:.1f} s of connecting to {hosts.named(info)}{said}.",
         hint="Check host, port and network, and that the server runs.",
@@ -209,27 +285,48 @@ def lent(connection: Connection) -> Iterator[None]:
     leave(connection)
 
 
+class Limit:
+    """A block of work on `connection`: when no time is left the socket is shut down under it.
+
+    The driver's error that follows from that leaves the block as GivenUp, which says what has really happened.
+    """
+
+    def __init__(self, connection: Connection, left_s: Callable[[], float]) -> None:
+        self._connection, self._left_s = connection, left_s
+        self._loop = asyncio.get_running_loop()
+        self._began_s = self._loop.time()
+        self._waited_s: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        self._check()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._timer:
+            self._timer.cancel()
+        if self._waited_s is not None and isinstance(error, psycopg.Error) and faults.is_connection_lost(error):
+            raise faults.GivenUp(self._waited_s) from None
+
+    def _check(self) -> None:
+        left_s = self._left_s()
+        if left_s > 0:
+            self._timer = self._loop.call_later(left_s, self._check)
+        else:
+            self._waited_s = self._loop.time() - self._began_s
+            cut(self._connection)
+
+
 async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: Callable[[], float]) -> T:
     """The result of `work`, which uses `connection`; when no time is left the socket is shut down under it.
 
     `left_s` is asked again whenever the time seems over, so a limit that moves (a renewed lease) is honoured. On
     cancellation the connection is cut and the work fails by itself: psycopg's own clean-up after a cancel can hang.
     """
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(work)
-    timer: asyncio.TimerHandle | None = None
-
-    def check() -> None:
-        nonlocal timer
-        left = left_s()
-        if left > 0:
-            timer = loop.call_later(left, check)
-        else:
-            cut(connection)
-
-    check()
+    task = asyncio.get_running_loop().create_task(work)
+    limit = Limit(connection, left_s)
     try:
-        return await asyncio.shield(task)
+        with limit:
+            return await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.done():
             cut(connection)
@@ -237,9 +334,6 @@ async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: 
             # It must let go of the socket before the descriptor's number can be given to another connection.
             await asyncio.wait([task], timeout=CUT_LIMIT_S)
         raise
-    finally:
-        if timer:
-            timer.cancel()
 
 
 def _swallow(task: asyncio.Future[Any]) -> None:

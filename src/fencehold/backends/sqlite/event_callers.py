@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from fencehold.backends import sql_session, wrong_store
+from fencehold.backends import begin_hints, sql_session, wrong_store
 from fencehold.backends.ready import Ready
 from fencehold.backends.sql_text import Statements, advised
 from fencehold.backends.sqlite import faults
@@ -28,6 +28,9 @@ class CallerStatements:
 
     def run(self, target: object, name: str, batch: Sequence[Params], finish: Finish[T]) -> Awaitable[T]:
         """`finish` gets, for each of the batch, whether it wrote. On a sync connection all is done on return."""
+        return begin_hints.advised(target, lambda: self._run(target, name, batch, finish))
+
+    def _run(self, target: object, name: str, batch: Sequence[Params], finish: Finish[T]) -> Awaitable[T]:
         target = sql_session.unwrapped(target, DIALECT)
         if isinstance(target, sqlite3.Connection):
             return Ready(finish(self._on_connection(target, name, batch)))

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import Any, TypeVar
 
-from fencehold.backends import sql_session, wrong_store
+from fencehold.backends import begin_hints, sql_session, wrong_store
 from fencehold.backends.given_up import given_up
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlite import faults
@@ -195,6 +195,9 @@ class SqliteFences:
             connection.close()
 
     def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
+        return begin_hints.advised(target, lambda: self._fence(target, key, over))
+
+    def _fence(self, target: object, key: TermKey, over: bool) -> Awaitable[None]:
         target = sql_session.unwrapped(target, DIALECT)
         if isinstance(target, sqlite3.Connection):
             self._fence_sync(target, key, over)
@@ -321,7 +324,9 @@ def is_held(rows: list[Any]) -> bool:
 
 
 def refusal(key: TermKey, rows: list[Any], over: bool, where: str = "") -> FenceholdError:
-    if over or (rows and rows[0][1]):
+    if over:
+        return lost(key, "the term is over; this transaction was rolled back")
+    if rows and rows[0][1]:
         return lost(key, "the store refused the fence; this transaction was rolled back")
     return wrong_store.of_fence(key, where)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from fencehold.backends.sqlite.leases import modifier
 from fencehold.backends.sqlite.times import nearest
 from fencehold.model.items import ItemKey
-from fencehold.ports.items import ItemRow
+from fencehold.ports.items import ItemRow, Stretch
 
 Row = tuple[Any, ...]
 Params = dict[str, Any]
@@ -31,6 +32,16 @@ def key_params(key: ItemKey) -> Params:
 
 def lease_params(lease_s: float) -> Params:
     return {"lease": modifier(lease_s), "lease_ms": round(lease_s * 1000)}
+
+
+def stretch_params(stretch: Stretch) -> Params:
+    """As the column writes times; every time comes after the empty text and before `~`."""
+    since, before = stretch.since, stretch.before
+    return {"since": _time(since) if since is not None else "", "before": _time(before) if before is not None else "~"}
+
+
+def _time(at: dt.datetime) -> str:
+    return at.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def item(row: Row) -> ItemRow:

@@ -16,7 +16,7 @@ from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
 from fencehold.model.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.facts import FactSink
-from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
+from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
 
 Changed = tuple[bool, list[Row]]
 
@@ -89,11 +89,18 @@ class SqliteItemPort:
         return None if left is None else _refusal(_items(left).get(key.id))
 
     async def next_for_state(
-        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
+        self,
+        state: str,
+        limit: int,
+        holder_id: str,
+        lease_s: float,
+        limit_s: float,
+        skip: Sequence[str] = (),
+        stretch: Stretch = EVER,
     ) -> list[ItemRow]:
         params = {
             "state": state, "limit": limit, "holder": holder_id, "skip": item_rows.ids_param(skip),
-            **item_rows.lease_params(lease_s),
+            **item_rows.lease_params(lease_s), **item_rows.stretch_params(stretch),
         }  # fmt: skip
 
         def work(connection: sqlite3.Connection) -> list[Row]:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from fencehold.backends import sql_session, wrong_store
+from fencehold.backends import begin_hints, sql_session, wrong_store
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver.params import bound
@@ -47,6 +47,10 @@ def lost(key: TermKey, why: str) -> LeaseLost:
 
 def fence(statements: Statements, target: object, key: TermKey, over: bool) -> Awaitable[None]:
     """`over`: the term has already ended here, so nothing is asked and the transaction is only made to fail."""
+    return begin_hints.advised(target, lambda: _fence(statements, target, key, over))
+
+
+def _fence(statements: Statements, target: object, key: TermKey, over: bool) -> Awaitable[None]:
     target = sql_session.unwrapped(target, DIALECT)
     if isinstance(target, driver.Connection):
         _fence_sync(_PlainDoor(target, statements), key, over)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from fencehold.backends import sql_session, wrong_store
+from fencehold.backends import begin_hints, sql_session, wrong_store
 from fencehold.backends.ready import Ready
 from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlserver import batch, driver, faults
@@ -34,6 +34,10 @@ def first_time(statements: Statements, target: object, params: Params) -> Awaita
 
 
 def _run(statements: Statements, target: Any, name: str, params: Params, finish: Callable[[Rows], T]) -> Awaitable[T]:
+    return begin_hints.advised(target, lambda: _ask(statements, target, name, params, finish))
+
+
+def _ask(statements: Statements, target: Any, name: str, params: Params, finish: Callable[[Rows], T]) -> Awaitable[T]:
     sql, table = statements.named(name), statements.table
     target = sql_session.unwrapped(target, DIALECT)
     if sql_session.is_sqlalchemy(target, DIALECT):

@@ -13,14 +13,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fencehold.backends.sqlserver import params
-from fencehold.backends.sqlserver.params import instant, rows_json
+from fencehold.backends.sqlserver.params import instant, instant_text, rows_json
 from fencehold.model.items import ItemKey
-from fencehold.ports.items import ItemRow
+from fencehold.ports.items import ItemRow, Stretch
 
 Row = tuple[Any, ...]
 Params = dict[str, Any]
 
 BLANK_MARK = "\u2420"
+FIRST_INSTANT, LAST_INSTANT = "0001-01-01T00:00:00", "9999-12-31T23:59:59.9999999"  # of datetime2(7)
 
 
 def stored(name: str) -> str:
@@ -53,6 +54,14 @@ def key_params(key: ItemKey) -> Params:
 
 def lease_ms(lease_s: float) -> int:
     return round(lease_s * 1000)
+
+
+def stretch_params(stretch: Stretch) -> Params:
+    since, before = stretch.since, stretch.before
+    return {
+        "since": instant_text(since) if since is not None else FIRST_INSTANT,
+        "before": instant_text(before) if before is not None else LAST_INSTANT,
+    }
 
 
 def key(row: Row) -> ItemKey:

@@ -20,7 +20,7 @@ from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.backends.sqlserver.session import Session
 from fencehold.model.errors import Unavailable
 from fencehold.model.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
-from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, NewItem
+from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
 
 RENEW_PAUSE_S = 0.02
 
@@ -102,11 +102,19 @@ class SqlServerItemPort:
         return _refusal(await self._run("delete", item_rows.key_params(key), limit_s))
 
     async def next_for_state(
-        self, state: str, limit: int, holder_id: str, lease_s: float, limit_s: float, skip: Sequence[str] = ()
+        self,
+        state: str,
+        limit: int,
+        holder_id: str,
+        lease_s: float,
+        limit_s: float,
+        skip: Sequence[str] = (),
+        stretch: Stretch = EVER,
     ) -> list[ItemRow]:
         params = {
             "state": stored(state), "limit": limit, "holder": stored(holder_id),
             "lease_ms": item_rows.lease_ms(lease_s), "skip": item_rows.ids_param(skip),
+            **item_rows.stretch_params(stretch),
         }  # fmt: skip
         items = [item_rows.item(row) for row in await self._run("next_for_state", params, limit_s)]
         return sorted(items, key=lambda item: (item.state_timestamp, item.id))

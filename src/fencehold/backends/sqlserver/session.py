@@ -14,6 +14,7 @@ from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.batch import Rows
 from fencehold.backends.sqlserver.line import Line
 from fencehold.model.errors import FenceholdError, Unavailable, Uncertain
+from fencehold.ports.time_limit import TimeLimit
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class Session:
 
     async def _await_turn(self, limit_s: float) -> None:
         try:
-            async with asyncio.timeout(limit_s):
+            async with TimeLimit(limit_s):
                 await self._turn.acquire()
         except TimeoutError:
             raise Unavailable("The store's connection was busy; nothing was sent.", code="busy") from None

@@ -3,14 +3,18 @@
 // Leases up to `limit` free items of one state in one logical partition, the longest in it first, as one transaction:
 // whatever is thrown here undoes all of it. A live lease, the caller's own too, is left out by the query itself; the
 // documents whose ids are in `skip` while paging, for a query may not be as long as all of them.
+// Only items in that state since a time from `since` on and before `before`, in milliseconds.
 // Out: {now, items, isStopped}; stopped when the server gave no more time or the answer grew long: there may be more.
-function nextForState(state, limit, holder, leaseDuration, skip) {
+function nextForState(state, limit, holder, leaseDuration, skip, since, before) {
     var PAGE_SIZE_MAX = 1000;
     var REPLY_CHARACTERS_MAX = 1000000; // the server takes 4 MB, and a character may be three bytes
     var now = new Date().getTime(); // the server's; read before the items, so that a lease never lasts longer than asked
     var query = {
-        query: 'SELECT * FROM c WHERE c.state = @state AND c.lease.expiresAt <= @now ORDER BY c.stateTimestamp',
-        parameters: [{ name: '@state', value: state }, { name: '@now', value: now }]
+        query: 'SELECT * FROM c WHERE c.state = @state AND c.lease.expiresAt <= @now AND c.stateTimestamp >= @since AND c.stateTimestamp < @before ORDER BY c.stateTimestamp',
+        parameters: [
+            { name: '@state', value: state }, { name: '@now', value: now },
+            { name: '@since', value: since }, { name: '@before', value: before }
+        ]
     };
     var collection = getContext().getCollection();
     var leased = [];

@@ -6,6 +6,8 @@
 -- A grant that is answered must survive a crash, and be on the standby that the server waits for, whatever is set for
 -- other commits: else its epoch would come twice. So what is below `on` is raised for this transaction. A request that is
 -- repeated writes its row once more, as it is: its first commit may not have got to the standby, and this one waits for it.
+-- A trigger (0003_grant_timeline) makes of + 1 a jump where the server was promoted, or the data moved, since the last grant.
+-- `grant_timeline` is asked for so that a table without that trigger and column is refused as an old one.
 WITH durable AS MATERIALIZED (
     SELECT set_config('synchronous_commit',
                       CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN 'on'
@@ -52,5 +54,5 @@ WITH durable AS MATERIALIZED (
 )
 SELECT verdict, lease_name, holder_id, lease_epoch, acquired_at, renewed_at, expires_at,
        extract(epoch FROM expires_at - now)::float8 AS remaining_s,
-       step_down_epoch = lease_epoch AS step_down, acquire_nonce, lease_id
+       step_down_epoch = lease_epoch AS step_down, acquire_nonce, lease_id, grant_timeline
   FROM answer;

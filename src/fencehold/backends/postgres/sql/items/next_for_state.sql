@@ -10,6 +10,7 @@ WITH durable AS MATERIALIZED (
 ), next AS MATERIALIZED (
     SELECT id FROM fencehold_items
      WHERE kind = :kind AND state = :state AND (holder_id IS NULL OR expires_at <= statement_timestamp())
+       AND state_timestamp >= :since::timestamptz AND state_timestamp < :before::timestamptz
        AND id NOT IN (SELECT unnest(:skip::text[]))
      ORDER BY state_timestamp, id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
 )

@@ -9,6 +9,7 @@ UPDATE fencehold_items
           FROM (SELECT f.id, f.state_timestamp FROM fencehold_items AS f
                  WHERE f.kind = :kind AND f.state = :state
                    AND (f.holder_id IS NULL OR f.expires_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+                   AND f.state_timestamp >= :since AND f.state_timestamp < :before
                    AND f.id NOT IN (SELECT value FROM json_each(:skip))
                  ORDER BY f.state_timestamp, f.id LIMIT :limit) AS l) AS n
  WHERE kind = :kind AND id = n.free_id

@@ -6,7 +6,7 @@
 -- plan that reads another way would lock what is finished. In a list, names are written as item_rows.py says.
 SET NOCOUNT ON;
 DECLARE @kind nvarchar(256) = :kind, @state nvarchar(256) = :state, @limit int = :limit, @holder nvarchar(256) = :holder,
-        @lease_ms bigint = :lease_ms, @skip nvarchar(max) = :skip;
+        @lease_ms bigint = :lease_ms, @skip nvarchar(max) = :skip, @since datetime2(7) = :since, @before datetime2(7) = :before;
 DECLARE @now datetime2(7) = SYSUTCDATETIME(), @until datetime2(7);
 DECLARE @skipped TABLE (id nvarchar(512) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY NONCLUSTERED);
 DECLARE @next TABLE (number bigint NOT NULL PRIMARY KEY);
@@ -21,6 +21,7 @@ INSERT INTO @next (number)
 SELECT TOP (@limit) i.number
   FROM fencehold_items AS i WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (fencehold_items_state_idx))
  WHERE i.kind = @kind AND i.state = @state AND (i.holder_id IS NULL OR i.expires_at <= @now)
+   AND i.state_timestamp >= @since AND i.state_timestamp < @before
    AND NOT EXISTS (SELECT 1 FROM @skipped AS s WHERE s.id = i.id)
  ORDER BY i.state_timestamp, i.number;
 SET @now = SYSUTCDATETIME();

@@ -1,0 +1,26 @@
+"""A server that does not tell its timeline: said once, and what to do about it."""
+
+from __future__ import annotations
+
+from fencehold.ports.facts import FactSink
+
+HINT = (
+    "GRANT EXECUTE ON FUNCTION pg_current_wal_insert_lsn(), pg_walfile_name(pg_lsn), pg_control_system() TO this role; "
+    "where there is no such function, use synchronous replication."
+)
+
+
+def text(why: str) -> str:
+    return f"the server does not tell its timeline ({why}): after a failover that loses commits an epoch may come twice"
+
+
+class UnreadTimeline:
+    """One warning, however often it is connected, and by however many parts of a store."""
+
+    def __init__(self, facts: FactSink | None) -> None:
+        self._facts = facts
+
+    def __call__(self, why: str) -> None:
+        facts, self._facts = self._facts, None
+        if facts is not None:
+            facts.fact("timeline_unread", detail=text(why), hint=HINT)

@@ -1,0 +1,65 @@
+"""The caller's own connections and sessions, for type checkers: what `term.fence(...)` and `tx=` take.
+
+No driver is imported: a connection is known by the methods it has. Which of them the store's database can use is
+checked when it is given (`bad_connection`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeAlias
+
+
+class BlockingConnection(Protocol):
+    """Of sqlite3, psycopg, mssql-python, or SQLAlchemy: connections, sessions, SQLModel's, `scoped_session`."""
+
+    @property
+    def execute(self) -> Any: ...
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+
+class DjangoConnection(Protocol):
+    """`django.db.connections["default"]`."""
+
+    @property
+    def ensure_connection(self) -> Any: ...
+
+    @property
+    def cursor(self) -> Any: ...
+
+
+class ConnectionProxy(Protocol):
+    """`django.db.connection`, or what a pool of asyncpg lends: asks another connection for all it is asked."""
+
+    def __getattr__(self, name: str, /) -> Any: ...
+
+
+class AwaitedConnection(Protocol):
+    """Of psycopg (AsyncConnection), aiosqlite or SQLAlchemy: AsyncConnection, AsyncSession, `async_scoped_session`."""
+
+    @property
+    def execute(self) -> Any: ...
+
+    def commit(self) -> Coroutine[Any, Any, None]: ...
+
+    def rollback(self) -> Coroutine[Any, Any, None]: ...
+
+
+class AsyncpgConnection(Protocol):
+    """Of asyncpg."""
+
+    @property
+    def execute(self) -> Any: ...
+
+    @property
+    def is_in_transaction(self) -> Any: ...
+
+
+SyncConnection: TypeAlias = BlockingConnection | DjangoConnection | ConnectionProxy
+AsyncConnection: TypeAlias = AwaitedConnection | AsyncpgConnection
+
+#: Any of them: `outbox.add(..., tx=connection)`.
+Connection: TypeAlias = SyncConnection | AsyncConnection

@@ -1,0 +1,34 @@
+"""A limit on a block of awaits that holds in a task that is being cancelled too."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+
+class TimeLimit:
+    """`async with TimeLimit(seconds):` raises TimeoutError when they are over; None is no limit.
+
+    asyncio.timeout() of Python 3.11.0 to 3.11.2 raises CancelledError instead, if the task was cancelled before the
+    block began: whoever cleans up would take the end of its limit for the end of everything.
+    """
+
+    def __init__(self, limit_s: float | None) -> None:
+        self._timeout = asyncio.timeout(limit_s)
+        self._task: asyncio.Task[object] | None = None
+        self._cancelled_before = 0
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.current_task()
+        if self._task is not None:
+            self._cancelled_before = self._task.cancelling()
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._timeout.__aexit__(kind, error, trace)
+        if not (isinstance(error, asyncio.CancelledError) and self._timeout.expired() and self._task is not None):
+            return
+        if self._task.cancelling() <= self._cancelled_before:
+            raise TimeoutError from error

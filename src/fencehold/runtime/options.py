@@ -1,0 +1,143 @@
+"""The keyword arguments that several calls share, so that an editor knows them where they are passed on.
+
+Each has the names and types of the call it is named for; a test compares them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import threading
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypedDict
+
+from fencehold.model.durable import Durability, WithoutStandby
+from fencehold.model.durations import Duration
+from fencehold.model.events import Status
+from fencehold.model.json_types import Json
+from fencehold.model.retry import RetryStrategy
+from fencehold.model.settings import OnError
+from fencehold.ports.facts import FactSink
+
+
+class ConnectOptions(TypedDict, total=False):
+    """`fencehold.connect`."""
+
+    table: str
+    facts: FactSink | None
+    open_timeout: Duration | None
+    durable: Durability | None
+    without_standby: WithoutStandby | None
+
+
+class SeekOptions(TypedDict, total=False):
+    """`store.leader`, but for the lease."""
+
+    renew_every: Duration | None
+    acquire_every: Duration | None
+    margin: Duration | None
+    stall_limit: Duration | None
+    holder_id: str | None
+    on_error: OnError
+    release_on_stop: bool
+    retry_strategy: RetryStrategy | None
+
+
+class LeaderOptions(SeekOptions, total=False):
+    """`store.leader`."""
+
+    lease: Duration
+
+
+class JobOptions(LeaderOptions, total=False):
+    """`store.run_as_leader`."""
+
+    stop: asyncio.Event | None
+    backoff: RetryStrategy | None
+
+
+class SyncJobOptions(LeaderOptions, total=False):
+    """`store.run_as_leader` of `fencehold.sync`."""
+
+    stop: threading.Event | None
+    backoff: RetryStrategy | None
+
+
+class OutboxOptions(TypedDict, total=False):
+    """`store.outbox`."""
+
+    lease: Duration
+    heartbeat_every: Duration | None
+    max_retries: int
+    reap_every: Duration | None
+    retry_base: Duration
+    retry_cap: Duration
+    payload_bytes_max: int
+    event_types: Collection[str] | None
+    ordered: bool
+
+
+class AddOptions(TypedDict, total=False):
+    """`outbox.add`, but for the transaction."""
+
+    aggregate_id: str | None
+    aggregate_type: str | None
+    tracking_id: str | uuid.UUID | None
+    not_before: dt.datetime | Duration | None
+    priority: int
+    metadata: Mapping[str, Json] | None
+
+
+class RedriveOptions(TypedDict, total=False):
+    """`outbox.redrive`."""
+
+    per_minute: float
+    dry_run: bool
+
+
+class RetryOptions(TypedDict, total=False):
+    """`outbox.retry`."""
+
+    dry_run: bool
+
+
+class PurgeOptions(TypedDict, total=False):
+    """`outbox.purge`."""
+
+    statuses: Sequence[Status]
+    dry_run: bool
+    on_progress: Callable[[int], None] | None
+
+
+class WorkerOptions(TypedDict, total=False):
+    """`outbox.worker`, but for the size of batches, on which it depends what a handler is given."""
+
+    concurrency: int
+    worker_id: str | None
+    poll_every: Duration
+    max_processing: Duration | None
+    shutdown_timeout: Duration | None
+    saturated: Callable[[], bool] | None
+    reaper: bool
+    give_up_after: Duration | None
+
+
+class ItemsOptions(TypedDict, total=False):
+    """`store.items`."""
+
+    lease: Duration
+    holder_id: str | None
+    heartbeat_every: Duration | None
+    stall_limit: Duration | None
+    document_bytes_max: int
+
+
+class ProcessOptions(TypedDict, total=False):
+    """`items.process`."""
+
+    concurrency: int
+    batch: int
+    poll_every: Duration
+    max_processing: Duration | None
+    shutdown_timeout: Duration | None

@@ -1,0 +1,87 @@
+"""A fence that has to be awaited: nothing was asked of the database before that, and forgetting it is not silent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from fencehold.model.errors import ConfigurationError
+
+NOT_AWAITED_HINT = (
+    "Write `await term.fence(connection)` for an async connection or session. Without await nothing was fenced: look "
+    "at what this transaction wrote, it may have been committed."
+)
+
+
+class PendingFence(Coroutine[Any, Any, None]):
+    """Calls `forgotten` if it is dropped without having been awaited, on whatever thread drops it.
+
+    That may be in the midst of anything, with any lock held, if the garbage collector does it: `forgotten` may take no
+    lock and must not raise.
+    """
+
+    def __init__(
+        self, work: Coroutine[Any, Any, None], asked: Coroutine[Any, Any, None], forgotten: Callable[[], None]
+    ) -> None:
+        """`work` awaits `asked`, the store's own part of it."""
+        self._work, self._asked = work, asked
+        self._forgotten: Callable[[], None] | None = forgotten
+
+    def __await__(self) -> Generator[Any, None, None]:
+        self._forgotten = None
+        return self._work.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        self._forgotten = None
+        return self._work.send(value)
+
+    def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None, /) -> Any:
+        self._forgotten = None
+        try:
+            return self._work.throw(kind if value is None else value)
+        except BaseException:
+            self._asked.close()  # if cancelled before it began
+            raise
+
+    def close(self) -> None:
+        """Given up on purpose."""
+        self._forgotten = None
+        self._work.close()
+        self._asked.close()
+
+    def __del__(self) -> None:
+        if self._forgotten is not None:
+            self._asked.close()  # of two, one warning of Python's own is enough
+            self._forgotten()
+
+
+def loop_here() -> asyncio.AbstractEventLoop | None:
+    """None on a thread that runs none."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def told_on(loop: asyncio.AbstractEventLoop | None, tell: Callable[[], object]) -> None:
+    """Have `tell` called by the loop, where no lock is held; here, if there is none or it is closed. Never raises."""
+    try:
+        if loop is not None:
+            loop.call_soon_threadsafe(tell)
+            return
+    except RuntimeError:
+        pass
+    with suppress(Exception):
+        tell()
+
+
+def sync_needed() -> ConfigurationError:
+    return ConfigurationError(
+        "A sync connection is needed here; nothing was fenced.",
+        hint="fencehold.sync fences sync connections and sessions only. For an async one use the async store: "
+        "`await term.fence(session)`. Roll the transaction back.",
+        code="bad_connection",
+    )
