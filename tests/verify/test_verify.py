@@ -105,6 +105,23 @@ def test_a_user_who_may_not_make_a_schema_is_told_so(postgres_server: AnyPostgre
     assert "GRANT CREATE ON DATABASE" in ran.error["hint"]
 
 
+@pytest.mark.parametrize("limited", ["role", "database"])
+def test_too_few_connections_for_this_user_are_named_before_anything_is_made(postgres_url: str, limited: str) -> None:
+    database = postgres_url.partition("?")[0].rpartition("/")[2]
+    role = f"few_{database}"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f'CREATE ROLE "{role}" LOGIN CONNECTION LIMIT {20 if limited == "role" else -1}'.encode())
+        admin.execute(f'GRANT CREATE ON DATABASE "{database}" TO "{role}"'.encode())
+        admin.execute(f'ALTER DATABASE "{database}" CONNECTION LIMIT {20 if limited == "database" else -1}'.encode())
+        try:
+            ran = verify(postgres_url.replace("postgres@", f"{role}@"), *SHORT, "-o", "json")
+        finally:
+            admin.execute(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"'.encode())
+    assert (ran.code, ran.error["code"]) == (78, "too_few_connections"), ran.out + ran.err
+    assert f"CONNECTION LIMIT of the {limited}" in ran.error["message"]
+    assert "takes 20 connections" in ran.error["message"]
+
+
 def test_a_server_is_not_reached_through_its_unix_socket(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as admin:
         [(folders,), (port,)] = [

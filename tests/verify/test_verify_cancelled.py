@@ -1,4 +1,4 @@
-"""A run that is cancelled while its place is being made leaves nothing either."""
+"""A run that does not come to its end leaves nothing either, or says what is left."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from fencehold.model.errors import Unavailable
 from fencehold.verify.journal import Fault, Journal
 from fencehold.verify.plan import Plan
 from fencehold.verify.run import run
@@ -58,3 +59,25 @@ async def test_a_cancel_before_anything_was_made_waits_for_no_database() -> None
         task.cancel()
         done, _ = await asyncio.wait([task], timeout=5)
         assert done == {task}
+
+
+class Undroppable:
+    """A place whose database goes away for good once it is made."""
+
+    left: Sequence[str] = ()
+
+    async def make(self) -> None: ...
+
+    async def drop(self) -> str | None:
+        return "DROP SCHEMA fencehold_verify_1 CASCADE"
+
+
+async def test_what_is_left_after_an_error_is_named_in_its_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: object) -> None:
+        raise Unavailable("The database went away.", hint="Wait.")
+
+    monkeypatch.setattr("fencehold.verify.run.scratch_of", lambda _: Undroppable())
+    monkeypatch.setattr("fencehold.verify.run.make_tables", away)
+    with pytest.raises(Unavailable) as raised:
+        await run(Plan("postgresql://db/app"), Silent())
+    assert raised.value.hint == "Wait. DROP SCHEMA fencehold_verify_1 CASCADE"

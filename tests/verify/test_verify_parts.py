@@ -63,6 +63,23 @@ async def test_a_hook_that_takes_too_long_is_killed_with_all_it_started() -> Non
     )
 
 
+HOOK_PROGRAM = """
+import asyncio
+from fencehold.verify.hooks import run_hook
+from fencehold.verify.journal import Journal
+asyncio.run(run_hook("failover-hook", "sleep 60 & sleep 60", 60, Journal()))
+"""
+
+
+def test_a_hook_dies_with_a_verify_that_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", HOOK_PROGRAM]) as child:
+        parent = psutil.Process(child.pid)
+        until(lambda: [one.name() for one in parent.children(recursive=True)].count("sleep") == 2)
+        hook = parent.children(recursive=True)
+        child.kill()
+    assert psutil.wait_procs(hook, timeout=20)[1] == []
+
+
 async def test_of_a_hook_that_says_much_the_beginning_is_kept() -> None:
     ran = await run_hook("pause-hook", "yes | head -c 1000000", 20, Journal())
     assert ran.exit_code == 0

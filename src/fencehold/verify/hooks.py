@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +15,13 @@ from fencehold.testing.history import boottime_s
 from fencehold.verify.journal import Journal
 
 OUTPUT_BYTES_MAX = 4096
+#: Runs $1. Its standard input is a pipe from verify, which closes when verify dies, however it dies: then a second
+#: process of the group ends the whole group.
+GUARDED = """exec 3<&0 </dev/null
+{ read -r _ <&3; kill -s KILL 0; } >/dev/null 2>&1 &
+exec 3<&-
+eval "$1"
+"""
 
 
 @dataclass(frozen=True)
@@ -30,10 +37,13 @@ class HookRun:
 
 
 async def run_hook(hook: str, command: str, limit_s: float, journal: Journal, secrets: Sequence[str] = ()) -> HookRun:
-    """By the shell; what it leaves behind in its process group ends with it. `secrets` are left out of its output."""
+    """Run `command` by the shell, and say how it ended. `secrets` are left out of its output.
+
+    What is left of its process group ends with it, after `limit_s`, and when this process dies.
+    """
     fault = journal.begin(hook, "", command)
     process = await asyncio.create_subprocess_exec(
-        "/bin/sh", "-c", command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True
+        "/bin/sh", "-c", GUARDED, "sh", command, stdin=PIPE, stdout=PIPE, stderr=STDOUT, start_new_session=True
     )
     output = bytearray()
     reading = asyncio.create_task(_read(process, output))

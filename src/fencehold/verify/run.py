@@ -76,10 +76,21 @@ async def _place(plan: Plan, progress: Progress) -> AsyncIterator[tuple[Scratch,
     """The run's own schema or file; what could not be removed is in the list afterwards."""
     scratch = scratch_of(plan)
     left: list[str] = []
+
+    async def remove(error: BaseException | None) -> None:
+        problem = await _to_the_end(scratch.drop())
+        if problem is None:
+            return
+        left.append(problem)
+        if isinstance(error, FenceholdError):
+            error.hint = f"{error.hint} {problem}".strip()  # an error is all that `-o json` prints of a run that failed
+        else:
+            progress.say(problem)
+
     try:
         await scratch.make()
-    except asyncio.CancelledError:
-        await _remove(scratch, left, progress)
+    except asyncio.CancelledError as error:
+        await remove(error)
         raise
     try:
         for name in scratch.left:
@@ -88,15 +99,11 @@ async def _place(plan: Plan, progress: Progress) -> AsyncIterator[tuple[Scratch,
             )
         await make_tables(scratch, Unheard())
         yield scratch, left
-    finally:
-        await _remove(scratch, left, progress)
-
-
-async def _remove(scratch: Scratch, left: list[str], progress: Progress) -> None:
-    problem = await _to_the_end(scratch.drop())
-    if problem is not None:
-        left.append(problem)
-        progress.say(problem)
+    except BaseException as error:
+        await remove(error)
+        raise
+    else:
+        await remove(None)
 
 
 async def _to_the_end(work: Coroutine[Any, Any, Any]) -> Any:

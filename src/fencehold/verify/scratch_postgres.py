@@ -26,7 +26,6 @@ RETRY_FOR_S = 60.0
 AGAIN_S = 0.5
 SPARE_CONNECTIONS = 5  # of the parent process itself
 DEFAULT_PORT = 5432
-CONNECTIONS_SQL = "SHOW max_connections"
 
 
 class PostgresScratch:
@@ -103,14 +102,15 @@ class PostgresScratch:
             self._servers.append((place, int(port or connection.info.port or DEFAULT_PORT)))
 
     async def _must_have_room(self, connection: wire.Connection) -> None:
-        rows = await self._asked(connection, CONNECTIONS_SQL, {})
-        most, needed = int(rows[0][0]), self._plan.contenders * CONNECTIONS_PER_CONTENDER + SPARE_CONNECTIONS
-        if needed > most:
-            raise ConfigurationError(
-                f"The server takes {most} connections, and {self._plan.contenders} contenders may need {needed}.",
-                hint="Give fewer --contenders, or raise max_connections.",
-                code="too_few_connections",
-            )
+        needed = self._plan.contenders * CONNECTIONS_PER_CONTENDER + SPARE_CONNECTIONS
+        for most, setting in await self._run(connection, "connection_limits"):
+            if needed > most:
+                raise ConfigurationError(
+                    f"The server takes {most} connections ({setting}), and {self._plan.contenders} contenders may "
+                    f"need {needed}.",
+                    hint="Give fewer --contenders, or raise that limit.",
+                    code="too_few_connections",
+                )
 
     async def prepare(self) -> None:
         async def work(connection: wire.Connection) -> None:
