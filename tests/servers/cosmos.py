@@ -95,5 +95,9 @@ def within_reach(packages: Path) -> Path:
     home = Path(tempfile.mkdtemp(prefix="fencehold-npm-"))
     home.chmod(0o755)
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    unused = shutil.ignore_patterns("typescript", "pyright", ".bin")
+
+    def unused(folder: str, _: list[str]) -> set[str]:
+        """At the top only: packages have folders of these names too."""
+        return {"typescript", "pyright", ".bin"} if Path(folder) == packages else set()
+
     return Path(shutil.copytree(packages, home / "node_modules", symlinks=True, ignore=unused))
