@@ -144,6 +144,19 @@ def test_one_broken_invariant_fails_a_run_whatever_else_was_not_tested() -> None
     assert (found.passed, found.word) == (False, "broken")
 
 
+# Waiting
+
+
+async def test_who_waits_for_a_line_hears_a_cancel_that_comes_together_with_it() -> None:
+    journal = Journal()
+    waiting = asyncio.create_task(journal.until(lambda said: said.kind == "late", 20))
+    await asyncio.sleep(0)
+    journal.hear(Said("c1-1", "late", 1.0, {}))
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled(), "else an injector of faults would go on for ever"
+
+
 # What is believed
 
 

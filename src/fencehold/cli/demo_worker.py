@@ -15,6 +15,7 @@ from typing import Any
 
 import fencehold
 from fencehold.cli import guardian
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.term import Term
 
 LEASE = "demo"
@@ -80,7 +81,8 @@ class Worker:
                 self._connection = tx.connection
             tell("wrote", epoch=term.epoch)
             try:
-                await asyncio.wait_for(self._orders.get(), self._write_every_s)
+                async with TimeLimit(self._write_every_s):
+                    await self._orders.get()
             except TimeoutError:
                 continue
             self._write_late(term)

@@ -10,7 +10,8 @@ class TimeLimit:
     """`async with TimeLimit(seconds):` raises TimeoutError when they are over; None is no limit.
 
     asyncio.timeout() of Python 3.11.0 to 3.11.2 raises CancelledError instead, if the task was cancelled before the
-    block began: whoever cleans up would take the end of its limit for the end of everything.
+    block began: whoever cleans up would take the end of its limit for the end of everything. asyncio.wait_for() of
+    Python 3.11 loses a cancel that comes together with the answer: whoever waits for the task's end waits for ever.
     """
 
     def __init__(self, limit_s: float | None) -> None:

@@ -16,6 +16,7 @@ from fencehold.ports.backend import Backend
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemPort, ItemStore
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime import forks
 from fencehold.runtime.engine import Engine
 from fencehold.runtime.first_use import ANY_KIND, FirstUse
@@ -206,7 +207,8 @@ class ItemParts:
             processor.stop()
             with suppress(TimeoutError):
                 limit_s = processor.settings.shutdown_timeout_s + CLOSE_SLACK_S
-                await asyncio.wait_for(processor.stopped.wait(), limit_s)
+                async with TimeLimit(limit_s):
+                    await processor.stopped.wait()
         if self._background:
             await asyncio.wait(self._background, timeout=BREAK_LIMIT_S + CLOSE_SLACK_S)
         held = [lease for lease in self._held.values() if lease.is_valid]

@@ -19,6 +19,7 @@ from fencehold.model.settings import LeaderSettings, OnError, leader_settings
 from fencehold.ports.backend import Backend
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.ports.traces import TracePort
 from fencehold.runtime import forks
 from fencehold.runtime import host as hosts
@@ -143,7 +144,8 @@ class Store(AsyncBlock):
                 worker.stop()
             for worker in workers:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(worker.stopped.wait(), worker.settings.shutdown_timeout_s + CLOSE_SLACK_S)
+                    async with TimeLimit(worker.settings.shutdown_timeout_s + CLOSE_SLACK_S):
+                        await worker.stopped.wait()
             await self._item_parts.close()
             for leader in leaders:
                 await leader.shutdown(leader.settings.call_limit_s * 2)

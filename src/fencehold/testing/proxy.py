@@ -21,6 +21,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Self, TypeVar, assert_never
 
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.testing.proxy_connection import VERB_WITHIN_S, Connection, Direction, Fault, ThreadedTrip, Trip
 
 __all__ = ["FaultProxy", "ThreadedFaultProxy", "Fault", "Direction", "Counters", "Trip", "ThreadedTrip"]
@@ -225,7 +226,8 @@ class FaultProxy:
     async def _hold(self) -> None:
         if self._delay_s:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), self._delay_s)
+                async with TimeLimit(self._delay_s):
+                    await self._changed.wait()
         while self._mode is _Mode.FROZEN:
             await self._changed.wait()
 
@@ -244,7 +246,8 @@ class FaultProxy:
 
     async def _spring(self, trip: Trip, connection: Connection) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(connection.answer_lost.wait(), self._answer_within_s)
+            async with TimeLimit(self._answer_within_s):
+                await connection.answer_lost.wait()
         self._apply(trip.fault, connection)
         trip.finish()
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.testing.history import boottime_s
 from fencehold.verify.journal import Journal
 
@@ -49,7 +50,8 @@ async def run_hook(hook: str, command: str, limit_s: float, journal: Journal, se
     reading = asyncio.create_task(_read(process, output))
     exit_code: int | None = None
     try:
-        exit_code = await asyncio.wait_for(process.wait(), limit_s)
+        async with TimeLimit(limit_s):
+            exit_code = await process.wait()
     except TimeoutError:
         pass
     finally:

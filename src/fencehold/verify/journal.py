@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.testing.history import boottime_s
 
 
@@ -86,7 +87,8 @@ class Journal:
         entry = (found, answer)
         self._waiting.append(entry)
         try:
-            return await asyncio.wait_for(answer, max(0.01, limit_s))
+            async with TimeLimit(max(0.01, limit_s)):
+                return await answer
         except TimeoutError:
             return None
         finally:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.testing.history import boottime_s
 
 LINE_BYTES_MAX = 65_536
@@ -81,7 +82,8 @@ class Windows:
         self._waiting[number] = going
         tell("window", window=number, role=role, moment=moment, **what)
         try:
-            return await asyncio.wait_for(going, self._limit_s)
+            async with TimeLimit(self._limit_s):
+                return await going
         except TimeoutError:
             return ""
         finally:

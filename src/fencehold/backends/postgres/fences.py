@@ -18,6 +18,7 @@ from fencehold.backends.sql_text import Statements
 from fencehold.model.errors import Unavailable
 from fencehold.model.leases import TermKey
 from fencehold.ports.fence import GuardText, Params, RemainingS
+from fencehold.ports.time_limit import TimeLimit
 
 IDLE_CONNECTIONS_MAX = 4
 ROLLBACK_LIMIT_S = 2.0
@@ -187,7 +188,8 @@ class PostgresFences:
 
     async def spoil(self, target: object) -> None:
         with suppress(Exception):
-            await asyncio.wait_for(callers.spoil(self._statements, target), ROLLBACK_LIMIT_S)
+            async with TimeLimit(ROLLBACK_LIMIT_S):
+                await callers.spoil(self._statements, target)
 
     def guard(self, key: TermKey) -> GuardText:
         values = {
