@@ -24,6 +24,7 @@ last lines say how many were not run.
 
 import functools
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -44,6 +45,10 @@ GIVEN = os.environ.get("FENCEHOLD_TEST_POSTGRES_URL")
 GIVEN_MSSQL = os.environ.get(MSSQL_VARIABLE)
 CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 TALLY = pytest.StashKey[last_lines.Tally]()
+
+# A run that a script started in the background ignores Ctrl-C, and so would every command that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Time limits and async tests

@@ -1,17 +1,22 @@
 """A run that does not come to its end leaves nothing either, or says what is left."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from fencehold.model.errors import Unavailable
+from fencehold.verify.faults import Aims, FaultInjector
 from fencehold.verify.journal import Fault, Journal
 from fencehold.verify.plan import Plan
 from fencehold.verify.run import run
+from fencehold.verify.scratch_postgres import PostgresScratch
+from fencehold.verify.scratch_sqlite import SqliteScratch
 from tests.verify.scene import tables
 
 CREATES_SQL = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'CREATE SCHEMA%'"
@@ -65,11 +70,42 @@ class Undroppable:
     """A place whose database goes away for good once it is made."""
 
     left: Sequence[str] = ()
+    servers: Sequence[tuple[str, int]] = (("db", 5432),)
 
     async def make(self) -> None: ...
 
     async def drop(self) -> str | None:
         return "DROP SCHEMA fencehold_verify_1 CASCADE"
+
+
+async def test_a_lock_that_the_database_does_not_give_is_no_fault_of_our_own(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencehold.verify.scratch_sqlite.BUSY_LIMIT_S", 0.05)
+    file = SqliteScratch(Plan(f"sqlite:///{tmp_path}/app.db"))
+    await file.make()
+    with closing(sqlite3.connect(file.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for scratch in (file, PostgresScratch(Plan(postgres_url))):  # the one is locked, the other has no such table
+            with pytest.raises(Unavailable, match="could not be locked"):
+                async with scratch.held_up("alpha"):
+                    raise AssertionError("nothing is locked")
+
+
+async def test_faults_go_on_after_one_that_met_a_database_that_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, is_second = [], asyncio.Event()
+
+    async def do(_: FaultInjector, kind: str) -> None:
+        done.append(kind)
+        if len(done) == 1:
+            raise Unavailable("The server was stopped.")
+        is_second.set()
+
+    monkeypatch.setattr(FaultInjector, "_do", do)
+    plan = Plan("postgresql://db/app", faults=("slow",))
+    injecting = asyncio.create_task(FaultInjector(plan, Undroppable(), None, Journal(), Aims()).run())  # type: ignore[arg-type]
+    await asyncio.wait_for(is_second.wait(), 20)
+    injecting.cancel()
 
 
 async def test_what_is_left_after_an_error_is_named_in_its_hint(monkeypatch: pytest.MonkeyPatch) -> None:

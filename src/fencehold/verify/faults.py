@@ -12,8 +12,10 @@ import random
 import sys
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from fencehold.model.errors import Unavailable
 from fencehold.testing.history import boottime_s
 from fencehold.verify.crew import Crew, Member
 from fencehold.verify.journal import Journal
@@ -72,7 +74,8 @@ class FaultInjector:
             if not bag:
                 bag = [*self._kinds, *(["pause", "pause"] if "pause" in self._kinds else [])]
                 random.shuffle(bag)
-            await self._do(bag.pop())
+            with suppress(Unavailable):  # a hook, or somebody else, has stopped the server: nothing to lock there
+                await self._do(bag.pop())
             await asyncio.sleep(self._lease_s * REST_LEASES)
 
     async def _do(self, kind: str) -> None:
@@ -255,14 +258,18 @@ class FaultInjector:
         fault = self._journal.begin(
             "slow", member.who, f"its guarded write of {name}, epoch {epoch}, waits for a row lock"
         )
-        async with self._scratch.held_up(name):
-            member.order("go", window=number, taken="")
-            await asyncio.sleep(self._lease_s / 4)  # the statement is on its way to the lock
-            await member.freeze()
-            new = await self._journal.until(
-                lambda said: said.kind == "granted" and said["name"] == name and said["epoch"] > epoch,
-                2.5 * self._lease_s,
-            )
+        try:
+            async with self._scratch.held_up(name):
+                member.order("go", window=number, taken="")
+                await asyncio.sleep(self._lease_s / 4)  # the statement is on its way to the lock
+                await member.freeze()
+                new = await self._journal.until(
+                    lambda said: said.kind == "granted" and said["name"] == name and said["epoch"] > epoch,
+                    2.5 * self._lease_s,
+                )
+        except Unavailable:
+            self._journal.end(fault, "the database was away")
+            raise
         await asyncio.sleep(self._lease_s / 10)
         late = asyncio.create_task(self._late(number))
         await asyncio.sleep(0)

@@ -49,7 +49,7 @@ class Scratch(Protocol):
     async def rows(self, statement: str) -> list[tuple[Any, ...]]: ...
 
     def held_up(self, counter: str) -> AbstractAsyncContextManager[None]:
-        """Inside, a writer of this counter waits."""
+        """Inside, a writer of this counter waits. Raises Unavailable if the database is away."""
         ...
 
     async def drop(self) -> str | None:

@@ -127,7 +127,10 @@ class PostgresScratch:
     async def held_up(self, counter: str) -> AsyncIterator[None]:
         connection = await wire.connect(self._info, CONNECT_LIMIT_S, autocommit=False)
         with wire.lent(connection):
-            await self._run(connection, "hold", {"counter": counter})
+            try:
+                await self._run(connection, "hold", {"counter": counter})
+            except psycopg.Error as error:
+                raise Unavailable(f"The row of counter {counter} could not be locked: {error}") from error
             yield
 
     async def drop(self) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from fencehold.connect import DEFAULT_TABLE, backend_for
-from fencehold.model.errors import ConfigurationError
+from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.verify.plan import PREFIX, Plan
 from fencehold.verify.scratch import counters, whole
 from fencehold.verify.statements import RunStatements
@@ -105,7 +105,10 @@ class SqliteScratch:
         """The whole file: SQLite has one writer."""
         connection = self._connect()
         try:
-            await _in_thread(lambda: connection.execute(self._statements["hold"]))
+            try:
+                await _in_thread(lambda: connection.execute(self._statements["hold"]))
+            except sqlite3.OperationalError as error:  # a frozen contender has it, for longer than one waits
+                raise Unavailable(f"The file could not be locked: {error}") from error
             yield
         finally:
             connection.close()
