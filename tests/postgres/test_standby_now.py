@@ -10,6 +10,8 @@ import pytest
 
 import fencehold
 from fencehold.backends.postgres import hosts, wire
+from fencehold.backends.postgres.backend import PostgresBackend
+from fencehold.backends.postgres.session import Session
 from fencehold.connect import backend_for
 from fencehold.model.errors import Unavailable
 from fencehold.model.leases import Ask, Lease
@@ -112,6 +114,22 @@ async def test_a_read_only_server_is_waited_out_within_the_calls_own_limit(pair:
     ask(pair.primary.dsn(), "SELECT pg_reload_conf()")
     assert isinstance(await asked, Lease)
     await backend.close()
+
+
+async def test_without_time_to_ask_again_the_refusal_is_the_reason(postgres_url: str) -> None:
+    session = Session(postgres_url, PostgresBackend(postgres_url, "fencehold_leases").schema._statements)
+    answers = iter(["read_only", "unreachable"])
+
+    async def ask_once(left_s: float) -> None:
+        code = next(answers)
+        if code == "unreachable":
+            await asyncio.sleep(left_s + 0.01)
+        raise Unavailable(f"It is {code}.", code=code)
+
+    session._has_worked = True
+    with pytest.raises(Unavailable) as caught:
+        await session._following(ask_once, 0.3)
+    assert caught.value.code == "read_only"
 
 
 @pytest.mark.long

@@ -33,7 +33,7 @@ from tests.servers.sweeper import end_all, working_in
 
 REST_LIMIT_S = 3.0
 FREEZE_LIMIT_S = 10.0
-COPY_LIMIT_S = 60.0
+COPY_LIMIT_S = 300.0
 QUIT_LIMIT_S = 5.0
 LOOP_WAIT_S, RETRY_TIMEOUT_S, TTL_S = (
     1,

@@ -80,7 +80,7 @@ async def test_a_lock_that_is_not_to_be_had_within_the_limit_is_said_to_be_busy_
     with psycopg.connect(postgres_url, application_name="report") as reader:
         reader.execute(f"SELECT FROM {TABLE}".encode())
         with pytest.raises(fencehold.Unavailable) as caught:
-            await PostgresBackend(postgres_url, TABLE).schema.init(1.0)
+            await PostgresBackend(postgres_url, TABLE).schema.init(4.0)
     assert caught.value.code == "busy"
     assert "report" in caught.value.message
     missing = await PostgresBackend(postgres_url, TABLE).schema.missing(10.0)

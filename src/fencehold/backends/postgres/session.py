@@ -63,12 +63,16 @@ class Session:
         Such a refusal says that nothing was executed. Before the first answer ever it is a mistake, and raised at once.
         """
         left_s = wire.fixed(limit_s)
+        refused: Unavailable | None = None
         while True:
             try:
                 answer = await ask(max(0.001, left_s()))
             except Unavailable as error:
+                if error.code != "read_only" and refused is not None and left_s() <= 0:
+                    raise refused from error  # what was said last time is why, not that no time was left to ask again
                 if error.code != "read_only" or not self._has_worked or left_s() <= FOLLOW_PAUSE_S:
                     raise
+                refused = error
             else:
                 self._has_worked = True
                 return answer
