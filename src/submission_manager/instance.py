@@ -23,7 +23,8 @@ from submission_manager.gateway_client import GatewayClient
 from submission_manager.http import descriptors
 from submission_manager.http.app import App, Parts
 from submission_manager.http.server import Listening
-from submission_manager.leadership import Leadership, LeadershipSettings
+from submission_manager.leadership import Leadership
+from submission_manager.leadership_settings import LeadershipSettings
 from submission_manager.lease_facts import LeaseTrouble, OneLoss
 from submission_manager.metrics import Metrics
 from submission_manager.outgoing import Outgoing

@@ -183,7 +183,11 @@ class Expired:
 
 
 class AttemptPort(Protocol):
-    """LeaseLost: the fence refused, and nothing was written; the caller drops leadership."""
+    """LeaseLost: the fence refused, and nothing was written; the caller drops leadership.
+
+    Unavailable with the code `locked` or `canceled`: somebody else kept locked what this write needs, or it took longer
+    than the database lets it. Nothing was written, and the caller tries again, later.
+    """
 
     async def start(self, term: Term, intent_id: str, retry_delay_s: float) -> Started | NotNow:
         """In one fenced transaction: still pending and due by the database's clock? Deadline passed: exhausted.

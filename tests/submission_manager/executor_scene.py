@@ -16,7 +16,8 @@ from submission_manager.executor import Executor, ExecutorSettings
 from submission_manager.executor_backlog import BacklogWatch
 from submission_manager.executor_metrics import NoMetrics
 from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
-from submission_manager.leadership import Leadership, LeadershipSettings
+from submission_manager.leadership import Leadership
+from submission_manager.leadership_settings import LeadershipSettings
 from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
 from submission_manager.model.intents import Status

@@ -152,6 +152,7 @@ class Table:
 
     async def record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Recorded:
         await self._pass("record")
+        await self._pass(f"record {started.intent_id}")
         async with term.transaction():
             row = self.rows[started.intent_id]
             assert row.marker_epoch == term.epoch

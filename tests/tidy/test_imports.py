@@ -10,12 +10,13 @@ LOCKS = ("pgleaderlock", "mssqlleaderlock")
 STORAGE = {"model", "ports", "backends", "runtime", "telemetry"}
 
 #: The service's own rooms, each with those of the service below it. A module directly in the package is a room.
-_TOLD = {"sm.model", "sm.ports", "sm.settings"}
+_TOLD = {"sm.model", "sm.ports", "sm.settings", "sm.told_rarely"}
 SERVICE: dict[str, set[str]] = {
     "sm.model": set(),
     "sm.ports": {"sm.model"},
     "sm.settings": {"sm.model"},
     "sm.own_words": set(),
+    "sm.told_rarely": set(),
     "sm.lease_facts": {"sm.own_words"},
     "sm.registry": {"sm.model"},
     "sm.metrics": {"sm.model"},

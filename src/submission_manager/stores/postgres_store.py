@@ -13,6 +13,7 @@ from fencehold.backends.postgres.commits import Commits, Replicated
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.sql_text import pyformat
 from fencehold.model.durable import Durable
+from fencehold.model.errors import FenceholdError
 from fencehold.ports.facts import FactSink
 from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract
@@ -154,6 +155,9 @@ class PostgresAttempts(Attempts):
     def __init__(self, pool: Pool, dialect: Dialect) -> None:
         super().__init__(dialect)
         self._pool = pool
+
+    def _fault(self, error: Any, limit_s: float) -> FenceholdError:
+        return faults.of_fenced(error, limit_s)
 
     async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
         return [rows.over(row, self._dialect) for row in await self._pool.run("owed", {"limit": limit}, limit_s)]
