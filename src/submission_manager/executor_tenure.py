@@ -76,6 +76,13 @@ class Tenure:
         if self._drops_on_error and not self.fault.done():
             self.fault.set_result(error)
 
+    def unfit(self, error: ConfigurationError) -> None:
+        """What no retry mends: the term ends whatever is to be done about errors. Raises Dropped."""
+        self.trouble("fitness", error)
+        if not self.fault.done():
+            self.fault.set_result(error)
+        raise Dropped
+
     def end(self) -> None:
         self.over.set()
         self._errors.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import fencehold
 from fencehold.connect import backend_for
@@ -19,16 +19,18 @@ from submission_manager.executor import Executor, ExecutorSettings
 from submission_manager.executor_backlog import BacklogWatch
 from submission_manager.executor_gateways import gateway_name
 from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
+from submission_manager.fitness import Fitness, tables_missing
 from submission_manager.gateway_client import GatewayClient
 from submission_manager.http import descriptors
 from submission_manager.http.app import App, Parts
 from submission_manager.http.server import Listening
 from submission_manager.leadership import Leadership
+from submission_manager.leadership_reading import ScheduleReader
 from submission_manager.leadership_settings import LeadershipSettings
 from submission_manager.lease_facts import LeaseTrouble, OneLoss
 from submission_manager.metrics import Metrics
 from submission_manager.outgoing import Outgoing
-from submission_manager.own_words import INIT, OwnWords
+from submission_manager.own_words import OwnWords
 from submission_manager.ports import IntentStore
 from submission_manager.registry import Registry
 from submission_manager.settings import Settings
@@ -157,11 +159,10 @@ class Instance:
                 self._facts.fact("tables_created", steps=steps)
         missing = await self._missing(store) or await self._lease_parts_missing()
         if missing:
-            raise ConfigurationError(
-                f"The service's tables are missing, or older than this version: {', '.join(missing)}.",
-                hint=INIT,
-                code="schema_missing",
-            )
+            raise tables_missing(missing)
+        misfit = await Fitness(store.intake, self.settings.lease_name).misfit(READY_LIMIT_S)
+        if misfit is not None:
+            raise misfit
 
     async def _missing(self, store: IntentStore) -> list[str]:
         try:
@@ -207,19 +208,18 @@ class Instance:
             ),
             writes=writes, clock=clock, metrics=self.metrics, facts=self._facts,
         )  # fmt: skip
-        return Leadership(
-            self.leader, store.schedule, executor, webhooks,
-            BacklogWatch(store.attempts, self.metrics, self._facts),
-            LeadershipSettings(
-                refresh_every_s=settings.schedule_refresh_interval_s,
-                drops_on_error=settings.on_sql_error == "drop",
-                stop_limit_s=settings.drain_timeout_s,
-                step_down_limit_s=STEP_DOWN_LIMIT_S,
-                virtual_deadline_s=settings.virtual_deadline_s,
-                priorities=self._registry.priorities,
-            ),
-            clock=clock, metrics=self.metrics, facts=self._facts,
-        )  # fmt: skip
+        chosen = LeadershipSettings(
+            refresh_every_s=settings.schedule_refresh_interval_s,
+            drops_on_error=settings.on_sql_error == "drop",
+            stop_limit_s=settings.drain_timeout_s,
+            step_down_limit_s=STEP_DOWN_LIMIT_S,
+            virtual_deadline_s=settings.virtual_deadline_s,
+            priorities=self._registry.priorities,
+        )
+        told: dict[str, Any] = {"clock": clock, "metrics": self.metrics, "facts": self._facts}
+        reader = ScheduleReader(store.schedule, Fitness(store.intake, settings.lease_name), chosen, **told)
+        backlog = BacklogWatch(store.attempts, self.metrics, self._facts)
+        return Leadership(self.leader, reader, executor, webhooks, backlog, chosen, **told)
 
     def _bind(self, store: IntentStore, leadership: Leadership) -> None:
         settings = self.settings

@@ -20,7 +20,6 @@ from submission_manager.executor_tenure import Dropped, Tenure
 from submission_manager.executor_webhooks import WebhookDesk
 from submission_manager.leadership_reading import ScheduleReader
 from submission_manager.leadership_settings import LeadershipSettings
-from submission_manager.ports import SchedulePort
 
 # After what no retry can mend, such as a missing table: else instances would hand the lease around every second.
 MISFIT_PAUSE_S, MISFIT_PAUSE_MAX_S = 1.0, 60.0
@@ -35,7 +34,7 @@ class Leadership:
     def __init__(
         self,
         leader: Leader,
-        schedule: SchedulePort,
+        reader: ScheduleReader,
         executor: Executor,
         webhooks: WebhookDesk,
         backlog: BacklogWatch,
@@ -45,8 +44,7 @@ class Leadership:
         metrics: ExecutorMetrics,
         facts: FactSink,
     ) -> None:
-        self._leader = leader
-        self._reader = ScheduleReader(schedule, settings, clock=clock, metrics=metrics, facts=facts)
+        self._leader, self._reader = leader, reader
         self._executor, self._webhooks, self._backlog = executor, webhooks, backlog
         self._settings = settings
         self._clock, self._metrics, self._facts = clock, metrics, facts
@@ -167,6 +165,8 @@ class Leadership:
         So what they came to is recorded, if the database lets us; and the next leader does not repeat them at once.
         """
         limit_s = SETTLE_SHARE * tenure.term.remaining_s
+        if isinstance(fault, ConfigurationError):
+            self._misfit = fault
         self._tell_lost(tenure.term, fault, len(self._executor.in_hand.of(tenure)))
         await self._executor.settled(tenure, limit_s)
 
@@ -196,6 +196,7 @@ class Leadership:
                     self._executor.expire(tenure),
                     self._webhooks.sweep(tenure),
                     self._backlog.run(tenure),
+                    self._reader.stay_fit(tenure),
                 )
             ]
             await asyncio.shield(tenure.fault)

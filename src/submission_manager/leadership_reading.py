@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
+from fencehold import Unavailable, Uncertain
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from submission_manager.executor_metrics import ExecutorMetrics
 from submission_manager.executor_tenure import SQL_ERRORS, Tenure
+from submission_manager.fitness import Fitness
 from submission_manager.leadership_settings import LeadershipSettings
 from submission_manager.ports import Cursor, Page, SchedulePort
 from submission_manager.schedule import micros, micros_or_none
 
 TROUBLE_PAUSE_S = 1.0
+FITNESS_EVERY_S = 10.0
 
 
 class ScheduleReader:
@@ -23,13 +26,14 @@ class ScheduleReader:
     def __init__(
         self,
         schedule: SchedulePort,
+        fitness: Fitness,
         settings: LeadershipSettings,
         *,
         clock: Clock,
         metrics: ExecutorMetrics,
         facts: FactSink,
     ) -> None:
-        self._schedule, self._settings = schedule, settings
+        self._schedule, self._fitness, self._settings = schedule, fitness, settings
         self._clock, self._metrics, self._facts = clock, metrics, facts
         self._hinted = asyncio.Event()
 
@@ -42,9 +46,11 @@ class ScheduleReader:
         self._schedule.on_submitted(self.hint)
 
     async def rebuild(self, tenure: Tenure) -> Cursor:
+        """Nothing is begun before this: so no message is sent whose outcome could not be recorded."""
         began_s = self._clock.now_s()
         while True:
             try:
+                await self._must_be_fit(tenure)
                 await self._schedule.listen(self._settings.read_limit_s)
                 cursor = await self._read_all(tenure)
                 break
@@ -58,6 +64,18 @@ class ScheduleReader:
             intents=len(tenure.schedule), seconds=round(took_s, 3),
         )  # fmt: skip
         return cursor
+
+    async def stay_fit(self, tenure: Tenure) -> None:
+        """A right or table that is lost ends the term, before too much is sent that cannot be recorded."""
+        while True:
+            await asyncio.sleep(FITNESS_EVERY_S)
+            with suppress(Unavailable, Uncertain):  # whoever needs an answer will say that there is none
+                await self._must_be_fit(tenure)
+
+    async def _must_be_fit(self, tenure: Tenure) -> None:
+        misfit = await self._fitness.misfit(self._settings.read_limit_s)
+        if misfit is not None:
+            tenure.unfit(misfit)
 
     async def _read_all(self, tenure: Tenure) -> Cursor:
         cursor: Cursor | None = None

@@ -42,7 +42,23 @@ class Progress:
     attempt_count: int
 
 
-class IntakePort(Protocol):
+class FitnessPort(Protocol):
+    """Whether an instance can do its work on these tables."""
+
+    async def missing_tables(self, limit_s: float) -> list[str]:
+        """Those of the service's own tables that are not there, or are old; raises when the database is not there."""
+        ...
+
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        """What this user may not do and the service must: `INSERT on submission_attempts`."""
+        ...
+
+    async def owner(self, lease_name: str, limit_s: float) -> str:
+        """The lease that these tables belong to: this one, if there was none before."""
+        ...
+
+
+class IntakePort(FitnessPort, Protocol):
     async def submit(self, new: NewIntent, limit_s: float) -> Submitted:
         """Stored for sure when this returns; pending, due at once, stamped by the database's clock."""
         ...
@@ -61,10 +77,6 @@ class IntakePort(Protocol):
 
     async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
         """How many intents of each target are pending; targets that have none are left out."""
-        ...
-
-    async def missing_tables(self, limit_s: float) -> list[str]:
-        """Those of the service's own tables that are not there, or are old; raises when the database is not there."""
         ...
 
 

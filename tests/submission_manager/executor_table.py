@@ -56,6 +56,9 @@ class Table:
         self.expiries: list[int] = []  # how many were to be ended at a time
         self.locked: set[str] = set()
         self.unstorable: set[str] = set()
+        self.missing: list[str] = []
+        self.rights: list[str] = []
+        self.owned_by: str | None = None
 
     def submit(self, intent_id: str, contract: Contract = CONTRACT) -> None:
         now = self._shelf.now()
@@ -76,6 +79,19 @@ class Table:
             raise self.failing_once.pop(verb)
         if verb in self.failing:
             raise self.failing[verb]
+
+    # --- FitnessPort ---
+
+    async def missing_tables(self, limit_s: float) -> list[str]:
+        await self._pass("fitness")
+        return self.missing
+
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        return self.rights
+
+    async def owner(self, lease_name: str, limit_s: float) -> str:
+        self.owned_by = self.owned_by or lease_name
+        return self.owned_by
 
     # --- SchedulePort ---
 

@@ -38,6 +38,7 @@ class FakeIntake:
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
     trouble: FenceholdError | Exception | None = None
     missing: list[str] = field(default_factory=list)
+    rights: list[str] = field(default_factory=list)
     looks: list[list[str]] = field(default_factory=list)
     table_looks: int = 0
     hangs: bool = False  # a look at the tables is never answered
@@ -82,6 +83,13 @@ class FakeIntake:
             await asyncio.Event().wait()
         self._fail()
         return self.missing
+
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        self._fail()
+        return self.rights
+
+    async def owner(self, lease_name: str, limit_s: float) -> str:
+        return lease_name
 
     def change(self, intent_id: str, **changes: Any) -> None:
         intent, payload = self.rows[intent_id]

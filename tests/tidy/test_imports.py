@@ -23,7 +23,8 @@ SERVICE: dict[str, set[str]] = {
     "sm.stores": {"sm.model", "sm.ports"},
     "sm.schedule": _TOLD,
     "sm.executor": _TOLD | {"sm.schedule"},
-    "sm.leadership": _TOLD | {"sm.schedule", "sm.executor"},
+    "sm.fitness": {"sm.ports", "sm.own_words"},
+    "sm.leadership": _TOLD | {"sm.schedule", "sm.executor", "sm.fitness"},
     "sm.gateway_client": _TOLD | {"sm.outgoing"},
     "sm.webhook": _TOLD | {"sm.outgoing"},
     "sm.outgoing": {"sm.model"},
@@ -31,7 +32,7 @@ SERVICE: dict[str, set[str]] = {
     "sm.fake_gateway": {"sm.model", "sm.http"},
     "sm.instance": _TOLD
     | {"sm.registry", "sm.metrics", "sm.stores", "sm.schedule", "sm.executor", "sm.leadership", "sm.gateway_client"}
-    | {"sm.webhook", "sm.outgoing", "sm.http", "sm.own_words", "sm.lease_facts"},
+    | {"sm.webhook", "sm.outgoing", "sm.http", "sm.own_words", "sm.lease_facts", "sm.fitness"},
     "sm.cli": _TOLD
     | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.metrics", "sm.http", "sm.demo", "sm.stores", "cli"}
     | {"sm.own_words"},

@@ -147,6 +147,15 @@ class PostgresIntake:
         steps: Rows = await self._pool.run("steps_applied", {"component": TABLE}, left_s())
         return [] if self._dialect.statements.are_applied({row[0] for row in steps}) else [f"{TABLE} (an old one)"]
 
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        return [row[0] for row in await self._pool.run("rights_missing", {}, limit_s)]
+
+    async def owner(self, lease_name: str, limit_s: float) -> str:
+        left_s = wire.fixed(limit_s)
+        while (found := rows.owner(await self._pool.run("owner", {}, left_s()), lease_name)) is None:
+            await self._pool.run("own", {"lease_name": lease_name}, left_s())
+        return found
+
     async def close(self) -> None:
         await self._gathering.close()
 

@@ -109,6 +109,18 @@ def created(new: NewIntent, created_at: Any, dialect: Dialect) -> Submitted:
     return Submitted(Submission.CREATED, fresh)
 
 
+def owner(found: list[Row], lease_name: str) -> str | None:
+    """Of the rows of `owner`: whose the schedule is; None: nobody's, so this lease may have it.
+
+    Tables of an older version have no owner on record. They are not given to a lease that is new to them.
+    """
+    recorded = [str(name) for name, is_owner in found if is_owner]
+    others = sorted(str(name) for name, is_owner in found if not is_owner)
+    if recorded:
+        return recorded[0]
+    return None if not others or lease_name in others else others[0]
+
+
 def check_id(intent_id: str) -> None:
     """Every database stores it unchanged, or it is refused before anything is sent."""
     if not 0 < len(intent_id) <= INTENT_ID_CHARS_MAX or not is_storable(intent_id):

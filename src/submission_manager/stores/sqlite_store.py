@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
@@ -116,6 +117,17 @@ class SqliteIntake:
 
         return await self._reader.read(work, limit_s)
 
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        return await self._reader.call(partial(_unwritable, self._reader.path), limit_s)
+
+    async def owner(self, lease_name: str, limit_s: float) -> str:
+        found = rows.owner(await self._fetch("owner", {}, limit_s), lease_name)
+        if found is None:
+            params = {"lease_name": lease_name}
+            await self._writer.write(lambda c: c.execute(self._statements["own"], params).fetchall(), limit_s)
+            found = rows.owner(await self._fetch("owner", {}, limit_s), lease_name)
+        return found or lease_name
+
     async def close(self) -> None:
         await self._gathering.close()
 
@@ -182,6 +194,12 @@ class SqliteSchedule:
 
     async def listen(self, limit_s: float) -> bool:
         return False
+
+
+def _unwritable(path: str) -> list[str]:
+    """SQLite knows no rights: the file and its folder must be writable, for the journal is beside it."""
+    places = (path, os.path.dirname(os.path.abspath(path)))
+    return [f"write permission on {place}" for place in places if not os.access(place, os.W_OK)]
 
 
 def _submit_params(new: NewIntent) -> dict[str, Any]:
