@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 
+from submission_manager.stores.opening import LEASE_TABLE
 from tests.submission_manager.http_parts import Facts, until
 from tests.submission_manager.test_http_instance import gateway, instance, submit
 
@@ -45,3 +46,16 @@ async def test_a_row_that_is_locked_when_its_call_ends_costs_neither_the_term_no
         assert app.calls.by_key == {"after/1": 1} | {f"x{number}/1": 1 for number in range(HELD)}
     assert told(facts, "leader_lost") == told(facts, "executor_sql_error") == []
     assert {(fields["intent_id"], fields["write"]) for fields in told(facts, "intent_parked")} == {("x0", "record")}
+
+
+async def test_a_lock_on_the_leases_row_is_named_and_does_not_flood_the_log(postgres_url):
+    facts = Facts()
+    times = {"lease_duration": "2s", "renew_interval": "500ms", "acquire_interval": "500ms"}
+    async with gateway() as (url, _), instance(postgres_url, url, "sm-1", facts, **times) as one:
+        await until(lambda: one.leader.is_leader)
+        async with locked(postgres_url, f"SELECT 1 FROM {LEASE_TABLE} FOR UPDATE"):
+            await until(lambda: bool(told(facts, "lease_row_locked")))
+            await until(lambda: len(told(facts, "leader_acquire_failed")) > 5)
+        await until(lambda: one.leader.is_leader)
+    assert [fields["reason"] for fields in told(facts, "leader_lost")] == ["deadline_passed"]
+    assert sum(not fields.get("is_repeat") for fields in told(facts, "leader_acquire_failed")) <= 2
