@@ -184,8 +184,10 @@ class Executor:
         except LeaseLost:
             self._fenced_out(running)
         except asyncio.CancelledError:
-            if running.is_abandoned and running.is_made:
+            if running.is_made and running.is_abandoned:
                 self._fenced_out(running)
+            elif running.is_made:
+                self.in_hand.lost(running)
             raise
         except Exception as error:  # noqa: BLE001 - one poisonous intent must not cost the others their leader
             self._poisoned(running, error)

@@ -21,9 +21,12 @@ from submission_manager.executor_webhooks import WebhookDesk
 from submission_manager.leadership_reading import ScheduleReader
 from submission_manager.leadership_settings import LeadershipSettings
 
-# After what no retry can mend, such as a missing table: else instances would hand the lease around every second.
-MISFIT_PAUSE_S, MISFIT_PAUSE_MAX_S = 1.0, 60.0
+# After a term that ended at once by an SQL error: else instances would hand the lease around every second. What no
+# retry can mend, such as a missing table, is tried again more seldom than what may have passed.
+PAUSE_S, PAUSE_MAX_S, MISFIT_PAUSE_MAX_S = 1.0, 15.0, 60.0
+AT_ONCE_S = 10.0
 CUT, CUT_AT_ONCE = "they did not end within the drain timeout", "a second signal ended the process at once"
+UNRECORDED = "the database did not take their outcome"
 UNKNOWN = "; the next leader counts each as an attempt with an unknown outcome"
 SETTLE_SHARE = 0.9  # of what is left of a lease that is given up: so long attempts in hand may keep it
 
@@ -48,14 +51,17 @@ class Leadership:
         self._executor, self._webhooks, self._backlog = executor, webhooks, backlog
         self._settings = settings
         self._clock, self._metrics, self._facts = clock, metrics, facts
-        self._stopping = asyncio.Event()
-        self._pause_s = MISFIT_PAUSE_S
-        self._misfit: ConfigurationError | None = None  # what ended our newest term, unless we have led well since
+        self._stopping, self._drained = asyncio.Event(), asyncio.Event()
+        self._pause_s = PAUSE_S
+        self._misfit: FenceholdError | None = None  # what ended our newest term, unless we have led well since
         self._leads_since_s: float | None = None
 
     @property
-    def misfit(self) -> ConfigurationError | None:
-        """What keeps this instance from leading, such as a right it has lost: until it has led for a minute again."""
+    def misfit(self) -> FenceholdError | None:
+        """What keeps this instance from leading, such as a right it has lost: until it has led for a minute again.
+
+        Or what ended its terms as soon as they began.
+        """
         since_s = self._leads_since_s
         if since_s is not None and self._clock.now_s() - since_s > MISFIT_PAUSE_MAX_S:
             self._misfit = None
@@ -68,21 +74,24 @@ class Leadership:
             async with self._leader:
                 while not self._stopping.is_set() and not await self._terms():
                     await self._rest()
+            if self._stopping.is_set():  # attempts have until then, also if the last term has ended before
+                await self._clock.wait(self._drained, self._settings.stop_limit_s)
         finally:
             await self._executor.close()
             await self._webhooks.close()
 
     async def _terms(self) -> bool:
-        """True: the leader is done; False: one of its terms ended by what no retry can mend."""
+        """True: the leader is done; False: a term ended by what no retry can mend, or at once by an SQL error."""
         terms = self._leader.terms()
         try:
             async for term in terms:
                 began_s = self._leads_since_s = self._clock.now_s()
                 fault = await self._hold(term)
                 self._leads_since_s = None
-                if self._clock.now_s() - began_s > MISFIT_PAUSE_MAX_S or not isinstance(fault, ConfigurationError):
-                    self._pause_s = MISFIT_PAUSE_S
-                if isinstance(fault, ConfigurationError):
+                lasted_s = self._clock.now_s() - began_s
+                if fault is None or lasted_s > MISFIT_PAUSE_MAX_S:
+                    self._pause_s = PAUSE_S
+                if isinstance(fault, ConfigurationError) or (fault is not None and lasted_s < AT_ONCE_S):
                     self._misfit = fault
                     return False
             return True
@@ -93,9 +102,11 @@ class Leadership:
         """Seek no lease for a while, twice as long as the last time; then seek it again."""
         await self._leader.shutdown(self._settings.step_down_limit_s)
         while True:
-            self._facts.fact("leadership_paused", holder_id=self._leader.holder_id, seconds=self._pause_s)
-            is_stopping = await self._clock.wait(self._stopping, self._pause_s)
-            self._pause_s = min(2 * self._pause_s, MISFIT_PAUSE_MAX_S)
+            most_s = MISFIT_PAUSE_MAX_S if isinstance(self._misfit, ConfigurationError) else PAUSE_MAX_S
+            pause_s = min(self._pause_s, most_s)
+            self._facts.fact("leadership_paused", holder_id=self._leader.holder_id, seconds=pause_s)
+            is_stopping = await self._clock.wait(self._stopping, pause_s)
+            self._pause_s = 2 * pause_s
             if is_stopping:
                 return
             try:
@@ -105,22 +116,27 @@ class Leadership:
                 self._misfit = error
                 self._facts.fact("leader_acquire_failed", lease_name=self._leader.name, sql_error=str(error))
 
-    async def stop(self) -> int:
+    async def stop(self, lost_since_s: float | None = None) -> int:
         """Nothing new begins, what runs may finish within its limit, then the lease is given back.
 
-        Returns how many attempts the limit cut: whether the provider took those, nobody knows.
+        Returns how many attempts the limit cut, or are not on record since that time: of those nobody will know whether
+        the provider took them.
         """
         self._stopping.set()
+        lost_since_s = self._clock.now_s() if lost_since_s is None else lost_since_s
         self._executor.rest()
         limit_s = self._settings.stop_limit_s
         began_s = self._clock.now_s()
         await self._executor.drained(limit_s)
-        cut = self._executor.in_hand.all()
+        in_hand, lost = self._executor.in_hand.all(), self._executor.in_hand.lost_since(lost_since_s)
+        cut = in_hand + lost
         if cut:
-            self._facts.fact("attempts_cut", **_which(cut), after_s=limit_s, why=CUT + UNKNOWN)
+            why = " or ".join([CUT] * bool(in_hand) + [UNRECORDED] * bool(lost)) + UNKNOWN
+            self._facts.fact("attempts_cut", **_which(cut), after_s=limit_s, why=why)
         await self._webhooks.drained(max(0.0, began_s + limit_s - self._clock.now_s()))
         if self._webhooks.in_hand:
             self._facts.fact("webhooks_cut", webhooks=self._webhooks.in_hand, why="the next leader sends them")
+        self._drained.set()
         await self._leader.shutdown(self._settings.step_down_limit_s)
         return len(cut)
 

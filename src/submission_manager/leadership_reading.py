@@ -13,11 +13,16 @@ from submission_manager.executor_metrics import ExecutorMetrics
 from submission_manager.executor_tenure import SQL_ERRORS, Tenure
 from submission_manager.fitness import Fitness
 from submission_manager.leadership_settings import LeadershipSettings
-from submission_manager.ports import Cursor, Page, SchedulePort
+from submission_manager.ports import Cursor, Page, SchedulePort, attempt_key
 from submission_manager.schedule import micros, micros_or_none
 
 TROUBLE_PAUSE_S = 1.0
 FITNESS_EVERY_S = 10.0
+NAMED_MAX = 20
+LEFT_OPEN = (
+    "an earlier leader began them and nobody recorded what came of them: each becomes an attempt with the error "
+    "`outcome unknown`; the provider can tell by these keys"
+)
 
 
 class ScheduleReader:
@@ -63,7 +68,22 @@ class ScheduleReader:
             "schedule_rebuilt", lease_name=tenure.term.name, lease_epoch=tenure.term.epoch,
             intents=len(tenure.schedule), seconds=round(took_s, 3),
         )  # fmt: skip
+        await self._tell_left_open(tenure)
         return cursor
+
+    async def _tell_left_open(self, tenure: Tenure) -> None:
+        """Nothing that is executed depends on it: so a database that does not say ends no term here."""
+        term = tenure.term
+        told = {"lease_name": term.name, "lease_epoch": term.epoch, "why": LEFT_OPEN}
+        try:
+            found = await self._schedule.left_open(term, NAMED_MAX, self._settings.read_limit_s)
+        except SQL_ERRORS as error:
+            self._facts.fact("outcomes_unknown", **told, sql_error=str(error))
+            return
+        if found.attempts:
+            intents = [intent_id for intent_id, _ in found.first]
+            keys = [attempt_key(intent_id, number) for intent_id, number in found.first]
+            self._facts.fact("outcomes_unknown", attempts=found.attempts, intents=intents, keys=keys, **told)
 
     async def stay_fit(self, tenure: Tenure) -> None:
         """A right or table that is lost ends the term, before too much is sent that cannot be recorded."""

@@ -120,6 +120,14 @@ class Page:
     now: dt.datetime
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOpen:
+    """Attempts that an earlier leader began and nobody recorded: how many, and the first of them by id and number."""
+
+    attempts: int
+    first: list[tuple[str, int]]
+
+
 class SchedulePort(Protocol):
     def rebuild(self, page_rows: int, limit_s: float) -> AsyncIterator[Page]:
         """Every pending intent; the cursor of the last page is where `refresh` goes on. Each page within the limit."""
@@ -127,6 +135,10 @@ class SchedulePort(Protocol):
 
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
         """What changed since; repeats are possible, gaps are not. A full page: ask again at once."""
+        ...
+
+    async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
+        """What was left by others than this term; at most so many of it by name."""
         ...
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
@@ -139,6 +151,11 @@ class SchedulePort(Protocol):
 
 
 # --- attempts: the leader, each write one fenced transaction of its term ---
+
+
+def attempt_key(intent_id: str, attempt_number: int) -> str:
+    """By which the provider knows it."""
+    return f"{intent_id}/{attempt_number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +171,7 @@ class Started:
 
     @property
     def key(self) -> str:
-        return f"{self.intent_id}/{self.attempt_number}"
+        return attempt_key(self.intent_id, self.attempt_number)
 
 
 @dataclass(frozen=True, slots=True)

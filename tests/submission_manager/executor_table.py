@@ -13,7 +13,7 @@ from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy
 from submission_manager.model.intents import Attempt, Exhausted, Intent, Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Case, Outcome, Verdict, deadline, judge
-from submission_manager.ports import Cursor, Due, Expired, NotNow, Over, Page, Recorded, Started
+from submission_manager.ports import Cursor, Due, Expired, LeftOpen, NotNow, Over, Page, Recorded, Started
 
 CONTRACT = Contract("sms.test", GatewayType.SMS, "http://sms", Policy.MAX_ATTEMPTS, ("invalid_recipient",), None, 3)
 TOO_LATE = Verdict(Status.EXHAUSTED, Exhausted.DEADLINE_EXCEEDED)
@@ -117,6 +117,11 @@ class Table:
             for r in rows
         ]
         return Page(dues, Cursor(now, rows[-1].intent_id if rows else "", guard), now)
+
+    async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
+        await self._pass("left_open")
+        found = [r for r in self.rows.values() if r.marker_epoch not in (None, term.epoch)]
+        return LeftOpen(len(found), [(row.intent_id, len(row.attempts) + 1) for row in found[:most]])
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
         self.hints.append(hint)

@@ -213,7 +213,8 @@ async def test_an_sql_error_in_the_rebuild_drops_leadership_and_another_leads_at
     scene = Scene()
     scene.table.failing_once["rebuild"] = Unavailable("down")
     scene.table.submit("x")
-    one = await (await scene.instance("a")).start()
+    one = await scene.instance("a")
+    one.run = asyncio.create_task(one.leadership.run())
     two = await (await scene.instance("b")).start()
     await scene.until(lambda: scene.are_over("x"), limit_s=0.5)
     assert (len(one.gateway.calls), len(two.gateway.calls)) == (0, 1)
@@ -246,6 +247,21 @@ async def test_an_instance_that_dropped_leadership_seeks_it_again() -> None:
     del scene.table.failing["refresh"]
     scene.table.submit("x")
     await scene.until(lambda: scene.are_over("x"), limit_s=2 * LEASE_S)
+
+
+@virtual
+async def test_terms_that_end_as_soon_as_they_begin_come_more_and_more_seldom_and_readyz_can_say_why() -> None:
+    scene = Scene()
+    both = [await scene.instance(holder_id) for holder_id in "ab"]
+    scene.table.failing["rebuild"] = Unavailable("too many connections", code="too_many_connections")
+    for one in both:
+        one.run = asyncio.create_task(one.leadership.run())
+    await asyncio.sleep(124)
+    assert sum(one.facts.names().count("leader_acquired") for one in both) < 30  # it was 109
+    assert all("too_many_connections" in str(one.leadership.misfit) for one in both)
+    del scene.table.failing["rebuild"]
+    scene.table.submit("x")
+    await scene.until(lambda: scene.are_over("x"), limit_s=16)
 
 
 @virtual

@@ -17,10 +17,11 @@ SERVICE: dict[str, set[str]] = {
     "sm.settings": {"sm.model"},
     "sm.own_words": set(),
     "sm.told_rarely": set(),
+    "sm.answers": set(),
     "sm.lease_facts": {"sm.own_words"},
     "sm.registry": {"sm.model"},
     "sm.metrics": {"sm.model"},
-    "sm.stores": {"sm.model", "sm.ports"},
+    "sm.stores": {"sm.model", "sm.ports", "sm.answers"},
     "sm.schedule": _TOLD,
     "sm.executor": _TOLD | {"sm.schedule"},
     "sm.fitness": {"sm.ports", "sm.own_words"},
@@ -28,11 +29,11 @@ SERVICE: dict[str, set[str]] = {
     "sm.gateway_client": _TOLD | {"sm.outgoing"},
     "sm.webhook": _TOLD | {"sm.outgoing"},
     "sm.outgoing": {"sm.model"},
-    "sm.http": _TOLD | {"sm.registry"},
+    "sm.http": _TOLD | {"sm.registry", "sm.answers"},
     "sm.fake_gateway": {"sm.model", "sm.http"},
     "sm.instance": _TOLD
     | {"sm.registry", "sm.metrics", "sm.stores", "sm.schedule", "sm.executor", "sm.leadership", "sm.gateway_client"}
-    | {"sm.webhook", "sm.outgoing", "sm.http", "sm.own_words", "sm.lease_facts", "sm.fitness"},
+    | {"sm.webhook", "sm.outgoing", "sm.http", "sm.own_words", "sm.lease_facts", "sm.fitness", "sm.answers"},
     "sm.cli": _TOLD
     | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.metrics", "sm.http", "sm.demo", "sm.stores", "cli"}
     | {"sm.own_words"},

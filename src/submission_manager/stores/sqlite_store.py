@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from fencehold import Term
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
-from submission_manager.ports import Cursor, Due, Page, Progress, Submitted
+from submission_manager.ports import Cursor, Due, LeftOpen, Page, Progress, Submitted
 from submission_manager.stores import rows
 from submission_manager.stores.dialect import Dialect
 from submission_manager.stores.gathering import Gathering
@@ -188,6 +189,11 @@ class SqliteSchedule:
             created_at = modified_at if created_text == modified_text else time(created_text)
             due.append(rows.due((intent_id, due_at, modified_at, url, target, created_at, deadline_s), texts))
         return due
+
+    async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
+        params = {"epoch": term.epoch, "holder": term.holder_id, "limit": most}
+        found = await self._reader.read(lambda c: c.execute(self._statements["left_open"], params).fetchall(), limit_s)
+        return rows.left_open(found)
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
         """SQLite cannot tell: nobody is ever called."""
