@@ -24,6 +24,7 @@ from submission_manager.leadership_settings import LeadershipSettings
 # After a term that ended at once by an SQL error: else instances would hand the lease around every second. What no
 # retry can mend, such as a missing table, is tried again more seldom than what may have passed.
 PAUSE_S, PAUSE_MAX_S, MISFIT_PAUSE_MAX_S = 1.0, 15.0, 60.0
+MISFIT_KNOWN_S = 2 * MISFIT_PAUSE_MAX_S
 AT_ONCE_S = 10.0
 CUT, CUT_AT_ONCE = "they did not end within the drain timeout", "a second signal ended the process at once"
 UNRECORDED = "the database did not take their outcome"
@@ -54,16 +55,18 @@ class Leadership:
         self._stopping, self._drained = asyncio.Event(), asyncio.Event()
         self._pause_s = PAUSE_S
         self._misfit: FenceholdError | None = None  # what ended our newest term, unless we have led well since
+        self._misfit_s = 0.0
         self._leads_since_s: float | None = None
 
     @property
     def misfit(self) -> FenceholdError | None:
-        """What keeps this instance from leading, such as a right it has lost: until it has led for a minute again.
+        """What keeps this instance from leading, such as a right it has lost, or ended its terms as soon as they began.
 
-        Or what ended its terms as soon as they began.
+        Until it has led for a minute, or has not failed for two: while another leads it would else be named for ever.
         """
-        since_s = self._leads_since_s
-        if since_s is not None and self._clock.now_s() - since_s > MISFIT_PAUSE_MAX_S:
+        now_s, since_s = self._clock.now_s(), self._leads_since_s
+        has_led = since_s is not None and now_s - since_s > MISFIT_PAUSE_MAX_S
+        if has_led or now_s - self._misfit_s > MISFIT_KNOWN_S:
             self._misfit = None
         return self._misfit
 
@@ -92,7 +95,7 @@ class Leadership:
                 if fault is None or lasted_s > MISFIT_PAUSE_MAX_S:
                     self._pause_s = PAUSE_S
                 if isinstance(fault, ConfigurationError) or (fault is not None and lasted_s < AT_ONCE_S):
-                    self._misfit = fault
+                    self._unfit(fault)
                     return False
             return True
         finally:
@@ -113,8 +116,11 @@ class Leadership:
                 await self._leader.start()
                 return
             except ConfigurationError as error:  # the leases' own table is missing too
-                self._misfit = error
+                self._unfit(error)
                 self._facts.fact("leader_acquire_failed", lease_name=self._leader.name, sql_error=str(error))
+
+    def _unfit(self, fault: FenceholdError) -> None:
+        self._misfit, self._misfit_s = fault, self._clock.now_s()
 
     async def stop(self, lost_since_s: float | None = None) -> int:
         """Nothing new begins, what runs may finish within its limit, then the lease is given back.
@@ -182,7 +188,7 @@ class Leadership:
         """
         limit_s = SETTLE_SHARE * tenure.term.remaining_s
         if isinstance(fault, ConfigurationError):
-            self._misfit = fault
+            self._unfit(fault)
         self._tell_lost(tenure.term, fault, len(self._executor.in_hand.of(tenure)))
         await self._executor.settled(tenure, limit_s)
 

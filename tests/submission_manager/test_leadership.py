@@ -296,6 +296,20 @@ async def test_what_keeps_an_instance_from_leading_is_known_until_it_has_led_for
 
 
 @virtual
+async def test_what_kept_an_instance_from_leading_is_forgotten_while_another_leads() -> None:
+    scene = Scene()
+    one = await (await scene.instance("a")).start()
+    await one.leads()
+    scene.table.failing_once["refresh"] = Unavailable("down")
+    await scene.until(lambda: one.leadership.misfit is not None)
+    await (await scene.instance("b")).start()
+    await asyncio.sleep(119)
+    assert one.leadership.misfit is not None
+    await asyncio.sleep(2)
+    assert one.leadership.misfit is None
+
+
+@virtual
 async def test_an_instance_that_waits_before_it_leads_again_stops_at_once() -> None:
     scene = Scene()
     one = await (await scene.instance()).start()

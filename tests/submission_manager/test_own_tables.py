@@ -181,6 +181,12 @@ def test_only_advice_that_would_name_another_program_is_replaced():
     assert own_hint("schema_old", "`await store.init()`") == HINTS["schema_old"]
 
 
+def test_where_fencehold_doctor_helps_the_whole_command_is_given():
+    whole = f'`FENCEHOLD_DSN="$SM_DATABASE" fencehold doctor --table {LEASE_TABLE}` shows it.'
+    assert own_text("[canceled] Too slow. `fencehold doctor` shows it.") == f"[canceled] Too slow. {whole}"
+    assert own_hint("canceled", "`fencehold doctor` shows it.") == whole
+
+
 def test_the_last_words_of_a_service_without_tables_name_its_own_command(sqlite_url: str, tmp_path: Path):
     registry = Path(__file__).parents[2] / "deploy" / "registry.json"
     answer = run("serve", "--no-init", "--port", "0", "--registry", str(registry), SM_DATABASE=sqlite_url)
