@@ -25,6 +25,25 @@ class OneLoss:
         self._facts.fact(event, **fields)
 
 
+class OneRenewal:
+    """A sink that passes on the first renewal of a term as it is, and the later ones as repeats: the log has the first.
+
+    One every few seconds would drown everything else; a leader that no longer renews is told of anyway.
+    """
+
+    def __init__(self, facts: FactSink) -> None:
+        self._facts = facts
+        self._renewed: tuple[Any, Any] | None = None
+
+    def fact(self, event: str, **fields: Any) -> None:
+        if event == "leader_renewed":
+            term = fields.get("lease_name"), fields.get("lease_epoch")
+            if term == self._renewed:
+                fields["is_repeat"] = True
+            self._renewed = term
+        self._facts.fact(event, **fields)
+
+
 class LeaseTrouble:
     """A sink that remembers which table or right keeps this instance from the lease, until it has it. Any thread."""
 

@@ -1,6 +1,7 @@
 """The service's tables by hand: what `sql init` prints is enough, and the service's advice is its own."""
 
 import contextlib
+import logging
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ import pytest
 
 from fencehold import Unavailable
 from fencehold.backends.sqlite.leases import SqliteLeases
+from fencehold.telemetry.logs import level_of
+from submission_manager.cli.service_log import LEVELS
 from submission_manager.cli.sql import script
-from submission_manager.lease_facts import OneLoss
+from submission_manager.lease_facts import OneLoss, OneRenewal
 from submission_manager.own_words import HINTS, own_hint, own_text
 from submission_manager.stores.opening import LEASE_TABLE
 from submission_manager.stores.sqlite_store import SqliteSchedule
@@ -154,6 +157,16 @@ def test_a_term_is_told_as_lost_once_also_when_its_lease_could_not_be_given_back
         ("leader_lost", 3, "sql_error"), ("leader_release_failed", 3, None),
         ("leader_lost", 4, "sql_error"), ("leader_release_failed", 4, None),
     ]  # fmt: skip
+
+
+def test_of_the_renewals_of_a_term_the_log_has_the_first_and_one_after_failures():
+    facts = Facts()
+    sink = OneRenewal(facts)
+    for epoch in (3, 3, 4, 4):
+        sink.fact("leader_renewed", lease_name="x", lease_epoch=epoch)
+    sink.fact("leader_renewed", lease_name="x", lease_epoch=4, failures=2)
+    levels = [level_of(event, fields, LEVELS) for event, fields in facts.told]
+    assert levels == [logging.INFO, logging.DEBUG, logging.INFO, logging.DEBUG, logging.INFO]
 
 
 async def test_a_database_that_fails_the_leader_and_then_its_release_is_one_loss_in_the_log(sqlite_url, monkeypatch):
