@@ -137,6 +137,7 @@ async def test_a_right_on_the_lease_that_is_lost_is_named_too_until_it_is_given_
         assert LEASE_TABLE in answer.text
         clerk.owner_says(f"GRANT UPDATE ON {LEASE_TABLE} TO {{}}")
         await until(lambda: one.leader.is_leader)
+        await until(lambda: one.app.cannot_lead() is None)  # at its next look
         assert "cannot_lead" not in (await read(one, "/readyz")).text
 
 
