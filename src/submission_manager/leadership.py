@@ -173,7 +173,7 @@ class Leadership:
                 return None  # the leader was stopped before the term began
             self._facts.fact("internal_error", error=f"{type(error).__name__}: {error}")
         fault = tenure.fault.result() if tenure is not None and tenure.fault.done() else None
-        if tenure is not None and fault is not None:
+        if tenure is not None:
             await self._give_up(tenure, fault)
         if term.is_valid:  # so that others need not wait for it to lapse
             await self._leader.step_down(self._settings.step_down_limit_s)
@@ -181,7 +181,7 @@ class Leadership:
             tenure.end()
         return fault
 
-    async def _give_up(self, tenure: Tenure, fault: FenceholdError) -> None:
+    async def _give_up(self, tenure: Tenure, fault: FenceholdError | None) -> None:
         """Nothing new begins from here on. The lease stays ours while calls are under way, but not until its end.
 
         So what they came to is recorded, if the database lets us; and the next leader does not repeat them at once.
@@ -189,7 +189,8 @@ class Leadership:
         limit_s = SETTLE_SHARE * tenure.term.remaining_s
         if isinstance(fault, ConfigurationError):
             self._unfit(fault)
-        self._tell_lost(tenure.term, fault, len(self._executor.in_hand.of(tenure)))
+        if fault is not None:
+            self._tell_lost(tenure.term, fault, len(self._executor.in_hand.of(tenure)))
         await self._executor.settled(tenure, limit_s)
 
     async def _lead_as(self, tenure: Tenure, epoch: int) -> None:

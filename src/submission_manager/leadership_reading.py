@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
-from fencehold import Unavailable, Uncertain
+from fencehold import ConfigurationError, Unavailable, Uncertain
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from submission_manager.executor_metrics import ExecutorMetrics
@@ -18,6 +18,7 @@ from submission_manager.schedule import micros, micros_or_none
 
 TROUBLE_PAUSE_S = 1.0
 FITNESS_EVERY_S = 10.0
+UNFIT = ("no_permission", "schema_missing", "schema_old")
 NAMED_MAX = 20
 LEFT_OPEN = (
     "an earlier leader began them and nobody recorded what came of them: each becomes an attempt with the error "
@@ -89,8 +90,13 @@ class ScheduleReader:
         """A right or table that is lost ends the term, before too much is sent that cannot be recorded."""
         while True:
             await asyncio.sleep(FITNESS_EVERY_S)
-            with suppress(Unavailable, Uncertain):  # whoever needs an answer will say that there is none
+            try:
                 await self._must_be_fit(tenure)
+            except ConfigurationError as error:
+                if error.code in UNFIT:  # not a password that is being changed: what is connected works on
+                    tenure.unfit(error)
+            except (Unavailable, Uncertain):
+                continue  # whoever needs an answer will say that there is none
 
     async def _must_be_fit(self, tenure: Tenure) -> None:
         misfit = await self._fitness.misfit(self._settings.read_limit_s)

@@ -174,6 +174,17 @@ async def test_calls_under_way_when_a_term_is_given_up_are_recorded_and_not_made
 
 
 @virtual
+async def test_a_fault_of_our_own_keeps_the_lease_for_calls_under_way_too() -> None:
+    scene = Scene()
+    one = await thirteen_calls(scene)
+    scene.table.failing_once["refresh"] = ZeroDivisionError("ours")
+    await scene.until(lambda: "internal_error" in one.facts.names())
+    one.gateway.gates["http://sms"].set()
+    await scene.until(lambda: scene.are_over(*scene.table.rows), limit_s=1)
+    assert len(one.gateway.calls) == 13
+
+
+@virtual
 async def test_calls_that_hang_keep_a_lease_that_is_given_up_no_longer_than_it_would_have_lasted() -> None:
     scene = Scene()
     one = await thirteen_calls(scene)

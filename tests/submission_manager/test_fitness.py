@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fencehold import ConfigurationError
+from fencehold import ConfigurationError, FenceholdError, Unavailable
 from fencehold.testing import virtual_loop
 from submission_manager.cli.sql import script
 from submission_manager.instance import Instance
@@ -87,6 +87,23 @@ async def test_the_name_of_the_lease_is_changed_as_the_page_says_and_the_epoch_g
             assert one.leader.term.epoch == 2
 
 
+async def test_tables_of_the_version_before_are_upgraded_and_keep_their_lease_or_without_leave_to_are_named(sqlite_url):
+    async with gateway() as (url, _):
+        async with instance(sqlite_url, url, "sm-1") as one:
+            await until(lambda: one.leader.is_leader)
+        async with scene(sqlite_url) as at:
+            at.sql("DROP TABLE submission_owner")
+            at.sql("DELETE FROM fencehold_schema WHERE step = '0002_owner'")
+        with pytest.raises(ConfigurationError) as caught:
+            await started(sqlite_url)
+        assert (caught.value.code, "submission_owner" in caught.value.message) == ("schema_missing", True)
+        with pytest.raises(ConfigurationError) as caught:
+            await instance(sqlite_url, url, "sm-2", lease_name="typo").__aenter__()
+        assert caught.value.code == "other_lease", "also if it is the first to come"
+        async with instance(sqlite_url, url, "sm-1") as one:
+            await until(lambda: one.leader.is_leader)
+
+
 async def started(database: str) -> None:
     chosen = settings({"database": database, "registry": "-", "port": 0})
     async with Instance(chosen, parse(REGISTRY), Facts(), creates_tables=False):
@@ -129,6 +146,28 @@ async def test_a_right_that_is_lost_while_it_leads_is_noticed_before_the_next_me
     await asyncio.sleep(30)
     assert one.gateway.calls == []
     assert "INSERT on submission_attempts" in str(one.leadership.misfit)
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [
+        (ConfigurationError("a password is being changed", code="login_refused"), False),
+        (Unavailable("down"), False),
+        (ConfigurationError("permission denied for table fencehold_schema", code="no_permission"), True),
+    ],
+    ids=["login", "down", "right"],
+)
+def test_a_look_without_an_answer_ends_no_term_and_a_refusal_does(error: FenceholdError, ends: bool) -> None:
+    async def run() -> None:
+        scene = Scene()
+        one = await (await scene.instance()).start()
+        await one.leads()
+        scene.table.failing["fitness"] = error
+        await asyncio.sleep(2 * FITNESS_EVERY_S + 1)
+        assert (one.leadership.misfit is error, one.leader.is_leader) == (ends, not ends)
+        assert "internal_error" not in one.facts.names()
+
+    virtual_loop.run(run)
 
 
 async def test_a_table_that_was_renamed_before_a_term_is_named_and_no_message_is_sent(clerk: Role):
