@@ -28,7 +28,7 @@ from submission_manager.http.server import Listening, Places
 from submission_manager.leadership import Leadership
 from submission_manager.leadership_reading import ScheduleReader
 from submission_manager.leadership_settings import LeadershipSettings
-from submission_manager.lease_facts import LeaseTrouble, OneLoss, OneRenewal
+from submission_manager.lease_facts import FewerLines, LeaseTrouble, OneLoss
 from submission_manager.metrics import Metrics
 from submission_manager.outgoing import Outgoing
 from submission_manager.own_words import OwnWords
@@ -64,7 +64,7 @@ class Instance:
         self._clock = BootClock()
         self._lease_trouble, self._answers = LeaseTrouble(), Answers(self._clock.now_s)
         self._facts = FanOut(
-            OwnWords(FanOut(OneLoss(OneRenewal(facts)), self._lease_trouble)), self.metrics, self._answers
+            OwnWords(FanOut(OneLoss(FewerLines(facts)), self._lease_trouble)), self.metrics, self._answers
         )
         self._creates_tables = creates_tables
         self._stack = AsyncExitStack()

@@ -15,7 +15,7 @@ from fencehold.backends.sqlite.leases import SqliteLeases
 from fencehold.telemetry.logs import level_of
 from submission_manager.cli.service_log import LEVELS
 from submission_manager.cli.sql import script
-from submission_manager.lease_facts import OneLoss, OneRenewal
+from submission_manager.lease_facts import FewerLines, OneLoss
 from submission_manager.own_words import HINTS, own_hint, own_text
 from submission_manager.stores.opening import LEASE_TABLE
 from submission_manager.stores.sqlite_store import SqliteSchedule
@@ -162,12 +162,24 @@ def test_a_term_is_told_as_lost_once_also_when_its_lease_could_not_be_given_back
 
 def test_of_the_renewals_of_a_term_the_log_has_the_first_and_one_after_failures():
     facts = Facts()
-    sink = OneRenewal(facts)
+    sink = FewerLines(facts)
     for epoch in (3, 3, 4, 4):
         sink.fact("leader_renewed", lease_name="x", lease_epoch=epoch)
     sink.fact("leader_renewed", lease_name="x", lease_epoch=4, failures=2)
     levels = [level_of(event, fields, LEVELS) for event, fields in facts.told]
     assert levels == [logging.INFO, logging.DEBUG, logging.INFO, logging.DEBUG, logging.INFO]
+
+
+def test_of_tries_to_acquire_that_fail_alike_the_log_has_one_a_minute():
+    facts, now_s = Facts(), [100.0]
+    sink = FewerLines(facts, lambda: now_s[0])
+    for _ in range(150):
+        sink.fact("leader_acquire_failed", lease_name="x", sql_error="[unreachable] gone: try " + str(now_s[0]))
+        now_s[0] += 0.5
+    sink.fact("leader_acquire_failed", lease_name="x", sql_error="[too_many_connections] full")
+    sink.fact("leader_acquire_failed", lease_name="x", held_by="another")
+    lines = [fields for _, fields in facts.told if not fields.get("is_repeat")]
+    assert [str(fields.get("sql_error"))[:13] for fields in lines] == ["[unreachable]"] * 2 + ["[too_many_con", "None"]
 
 
 async def test_a_database_that_fails_the_leader_and_then_its_release_is_one_loss_in_the_log(sqlite_url, monkeypatch):
