@@ -7,8 +7,6 @@ so that the provider is not cut off, and nothing of it is written; the next lead
 from __future__ import annotations
 
 import asyncio
-import enum
-from collections import Counter
 from dataclasses import dataclass
 
 from fencehold import FenceholdError, LeaseLost, Uncertain
@@ -18,18 +16,19 @@ from submission_manager.executor_ends import Ends
 from submission_manager.executor_expiry import Expiry
 from submission_manager.executor_gateways import GatewayWatch
 from submission_manager.executor_metrics import ExecutorMetrics
+from submission_manager.executor_parking import Parking, is_locked, unanswered
+from submission_manager.executor_running import InHand, Phase, Running
 from submission_manager.executor_tenure import SQL_ERRORS, Dropped, Tenure
 from submission_manager.executor_webhooks import WebhookDesk
 from submission_manager.model.call_times import CallTimes
 from submission_manager.model.intents import ERROR_CHARS_MAX, Status
 from submission_manager.model.outcomes import Answer, Outcome, no_answer
 from submission_manager.ports import AttemptPort, GatewayPort, NotNow, Recorded, Started
-from submission_manager.schedule import Job, micros
+from submission_manager.schedule import micros
 
 GATEWAY_SLACK_S = 1.0  # what a gateway client gets beyond its own limit before it is cut
 NOT_NOW_PAUSE_US = 50_000  # our idea of the database's clock was early: ask again, but not in a storm
 TROUBLE_PAUSE_S = 1.0
-PARK_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -47,22 +46,6 @@ class ExecutorSettings:
             raise ValueError("0 < concurrency <= concurrency_total")
         if not (self.retry_delay_s > 0 and self.gateway_limit_s > 0 and self.write_limit_s > 0):
             raise ValueError("retry_delay_s, gateway_limit_s and write_limit_s must be above 0")
-
-
-class Phase(enum.Enum):
-    START = "start"
-    CALL = "call"  # the provider may have it: never cut short because of the lease
-    RECORD = "record"
-
-
-class Running:
-    """One attempt under way."""
-
-    def __init__(self, job: Job, tenure: Tenure) -> None:
-        self.job = job
-        self.tenure = tenure
-        self.phase = Phase.START
-        self.task: asyncio.Task[None] | None = None
 
 
 class Executor:
@@ -83,18 +66,17 @@ class Executor:
         self._attempts, self._gateway, self._ends = attempts, gateway, Ends(webhooks, metrics, facts)
         self._settings = settings
         self._writes = writes
+        self._parking = Parking(facts)
         self._expiry = Expiry(
-            attempts, self._ends, settings.write_limit_s, writes=writes, clock=clock, metrics=metrics, facts=facts
-        )
+            attempts, self._ends, settings.write_limit_s, parking=self._parking, writes=writes, clock=clock,
+            metrics=metrics, facts=facts,
+        )  # fmt: skip
         self._clock, self._metrics, self._facts = clock, metrics, facts
         self._gateways = GatewayWatch(metrics, facts)
-        self._running: set[Running] = set()
-        self._in_lane: Counter[str] = Counter()  # over all terms: an old call that hangs still counts
-        self._times = CallTimes()  # over all terms too
+        self.in_hand = InHand(settings.concurrency, settings.concurrency_total, clock)
+        self._times = CallTimes()  # over all terms
         self._tenure: Tenure | None = None
         self._resting = False
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     # --- what leadership asks ---
 
@@ -105,7 +87,7 @@ class Executor:
             tenure.check()
             tenure.work.clear()
             now_us = tenure.store_clock.now_us()
-            job = None if self._resting else tenure.schedule.take(now_us, self._load, self._times.expected_us)
+            job = None if self._resting else tenure.schedule.take(now_us, self.in_hand.load, self._times.expected_us)
             self._metrics.queue_depth(len(tenure.schedule))
             if job is not None:
                 self._begin(Running(job, tenure))
@@ -117,10 +99,34 @@ class Executor:
         await self._expiry.run(tenure)
 
     def abandon(self, tenure: Tenure) -> None:
-        """The term is over: what has not been issued is aborted, what has been may end, and writes nothing."""
-        for running in [one for one in self._running if one.tenure is tenure]:
-            if running.phase is not Phase.CALL and running.task is not None:
+        """Nothing more begins: what has not been issued is aborted, what has been may end.
+
+        While the lease is still ours its outcome is recorded; of a lease that is lost nothing is written.
+        """
+        for running in self.in_hand.of(tenure):
+            is_over = not tenure.term.is_valid
+            if running.task is not None and (
+                running.phase is Phase.START or (is_over and running.phase is Phase.RECORD)
+            ):
+                running.is_abandoned = True
                 running.task.cancel()
+
+    async def settled(self, tenure: Tenure, limit_s: float) -> bool:
+        """Wait until every attempt of this term that was made is on record, within the limit, and while it is valid."""
+        ends_s = self._clock.now_s() + limit_s
+        over = asyncio.ensure_future(tenure.term.ended())
+        try:
+            while tenure.term.is_valid and (tasks := self._made(tenure)):
+                left_s = ends_s - self._clock.now_s()
+                if left_s <= 0:
+                    return False
+                await asyncio.wait([*tasks, over], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+        return not self._made(tenure)
+
+    def _made(self, tenure: Tenure) -> list[asyncio.Task[None]]:
+        return [one.task for one in self.in_hand.of(tenure) if one.is_made and one.task is not None]
 
     def rest(self) -> None:
         """Begin nothing any more."""
@@ -128,68 +134,63 @@ class Executor:
 
     async def drained(self, limit_s: float) -> bool:
         """Wait, within the limit, until nothing is under way."""
-        return await self._clock.wait(self._idle, limit_s)
+        return await self._clock.wait(self.in_hand.idle, limit_s)
 
     async def close(self) -> None:
         """Cut whatever is still under way."""
-        tasks = [one.task for one in self._running if one.task is not None]
+        tasks = [one.task for one in self.in_hand.all() if one.task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
         self._gateways.close()
         self._ends.close()
+        self._parking.close()
 
     @property
     def inflight(self) -> int:
-        return len(self._running)
-
-    @property
-    def intents_in_hand(self) -> list[str]:
-        return sorted(one.job.intent_id for one in self._running.copy())  # copied: another thread may ask
+        return len(self.in_hand)
 
     # --- one attempt ---
 
     def _begin(self, running: Running) -> None:
-        self._running.add(running)
-        self._in_lane[running.job.lane] += 1
-        self._idle.clear()
-        self._metrics.inflight(len(self._running))
+        self.in_hand.begin(running)
+        self._metrics.inflight(len(self.in_hand))
         running.task = asyncio.create_task(self._attempt(running), name=f"attempt-{running.job.intent_id}")
         running.task.add_done_callback(lambda _: self._ended(running))
 
     def _ended(self, running: Running) -> None:
-        lane = running.job.lane
-        self._running.discard(running)
-        self._in_lane[lane] -= 1
-        if not self._in_lane[lane]:
-            del self._in_lane[lane]
-        if not self._running:
-            self._idle.set()
-        self._metrics.inflight(len(self._running))
+        self.in_hand.end(running)
+        self._metrics.inflight(len(self.in_hand))
         if self._tenure is not None:  # not the attempt's own: one of an earlier term has just made room too
             self._tenure.wake()
 
     async def _attempt(self, running: Running) -> None:
         taken_s = self._clock.now_s()
         try:
-            started = await self._start(running)
+            running.started = started = await self._start(running)
             if started is None:
                 return
             running.tenure.check()
             running.phase = Phase.CALL
             began_s = self._clock.now_s()
-            outcome = await self._call(started)
+            running.outcome = await self._call(started)
             running.phase = Phase.RECORD
-            await self._record(running, started, outcome, self._clock.now_s() - began_s)
-            if outcome.answer is not Answer.ERROR:  # a timeout says nothing of how long an answer takes
+            await self._record(running, started, self._clock.now_s() - began_s)
+            if running.outcome.answer is not Answer.ERROR:  # a timeout says nothing of how long an answer takes
                 self._times.took(running.job.lane, int((self._clock.now_s() - taken_s) * 1_000_000))
         except Dropped:
             return
         except LeaseLost:
             self._fenced_out(running)
+        except asyncio.CancelledError:
+            if running.is_made and running.is_abandoned:
+                self._fenced_out(running)
+            elif running.is_made:
+                self.in_hand.lost(running)
+            raise
         except Exception as error:  # noqa: BLE001 - one poisonous intent must not cost the others their leader
-            self._park(running, error)
+            self._poisoned(running, error)
 
     async def _start(self, running: Running) -> Started | None:
         tenure, job = running.tenure, running.job
@@ -197,16 +198,21 @@ class Executor:
             async with self._writes:
                 tenure.check()
                 # Before the database itself gives up, at the end of the lease: that would pass for its failure.
-                async with asyncio.timeout(min(self._settings.write_limit_s, tenure.term.remaining_s / 2)):
+                limit_s = min(self._settings.write_limit_s, tenure.term.remaining_s / 2)
+                async with asyncio.timeout(limit_s):
                     answer = await self._attempts.start(tenure.term, job.intent_id, self._settings.retry_delay_s)
-        except TimeoutError as error:
-            # Somebody else's lock on this row, most likely: it must cost neither the others their leader nor a slot.
-            self._park(running, error, self._settings.retry_delay_s)
+        except TimeoutError:
+            # It must cost neither the others their leader nor a slot; that the database is away others will notice.
+            self._again(running, self._parking.put_off(job.intent_id, "start", unanswered(limit_s)))
             return None
         except SQL_ERRORS as error:
+            if is_locked(error):
+                self._again(running, self._parking.put_off(job.intent_id, "start", error))
+                return None
             tenure.troubled("start", error)
-            tenure.schedule.settle(job, tenure.store_clock.now_us() + int(TROUBLE_PAUSE_S * 1_000_000))
+            self._again(running, TROUBLE_PAUSE_S)
             return None
+        self._parking.freed(job.intent_id)
         if isinstance(answer, NotNow):
             self._not_now(running, answer)
             return None
@@ -223,32 +229,44 @@ class Executor:
         except Exception as error:  # noqa: BLE001 - the attempt was made, so it is recorded, whatever broke here
             return Outcome(Answer.ERROR, error=f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
 
-    async def _record(self, running: Running, started: Started, outcome: Outcome, call_s: float) -> None:
-        tenure = running.tenure
+    async def _record(self, running: Running, started: Started, call_s: float) -> None:
+        assert running.outcome is not None, "the call has ended"
+        outcome = running.outcome
         try:
-            recorded = await self._recorded(tenure, started, outcome)
+            recorded = await self._recorded(running, started, outcome)
         except (FenceholdError, Dropped):
             raise
         except Exception as error:  # noqa: BLE001 - what a gateway said may be what cannot be stored
             outcome = Outcome(Answer.ERROR, error=f"the outcome could not be recorded: {type(error).__name__}")
-            recorded = await self._recorded(tenure, started, outcome)
+            recorded = await self._recorded(running, started, outcome)
         self._metrics.attempt(outcome.answer.value, (recorded.finished_at - started.started_at).total_seconds())
         self._gateways.ended(started, outcome, recorded, call_s)
         self._settle(running, recorded, outcome)
 
-    async def _recorded(self, tenure: Tenure, started: Started, outcome: Outcome) -> Recorded:
+    async def _recorded(self, running: Running, started: Started, outcome: Outcome) -> Recorded:
         """Also while leadership is being given up: the fence is the judge, and an outcome known is worth recording."""
+        tenure = running.tenure
         while True:
+            pause_s = TROUBLE_PAUSE_S
             try:
                 async with self._writes:
                     tenure.term.check()
                     async with asyncio.timeout(self._settings.write_limit_s):
-                        return await self._attempts.record(tenure.term, started, outcome, self._settings.retry_delay_s)
+                        answer = await self._attempts.record(
+                            tenure.term, started, outcome, self._settings.retry_delay_s
+                        )
+                self._parking.freed(started.intent_id)
+                return answer
             except TimeoutError:
-                tenure.troubled("record", Uncertain("The record of an attempt was not answered in time."))
+                tenure.trouble("record", Uncertain("The record of an attempt was not answered in time."))
             except SQL_ERRORS as error:
-                tenure.troubled("record", error)
-            await asyncio.sleep(TROUBLE_PAUSE_S)
+                if is_locked(error):
+                    self.in_hand.put_off(running)
+                    tenure.wake()  # there may be room for another
+                    pause_s = self._parking.put_off(started.intent_id, "record", error)
+                else:
+                    tenure.trouble("record", error)
+            await self._clock.wait(tenure.over, pause_s)
 
     # --- what became of it ---
 
@@ -275,32 +293,32 @@ class Executor:
         self._ends.put(running.tenure, recorded.over, outcome)
 
     def _fenced_out(self, running: Running) -> None:
-        self._metrics.fenced_out(Phase.RECORD.value if running.phase is not Phase.START else Phase.START.value)
+        self._metrics.fenced_out(Phase.RECORD.value if running.is_made else Phase.START.value)
+        if running.is_made:
+            self.in_hand.lost(running)
         self._facts.fact(
-            "attempt_fenced_out", intent_id=running.job.intent_id, write=running.phase.value,
+            "attempt_fenced_out", **running.fields(), write=running.phase.value,
             lease_name=running.tenure.term.name, lease_epoch=running.tenure.term.epoch,
         )  # fmt: skip
 
-    def _park(self, running: Running, error: Exception, again_s: float = PARK_S) -> None:
+    def _again(self, running: Running, pause_s: float) -> None:
+        """Its start is tried again, later."""
+        tenure = running.tenure
+        tenure.schedule.settle(running.job, tenure.store_clock.now_us() + int(pause_s * 1_000_000))
+
+    def _poisoned(self, running: Running, error: Exception) -> None:
         """A start that failed is tried again, later. An attempt that was made is left as it is for this term.
 
         Its start is on record, so the next leader judges it by policy, and the provider sees no more than it may.
         """
-        if running.phase is Phase.START:
-            tenure = running.tenure
-            tenure.schedule.settle(running.job, tenure.store_clock.now_us() + int(again_s * 1_000_000))
-        self._facts.fact(
-            "intent_parked", intent_id=running.job.intent_id, write=running.phase.value,
-            error=f"{type(error).__name__}: {error}".rstrip(": ")[:ERROR_CHARS_MAX],
-        )  # fmt: skip
+        pause_s = self._parking.poisoned([running.job.intent_id], running.phase.value, error)
+        if running.is_made:
+            self.in_hand.lost(running)
+        else:
+            self._again(running, pause_s)
 
     # --- room ---
 
-    def _load(self, lane: str) -> int | None:
-        under_way = self._in_lane[lane]
-        is_full = len(self._running) >= self._settings.concurrency_total or under_way >= self._settings.concurrency
-        return None if is_full else under_way
-
     def _rest_s(self, tenure: Tenure, now_us: int) -> float | None:
-        due_us = None if self._resting else tenure.schedule.next_due_us(self._load)
+        due_us = None if self._resting else tenure.schedule.next_due_us(self.in_hand.load)
         return None if due_us is None else max(0, due_us - now_us) / 1_000_000 + 0.000_5

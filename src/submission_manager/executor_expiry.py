@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from fencehold import LeaseLost
+from fencehold import FenceholdError, LeaseLost
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from submission_manager.executor_ends import Ends
 from submission_manager.executor_metrics import ExecutorMetrics
+from submission_manager.executor_parking import Parking, is_locked, unanswered
 from submission_manager.executor_tenure import SQL_ERRORS, Dropped, Tenure
-from submission_manager.model.intents import ERROR_CHARS_MAX
 from submission_manager.ports import AttemptPort, Expired
 from submission_manager.schedule import Job
 
 BATCH_ROWS = 500
 AGAIN_S = 1.0  # for those that somebody else has locked, or that our idea of the database's clock was early for
-PARK_S = 30.0
 TELL_EVERY_S = 30.0
 PUT_OFF = "another session has locked its row, or the database's clock was set back; tried again every second"
 
@@ -36,13 +35,14 @@ class Expiry:
         ends: Ends,
         write_limit_s: float,
         *,
+        parking: Parking,
         writes: asyncio.Semaphore,
         clock: Clock,
         metrics: ExecutorMetrics,
         facts: FactSink,
     ) -> None:
         self._attempts, self._ends, self._write_limit_s = attempts, ends, write_limit_s
-        self._writes = writes
+        self._parking, self._writes = parking, writes
         self._clock, self._metrics, self._facts = clock, metrics, facts
         self._told_s = -TELL_EVERY_S
 
@@ -66,12 +66,17 @@ class Expiry:
         except LeaseLost:
             self._metrics.fenced_out("expire")
             raise
+        except TimeoutError:
+            self._held_up(tenure, jobs, unanswered(self._write_limit_s))
         except SQL_ERRORS as error:
+            if is_locked(error):
+                self._held_up(tenure, jobs, error)
+                return
             tenure.troubled("expire", error)
             self._put_back(tenure, jobs, AGAIN_S)
         except Exception as error:  # noqa: BLE001 - one poisonous intent must not keep the others from their end
-            if len(jobs) == 1 or isinstance(error, TimeoutError):
-                self._park(tenure, jobs, error)
+            if len(jobs) == 1:
+                self._put_back(tenure, jobs, self._parking.poisoned([jobs[0].intent_id], "expire", error))
                 return
             half = len(jobs) // 2
             await self._end(tenure, jobs[:half])
@@ -105,12 +110,9 @@ class Expiry:
             self._told_s = now_s
             self._facts.fact("expiry_put_off", intent_id=jobs[0].intent_id, intents=len(jobs), why=PUT_OFF)
 
-    def _park(self, tenure: Tenure, jobs: Sequence[Job], error: Exception) -> None:
-        self._put_back(tenure, jobs, AGAIN_S if isinstance(error, TimeoutError) else PARK_S)
-        self._facts.fact(
-            "intent_parked", intent_id=jobs[0].intent_id, intents=len(jobs), write="expire",
-            error=f"{type(error).__name__}: {error}".rstrip(": ")[:ERROR_CHARS_MAX],
-        )  # fmt: skip
+    def _held_up(self, tenure: Tenure, jobs: Sequence[Job], error: FenceholdError) -> None:
+        self._parking.held_up([job.intent_id for job in jobs], "expire", error)
+        self._put_back(tenure, jobs, AGAIN_S)
 
     def _put_back(self, tenure: Tenure, jobs: Sequence[Job], again_s: float) -> None:
         """Its end is tried again, later; due as before, for our idea of the database's clock may have been early."""

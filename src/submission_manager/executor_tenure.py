@@ -9,9 +9,11 @@ from fencehold import ConfigurationError, FenceholdError, Term, Unavailable, Unc
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from submission_manager.schedule import VIRTUAL_US, Schedule, micros
+from submission_manager.told_rarely import ToldRarely
 
 #: The database did not do, or may not have done, what it was asked. LeaseLost is not among them: that is an answer.
 SQL_ERRORS = (Unavailable, Uncertain, ConfigurationError)
+TELL_EVERY_S = 30.0
 
 
 class Dropped(Exception):
@@ -43,8 +45,9 @@ class Tenure:
         self.store_clock = StoreClock(clock)
         self.work = asyncio.Event()  # something may have become due, or room may have become free
         self.deadlines = asyncio.Event()  # there may be an earlier one than was known
+        self.over = asyncio.Event()  # the lease is given back, or lost: whoever waits to write hears it from the fence
         self.fault: asyncio.Future[FenceholdError] = asyncio.get_running_loop().create_future()
-        self._facts = facts
+        self._errors = ToldRarely(facts, "executor_sql_error", "errors", TELL_EVERY_S)
         self._drops_on_error = drops_on_error
 
     def check(self) -> None:
@@ -60,11 +63,26 @@ class Tenure:
 
     def troubled(self, doing: str, error: FenceholdError) -> None:
         """The database gave no answer. Raises Dropped if that ends the term; else the caller tries again, later."""
-        self._facts.fact(
-            "executor_sql_error", lease_name=self.term.name, holder_id=self.term.holder_id,
-            lease_epoch=self.term.epoch, doing=doing, sql_error=str(error),
-        )  # fmt: skip
-        if self._drops_on_error:
-            if not self.fault.done():
-                self.fault.set_result(error)
+        self.trouble(doing, error)
+        if self.fault.done():
             raise Dropped
+
+    def trouble(self, doing: str, error: FenceholdError) -> None:
+        """The same for whoever tries again in any case, while the lease lasts."""
+        self._errors.add(
+            doing, lease_name=self.term.name, holder_id=self.term.holder_id, lease_epoch=self.term.epoch, doing=doing,
+            sql_error=str(error),
+        )  # fmt: skip
+        if self._drops_on_error and not self.fault.done():
+            self.fault.set_result(error)
+
+    def unfit(self, error: ConfigurationError) -> None:
+        """What no retry mends: the term ends whatever is to be done about errors. Raises Dropped."""
+        self.trouble("fitness", error)
+        if not self.fault.done():
+            self.fault.set_result(error)
+        raise Dropped
+
+    def end(self) -> None:
+        self.over.set()
+        self._errors.close()

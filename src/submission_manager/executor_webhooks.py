@@ -13,6 +13,7 @@ from fencehold import LeaseLost
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from submission_manager.executor_metrics import ExecutorMetrics
+from submission_manager.executor_parking import PAUSE_MAX_S, is_locked
 from submission_manager.executor_tenure import SQL_ERRORS, Dropped, Tenure
 from submission_manager.model.intents import ERROR_CHARS_MAX, WebhookStatus
 from submission_manager.model.outcomes import no_answer
@@ -175,17 +176,21 @@ class WebhookDesk:
     async def _record(self, telling: Telling, error: str | None, seconds: float) -> None:
         term, intent_id = telling.tenure.term, telling.over.intent.intent_id
         status = WebhookStatus.DELIVERED if error is None else WebhookStatus.FAILED
+        pause_s = TROUBLE_PAUSE_S
         while True:
             try:
                 async with self._writes:
                     term.check()
-                    # Somebody else's lock on this row must not cost the others their leader: the sweep comes again.
+                    # A database that is silent must not cost the others their leader here: the sweep comes again.
                     async with asyncio.timeout(min(WRITE_LIMIT_S, term.remaining_s / 2)):
                         await self._attempts.record_webhook(term, intent_id, status, error)
                 break
             except SQL_ERRORS as fault:
-                telling.tenure.troubled("record_webhook", fault)
-                await asyncio.sleep(TROUBLE_PAUSE_S)
+                if is_locked(fault):  # by somebody else: it was told, and is not told again while this leader waits
+                    pause_s = min(2 * pause_s, PAUSE_MAX_S)
+                else:
+                    telling.tenure.troubled("record_webhook", fault)
+                await self._clock.wait(telling.tenure.over, pause_s)
         self._metrics.webhook(status.value, seconds)
         if error is not None:
             self._tell_failed(telling, error)

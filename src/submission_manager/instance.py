@@ -5,32 +5,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import fencehold
 from fencehold.connect import backend_for
-from fencehold.model.errors import ConfigurationError, redact
+from fencehold.model.errors import ConfigurationError, FenceholdError, redact
 from fencehold.ports.backend import Backend
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.clock import BootClock
 from fencehold.runtime.outage import Outage
 from fencehold.telemetry.fan_out import FanOut
+from submission_manager.answers import Answers
 from submission_manager.executor import Executor, ExecutorSettings
 from submission_manager.executor_backlog import BacklogWatch
 from submission_manager.executor_gateways import gateway_name
 from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
+from submission_manager.fitness import Fitness, tables_missing
 from submission_manager.gateway_client import GatewayClient
 from submission_manager.http import descriptors
 from submission_manager.http.app import App, Parts
-from submission_manager.http.server import Listening
-from submission_manager.leadership import Leadership, LeadershipSettings
-from submission_manager.lease_facts import LeaseTrouble, OneLoss
+from submission_manager.http.server import Listening, Places
+from submission_manager.leadership import Leadership
+from submission_manager.leadership_reading import ScheduleReader
+from submission_manager.leadership_settings import LeadershipSettings
+from submission_manager.lease_facts import FewerLines, LeaseTrouble, OneLoss
 from submission_manager.metrics import Metrics
 from submission_manager.outgoing import Outgoing
-from submission_manager.own_words import INIT, OwnWords
-from submission_manager.ports import IntentStore
+from submission_manager.own_words import OwnWords
+from submission_manager.ports import IntakePort, IntentStore
 from submission_manager.registry import Registry
 from submission_manager.settings import Settings
+from submission_manager.stores.heard import HeardAttempts, HeardIntake, HeardSchedule
 from submission_manager.stores.opening import LEASE_TABLE, open_store
 from submission_manager.webhook import WebhookClient
 
@@ -56,14 +61,18 @@ class Instance:
         self._registry = registry
         self.metrics.open_gateways(gateway_name(one.gateway_url) for one in registry.contracts.values())
         self.metrics.open_targets(registry.contracts)
-        self._lease_trouble = LeaseTrouble()
-        self._facts = FanOut(OwnWords(FanOut(OneLoss(facts), self._lease_trouble)), self.metrics)
+        self._clock = BootClock()
+        self._lease_trouble, self._answers = LeaseTrouble(), Answers(self._clock.now_s)
+        self._facts = FanOut(
+            OwnWords(FanOut(OneLoss(FewerLines(facts)), self._lease_trouble)), self.metrics, self._answers
+        )
         self._creates_tables = creates_tables
         self._stack = AsyncExitStack()
         self._is_stopping = asyncio.Event()
         self._running: Leadership | None = None
         self._leading: asyncio.Task[None] | None = None
-        self.attempts_cut = 0  # by the drain timeout, once it has stopped
+        self.attempts_cut = 0  # or not on record, once it has stopped
+        self._drains_since_s: float | None = None
         self.app: App
         self.listening: Listening
         self.leader: fencehold.Leader
@@ -113,7 +122,7 @@ class Instance:
         settings = self.settings
         store = open_store(settings.database, settings.durable, self._facts)
         self._stack.push_async_callback(store.close)
-        outage = Outage(self._facts.fact, BootClock())
+        outage = Outage(self._facts.fact, self._clock)
         await outage.wait_for(lambda: self._of_leases(lambda leases: leases.open(REACH_LIMIT_S)))
         await outage.wait_for(lambda: self._prepare(store))
         await outage.wait_for(store.open)
@@ -126,8 +135,9 @@ class Instance:
             acquire_every=settings.acquire_interval_s, holder_id=settings.holder_id, on_error=settings.on_sql_error,
             release_on_stop=settings.release_on_stop,
         )  # fmt: skip
-        leadership = self._running = self._leadership(store, outgoing)
-        self._bind(store, leadership)  # a port that is taken is told before anything is led
+        intake = HeardIntake(store.intake, self._answers)
+        leadership = self._running = self._leadership(store, intake, outgoing)
+        self._bind(intake, leadership)  # a port that is taken is told before anything is led
         self._stack.push_async_callback(self.listening.stop)
         self._leading = asyncio.create_task(leadership.run(), name="submission-leadership")
         self._stack.push_async_callback(self._stop_leading, leadership)
@@ -156,11 +166,10 @@ class Instance:
                 self._facts.fact("tables_created", steps=steps)
         missing = await self._missing(store) or await self._lease_parts_missing()
         if missing:
-            raise ConfigurationError(
-                f"The service's tables are missing, or older than this version: {', '.join(missing)}.",
-                hint=INIT,
-                code="schema_missing",
-            )
+            raise tables_missing(missing)
+        misfit = await Fitness(store.intake, self.settings.lease_name).misfit(READY_LIMIT_S)
+        if misfit is not None:
+            raise misfit
 
     async def _missing(self, store: IntentStore) -> list[str]:
         try:
@@ -188,16 +197,17 @@ class Instance:
     def _waits(self, what: str) -> None:
         self._facts.fact("schema_waiting", detail=what)
 
-    def _leadership(self, store: IntentStore, outgoing: Outgoing) -> Leadership:
-        settings, clock = self.settings, BootClock()
+    def _leadership(self, store: IntentStore, intake: IntakePort, outgoing: Outgoing) -> Leadership:
+        settings, clock = self.settings, self._clock
+        attempts, schedule = HeardAttempts(store.attempts, self._answers), HeardSchedule(store.schedule, self._answers)
         writes = asyncio.Semaphore(CONCURRENT_WRITES)
         webhooks = WebhookDesk(
-            store.attempts, WebhookClient(outgoing),
+            attempts, WebhookClient(outgoing),
             WebhookSettings(concurrency=settings.webhook_concurrency, limit_s=settings.webhook_timeout_s),
             writes=writes, clock=clock, metrics=self.metrics, facts=self._facts,
         )  # fmt: skip
         executor = Executor(
-            store.attempts, GatewayClient(outgoing), webhooks,
+            attempts, GatewayClient(outgoing), webhooks,
             ExecutorSettings(
                 concurrency=settings.concurrency,
                 concurrency_total=max(CONCURRENCY_TOTAL_MIN, settings.concurrency),
@@ -206,56 +216,57 @@ class Instance:
             ),
             writes=writes, clock=clock, metrics=self.metrics, facts=self._facts,
         )  # fmt: skip
-        return Leadership(
-            self.leader, store.schedule, executor, webhooks,
-            BacklogWatch(store.attempts, self.metrics, self._facts),
-            LeadershipSettings(
-                refresh_every_s=settings.schedule_refresh_interval_s,
-                drops_on_error=settings.on_sql_error == "drop",
-                stop_limit_s=settings.drain_timeout_s,
-                step_down_limit_s=STEP_DOWN_LIMIT_S,
-                virtual_deadline_s=settings.virtual_deadline_s,
-                priorities=self._registry.priorities,
-            ),
-            clock=clock, metrics=self.metrics, facts=self._facts,
-        )  # fmt: skip
+        chosen = LeadershipSettings(
+            refresh_every_s=settings.schedule_refresh_interval_s,
+            drops_on_error=settings.on_sql_error == "drop",
+            stop_limit_s=settings.drain_timeout_s,
+            step_down_limit_s=STEP_DOWN_LIMIT_S,
+            virtual_deadline_s=settings.virtual_deadline_s,
+            priorities=self._registry.priorities,
+        )
+        told: dict[str, Any] = {"clock": clock, "metrics": self.metrics, "facts": self._facts}
+        reader = ScheduleReader(schedule, Fitness(intake, settings.lease_name), chosen, **told)
+        backlog = BacklogWatch(attempts, self.metrics, self._facts)
+        return Leadership(self.leader, reader, executor, webhooks, backlog, chosen, **told)
 
-    def _bind(self, store: IntentStore, leadership: Leadership) -> None:
+    def _bind(self, intake: IntakePort, leadership: Leadership) -> None:
         settings = self.settings
         parts = Parts(
-            store.intake, self._registry, self.leader, self.metrics, self._facts, settings,
+            intake, self._registry, self.leader, self.metrics, self._facts, settings,
             on_created=leadership.hint, backlogs_max=self._registry.backlogs_max,
-            keeps_from_leading=lambda: _words(leadership.misfit) or self._lease_trouble.newest,
+            keeps_from_leading=lambda: _words(leadership.misfit) or self._lease_trouble.newest, answers=self._answers,
         )  # fmt: skip
         self.app = App(parts)
+        self.metrics.watch_cannot_lead(self.app.cannot_lead)
         calls_max = max(CONCURRENCY_TOTAL_MIN, settings.concurrency)
+        most = descriptors.connections_max(settings.max_connections, descriptors.files_max(), calls_max)
         self.listening = Listening(
             self.app, settings.host, settings.port,
             request_timeout_s=settings.request_timeout_s, drain_timeout_s=settings.drain_timeout_s,
-            connections_max=descriptors.connections_max(
-                settings.max_connections, descriptors.files_max(), calls_max
-            ),
-            facts=self._facts,
+            places=Places(most, self._facts, self.metrics.no_place),
         )  # fmt: skip
 
     # --- stop ---
 
     async def _drain(self) -> None:
+        # Told at the end: what is lost from here on, or was since the database fell silent, if it still is.
+        self._drains_since_s = self._clock.now_s() - (self._answers.silent_s() or 0.0)
         self._facts.fact("draining", holder_id=self.settings.holder_id)
         await self.app.drain()
         await asyncio.sleep(self.settings.drain_delay_s)
 
     async def _stop_leading(self, leadership: Leadership) -> None:
         assert self._leading is not None, "it was started before this was pushed"
-        self.attempts_cut = await leadership.stop()
+        self.attempts_cut = await leadership.stop(self._drains_since_s)
         await asyncio.wait([self._leading], timeout=STEP_DOWN_LIMIT_S)
         if not self._leading.done():
             self._leading.cancel()
             await asyncio.wait([self._leading])
+        self.app.close()
         self._facts.fact("stopped", holder_id=self.settings.holder_id)
 
 
-def _words(error: ConfigurationError | None) -> str | None:
+def _words(error: FenceholdError | None) -> str | None:
     return None if error is None else redact(f"[{error.code}] {error.message}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from prometheus_client import (
@@ -31,6 +31,13 @@ TERMINAL = tuple(status.value for status in Status if status is not Status.PENDI
 OUTCOMES = ("accepted", "rejected", "error", "unknown")
 WRITES = ("start", "record", "expire", "webhook")
 DELIVERIES = ("delivered", "failed")
+NO_PLACE = (503, "too_many_connections")  # told before the request is read
+#: How a client's request is answered, as a rule.
+ANSWERS = (
+    (200, "ok"), (400, "invalid_request"), (404, "not_found"), (408, "request_timeout"), (409, "idempotency_conflict"),
+    (413, "body_too_large"), (429, "backlog_full"), (500, "internal_error"), (503, "database_unavailable"),
+    (503, "database_uncertain"), (503, "not_ready"), NO_PLACE,
+)  # fmt: skip
 
 GATEWAY_OUTCOMES = ("accepted", "rejected", "failed")
 GATEWAYS_MAX = 100
@@ -68,6 +75,16 @@ class Metrics:
 
     def refused(self) -> None:
         self._refused.inc()
+
+    def request(self, status: int, reason: str) -> None:
+        self._requests.labels(str(status), reason).inc()
+
+    def no_place(self) -> None:
+        self.request(*NO_PLACE)
+
+    def watch_cannot_lead(self, says: Callable[[], str | None]) -> None:
+        """What keeps this instance from leading is asked for when somebody asks for the metrics."""
+        self._cannot_lead.set_function(lambda: float(says() is not None))
 
     # --- the leader's work ---
 
@@ -189,6 +206,12 @@ class Metrics:
         self._refused = self._counter(
             "submission_backlog_refusals_total", "Submissions refused because too many of their target are pending."
         )
+        self._requests = Counter(
+            "submission_requests_total", "Requests of clients, by the status of the answer and its code.",
+            ["status", "reason"], registry=self._registry,
+        )  # fmt: skip
+        for status, reason in ANSWERS:
+            self._requests.labels(str(status), reason)
 
     def _name_attempts(self) -> None:
         self._terminal = self._counter("submission_intents_terminal_total", "Intents that ended.", status=TERMINAL)
@@ -262,6 +285,7 @@ class Metrics:
         self._refresh_lag = self._gauge(
             "submission_schedule_refresh_lag_seconds", "The longest a row of the last refresh can have waited."
         )
+        self._cannot_lead = self._gauge("submission_cannot_lead", "1 while this instance lacks what it needs to lead.")
         self._leader = self._gauge("submission_leader", "1 while this instance leads, 0 while it follows.")
         self._epoch = self._gauge("submission_lease_epoch", "The epoch of this instance's newest term; 0: none yet.")
         self._terms = self._counter("submission_lease_terms_total", "Terms of office that began here.")

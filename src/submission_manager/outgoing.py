@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
+import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from submission_manager.model.outcomes import no_answer
 
 USER_AGENT = "submission-manager"
 KEPT_CONNECTIONS_MAX = 100
+UNKNOWN_HOST = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 
 #: Everything printable but the percent sign, so that two different texts never become the same header.
 _PLAIN = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) != "%")
@@ -95,9 +98,38 @@ def _trusted() -> ssl.SSLContext:
 def _words(error: httpx.HTTPError) -> str:
     match error:
         case httpx.ConnectError():
-            return "cannot connect"
+            return f"cannot connect{_because(error)}"
         case httpx.RemoteProtocolError() | httpx.ReadError():
             return "the connection broke before the answer was complete"
         case httpx.WriteError():
             return "the connection broke while sending"
     return f"no answer ({type(error).__name__})"
+
+
+def _because(error: BaseException) -> str:
+    """Why there is no connection, of the errors behind this one; in words of our own, as far as there are any."""
+    behind: list[BaseException] = [error]
+    while behind:
+        one = behind.pop()
+        words = _reason(one)
+        if words is not None:
+            return f" ({words})"
+        if isinstance(one, BaseExceptionGroup):
+            behind += one.exceptions
+        behind += [cause for cause in (one.__cause__, one.__context__) if cause is not None][:1]
+    return ""
+
+
+def _reason(error: BaseException) -> str | None:
+    match error:
+        case socket.gaierror():
+            return "unknown host" if error.errno in UNKNOWN_HOST else "its name could not be resolved"
+        case ssl.SSLCertVerificationError():
+            return f"TLS: {error.verify_message.partition(',')[0]}"
+        case ssl.SSLError():
+            return f"TLS: {error.reason or 'handshake failed'}"
+        case ConnectionRefusedError():
+            return "refused"
+        case OSError(errno=int(number)) if number > 0:
+            return os.strerror(number).lower()
+    return None

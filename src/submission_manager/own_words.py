@@ -19,6 +19,8 @@ HINTS = {
     "column_lost": f"Restore it from a backup. If what it held may be lost, make it again by hand: {PRINTS}.",
 }
 FOREIGN = ("`fencehold ", "`await store.")
+#: A command of fencehold that helps here too, once it is told which database and which table.
+DOCTOR = "`fencehold doctor`", '`FENCEHOLD_DSN="$SM_DATABASE" fencehold doctor --table submission_manager_leases`'
 TEXTS = ("sql_error", "error")
 
 CODED = re.compile(r"\[(\w+)\] ")
@@ -27,11 +29,13 @@ _SENTENCE_END = re.compile(r"(?<=\.)\s+")
 
 def own_hint(code: str, hint: str) -> str:
     """`hint`, or in its place what the service advises; empty where it would only name somebody else's command."""
+    hint = hint.replace(*DOCTOR)
     return HINTS.get(code, "") if is_foreign(hint) else hint
 
 
 def own_text(text: str) -> str:
     """The same for an error as it is written: its code, its message, its hint."""
+    text = text.replace(*DOCTOR)
     coded = CODED.match(text)
     if coded is None or coded[1] not in HINTS or not is_foreign(text):
         return text

@@ -42,7 +42,23 @@ class Progress:
     attempt_count: int
 
 
-class IntakePort(Protocol):
+class FitnessPort(Protocol):
+    """Whether an instance can do its work on these tables."""
+
+    async def missing_tables(self, limit_s: float) -> list[str]:
+        """Those of the service's own tables that are not there, or are old; raises when the database is not there."""
+        ...
+
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        """What this user may not do and the service must: `INSERT on submission_attempts`."""
+        ...
+
+    async def owner(self, lease_name: str, limit_s: float) -> str:
+        """The lease that these tables belong to: this one, if there was none before."""
+        ...
+
+
+class IntakePort(FitnessPort, Protocol):
     async def submit(self, new: NewIntent, limit_s: float) -> Submitted:
         """Stored for sure when this returns; pending, due at once, stamped by the database's clock."""
         ...
@@ -61,10 +77,6 @@ class IntakePort(Protocol):
 
     async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
         """How many intents of each target are pending; targets that have none are left out."""
-        ...
-
-    async def missing_tables(self, limit_s: float) -> list[str]:
-        """Those of the service's own tables that are not there, or are old; raises when the database is not there."""
         ...
 
 
@@ -108,6 +120,14 @@ class Page:
     now: dt.datetime
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOpen:
+    """Attempts that an earlier leader began and nobody recorded: how many, and the first of them by id and number."""
+
+    attempts: int
+    first: list[tuple[str, int]]
+
+
 class SchedulePort(Protocol):
     def rebuild(self, page_rows: int, limit_s: float) -> AsyncIterator[Page]:
         """Every pending intent; the cursor of the last page is where `refresh` goes on. Each page within the limit."""
@@ -115,6 +135,10 @@ class SchedulePort(Protocol):
 
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
         """What changed since; repeats are possible, gaps are not. A full page: ask again at once."""
+        ...
+
+    async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
+        """What was left by others than this term; at most so many of it by name."""
         ...
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
@@ -127,6 +151,11 @@ class SchedulePort(Protocol):
 
 
 # --- attempts: the leader, each write one fenced transaction of its term ---
+
+
+def attempt_key(intent_id: str, attempt_number: int) -> str:
+    """By which the provider knows it."""
+    return f"{intent_id}/{attempt_number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +171,7 @@ class Started:
 
     @property
     def key(self) -> str:
-        return f"{self.intent_id}/{self.attempt_number}"
+        return attempt_key(self.intent_id, self.attempt_number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +212,11 @@ class Expired:
 
 
 class AttemptPort(Protocol):
-    """LeaseLost: the fence refused, and nothing was written; the caller drops leadership."""
+    """LeaseLost: the fence refused, and nothing was written; the caller drops leadership.
+
+    Unavailable with the code `locked` or `canceled`: somebody else kept locked what this write needs, or it took longer
+    than the database lets it. Nothing was written, and the caller tries again, later.
+    """
 
     async def start(self, term: Term, intent_id: str, retry_delay_s: float) -> Started | NotNow:
         """In one fenced transaction: still pending and due by the database's clock? Deadline passed: exhausted.

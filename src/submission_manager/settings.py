@@ -42,7 +42,11 @@ class Setting:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("database", TEXT, "sqlite:///submission-manager.db", "Where all state is: sqlite:///, postgresql:// or mssql://."),
-    Setting("durable", TEXT, None, "PostgreSQL: commits are on a standby before they count: replicated.  [as set]"),
+    Setting(
+        "durable", TEXT, None,
+        "PostgreSQL: commits count once a standby has them (replicated) or shows them (replicated_and_applied)."
+        "  [as set]",
+    ),
     Setting("registry", TEXT, "registry.json", "The file of targets and their contracts."),
     Setting("host", TEXT, "127.0.0.1", "Serve HTTP on this address."),
     Setting("port", WHOLE, "8080", "Serve HTTP on this port; 0 takes a free one, which the log names.", 0, 65535),

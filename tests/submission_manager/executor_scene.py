@@ -16,7 +16,10 @@ from submission_manager.executor import Executor, ExecutorSettings
 from submission_manager.executor_backlog import BacklogWatch
 from submission_manager.executor_metrics import NoMetrics
 from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
-from submission_manager.leadership import Leadership, LeadershipSettings
+from submission_manager.fitness import Fitness
+from submission_manager.leadership import Leadership
+from submission_manager.leadership_reading import ScheduleReader
+from submission_manager.leadership_settings import LeadershipSettings
 from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
 from submission_manager.model.intents import Status
@@ -186,10 +189,10 @@ class Scene:
         settings = options.pop("executor", ExecutorSettings())
         executor = Executor(self.table, gateway, webhooks, settings, **parts)
         del parts["writes"]
-        leadership = Leadership(
-            leader, self.table, executor, webhooks, BacklogWatch(self.table, counts, facts),
-            LeadershipSettings(drops_on_error=on_error == "drop", **options), **parts,
-        )  # fmt: skip
+        chosen = LeadershipSettings(drops_on_error=on_error == "drop", **options)
+        reader = ScheduleReader(self.table, Fitness(self.table, "one"), chosen, **parts)
+        backlog = BacklogWatch(self.table, counts, facts)
+        leadership = Leadership(leader, reader, executor, webhooks, backlog, chosen, **parts)
         return Instance(leader, leadership, executor, gateway, receiver, counts, facts)
 
     async def until(self, holds: Callable[[], bool], limit_s: float = 100.0) -> None:

@@ -13,7 +13,7 @@ from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy
 from submission_manager.model.intents import Attempt, Exhausted, Intent, Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Case, Outcome, Verdict, deadline, judge
-from submission_manager.ports import Cursor, Due, Expired, NotNow, Over, Page, Recorded, Started
+from submission_manager.ports import Cursor, Due, Expired, LeftOpen, NotNow, Over, Page, Recorded, Started
 
 CONTRACT = Contract("sms.test", GatewayType.SMS, "http://sms", Policy.MAX_ATTEMPTS, ("invalid_recipient",), None, 3)
 TOO_LATE = Verdict(Status.EXHAUSTED, Exhausted.DEADLINE_EXCEEDED)
@@ -56,6 +56,9 @@ class Table:
         self.expiries: list[int] = []  # how many were to be ended at a time
         self.locked: set[str] = set()
         self.unstorable: set[str] = set()
+        self.missing: list[str] = []
+        self.rights: list[str] = []
+        self.owned_by: str | None = None
 
     def submit(self, intent_id: str, contract: Contract = CONTRACT) -> None:
         now = self._shelf.now()
@@ -76,6 +79,19 @@ class Table:
             raise self.failing_once.pop(verb)
         if verb in self.failing:
             raise self.failing[verb]
+
+    # --- FitnessPort ---
+
+    async def missing_tables(self, limit_s: float) -> list[str]:
+        await self._pass("fitness")
+        return self.missing
+
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        return self.rights
+
+    async def owner(self, lease_name: str, limit_s: float) -> str:
+        self.owned_by = self.owned_by or lease_name
+        return self.owned_by
 
     # --- SchedulePort ---
 
@@ -101,6 +117,11 @@ class Table:
             for r in rows
         ]
         return Page(dues, Cursor(now, rows[-1].intent_id if rows else "", guard), now)
+
+    async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
+        await self._pass("left_open")
+        found = [r for r in self.rows.values() if r.marker_epoch not in (None, term.epoch)]
+        return LeftOpen(len(found), [(row.intent_id, len(row.attempts) + 1) for row in found[:most]])
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
         self.hints.append(hint)
@@ -152,6 +173,7 @@ class Table:
 
     async def record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Recorded:
         await self._pass("record")
+        await self._pass(f"record {started.intent_id}")
         async with term.transaction():
             row = self.rows[started.intent_id]
             assert row.marker_epoch == term.epoch

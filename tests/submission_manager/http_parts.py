@@ -11,13 +11,15 @@ from typing import Any
 import httpx
 
 from fencehold.model.errors import FenceholdError
+from submission_manager.answers import Answers
 from submission_manager.http.app import App, Parts
-from submission_manager.http.server import Listening
+from submission_manager.http.server import Listening, Places
 from submission_manager.metrics import Metrics
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
 from submission_manager.ports import Progress, Submission, Submitted
 from submission_manager.registry import parse
 from submission_manager.settings import Settings, settings
+from submission_manager.stores.heard import HeardIntake
 
 REGISTRY = """
 # two targets
@@ -38,6 +40,7 @@ class FakeIntake:
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
     trouble: FenceholdError | Exception | None = None
     missing: list[str] = field(default_factory=list)
+    rights: list[str] = field(default_factory=list)
     looks: list[list[str]] = field(default_factory=list)
     table_looks: int = 0
     hangs: bool = False  # a look at the tables is never answered
@@ -82,6 +85,13 @@ class FakeIntake:
             await asyncio.Event().wait()
         self._fail()
         return self.missing
+
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        self._fail()
+        return self.rights
+
+    async def owner(self, lease_name: str, limit_s: float) -> str:
+        return lease_name
 
     def change(self, intent_id: str, **changes: Any) -> None:
         intent, payload = self.rows[intent_id]
@@ -148,14 +158,15 @@ async def running(
 ) -> AsyncIterator[Running]:
     intake, role, metrics, facts = FakeIntake(hangs=hangs), FakeRole(), Metrics(), Facts()
     chosen = settings_for(**given)
+    answers = Answers()
     parts = Parts(
-        intake, parse(REGISTRY), role, metrics, facts, chosen, backlogs_max=backlogs_max or {},
-        keeps_from_leading=keeps_from_leading,
+        HeardIntake(intake, answers), parse(REGISTRY), role, metrics, facts, chosen, backlogs_max=backlogs_max or {},
+        keeps_from_leading=keeps_from_leading, answers=answers,
     )  # fmt: skip
     app = App(parts)
     listening = Listening(
         app, "127.0.0.1", 0, request_timeout_s=chosen.request_timeout_s, drain_timeout_s=chosen.drain_timeout_s,
-        connections_max=chosen.max_connections or 1000, facts=facts,
+        places=Places(chosen.max_connections or 1000, facts, metrics.no_place),
     )  # fmt: skip
     watching = asyncio.create_task(app.readiness.watch())
     await listening.start()
@@ -167,3 +178,4 @@ async def running(
         watching.cancel()
         await app.drain()
         await listening.stop()
+        app.close()

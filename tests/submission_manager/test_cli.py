@@ -72,6 +72,18 @@ def test_check_says_ok_or_every_problem(registry, tmp_path):
     ]  # fmt: skip
 
 
+def test_check_names_a_file_that_cannot_be_read_and_its_help_has_an_example(tmp_path):
+    answer = run("check", "--registry", str(tmp_path / "none.json"))
+    assert (answer.returncode, answer.stdout.startswith(f"{tmp_path / 'none.json'}: it cannot be read")) == (78, True)
+    assert "submission-manager check --registry registry.json" in run("check", "--help").stdout
+
+
+def test_help_names_both_values_of_durable():
+    words = " ".join(run("serve", "--help").stdout.split())
+    assert "(replicated)" in words
+    assert "(replicated_and_applied)" in words
+
+
 def test_variables_that_webhooks_need_and_that_are_not_set_are_told(registry, sqlite_url):
     text = Path(registry).read_text()
     hook = '"webhook": {"url": "http://h.test", "headersEnv": {"X-Key": "HOOK_KEY"}, "secretEnv": "HOOK_SECRET"}'

@@ -4,12 +4,19 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
+import re
+import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from submission_manager.fake_gateway import Behaviour, FakeGateway
 from submission_manager.gateway_client import GatewayClient
@@ -194,9 +201,43 @@ def test_two_keys_never_become_the_same_header():
 
 async def test_nobody_there_is_an_error_without_the_address():
     outcome = await called(started("http://user:hunter2@127.0.0.1:1"))
-    assert outcome == Outcome(Answer.ERROR, error="gateway: cannot connect")
+    assert outcome == Outcome(Answer.ERROR, error="gateway: cannot connect (refused)")
     hopeless = replace(started("http://h"), intent_id="a\nb")
     assert (await called(hopeless)).answer is Answer.ERROR
+
+
+@pytest.mark.parametrize(
+    ("number", "says"), [(socket.EAI_NONAME, "unknown host"), (socket.EAI_AGAIN, "its name could not be resolved")]
+)
+async def test_a_host_that_cannot_be_found_is_told_as_such(monkeypatch, number, says):
+    def not_found(*_: object, **__: object) -> None:
+        raise socket.gaierror(number, "of secret.example")
+
+    monkeypatch.setattr(socket, "getaddrinfo", not_found)
+    outcome = await called(started("http://user:hunter2@secret.example"))
+    assert outcome.error == f"gateway: cannot connect ({says})"
+
+
+async def test_what_is_wrong_with_tls_is_told_without_the_address(tmp_path):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(self_signed(tmp_path))
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context) as server:
+        outcome = await called(started(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+    assert outcome.error == "gateway: cannot connect (TLS: self-signed certificate)"
+    async with listening(FakeGateway()) as url:
+        outcome = await called(started(url.replace("http:", "https:")))
+    assert re.fullmatch(r"gateway: cannot connect \(TLS: \w+\)", str(outcome.error))
+
+
+def self_signed(folder: Path) -> Path:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gateway.example")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), NOW, NOW.replace(2099))
+    file = folder / "gateway.pem"
+    plain = serialization.NoEncryption()
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    file.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(pem) + key.private_bytes(pem, pkcs8, plain))
+    return file
 
 
 async def test_the_fake_gateway_can_misbehave():

@@ -175,6 +175,8 @@ async def test_beyond_the_last_place_a_connection_is_told_so_at_once_and_the_log
             status, body = await (await Raw.to(service)).answer()
             assert (status, code(body)) == (503, "too_many_connections")
         assert [event for event, _ in service.facts.told] == ["connections_refused"]
+        series = 'submission_requests_total{reason="too_many_connections",status="503"} 5.0'
+        assert series in service.metrics.exposition()[0].decode()
         assert all([await one.is_over() for one in silent])  # they brought no request in time
         assert (await service.client.get("/healthz")).status_code == 200
 

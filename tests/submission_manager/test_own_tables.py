@@ -1,6 +1,7 @@
 """The service's tables by hand: what `sql init` prints is enough, and the service's advice is its own."""
 
 import contextlib
+import logging
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ import pytest
 
 from fencehold import Unavailable
 from fencehold.backends.sqlite.leases import SqliteLeases
+from fencehold.telemetry.logs import level_of
+from submission_manager.cli.service_log import LEVELS
 from submission_manager.cli.sql import script
-from submission_manager.lease_facts import OneLoss
+from submission_manager.lease_facts import FewerLines, OneLoss
 from submission_manager.own_words import HINTS, own_hint, own_text
 from submission_manager.stores.opening import LEASE_TABLE
 from submission_manager.stores.sqlite_store import SqliteSchedule
@@ -73,7 +76,7 @@ def test_what_sql_init_prints_for_sql_server_is_tsql_with_the_rights_that_the_pa
     assert rights == {
         LEASE_TABLE: "SELECT, INSERT, UPDATE", f"{LEASE_TABLE}_terms": "SELECT, INSERT, UPDATE",
         "fencehold_schema": "SELECT", "submission_intents": "SELECT, INSERT, UPDATE",
-        "submission_attempts": "SELECT, INSERT",
+        "submission_attempts": "SELECT, INSERT", "submission_owner": "SELECT, INSERT",
     }  # fmt: skip
 
 
@@ -105,15 +108,19 @@ async def test_a_right_that_is_lost_at_run_time_is_named_by_readyz_and_the_insta
     with psycopg.connect(clerk.owner_url, autocommit=True) as owner:
         owner.execute(script("postgresql").encode())
     clerk.may_use_all_tables()
-    async with gateway() as (url, _), instance(clerk.url, url, "sm-1", facts) as one:
+    async with gateway() as (url, app), instance(clerk.url, url, "sm-1", facts) as one:
         await until(lambda: one.leader.is_leader)
         clerk.owner_says("REVOKE INSERT ON submission_attempts FROM {}")
         await submit(one, "a", query="")
-        await until(lambda: any(event == "leadership_paused" for event, _ in facts.told))
+        await until(lambda: any(event == "leader_lost" for event, _ in facts.told))
         answer = await read(one, "/readyz")
-    assert answer.status_code == 200
-    assert "cannot_lead=[no_permission]" in answer.text
-    assert "submission_attempts" in answer.text
+        assert answer.status_code == 200
+        assert "cannot_lead=[no_permission]" in answer.text
+        assert "submission_attempts" in answer.text
+        clerk.owner_says("GRANT INSERT ON submission_attempts TO {}")
+        # Its lease is kept while it knows an outcome that is not on record: so nobody sends the message again.
+        assert (await submit(one, "a"))["status"] == "accepted"
+        assert app.calls.by_key == {"a/1": 1}
 
 
 async def test_a_right_on_the_lease_that_is_lost_is_named_too_until_it_is_given_back(clerk: Role):
@@ -130,6 +137,7 @@ async def test_a_right_on_the_lease_that_is_lost_is_named_too_until_it_is_given_
         assert LEASE_TABLE in answer.text
         clerk.owner_says(f"GRANT UPDATE ON {LEASE_TABLE} TO {{}}")
         await until(lambda: one.leader.is_leader)
+        await until(lambda: one.app.cannot_lead() is None)  # at its next look
         assert "cannot_lead" not in (await read(one, "/readyz")).text
 
 
@@ -150,6 +158,28 @@ def test_a_term_is_told_as_lost_once_also_when_its_lease_could_not_be_given_back
         ("leader_lost", 3, "sql_error"), ("leader_release_failed", 3, None),
         ("leader_lost", 4, "sql_error"), ("leader_release_failed", 4, None),
     ]  # fmt: skip
+
+
+def test_of_the_renewals_of_a_term_the_log_has_the_first_and_one_after_failures():
+    facts = Facts()
+    sink = FewerLines(facts)
+    for epoch in (3, 3, 4, 4):
+        sink.fact("leader_renewed", lease_name="x", lease_epoch=epoch)
+    sink.fact("leader_renewed", lease_name="x", lease_epoch=4, failures=2)
+    levels = [level_of(event, fields, LEVELS) for event, fields in facts.told]
+    assert levels == [logging.INFO, logging.DEBUG, logging.INFO, logging.DEBUG, logging.INFO]
+
+
+def test_of_tries_to_acquire_that_fail_alike_the_log_has_one_a_minute():
+    facts, now_s = Facts(), [100.0]
+    sink = FewerLines(facts, lambda: now_s[0])
+    for _ in range(150):
+        sink.fact("leader_acquire_failed", lease_name="x", sql_error="[unreachable] gone: try " + str(now_s[0]))
+        now_s[0] += 0.5
+    sink.fact("leader_acquire_failed", lease_name="x", sql_error="[too_many_connections] full")
+    sink.fact("leader_acquire_failed", lease_name="x", held_by="another")
+    lines = [fields for _, fields in facts.told if not fields.get("is_repeat")]
+    assert [str(fields.get("sql_error"))[:13] for fields in lines] == ["[unreachable]"] * 2 + ["[too_many_con", "None"]
 
 
 async def test_a_database_that_fails_the_leader_and_then_its_release_is_one_loss_in_the_log(sqlite_url, monkeypatch):
@@ -175,6 +205,12 @@ def test_only_advice_that_would_name_another_program_is_replaced():
     assert own_text("without a code, `fencehold init`") == "without a code, `fencehold init`"
     assert own_hint("login_refused", "Check user and password.") == "Check user and password."
     assert own_hint("schema_old", "`await store.init()`") == HINTS["schema_old"]
+
+
+def test_where_fencehold_doctor_helps_the_whole_command_is_given():
+    whole = f'`FENCEHOLD_DSN="$SM_DATABASE" fencehold doctor --table {LEASE_TABLE}` shows it.'
+    assert own_text("[canceled] Too slow. `fencehold doctor` shows it.") == f"[canceled] Too slow. {whole}"
+    assert own_hint("canceled", "`fencehold doctor` shows it.") == whole
 
 
 def test_the_last_words_of_a_service_without_tables_name_its_own_command(sqlite_url: str, tmp_path: Path):

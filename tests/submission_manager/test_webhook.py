@@ -109,4 +109,7 @@ async def test_without_its_secret_nothing_is_sent_and_no_secret_is_told():
             assert "MISSING is not set" in str(await told(over(hook)))
         assert seen == []
     assert await told(over(None)) == "the contract has no webhook"
-    assert await told(over(Webhook("http://u:hunter2@127.0.0.1:1/", {}, {}, "SECRET"))) == "webhook: cannot connect"
+    assert (
+        await told(over(Webhook("http://u:hunter2@127.0.0.1:1/", {}, {}, "SECRET")))
+        == "webhook: cannot connect (refused)"
+    )

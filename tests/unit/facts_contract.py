@@ -73,6 +73,7 @@ CONTRACT: dict[str, dict[str, Any]] = {
         "failures": 1,
         "retry_in_s": 1.5,
     },
+    "lease_row_locked": {"lease_name": "nightly", "holder_id": "h", "locked_s": 2.1, "tries": 12, "why": "a lock"},
     "leader_stalled": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "silent_s": 9.0},
     "fence_not_awaited": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "hint": "Write await."},
     "items_leased": {"kind": "negotiation", "holder_id": "h", "leased": 20},

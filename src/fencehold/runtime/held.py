@@ -12,9 +12,12 @@ from fencehold.ports.facts import FactSink
 from fencehold.runtime import forks
 from fencehold.runtime.pulse import Pulse
 from fencehold.runtime.renew_failures import RenewFailures
+from fencehold.runtime.row_locked import RowLocked
 
 RELEASED = "released"
 NOT_AWAITED = "fence_not_awaited"
+DEADLINE_PASSED = "deadline_passed"
+IN_WORDS = {DEADLINE_PASSED: "its local deadline has passed"}
 LOST = "leader_lost"
 RELEASING = "leader_releasing"  # over here; `leader_released` follows when the store has taken it back
 RETRY_S_MAX = 0.5  # after a failover the new primary is found within this
@@ -45,6 +48,7 @@ class Held:
         self.is_given_up = False  # by us, and not lost
         self.stall_told = False
         self.renew_failures = RenewFailures(settings.renew_every_s, clock)
+        self.row_locked = RowLocked(self.tell, clock)
         self._clock = clock
         self._facts = facts
         self._deadline_s = self._until(lease, sent_s)
@@ -108,8 +112,8 @@ class Held:
 
     @property
     def why_over(self) -> str:
-        """In words, of a lease that is not valid any more."""
-        return self.ended_because or (NOT_AWAITED if self._is_distrusted else "its local deadline has passed")
+        """Of a lease that is not valid any more: the reason that it ends, or has ended, with."""
+        return self.ended_because or (NOT_AWAITED if self._is_distrusted else DEADLINE_PASSED)
 
     def distrust(self) -> None:
         """No longer valid, as of now. Takes no lock, for whoever cannot know which are held; `end` is to follow."""

@@ -17,7 +17,7 @@ from fencehold.model.settings import LeaderSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.leases import Answer, LeasePort
-from fencehold.runtime.held import LOST, RELEASED, RELEASING, Held
+from fencehold.runtime.held import DEADLINE_PASSED, LOST, RELEASED, RELEASING, Held
 from fencehold.runtime.pulse import Pulse
 
 BATCH_MAX = 1000
@@ -186,7 +186,7 @@ class Keeper:
 
     def _end_lapsed(self) -> None:
         for held in [h for h in self._held.values() if not h.is_valid]:
-            held.end("deadline_passed")
+            held.end(DEADLINE_PASSED)
             self._forget(held)
 
     def _due(self) -> list[Held]:
@@ -227,6 +227,8 @@ class Keeper:
 
     def _answered(self, held: Held, answer: Answer, sent_s: float) -> bool:
         """False when the store renewed what is over here: the row then has to be given back."""
+        if not isinstance(answer, Busy):
+            held.row_locked.gone()
         match answer:
             case Lease():
                 if held.extend(answer, sent_s):
@@ -239,6 +241,7 @@ class Keeper:
                 held.end(reason)
                 self._forget(held)
             case Busy():
+                held.row_locked.found()
                 held.renew_at_s = self._clock.now_s() + held.retry_after_s()
         return True
 

@@ -17,13 +17,13 @@ from fencehold.ports.facts import FactSink
 from fencehold.ports.mechanism import Unanswered
 from fencehold.runtime.election import STEP_DOWN_REQUESTED
 from fencehold.runtime.engine import Engine
-from fencehold.runtime.held import RELEASED, RELEASING, Held
+from fencehold.runtime.held import DEADLINE_PASSED, RELEASED, RELEASING, Held
 from fencehold.runtime.host import Host
 from fencehold.runtime.outage import Outage
 from fencehold.runtime.pulse import Pulse
+from fencehold.runtime.row_locked import RowLocked
 from fencehold.runtime.watch import Follow, News
 
-BUSY_PAUSE_S = 0.05
 ERROR_PAUSE_S_MAX = 0.5  # so that a lease is taken within a second of a failover's end
 FIRST_WORD_S = 4.0
 NO_ANSWER_YET = f"The store has not answered an acquire for {FIRST_WORD_S:.0f} s; it is waited for."
@@ -82,6 +82,7 @@ class LeaseMechanism:
         self._held: Held | None = None
         self._is_unanswered = False  # the last attempt: the store may have granted it
         self._outage = Outage(self._tell, clock)
+        self._row_locked = RowLocked(self._tell, clock)
         self._has_worked = False  # the store has answered an attempt: from then on every fault is waited out
         self.mistake: ConfigurationError | None = None  # named by the store before it had ever answered
         self.first_tried = asyncio.Event()
@@ -114,12 +115,17 @@ class LeaseMechanism:
         self._has_worked, self._is_unanswered = True, False
         self._outage.answered()
         self._nonce = secrets.token_hex(16)
+        if isinstance(answer, Busy):
+            self._row_locked.found()
+        else:
+            self._row_locked.gone()
         if isinstance(answer, Held):
             self._held = answer
             self._host.post(self._engine.watch.unfollow, self._follow)
             return answer
         self._answer = answer
-        self._tell_refused(answer.current)
+        # A row that stays locked is told of by `lease_row_locked`, not by every try.
+        self._tell_refused(answer.current, **({"is_repeat": True} if self._row_locked.tries > 1 else {}))
         self._host.post(self._engine.watch.saw, self._name, answer.current)
         return None
 
@@ -130,9 +136,9 @@ class LeaseMechanism:
             if grant.step_down_requested:
                 return STEP_DOWN_REQUESTED
             await self._clock.wait(changed, grant.remaining_s)
-        grant.end("deadline_passed")
+        grant.end(DEADLINE_PASSED)
         self._follow_again()
-        return grant.ended_because or "deadline_passed"
+        return grant.ended_because or DEADLINE_PASSED
 
     async def release(self, grant: Held) -> bool:
         """Local state first, then the bodies leave, then the row is given back, or else lapses by itself."""
@@ -157,7 +163,7 @@ class LeaseMechanism:
             return
         timeout_s: float | None = delay_s
         if isinstance(self._answer, Busy):
-            timeout_s = min(delay_s, BUSY_PAUSE_S)
+            timeout_s = min(delay_s, self._row_locked.pause_s())
         elif self._patient and isinstance(self._answer, Refusal) and self._answer.current is not None:
             timeout_s = None  # the watch polls for all followers at once and says when a try is worth while
         stopped = asyncio.ensure_future(stop.wait())

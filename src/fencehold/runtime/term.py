@@ -13,7 +13,7 @@ from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
 from fencehold.ports.connections import AsyncConnection, Connection, SyncConnection
 from fencehold.ports.fence import FencePort, GuardText, SyncTransaction, Transaction
 from fencehold.runtime.block_kinds import AsyncBlock
-from fencehold.runtime.held import NOT_AWAITED, Held
+from fencehold.runtime.held import IN_WORDS, NOT_AWAITED, Held
 from fencehold.runtime.pending_fence import NOT_AWAITED_HINT, PendingFence, sync_needed
 from fencehold.runtime.term_bodies import TermBodies, TermBody
 
@@ -119,7 +119,8 @@ class Term(AsyncBlock):
         if self._held.is_inherited:
             return self._of_parent()
         self._held.end(why)
-        return LeaseLost(f"Lease {self.name!r} epoch {self.epoch}: {why}.", name=self.name, epoch=self.epoch)
+        words = IN_WORDS.get(why, why)
+        return LeaseLost(f"Lease {self.name!r} epoch {self.epoch}: {words}.", name=self.name, epoch=self.epoch)
 
     def _of_parent(self) -> LeaseLost:
         return LeaseLost(

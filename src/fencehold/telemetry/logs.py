@@ -26,6 +26,7 @@ LEVELS = {
     "leader_renew_failed": logging.WARNING,
     "leader_release_failed": logging.WARNING,
     "leader_stalled": logging.WARNING,
+    "lease_row_locked": logging.WARNING,
     "fence_not_awaited": logging.ERROR,
     "leader_job_failed": logging.ERROR,
     "leader_job_not_started": logging.WARNING,

@@ -12,9 +12,17 @@ from submission_manager import registry as registries
 from submission_manager.settings import BY_NAME
 
 _REGISTRY = BY_NAME["registry"]
+OF_THE_FILE = "it "  # how a problem begins that has no place in the file
+
+EPILOG = """\b
+Example:
+  submission-manager check --registry registry.json && echo fit to be served
+\b
+Exit codes: 0 ok, 78 problems
+"""
 
 
-@click.command()
+@click.command(epilog=EPILOG)
 @click.option(
     "--registry", envvar=_REGISTRY.variable, default=_REGISTRY.default, metavar="FILE", show_default=True,
     help=f"{_REGISTRY.meaning} Also {_REGISTRY.variable}.",
@@ -29,7 +37,8 @@ def check(registry: str) -> int:
         found = registries.load(registry)
     except registries.BadRegistry as error:
         for problem in error.problems:
-            click.echo(clean(problem).replace("\n", " "))
+            place = f"{registry}: " if problem.startswith(OF_THE_FILE) else ""
+            click.echo(clean(place + problem).replace("\n", " "))
         return exit_codes.BAD_CONFIGURATION
     count = len(found.contracts)
     click.echo(f"ok: {count} target{'s' if count != 1 else ''}")

@@ -31,6 +31,7 @@ LEVELS = {
     "expiry_put_off": logging.WARNING,
     "backlog_full": logging.WARNING,
     "backlog_uncounted": logging.WARNING,
+    "outcomes_unknown": logging.WARNING,
     "intent_parked": logging.ERROR,
     "webhook_not_recorded": logging.ERROR,
 }

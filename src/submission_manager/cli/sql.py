@@ -23,6 +23,7 @@ INTENTS = """\
 -- Of intents and attempts; attempts are only ever added. Whoever purges old ones needs DELETE on both as well.
 -- GRANT SELECT, INSERT, UPDATE ON submission_intents TO app;
 -- GRANT SELECT, INSERT ON submission_attempts TO app;
+-- GRANT SELECT, INSERT ON submission_owner TO app;
 """
 FILE_RIGHTS = """\
 -- SQLite has no grants: the service needs write permission on the file and on its folder.

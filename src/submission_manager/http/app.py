@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,20 +12,27 @@ from starlette.types import Receive, Scope, Send
 
 from fencehold.model.errors import FenceholdError, redact
 from fencehold.ports.facts import FactSink
+from submission_manager.answers import Answers
 from submission_manager.http import docs_page, openapi, probes, refusals, wire
 from submission_manager.http.admission import Admission
 from submission_manager.http.intents import Contracts, IntakeMetrics, IntentRoute, SubmitRoute
 from submission_manager.http.refusals import Headers, Refused, send_answer, send_refusal
 from submission_manager.http.requests import ClientGone
+from submission_manager.http.trouble import RequestTrouble
 from submission_manager.http.waiting import Waiters
 from submission_manager.ports import IntakePort
 from submission_manager.settings import Settings
 
-TELL_EVERY_S = 30.0
+INTENTS = "/v1/intents"
+OK = "ok"
 PAGE_HEADERS: Headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 
 class AppMetrics(IntakeMetrics, Protocol):
+    def request(self, status: int, reason: str) -> None:
+        """One request of a client, not of a probe, and how it was answered."""
+        ...
+
     def exposition(self) -> tuple[bytes, str]: ...
 
 
@@ -43,6 +49,7 @@ class Parts:
     on_created: Callable[[], None] = lambda: None  # stored here just now: a leader need not wait for its refresh
     backlogs_max: Mapping[str, int] = field(default_factory=dict)  # by target: with so many pending no other is taken
     keeps_from_leading: Callable[[], str | None] = lambda: None  # what this instance may not do, or does not find
+    answers: Answers = field(default_factory=Answers)  # of the database, to anybody in this process
 
 
 class App:
@@ -50,10 +57,11 @@ class App:
 
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
-        self._facts = parts.facts
-        self._told_s, self._untold = -TELL_EVERY_S, 0
+        self._facts, self._metrics = parts.facts, parts.metrics
+        self._trouble = RequestTrouble(parts.facts)
         self.waiters = Waiters(parts.intake, settings.database_timeout_s)
-        self.readiness = probes.Readiness(parts.intake, parts.facts)
+        self.readiness = probes.Readiness(parts.intake, parts.facts, parts.answers)
+        self._keeps_from_leading = parts.keeps_from_leading
         self.admission = Admission(parts.intake, parts.backlogs_max, parts.facts)
         submit = SubmitRoute(
             parts.intake, parts.contracts, self.admission, self.waiters, settings, parts.metrics, parts.on_created
@@ -64,7 +72,7 @@ class App:
                 _route("/v1/intents", submit, "POST"),
                 _route("/v1/intents/{rest:path}", IntentRoute(parts.intake, settings.database_timeout_s)),
                 _route("/healthz", probes.HealthRoute()),
-                _route("/readyz", probes.ReadyRoute(self.readiness, parts.role, parts.keeps_from_leading)),
+                _route("/readyz", probes.ReadyRoute(self.readiness, parts.role, self.conditions)),
                 _route("/leaderz", probes.LeaderRoute(parts.role)),
                 _route("/metrics", probes.MetricsRoute(parts.metrics.exposition)),
                 _route("/openapi.json", Fixed(wire.encode(document), b"application/json")),
@@ -77,33 +85,51 @@ class App:
         scope["app"] = self  # then the router raises what it would otherwise answer in words of its own
         try:
             await self._router(scope, receive, send)
-        except Refused as refused:
-            await send_refusal(refused, receive, send)
-        except HTTPException as error:
-            await send_refusal(refusals.of_routing(error), receive, send)
         except ClientGone:
             return
-        except FenceholdError as error:
-            self._tell_trouble(scope, error)
-            await send_refusal(refusals.of_store(error, is_read=scope["method"] != "POST"), receive, send)
         except Exception as error:  # noqa: BLE001 - whoever asked gets an answer, and the log the reason
-            self._facts.fact(
-                "internal_error", path=_shape(scope), error=f"{type(error).__name__}: {redact(str(error))}"
-            )
-            await send_refusal(refusals.INTERNAL, receive, send)
+            refused = self._refusal(scope, error)
+            self._count(scope, refused.status, refused.fault.code)
+            await send_refusal(refused, receive, send)
+        else:
+            self._count(scope, 200, OK)
 
-    def _tell_trouble(self, scope: Scope, error: FenceholdError) -> None:
-        """At once, then every 30 s with how many: a database that is down fails every request."""
-        self._untold += 1
-        if time.monotonic() - self._told_s < TELL_EVERY_S:
+    def cannot_lead(self) -> str | None:
+        """What keeps this instance from leading, in words."""
+        return self._keeps_from_leading() or self.readiness.lacks()
+
+    def conditions(self) -> Mapping[str, str | None]:
+        """What is wrong though it is ready, for a line of /readyz."""
+        fails = self._trouble.why_submissions_fail() or self.readiness.lacks(probes.TO_SUBMIT)
+        return {"cannot_lead": self.cannot_lead(), "posts_fail": fails}
+
+    def _refusal(self, scope: Scope, error: Exception) -> Refused:
+        match error:
+            case Refused():
+                return error
+            case HTTPException():
+                return refusals.of_routing(error)
+            case FenceholdError():
+                is_submission = scope["method"] == "POST"
+                self._trouble.failed(_shape(scope), error, is_submission=is_submission)
+                return refusals.of_store(error, is_read=not is_submission)
+        self._facts.fact("internal_error", path=_shape(scope), error=f"{type(error).__name__}: {redact(str(error))}")
+        return refusals.INTERNAL
+
+    def _count(self, scope: Scope, status: int, reason: str) -> None:
+        if _shape(scope) != INTENTS:
             return
-        sql_error = f"[{error.code}] {redact(error.message)}"
-        self._facts.fact("request_failed", path=_shape(scope), requests=self._untold, sql_error=sql_error)
-        self._told_s, self._untold = time.monotonic(), 0
+        self._metrics.request(status, reason)
+        if scope["method"] == "POST" and status == 200:
+            self._trouble.stored()
 
     async def drain(self) -> None:
         self.readiness.is_draining = True
         await self.waiters.close()
+
+    def close(self) -> None:
+        """No more requests come."""
+        self._trouble.close()
 
 
 class Fixed:
@@ -122,4 +148,4 @@ def _route(path: str, endpoint: Callable[..., Any], method: str = "GET") -> Rout
 
 def _shape(scope: Scope) -> str:
     """Which route, without the ids of clients."""
-    return "/v1/intents" if str(scope["path"]).startswith("/v1/intents") else str(scope["path"])[:60]
+    return INTENTS if str(scope["path"]).startswith(INTENTS) else str(scope["path"])[:60]

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from starlette.types import Receive, Scope, Send
 
 from fencehold.model.errors import ConfigurationError, FenceholdError, redact
 from fencehold.ports.facts import FactSink
+from submission_manager.answers import Answers
 from submission_manager.http.refusals import send_answer
 from submission_manager.ports import IntakePort
 
 TEXT = b"text/plain; charset=utf-8"
 LOOK_EVERY_S = 2.0
-LOOK_RARELY_S = 30.0
+LOOK_RARELY_S = 5.0
 LOOK_LIMIT_S = 5.0
+TO_SUBMIT = "submission_intents"  # the table that a submission is stored in
 NO_LOGIN = ("login_refused", "no_such_database", "tls_refused")
 
 
@@ -48,11 +49,10 @@ class Readiness:
     load balancer at once, and clients are told 503 anyway.
     """
 
-    def __init__(self, intake: IntakePort, facts: FactSink) -> None:
-        self._intake = intake
-        self._facts = facts
+    def __init__(self, intake: IntakePort, facts: FactSink, answers: Answers) -> None:
+        self._intake, self._facts, self._answers = intake, facts, answers
         self._missing: list[str] = []
-        self._silent_since_s: float | None = None
+        self._rights: list[str] = []
         self.is_draining = False
 
     def why_not(self) -> str | None:
@@ -62,25 +62,26 @@ class Readiness:
         return f"missing in the database: {', '.join(self._missing)}" if self._missing else None
 
     def silent_s(self) -> float | None:
-        """How long the database has not answered; None: it answered the last time it was asked."""
-        return None if self._silent_since_s is None else time.monotonic() - self._silent_since_s
+        """How long the database has answered nobody in this process; None: it answered the last time it was asked."""
+        return self._answers.silent_s()
+
+    def lacks(self, table: str = "") -> str | None:
+        """The rights that this user does not have, on this table or any."""
+        lacking = [right for right in self._rights if table in right]
+        return f"[no_permission] no {', '.join(lacking)}" if lacking else None
 
     async def watch(self) -> None:
         """Look again and again, until cancelled; less and less often while nothing answers."""
         pause_s = LOOK_EVERY_S
         while True:
             await asyncio.sleep(pause_s)
-            asked_s = time.monotonic()
-            if await self._look():
-                self._silent_since_s, pause_s = None, LOOK_EVERY_S
-            else:
-                self._silent_since_s = self._silent_since_s or asked_s
-                pause_s = min(2 * pause_s, LOOK_RARELY_S)
+            pause_s = LOOK_EVERY_S if await self._look() else min(2 * pause_s, LOOK_RARELY_S)
 
     async def _look(self) -> bool:
         """True: the database answered, if with a refusal."""
         try:
             self._missing = await self._intake.missing_tables(LOOK_LIMIT_S)
+            self._rights = await self._intake.rights_missing(LOOK_LIMIT_S)
         except ConfigurationError as error:
             if error.code not in NO_LOGIN:  # a password or certificate that is being changed says nothing of the tables
                 self._missing = [f"tables that can be used ({error.code})"]
@@ -100,21 +101,24 @@ class HealthRoute:
 
 
 class ReadyRoute:
-    """What keeps an instance from leading is named, and it stays ready: it takes requests, and another may lead."""
+    """What keeps an instance from leading, or clients from submitting, is named, and it stays ready.
 
-    def __init__(self, readiness: Readiness, role: Role, keeps_from_leading: Callable[[], str | None]) -> None:
+    It takes requests, another may lead, and where submissions fail they fail at every instance.
+    """
+
+    def __init__(self, readiness: Readiness, role: Role, conditions: Callable[[], Mapping[str, str | None]]) -> None:
         self._readiness = readiness
         self._role = role
-        self._keeps_from_leading = keeps_from_leading
+        self._conditions = conditions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         why_not, silent_s = self._readiness.why_not(), self._readiness.silent_s()
         line = role_line(self._role)
         if silent_s is not None:
             line += f" database_silent_s={silent_s:.0f}"
-        cannot_lead = self._keeps_from_leading()
-        if cannot_lead is not None:
-            line += f" cannot_lead={_one_word(cannot_lead)}"
+        for name, words in self._conditions().items():
+            if words is not None:
+                line += f" {name}={_one_word(words)}"
         if why_not is not None:
             line += f" not_ready={_one_word(why_not)}"
         await send_answer(send, 503 if why_not else 200, line.encode() + b"\n", TEXT)

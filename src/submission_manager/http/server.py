@@ -7,7 +7,7 @@ import contextlib
 import math
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import h11
@@ -41,15 +41,13 @@ class Listening:
 
     def __init__(
         self, app: Any, host: str, port: int, *, request_timeout_s: float, drain_timeout_s: float,
-        connections_max: int = CONNECTIONS_MOST, facts: FactSink | None = None,
+        places: Places | None = None,
     ) -> None:  # fmt: skip
         self._socket = bound(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self._drain_timeout_s = drain_timeout_s
-        connection = type(
-            "Bounded", (_Bounded,), {"head_limit_s": request_timeout_s, "places": _Places(connections_max, facts)}
-        )
+        connection = type("Bounded", (_Bounded,), {"head_limit_s": request_timeout_s, "places": places or Places()})
         config = uvicorn.Config(
             app, http=connection, ws="none", lifespan="off", log_config=None, access_log=False,
             server_header=False, proxy_headers=False, timeout_keep_alive=KEEP_ALIVE_S, backlog=ACCEPTED_AT_ONCE,
@@ -159,18 +157,20 @@ class _OneWrite:
         return getattr(self._transport, name)
 
 
-class _Places:
-    """How many connections there may be; that some were refused is told now and then, not for each."""
+class Places:
+    """How many connections there may be; each that is refused is counted, and told of now and then."""
 
-    def __init__(self, most: int, facts: FactSink | None) -> None:
-        self._most = most
-        self._facts = facts
+    def __init__(
+        self, most: int = CONNECTIONS_MOST, facts: FactSink | None = None, count: Callable[[], None] = lambda: None
+    ) -> None:
+        self._most, self._facts, self._count = most, facts, count
         self._refused, self._told_s = 0, -TELL_EVERY_S
 
     def has_room(self, taken: int) -> bool:
         if taken < self._most:
             return True
         self._refused += 1
+        self._count()
         now_s = time.monotonic()
         if self._facts is not None and now_s - self._told_s >= TELL_EVERY_S:
             self._facts.fact("connections_refused", refused=self._refused, connections_max=self._most)
@@ -187,7 +187,7 @@ class _Bounded(H11Protocol):
     """A connection that must bring a whole request head within the limit; the server itself would wait for ever."""
 
     head_limit_s = 10.0
-    places = _Places(CONNECTIONS_MOST, None)
+    places = Places()
     _has_place = True
     _expected: asyncio.TimerHandle | None = None
 

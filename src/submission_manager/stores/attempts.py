@@ -6,12 +6,13 @@ PostgreSQL is asked statement by statement, SQLite in one call on its thread.
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from fencehold import Term
+from fencehold import FenceholdError, Term, Uncertain
 from submission_manager.model.contracts import Contract
 from submission_manager.model.intents import ERROR_CHARS_MAX, REASON_CHARS_MAX, Exhausted, Intent, Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Case, Outcome, Verdict, deadline, judge
@@ -20,6 +21,8 @@ from submission_manager.stores import rows
 from submission_manager.stores.dialect import Dialect
 
 UNKNOWN = Outcome(Answer.ERROR, error=OUTCOME_UNKNOWN)
+#: Whoever keeps a row locked for longer is not waited for: takeovers and other writes wait for this transaction.
+LOCK_WAIT_MS = 1000
 
 T = TypeVar("T")
 
@@ -76,6 +79,7 @@ class Attempts:
         self._dialect = dialect
         self._statements = dialect.statements
         self._open: set[tuple[str, int]] = set()  # Started was answered, and no record of it yet: id and epoch
+        self._unsure: set[tuple[str, int]] = set()  # a record was sent, and may have been committed: key and epoch
 
     async def start(self, term: Term, intent_id: str, retry_delay_s: float) -> Started | NotNow:
         answer = await self._fenced(term, self._start(term, intent_id, retry_delay_s))
@@ -84,7 +88,12 @@ class Attempts:
         return answer
 
     async def record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Recorded:
-        recorded = await self._fenced(term, self._record(term, started, outcome, retry_delay_s))
+        try:
+            recorded = await self._fenced(term, self._record(term, started, outcome, retry_delay_s))
+        except (Uncertain, asyncio.CancelledError):
+            self._unsure = {one for one in self._unsure if one[1] == term.epoch} | {(started.key, term.epoch)}
+            raise
+        self._unsure.discard((started.key, term.epoch))
         if recorded is None:
             raise term.lost(f"the start of attempt {started.key!r} is no longer on record under this epoch")
         self._open.discard((started.intent_id, term.epoch))
@@ -100,13 +109,15 @@ class Attempts:
         return replace(expired, pending=expired.pending + open_ids)
 
     async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None:
-        params = {"id": intent_id, "status": status.value, "error": rows.fitted(error, ERROR_CHARS_MAX)}
-        await self._fenced(term, _one(Statement("told", params)))
+        texts = {"status": status.value, "error": rows.fitted(error, ERROR_CHARS_MAX)}
+        await self._fenced(term, _one(Statement("told", {"id": intent_id, **texts, "wait_ms": LOCK_WAIT_MS})))
 
     async def _fenced(self, term: Term, steps: Steps[T]) -> T:
         """The steps in one fenced transaction."""
+        limit_s = 0.0
         try:
             async with term.transaction() as tx:
+                limit_s = getattr(tx, "limit_s", 0.0)
                 answer: Any = None
                 while True:
                     try:
@@ -120,7 +131,11 @@ class Attempts:
         except self._dialect.data_errors:
             raise
         except self._dialect.driver_error as error:
-            raise self._dialect.fault(error) from None
+            raise self._fault(error, limit_s) from None
+
+    def _fault(self, error: Any, limit_s: float) -> FenceholdError:
+        """`limit_s`: that which the transaction itself sets for each of its statements."""
+        return self._dialect.fault(error)
 
     # --- the steps of each transaction ---
 
@@ -158,9 +173,12 @@ class Attempts:
 
     def _record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Steps[Recorded | None]:
         found = yield from self._marked(term, started)
-        if found is None:
+        if found is not None:
+            return (yield from self._append(found, started.started_at, outcome, retry_delay_s))
+        if (started.key, term.epoch) not in self._unsure:
             return None
-        return (yield from self._append(found, started.started_at, outcome, retry_delay_s))
+        row = yield Statement("read", {"id": started.intent_id}, has_row=True)
+        return None if row is None else recorded_before(rows.intent(row, self._dialect), started, retry_delay_s)
 
     def _expire(self, term: Term, ids: list[str]) -> Steps[Expired]:
         ended, unknown = yield from self._ended(term, ids)
@@ -182,7 +200,7 @@ class Attempts:
 
     def _marked(self, term: Term, started: Started) -> Steps[Locked | None]:
         """The row with this attempt's marker; None if somebody else has counted the attempt already."""
-        row = yield Statement("lock_marker", {"id": started.intent_id}, has_row=True)
+        row = yield Statement("lock_marker", {"id": started.intent_id, "wait_ms": LOCK_WAIT_MS}, has_row=True)
         if row is None:
             return None
         status, count, *marks, now = row
@@ -226,7 +244,7 @@ class Attempts:
         return Recorded(verdict.status, found.now, over=Over(intent, found.contract.webhook))
 
     def _locked(self, intent_id: str) -> Steps[Locked | None]:
-        row = yield Statement("lock", {"id": intent_id}, has_row=True)
+        row = yield Statement("lock", {"id": intent_id, "wait_ms": LOCK_WAIT_MS}, has_row=True)
         if row is None:
             return None
         payload, *contract, target, created_at, status, count, due_at, started_at, epoch, holder, now = row
@@ -248,6 +266,19 @@ def _one(statement: Statement) -> Steps[None]:
 
 def started_of(found: Locked, started_at: dt.datetime) -> Started:
     return Started(found.intent_id, found.number, found.contract, found.payload, found.created_at, started_at)
+
+
+def recorded_before(intent: Intent, started: Started, retry_delay_s: float) -> Recorded | None:
+    """Of a record whose answer was lost, and that was committed: the fence let nobody else count this attempt.
+
+    When it is due again was said in that answer: asked too early, the database says it once more.
+    """
+    if intent.attempt_count < started.attempt_number:
+        return None
+    if intent.status is Status.PENDING or intent.completed_at is None:
+        again = dt.timedelta(seconds=retry_delay_s)
+        return Recorded(Status.PENDING, started.started_at, started.started_at + again)
+    return Recorded(intent.status, intent.completed_at, over=Over(intent, started.contract.webhook))
 
 
 def said(outcome: Outcome | None) -> Mapping[str, str | None]:

@@ -11,9 +11,10 @@ import datetime as dt
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
+from fencehold import Term
 from fencehold.backends.postgres.planned_session import PlannedSession
 from fencehold.backends.postgres.session import Rows
-from submission_manager.ports import Cursor, Due, Page
+from submission_manager.ports import Cursor, Due, LeftOpen, Page
 from submission_manager.stores import rows
 from submission_manager.stores.statements import StoreStatements
 
@@ -68,6 +69,10 @@ class PostgresSchedule:
             return Page(due, Cursor(*place, Guard(guard.seen, guard.floor, next_seen)), now)
         place = max(place, guard.floor)
         return Page(due, Cursor(*place, Guard(next_seen, place)), now)
+
+    async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
+        params = {"epoch": term.epoch, "holder": term.holder_id, "limit": most}
+        return rows.left_open(await self._session.run("left_open", params, limit_s))
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
         self._session.on_hint(lambda what, name: hint())

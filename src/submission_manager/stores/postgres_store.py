@@ -13,6 +13,7 @@ from fencehold.backends.postgres.commits import Commits, Replicated
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.sql_text import pyformat
 from fencehold.model.durable import Durable
+from fencehold.model.errors import FenceholdError
 from fencehold.ports.facts import FactSink
 from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract
@@ -146,6 +147,15 @@ class PostgresIntake:
         steps: Rows = await self._pool.run("steps_applied", {"component": TABLE}, left_s())
         return [] if self._dialect.statements.are_applied({row[0] for row in steps}) else [f"{TABLE} (an old one)"]
 
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        return [row[0] for row in await self._pool.run("rights_missing", {}, limit_s)]
+
+    async def owner(self, lease_name: str, limit_s: float) -> str:
+        left_s = wire.fixed(limit_s)
+        while (found := rows.owner(await self._pool.run("owner", {}, left_s()), lease_name)) is None:
+            await self._pool.run("own", {"lease_name": lease_name}, left_s())
+        return found
+
     async def close(self) -> None:
         await self._gathering.close()
 
@@ -154,6 +164,9 @@ class PostgresAttempts(Attempts):
     def __init__(self, pool: Pool, dialect: Dialect) -> None:
         super().__init__(dialect)
         self._pool = pool
+
+    def _fault(self, error: Any, limit_s: float) -> FenceholdError:
+        return faults.of_fenced(error, limit_s)
 
     async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
         return [rows.over(row, self._dialect) for row in await self._pool.run("owed", {"limit": limit}, limit_s)]

@@ -12,7 +12,7 @@ from fencehold.model.errors import ConfigurationError
 from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
 from submission_manager.model.intents import INTENT_ID_CHARS_MAX, Attempt, Intent, NewIntent, Status, WebhookStatus
-from submission_manager.ports import Due, Over, Submission, Submitted
+from submission_manager.ports import Due, LeftOpen, Over, Submission, Submitted
 from submission_manager.stores.dialect import Dialect
 
 Row = tuple[Any, ...]
@@ -107,6 +107,22 @@ def created(new: NewIntent, created_at: Any, dialect: Dialect) -> Submitted:
     at = dialect.instant(created_at)
     fresh = Intent(new.intent_id, new.contract.submission_target, at, Status.PENDING, 0)
     return Submitted(Submission.CREATED, fresh)
+
+
+def left_open(found: list[Row]) -> LeftOpen:
+    return LeftOpen(found[0][2] if found else 0, [(intent_id, number) for intent_id, number, _ in found])
+
+
+def owner(found: list[Row], lease_name: str) -> str | None:
+    """Of the rows of `owner`: whose the schedule is; None: nobody's, so this lease may have it.
+
+    Tables of an older version have no owner on record. They are not given to a lease that is new to them.
+    """
+    recorded = [str(name) for name, is_owner in found if is_owner]
+    others = sorted(str(name) for name, is_owner in found if not is_owner)
+    if recorded:
+        return recorded[0]
+    return None if not others or lease_name in others else others[0]
 
 
 def check_id(intent_id: str) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from fencehold import Term
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
-from submission_manager.ports import Cursor, Due, Page, Progress, Submitted
+from submission_manager.ports import Cursor, Due, LeftOpen, Page, Progress, Submitted
 from submission_manager.stores import rows
 from submission_manager.stores.dialect import Dialect
 from submission_manager.stores.gathering import Gathering
@@ -116,6 +118,17 @@ class SqliteIntake:
 
         return await self._reader.read(work, limit_s)
 
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        return await self._reader.call(partial(_unwritable, self._reader.path), limit_s)
+
+    async def owner(self, lease_name: str, limit_s: float) -> str:
+        found = rows.owner(await self._fetch("owner", {}, limit_s), lease_name)
+        if found is None:
+            params = {"lease_name": lease_name}
+            await self._writer.write(lambda c: c.execute(self._statements["own"], params).fetchall(), limit_s)
+            found = rows.owner(await self._fetch("owner", {}, limit_s), lease_name)
+        return found or lease_name
+
     async def close(self) -> None:
         await self._gathering.close()
 
@@ -177,11 +190,22 @@ class SqliteSchedule:
             due.append(rows.due((intent_id, due_at, modified_at, url, target, created_at, deadline_s), texts))
         return due
 
+    async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
+        params = {"epoch": term.epoch, "holder": term.holder_id, "limit": most}
+        found = await self._reader.read(lambda c: c.execute(self._statements["left_open"], params).fetchall(), limit_s)
+        return rows.left_open(found)
+
     def on_submitted(self, hint: Callable[[], None]) -> None:
         """SQLite cannot tell: nobody is ever called."""
 
     async def listen(self, limit_s: float) -> bool:
         return False
+
+
+def _unwritable(path: str) -> list[str]:
+    """SQLite knows no rights: the file and its folder must be writable, for the journal is beside it."""
+    places = (path, os.path.dirname(os.path.abspath(path)))
+    return [f"write permission on {place}" for place in places if not os.access(place, os.W_OK)]
 
 
 def _submit_params(new: NewIntent) -> dict[str, Any]:

@@ -6,13 +6,14 @@ may turn out to have finished, and the batch chooses by the database's clock.
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fencehold import Term, Unavailable
+from fencehold import Term, Unavailable, Uncertain
 from fencehold.backends.sqlserver.params import NO_TEXT, instant_text, listed, microseconds, rows_json
 from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract
@@ -20,7 +21,7 @@ from submission_manager.model.intents import ERROR_CHARS_MAX, Exhausted, Intent,
 from submission_manager.model.outcomes import EARLIEST, OUTCOME_UNKNOWN, Case, Outcome, timetable
 from submission_manager.ports import Expired, NotNow, Over, Recorded, Started
 from submission_manager.stores import rows
-from submission_manager.stores.attempts import UNKNOWN, Locked, Marker, error_text, said, started_of
+from submission_manager.stores.attempts import UNKNOWN, Locked, Marker, error_text, recorded_before, said, started_of
 from submission_manager.stores.dialect import Dialect
 from submission_manager.stores.sqlserver_pool import Pool
 
@@ -47,6 +48,7 @@ class SqlServerAttempts:
         self._reads = reads
         self._dialect = dialect
         self._open: set[tuple[str, int]] = set()  # Started was answered, and no record of it yet: id and epoch
+        self._unsure: set[tuple[str, int]] = set()  # a record was sent, and may have been committed: key and epoch
 
     async def start(self, term: Term, intent_id: str, retry_delay_s: float) -> Started | NotNow:
         verdict, *row = await self._fenced(term, "mark", {"id": intent_id})
@@ -83,7 +85,15 @@ class SqlServerAttempts:
     async def record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Recorded:
         marker = Marker(started.started_at, term.epoch, term.holder_id)
         made = Made(started.intent_id, started.attempt_number, started.contract, started.created_at, marker)
-        recorded = await self._settle(term, made, outcome, retry_delay_s)
+        try:
+            recorded = await self._settle(term, made, outcome, retry_delay_s)
+        except (Uncertain, asyncio.CancelledError):
+            self._unsure = {one for one in self._unsure if one[1] == term.epoch} | {(started.key, term.epoch)}
+            raise
+        if recorded is None and (started.key, term.epoch) in self._unsure:
+            found = await self._reads.run("read", {"id": started.intent_id}, WRITE_LIMIT_S)
+            recorded = recorded_before(rows.intent(found[0], self._dialect), started, retry_delay_s) if found else None
+        self._unsure.discard((started.key, term.epoch))
         if recorded is None:
             raise term.lost(f"the start of attempt {started.key!r} is no longer on record under this epoch")
         self._open.discard((started.intent_id, term.epoch))
@@ -138,7 +148,7 @@ class SqlServerAttempts:
         return row
 
     async def _fenced_rows(self, term: Term, name: str, params: Mapping[str, Any]) -> list[rows.Row]:
-        """What one fenced batch answers. TimeoutError: somebody else kept the row, or the fence, locked."""
+        """What one fenced batch answers. Unavailable (`locked`): somebody else kept the row, or the fence, locked."""
         term.check()
         limit_s = min(term.remaining_s, WRITE_LIMIT_S)
         fence = {
@@ -150,13 +160,14 @@ class SqlServerAttempts:
             found = await self._writes.run(name, {**params, **fence}, limit_s, may_repeat=name != "settle")
         except Unavailable as error:
             if error.code == "busy":
-                raise TimeoutError(error.message) from None
+                raise Unavailable(error.message, hint=error.hint, code="locked") from None
             raise
         match found[0][0]:
             case "lost":
                 raise term.lost("the store refused the fence: it has expired or another holds it; nothing was written")
             case "busy":
-                raise TimeoutError(f"another session held the lock of lease {term.name!r}; nothing was written")
+                message = f"Another session held the lock of lease {term.name!r}; nothing was written."
+                raise Unavailable(message, code="locked")
         return found
 
     def _found(self, intent_id: str, row: rows.Row) -> Locked | None:

@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fencehold import Term
 from fencehold.backends.sqlserver.batch import Rows
 from fencehold.backends.sqlserver.params import instant
-from submission_manager.ports import Cursor, Due, Page
+from submission_manager.ports import Cursor, Due, LeftOpen, Page
 from submission_manager.stores import rows
 from submission_manager.stores.sqlserver_pool import Pool
 
@@ -88,6 +89,10 @@ class SqlServerSchedule:
         if len(found) == page_rows:
             after_this = Guard(guard.seen, guard.floor, Round(active, _place(found[-1]), top))
         return Page(_due(found), Cursor(modified_at, intent_id, after_this), instant(clock[NOW]))
+
+    async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
+        params = {"epoch": term.epoch, "holder": term.holder_id, "limit": most}
+        return rows.left_open(await self._pool.run("left_open", params, limit_s))
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
         """SQL Server tells nobody of a change: nobody is ever called."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fencehold.backends.sqlserver import driver, faults
@@ -133,6 +134,18 @@ class SqlServerIntake:
             return [row[0] for row in missing]
         steps = await self._pool.run("steps_applied", {"component": TABLE}, ends_s - time.monotonic())
         return [] if self._dialect.statements.are_applied({row[0] for row in steps}) else [f"{TABLE} (an old one)"]
+
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        return [row[0] for row in await self._pool.run("rights_missing", {}, limit_s)]
+
+    async def owner(self, lease_name: str, limit_s: float) -> str:
+        ends_s = time.monotonic() + limit_s
+        while True:
+            found = rows.owner(await self._pool.run("owner", {}, ends_s - time.monotonic()), lease_name)
+            if found is not None:
+                return found
+            with suppress(driver.IntegrityError):  # another was first, and is seen now
+                await self._pool.run("own", {"lease_name": lease_name}, ends_s - time.monotonic())
 
     async def close(self) -> None:
         await self._gathering.close()

@@ -16,9 +16,11 @@ import yaml
 
 from fencehold.model import durations
 from submission_manager.cli.serve import CLOSING_S
+from submission_manager.http.requests import WAIT_LONGEST_S
 from submission_manager.metrics import Metrics
 from submission_manager.registry import load, parse
 from submission_manager.settings import SETTINGS, settings
+from submission_manager.stores.opening import LEASE_TABLE
 from tests.servers.programs import require
 
 ROOT = Path(__file__).parents[3]
@@ -180,6 +182,50 @@ def test_the_unit_never_gives_up_and_has_the_short_lease() -> None:
     chosen = settings({}, given)
     assert (chosen.lease_duration_s, chosen.drain_delay_s) == (15, 2)
     assert int(unit["Service"]["TimeoutStopSec"]) > chosen.drain_delay_s + 2 * chosen.drain_timeout_s + CLOSING_S
+
+
+def test_the_units_settings_are_variables_that_its_environment_file_can_change() -> None:
+    text = (DEPLOY / "systemd" / "submission-manager.service").read_text("utf-8")
+    (command,) = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)
+    assert command.endswith("/submission-manager serve"), "an option would go before the file"
+    given = dict(
+        word.split("=") for line in re.findall(r"^Environment=(.*)$", text, re.MULTILINE) for word in line.split()
+    )
+    assert given.keys() <= {one.variable for one in SETTINGS}
+    assert (settings({}, given).host, settings({}, given).port) == ("127.0.0.1", 8000)
+    assert text.index("EnvironmentFile=") < text.index("Environment=SM_HOST"), "as it reads; systemd lets the file win"
+
+
+def test_the_units_user_gets_the_registry_though_it_may_not_read_it_itself() -> None:
+    text = (DEPLOY / "systemd" / "submission-manager.service").read_text("utf-8")
+    assert "\nDynamicUser=yes\n" in text
+    (name,) = re.findall(r"^LoadCredential=(\S+):/etc/submission-manager/registry.json$", text, re.MULTILINE)
+    assert f"\nEnvironment=SM_REGISTRY=/run/credentials/%n/{name}\n" in text
+
+
+def test_haproxy_follows_the_names_of_compose_and_says_the_longest_wait_as_it_is() -> None:
+    text = (DEPLOY / "haproxy.cfg").read_text("utf-8")
+    servers = re.findall(r"^ +default-server (.*)$", text, re.MULTILINE)
+    assert len(servers) == 2
+    assert all("resolvers machine init-addr last,libc,none" in options for options in servers)
+    assert "\nresolvers machine\n" in text
+    assert f"(waitSeconds, {WAIT_LONGEST_S:g} s)" in text
+
+
+@pytest.mark.needs("haproxy")
+def test_a_name_that_is_not_there_yet_keeps_haproxy_from_nothing() -> None:
+    environment = {"SM_BIND": ":18000", "SM_LEADER_BIND": ":18001"}
+    environment |= {f"SM_{number}": f"sm{number}.invalid:8000" for number in (1, 2, 3)}
+    command = [str(require("haproxy")), "-c", "-f", str(DEPLOY / "haproxy.cfg")]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_command_that_an_alert_advises_can_be_typed_as_it_stands() -> None:
+    rules = (DEPLOY / "prometheus" / "rules.yaml").read_text("utf-8")
+    advised = re.findall(r"`([^`]*fencehold [^`]*)`", rules)
+    assert advised
+    assert all('FENCEHOLD_DSN="$SM_DATABASE"' in one and f"--table {LEASE_TABLE}" in one for one in advised)
 
 
 def let_into_the_image(path: str) -> bool:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from submission_manager.http.requests import wait_seconds
-from submission_manager.metrics import Metrics
+from submission_manager.metrics import ANSWERS, Metrics
 from submission_manager.settings import SETTINGS
 
 OTHER_DEFAULTS = {"durable": "as set", "holder_id": "host-pid-random", "max_connections": "by open files"}
@@ -33,7 +33,21 @@ def test_the_longest_wait_is_the_one_that_a_request_gets() -> None:
 def test_every_warning_of_the_log_is_in_the_table_for_the_night() -> None:
     night = PAGE.partition("## At three in the morning")[2]
     new = {"deadlines_missed", "variable_unknown", "leader_release_failed", "attempts_cut", "request_failed"}
+    new |= {"lease_row_locked", "outcomes_unknown", "intent_parked", "leadership_paused", "attempt_fenced_out"}
     assert {event for event in new if f"`{event}`" not in night} == set()
+
+
+def test_every_alert_is_in_the_table_for_the_night() -> None:
+    night = PAGE.partition("## At three in the morning")[2]
+    rules = (Path(__file__).parents[3] / "deploy" / "prometheus" / "rules.yaml").read_text("utf-8")
+    alerts = set(re.findall(r"alert: (\w+)", rules))
+    assert "SubmissionRequestsFail" in alerts
+    assert {alert for alert in alerts if f"`{alert}`" not in night} == set()
+
+
+def test_every_code_of_503_is_in_the_table_of_routes() -> None:
+    (row,) = [line for line in PAGE.splitlines() if line.startswith("| `POST /v1/intents")]
+    assert {reason for status, reason in ANSWERS if status == 503 and f"`{reason}`" not in row} == set()
 
 
 def test_every_route_is_there() -> None:

@@ -71,6 +71,13 @@ def url(request: pytest.FixtureRequest) -> str:
     return address
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def local_url(request: pytest.FixtureRequest) -> str:
+    """For what looks behind a store that is driven step by step."""
+    address: str = request.getfixturevalue({"sqlite": "sqlite_url", "postgres": "tables_url"}[request.param])
+    return address
+
+
 @pytest.fixture(params=DATABASES)
 def empty_url(request: pytest.FixtureRequest) -> str:
     named = {"sqlite": "sqlite_url", "postgres": "postgres_url", "sqlserver": "empty_sqlserver_url"}

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from fencehold import LeaseLost
+from fencehold import LeaseLost, Uncertain
 from submission_manager.model.contracts import Policy
 from submission_manager.model.intents import ERROR_CHARS_MAX, REASON_CHARS_MAX, Attempt, Exhausted, Intent, Status
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Outcome
@@ -223,3 +223,29 @@ async def test_the_schedule_sees_every_write_of_an_attempt(url):
         recorded = await at.store.attempts.record(term, start, TROUBLE, 600.0)
         rows, cursor = await at.refreshed(cursor)
         assert [row.due_at for row in rows] == [recorded.due_at]
+
+
+@pytest.mark.parametrize("outcome", [ACCEPTED, TROUBLE], ids=["over", "pending"])
+async def test_a_record_that_was_committed_and_whose_answer_was_lost_is_known_when_it_is_said_again(
+    local_url, outcome, monkeypatch
+):
+    async with scene(local_url) as at:
+        term = await at.term()
+        await at.submit("a", TWICE)
+        start = await started(at, term)
+        fenced = at.store.attempts._fenced  # type: ignore[attr-defined]
+
+        async def unanswered(*args):
+            await fenced(*args)
+            raise Uncertain("the answer was lost")
+
+        monkeypatch.setattr(at.store.attempts, "_fenced", unanswered)
+        with pytest.raises(Uncertain):
+            await at.store.attempts.record(term, start, outcome, 5.0)
+        monkeypatch.undo()
+        again = await at.store.attempts.record(term, start, outcome, 5.0)
+        assert (again.status is Status.PENDING) is (outcome is TROUBLE)
+        assert len(await attempts(at)) == 1
+        assert term.is_valid
+        with pytest.raises(LeaseLost):
+            await at.store.attempts.record(term, start, outcome, 5.0)

@@ -106,7 +106,7 @@ async def test_tables_are_made_once_however_many_ask_at_the_same_time(empty_url)
     try:
         assert set(await missing(stores[0])) >= {"submission_intents"}
         steps = await asyncio.gather(*(store.init() for store in stores))
-        assert sorted(steps) == [[], [], [], ["0001_intents"]]
+        assert sorted(steps) == [[], [], [], ["0001_intents", "0002_owner"]]
         assert await stores[0].init() == []
         assert await missing(stores[3]) == ["submission_manager_leases"]  # fencehold's own to make
     finally:
@@ -125,7 +125,9 @@ async def test_a_repeat_is_recognised_without_a_contract_and_stores_nothing(url)
         assert at.everything() == before
 
 
-@pytest.mark.parametrize("table", ["submission_attempts", "submission_intents", "submission_manager_leases"])
+@pytest.mark.parametrize(
+    "table", ["submission_attempts", "submission_intents", "submission_owner", "submission_manager_leases"]
+)
 async def test_a_table_that_goes_missing_is_named(empty_url, table):
     store = open_store(empty_url)
     try:

@@ -112,7 +112,13 @@ async def test_every_kind_of_write_is_found_when_it_commits_late(tables_url, nam
             )
         _, cursor = await at.rebuilt()
         params = dict.fromkeys(("error", "next_attempt_at", "outcome_status", "outcome_reason", "exhausted_reason"))
-        values = {"id": "a", "epoch": 1, "holder": "x", "status": "failed" if name == "told" else "accepted"}
+        values = {
+            "id": "a",
+            "epoch": 1,
+            "holder": "x",
+            "status": "failed" if name == "told" else "accepted",
+            "wait_ms": 0,
+        }
         async with await psycopg.AsyncConnection.connect(at.url) as connection:
             now = (await (await connection.execute("SELECT clock_timestamp()")).fetchone() or (None,))[0]
             times = {"now": now, "completed_at": now, "attempt_count": 1}
@@ -150,7 +156,7 @@ async def test_other_instances_hear_of_a_submission(tables_url):
         await asyncio.wait_for(heard.wait(), LIMIT_S)
 
 
-@pytest.mark.parametrize("name", ["refresh", "pending", "horizon"])
+@pytest.mark.parametrize("name", ["refresh", "pending", "horizon", "left_open"])
 async def test_the_schedule_reads_by_its_indexes_whatever_the_statistics_say(tables_url, name):
     async with scene(tables_url) as at:
         await at.submit("a")
@@ -164,14 +170,17 @@ async def test_the_schedule_reads_by_its_indexes_whatever_the_statistics_say(tab
         )
         assert session._connection is not None
         text = "EXPLAIN " + statement(at, name)
-        cursor = await session._connection.execute(text, {**params, "seen": "1:1:", "limit": 100})
+        cursor = await session._connection.execute(
+            text, {**params, "seen": "1:1:", "limit": 100, "epoch": 1, "holder": "x"}
+        )
         plan = "\n".join(row[0] for row in await cursor.fetchall())
         assert "Seq Scan" not in plan
         assert ("Index Cond: (modified_xid >=" in plan) == (name == "refresh")
 
 
-async def test_the_clock_is_read_when_the_row_is_ours_and_not_before(tables_url):
+async def test_the_clock_is_read_when_the_row_is_ours_and_not_before(tables_url, monkeypatch):
     """A start that waits for the row past the deadline finds the deadline passed."""
+    monkeypatch.setattr("submission_manager.stores.attempts.LOCK_WAIT_MS", 20_000)
     async with scene(tables_url) as at:
         term = await at.term()
         await at.submit("a", contract(Policy.DEADLINE, max_acceptance_seconds=1))

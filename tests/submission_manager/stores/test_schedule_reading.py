@@ -10,7 +10,7 @@ import pytest
 from fencehold.model.errors import FenceholdError
 from submission_manager.model.intents import NewIntent
 from submission_manager.model.outcomes import Answer, Outcome
-from submission_manager.ports import Cursor, Started
+from submission_manager.ports import Cursor, LeftOpen, Started
 from submission_manager.stores.opening import open_store
 from submission_manager.stores.sqlite_store import SqliteStore
 from tests.submission_manager.stores.scene import LIMIT_S, TWICE, contract, scene
@@ -159,3 +159,19 @@ async def test_a_database_without_the_tables_is_an_error_and_not_an_empty_schedu
         assert caught.value.code == "schema_missing"
     finally:
         await store.close()
+
+
+async def test_attempts_that_another_term_left_open_are_counted_and_named_by_number(url):
+    async with scene(url) as at:
+        for name in "abcd":
+            await at.submit(name, TWICE)
+        term = await at.term()
+        first, second = [await at.store.attempts.start(term, name, 0.0) for name in "ab"]
+        assert isinstance(first, Started)
+        assert isinstance(second, Started)
+        assert (await at.store.schedule.left_open(term, 10, LIMIT_S)).attempts == 0, "its own are under way"
+        await at.store.attempts.record(term, second, Outcome(Answer.ERROR, error="500"), 0.0)
+        assert isinstance(await at.store.attempts.start(term, "b", 0.0), Started)
+        after = await at.take_over()
+        assert await at.store.schedule.left_open(after, 10, LIMIT_S) == LeftOpen(2, [("a", 1), ("b", 2)])
+        assert await at.store.schedule.left_open(after, 1, LIMIT_S) == LeftOpen(2, [("a", 1)])

@@ -31,6 +31,7 @@ def url(sqlite_url: str) -> str:
 
 async def use_everything(at: Scene) -> None:
     first = await at.term()
+    assert await at.store.intake.owner(first.name, 5.0) == first.name
     await at.submit("a", TWICE)
     await at.submit("a", TWICE)
     await at.submit("late", SOON)

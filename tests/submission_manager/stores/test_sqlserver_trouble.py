@@ -104,8 +104,9 @@ async def test_a_row_that_somebody_keeps_locked_is_given_up_and_costs_nobody_the
         async with transaction(at) as run:
             await run(LOCKED)
             monkeypatch.setattr(sqlserver_attempts, "WRITE_LIMIT_S", 2.0)
-            with pytest.raises(TimeoutError):
+            with pytest.raises(Unavailable) as caught:
                 await at.store.attempts.start(term, "a", 0.0)
+        assert caught.value.code == "locked"
         assert term.is_valid
         monkeypatch.undo()
         assert isinstance(await at.store.attempts.start(term, "a", 0.0), Started)

@@ -160,9 +160,13 @@ class Instance:
         self._child.wait()
 
     async def stop(self) -> None:
-        self._child.send_signal(signal.SIGTERM)
-        code = await asyncio.to_thread(self._child.wait, LIMIT_S)
+        code = await self.told_to_stop()
         assert code == 0, self._log.read_text()
+
+    async def told_to_stop(self) -> int:
+        """How it ends."""
+        self._child.send_signal(signal.SIGTERM)
+        return await asyncio.to_thread(self._child.wait, LIMIT_S)
 
 
 class Fleet:

@@ -308,7 +308,7 @@ def _refusal(key: TermKey, isolation: Rows) -> Exception:
 def of_fence(error: psycopg.Error, key: TermKey) -> Exception:
     if isinstance(error, psycopg.errors.SerializationFailure):
         return lost(key, "the lease row changed under this transaction's snapshot")
-    return faults.of_statement(error)
+    return faults.of_fenced(error, int(limit_ms(key)) / 1000)
 
 
 def of_failed(error: Exception, key: TermKey, own: bool = False) -> Exception:

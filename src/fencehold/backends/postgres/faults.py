@@ -39,6 +39,12 @@ READ_ONLY_HINT = (
     "for this server, database or role: set it to off."
 )
 TIMEOUT_HINT = "A limit set for this role or database is shorter than the statement takes: `fencehold doctor` shows it."
+CANCELED_HINT = "An operator, or a program of theirs, cancelled it (pg_cancel_backend)."
+BLOCKERS = "pg_blocking_pids(pid) in pg_stat_activity names the session that has it."
+LOCKED_HINT = f"Another session has locked what it needs: {BLOCKERS}"
+OWN_LIMIT_HINT = (
+    f"The limit is fencehold's own, {{:g}} s in this transaction; most likely another session has a lock: {BLOCKERS}"
+)
 _UNKNOWN_OUTCOME_CLASSES = ("08", "57")  # the connection went away: the statement may have been committed before it did
 
 # libpq gives no SQLSTATE for a refused connection, only the server's words. They are English unless the server's own
@@ -119,6 +125,14 @@ def of_statement(error: psycopg.Error) -> FenceholdError:
     return found or _unknown(error, text)
 
 
+def of_fenced(error: psycopg.Error, limit_s: float) -> FenceholdError:
+    """The same inside a fenced transaction: the limit on its statements is fencehold's own, whatever a role brings."""
+    fault = of_statement(error)
+    if fault.hint == TIMEOUT_HINT:
+        fault.hint = OWN_LIMIT_HINT.format(limit_s)
+    return fault
+
+
 def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
     """What no waiting mends."""
     if isinstance(error, pg.InvalidSchemaName):
@@ -173,8 +187,11 @@ def _refused_login(error: psycopg.Error, text: str) -> FenceholdError | None:
 def _not_executed(error: psycopg.Error, text: str) -> FenceholdError | None:
     if isinstance(error, pg.ReadOnlySqlTransaction):
         return not_here(text, "", is_standby=False)
+    if isinstance(error, pg.LockNotAvailable):
+        return Unavailable(f"PostgreSQL: {text}; nothing was changed.", hint=LOCKED_HINT, code="locked")
     if isinstance(error, pg.QueryCanceled):
-        return Unavailable(f"PostgreSQL: {text}; nothing was changed.", hint=TIMEOUT_HINT, code="canceled")
+        hint = CANCELED_HINT if "user request" in text else TIMEOUT_HINT
+        return Unavailable(f"PostgreSQL: {text}; nothing was changed.", hint=hint, code="canceled")
     if isinstance(error, pg.DiskFull):
         hint = "Make room on the server's disk; it is retried meanwhile."
         return Unavailable(f"PostgreSQL: {text}; nothing was changed.", hint=hint, code="disk_full")

@@ -32,6 +32,7 @@ class PostgresTransaction:
     def __init__(self, connection: wire.Connection, key: TermKey, remaining_s: RemainingS) -> None:
         self.connection = connection
         self.mark = callers.mark()
+        self.limit_s = int(callers.limit_ms(key)) / 1000  # which the fence has set for each statement
         self._key = key
         self._remaining_s = remaining_s
 

@@ -1,0 +1,67 @@
+"""Intents that cannot be written just now, though the database answers: tried again later and later, told of rarely.
+
+Another session's lock on one row is no failure of the database: whoever leads would meet it, so it costs no term.
+"""
+
+from __future__ import annotations
+
+from fencehold import FenceholdError, Unavailable
+from fencehold.ports.facts import FactSink
+from submission_manager.model.intents import ERROR_CHARS_MAX
+from submission_manager.told_rarely import ToldRarely
+
+PAUSE_S, PAUSE_MAX_S = 1.0, 30.0
+POISON_PAUSE_S = 30.0
+TELL_EVERY_S = 60.0
+INTENTS_MAX = 10_000
+#: Somebody else has locked what a write needs: the database says so, and nothing was changed.
+LOCKED = ("locked", "canceled")
+
+HELD_UP = "another session has locked its row, or a table that is needed; it is tried again, after 30 s at the latest"
+SILENT = "the database did not answer; it is tried again, after 30 s at the latest"
+POISON = "it cannot be written; the others go on"
+
+
+def is_locked(error: Exception) -> bool:
+    return isinstance(error, Unavailable) and error.code in LOCKED
+
+
+def unanswered(limit_s: float) -> Unavailable:
+    """A write that was given up before the database said anything."""
+    return Unavailable(f"No answer within {limit_s:.1f} s.", code="no_answer")
+
+
+class Parking:
+    """Remembers how often each intent was put off, until it could be written."""
+
+    def __init__(self, facts: FactSink) -> None:
+        self._parked = ToldRarely(facts, "intent_parked", "intents", TELL_EVERY_S)
+        self._times: dict[str, int] = {}
+
+    def put_off(self, intent_id: str, write: str, error: FenceholdError) -> float:
+        """For how long to leave it alone: longer each time."""
+        times = self._times[intent_id] = self._times.pop(intent_id, 0) + 1
+        if len(self._times) > INTENTS_MAX:
+            del self._times[next(iter(self._times))]
+        self.held_up([intent_id], write, error)
+        return min(PAUSE_S * (1 << min(times - 1, 10)), PAUSE_MAX_S)
+
+    def held_up(self, intent_ids: list[str], write: str, error: FenceholdError) -> None:
+        self._tell(f"{write} {error.code}", intent_ids, write, HELD_UP if is_locked(error) else SILENT, error)
+
+    def poisoned(self, intent_ids: list[str], write: str, error: Exception) -> float:
+        """What is wrong is no lock, and may stay so."""
+        self._tell(f"{write} {type(error).__name__}", intent_ids, write, POISON, error)
+        return POISON_PAUSE_S
+
+    def freed(self, intent_id: str) -> None:
+        self._times.pop(intent_id, None)
+
+    def close(self) -> None:
+        self._parked.close()
+
+    def _tell(self, kind: str, intent_ids: list[str], write: str, why: str, error: Exception) -> None:
+        text = str(error) if isinstance(error, FenceholdError) else f"{type(error).__name__}: {error}".rstrip(": ")
+        self._parked.add(
+            kind, len(intent_ids), intent_id=intent_ids[0], write=write, why=why, error=text[:ERROR_CHARS_MAX]
+        )
