@@ -30,9 +30,10 @@ def tables(url: str) -> list[str]:
 
 def test_init_makes_leases_alone_and_doctor_misses_nothing(new_url, cli):
     steps = ["0001_leases", "0002_lease_id"] + ["0003_grant_timeline"] * new_url.startswith("postgresql")
+    file = new_url.removeprefix("sqlite:///") if new_url.startswith("sqlite") else None
     assert cli(new_url, "init").json == {
         "table": "fencehold_leases", "outboxes": [], "items": False, "applied": steps,
-        "up_to_date": False,
+        "up_to_date": False, "file": file, "file_made": file is not None,
     }  # fmt: skip
     assert tables(new_url) == ["fencehold_leases", "fencehold_schema"]
     doctor = cli(new_url, "doctor")

@@ -25,7 +25,7 @@ def told(answer: Answer) -> tuple[str, str]:
 def test_init_into_a_folder_that_is_not_there_names_it_in_full(tmp_path: Path, cli, monkeypatch):
     monkeypatch.chdir(tmp_path)
     message, hint = told(cli("sqlite:///data/app.db", "init"))
-    assert message == f"data/app.db cannot be made: there is no folder {tmp_path}/data."
+    assert message == f"{tmp_path}/data/app.db cannot be made: there is no folder {tmp_path}/data."
     assert hint == "Create the folder, or correct the path."
 
 

@@ -249,8 +249,13 @@ def safeguard_lost(statements: Statements, missing: list[str]) -> ConfigurationE
     )
 
 
-def judged(statements: Statements, applied: set[str], there: bool, missing: list[str]) -> ConfigurationError | None:
-    """What is wrong with these tables, in the words in which `init` would take it or refuse it; None: nothing."""
+def judged(
+    statements: Statements, applied: set[str], there: bool, missing: list[str], where: str = ""
+) -> ConfigurationError | None:
+    """What is wrong with these tables, in the words in which `init` would take it or refuse it; None: nothing.
+
+    `where` says in which file they are not, where tables are in files.
+    """
     if not missing:
         return None
     try:
@@ -260,7 +265,7 @@ def judged(statements: Statements, applied: set[str], there: bool, missing: list
     if not due:
         return parts_lost(statements, missing)
     names = ", ".join(missing)
-    fault = schema_old(f"missing: {names}") if there else schema_missing(f"There are no such tables: {names}.")
+    fault = schema_old(f"missing: {names}") if there else schema_missing(f"There are no such tables{where}: {names}.")
     return advised(fault, statements)
 
 

@@ -88,7 +88,9 @@ class SqliteSchema:
 
     def _judged(self, connection: sqlite3.Connection) -> ConfigurationError | None:
         applied = self._applied(connection) if self._says(connection, "steps_there") else set()
-        return judged(self._statements, applied, self._says(connection, "table_there"), self._missing(connection))
+        found = self._says(connection, "table_there"), self._missing(connection)
+        fault = judged(self._statements, applied, *found, where=f" in {self._session.path}")
+        return faults.asking_first(fault) if fault is not None else None
 
     def _applied(self, connection: sqlite3.Connection) -> set[str]:
         rows = connection.execute(self._statements["steps_applied"], {"component": self._statements.table})
