@@ -107,7 +107,9 @@ def test_a_mistyped_outbox_is_told_with_those_that_are_there(sqlite_url: str, tm
     code, _, err = fencehold_run(sqlite_url, *command, "--outbox", "ordrs", env=env)
     assert code == 78
     assert "There is no outbox 'ordrs' in this database; there is billing, orders." in err
-    assert "Did you mean --outbox orders?" in err
+    assert err.count("Did you mean --outbox orders?") == 1
+    assert err.count("For a new one: `fencehold init --outbox ordrs`") == 1
+    assert "right folder?" not in err  # the others are in it
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ E = TypeVar("E", bound=FenceholdError)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _SCHEMA_TABLE = "fencehold_schema"
 MISSING_HINT = "Create the tables with {how}."
+GRANT_HINT = "GRANT this user what `fencehold sql init{option}` prints (purge also needs DELETE on an outbox)."
 OLD_HINT = "Bring them up to date first: {how}. Programs of the version before run on meanwhile."
 # What stands in a schema beside the table itself; indexes, constraints and triggers take the table's.
 _QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed", "_identity", "_token", "_terms", "_lift", "_place")
@@ -222,6 +223,17 @@ def advised(fault: E, statements: Statements) -> E:
         fault.hint = MISSING_HINT.format(how=_how_to_init(statements.init_option))
     if fault.code == "schema_old":
         fault.hint = OLD_HINT.format(how=_how_to_init(statements.init_option))
+    return granting(fault, statements.init_option)
+
+
+def no_permission(text: str) -> ConfigurationError:
+    return ConfigurationError(text, hint=GRANT_HINT.format(option=""), code="no_permission")
+
+
+def granting(fault: E, option: str) -> E:
+    """The same, with the command that prints the GRANTs of these very tables, if it is a GRANT that helps."""
+    if fault.hint == GRANT_HINT.format(option=""):
+        fault.hint = GRANT_HINT.format(option=option)
     return fault
 
 
@@ -232,8 +244,8 @@ def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError
     what = "column" if any(part.removeprefix(statements.table).count(".") for part in missing) else "table"
     return ConfigurationError(
         f"Made once and gone now: {', '.join(missing)}. Nothing was changed.",
-        hint="Restore it from a backup. If what it held may be lost, make it again by hand, as `fencehold sql init` "
-        "prints it.",
+        hint="Restore it from a backup. If what it held may be lost, make it again by hand, as "
+        f"`fencehold sql init{statements.init_option}` prints it.",
         code=f"{what}_lost",
     )
 

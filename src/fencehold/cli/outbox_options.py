@@ -14,9 +14,10 @@ from fencehold.cli.setup import Setup
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.events import Status
 from fencehold.model.names import quoted
+from fencehold.model.outbox_settings import DEFAULT_OUTBOX
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.outbox import Outbox
-from fencehold.runtime.store import DEFAULT_OUTBOX, Store
+from fencehold.runtime.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,6 +65,20 @@ def dry_run_option(command: F) -> F:
     return click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")(command)
 
 
+class NoOutbox(ConfigurationError):
+    """There are outboxes, but none of this name."""
+
+    def __init__(self, name: str, there: Sequence[str]) -> None:
+        close = difflib.get_close_matches(name, there, n=1)
+        meant = f"Did you mean --outbox {close[0]}?" if close else "Name one of them with --outbox."
+        shown = ", ".join(there[:SHOWN_MAX]) + (", ..." if len(there) > SHOWN_MAX else "")
+        super().__init__(
+            f"There is no outbox {name!r} in this database; there is {shown}.",
+            hint=f"{meant} For a new one: `fencehold init --outbox {name}`.",
+            code="schema_missing",
+        )
+
+
 @asynccontextmanager
 async def opened(setup: Setup, name: str, facts: FactSink | None = None) -> AsyncIterator[Outbox]:
     store = setup.store(facts)
@@ -78,12 +93,12 @@ async def known(store: Store, name: str) -> AsyncIterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        if error.code != "schema_missing":
+        if error.code != "schema_missing" or isinstance(error, NoOutbox):
             raise
         there = (await store.checkup.tables_made()).outboxes
         if not there or name in there:
             raise
-        raise _no_outbox(name, there, error.hint) from error
+        raise NoOutbox(name, there) from error
 
 
 async def look_for(store: Store, name: str) -> None:
@@ -93,19 +108,8 @@ async def look_for(store: Store, name: str) -> None:
         found = (await store.checkup.tables_made()).outboxes
         if name not in found and (fault := (await store.checkup.faults([name]))[name]) is not None:
             there = found if fault.code == "schema_missing" else ()
-    if there and fault is not None:
-        raise _no_outbox(name, there, fault.hint)
-
-
-def _no_outbox(name: str, there: Sequence[str], how_to_make: str) -> ConfigurationError:
-    close = difflib.get_close_matches(name, there, n=1)
-    meant = f"Did you mean --outbox {close[0]}? " if close else ""
-    shown = ", ".join(there[:SHOWN_MAX]) + (", ..." if len(there) > SHOWN_MAX else "")
-    return ConfigurationError(
-        f"There is no outbox {name!r} in this database; there is {shown}.",
-        hint=f"{meant or 'Name one of them with --outbox. '}For a new one: {how_to_make}",
-        code="schema_missing",
-    )
+    if there:
+        raise NoOutbox(name, there)
 
 
 def tracking_ids(given: Sequence[str]) -> list[str]:
