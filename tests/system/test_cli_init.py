@@ -8,7 +8,7 @@ import pytest
 
 from fencehold.connect import scheme
 from tests.servers.roles import Role
-from tests.system.cli_process import prepare
+from tests.system.cli_process import error_of, prepare
 from tests.system.outbox_scene import with_outbox
 from tests.upgrading import old_tables
 from tests.upgrading.test_old_tables import run
@@ -119,3 +119,34 @@ def test_init_in_a_new_file_beside_a_table_of_somebody_elses(sqlite_url, cli):
         other.execute("CREATE TABLE outbox (mine TEXT)")
     assert cli(sqlite_url, "init").json["outboxes"] == []
     assert cli(sqlite_url, "init", "--outbox", "outbox").error["code"] == "table_exists"
+
+
+FOREIGN = [["outbox", "ls"], ["outbox", "stats"], ["worker", "builtins:print"], ["reaper"]]
+
+
+@pytest.mark.parametrize("command", FOREIGN, ids=" ".join)
+def test_a_table_of_somebody_elses_is_called_that_by_every_command(sqlite_url, cli, command):
+    run(sqlite_url, "CREATE TABLE outbox (mine TEXT)")
+    assert cli(sqlite_url, "init").code == 0
+    refused = cli(sqlite_url, "init", "--outbox", "outbox").error
+    assert error_of(sqlite_url, *command) == (78, refused)
+
+
+def test_a_table_of_somebody_elses_is_called_that_without_any_table_of_ours(new_url, cli):
+    run(new_url, "CREATE TABLE outbox (mine TEXT)")
+    refused = cli(new_url, "init", "--outbox", "outbox").error
+    assert (refused["code"], "fencehold did not make it" in refused["message"]) == ("table_exists", True)
+    assert cli(new_url, "outbox", "ls").error == refused
+    [found] = [one for one in cli(new_url, "doctor", "--outbox", "outbox").json["checks"] if one["check"] == "tables"]
+    assert (f"{found['detail']}.", found["hint"]) == (refused["message"], refused["hint"])
+
+
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [("fencehold_leases", "it is the table of leases"), ("fencehold_schema", "fencehold records what it made")],
+)
+def test_an_outbox_named_like_a_table_of_ours_is_told_what_that_is(new_url, cli, name, whose):
+    assert cli(new_url, "init").code == 0
+    refused = cli(new_url, "init", "--outbox", name).error
+    assert (refused["code"], whose in refused["message"]) == ("table_exists", True)
+    assert f"--outbox {name}_events" in refused["hint"]

@@ -182,15 +182,22 @@ def _how_to_init(option: str = "") -> str:
     return f"`fencehold init{option}` or `await store.init()` (`fencehold sql init{option}` prints the SQL)"
 
 
-def table_exists(statements: Statements) -> ConfigurationError:
+def table_exists(statements: Statements, applied: set[str]) -> ConfigurationError:
+    """`applied` are the steps that are recorded of it: another topic's, if any."""
     table = statements.table
-    hint = f"Give the outbox another name, for example store.outbox({table + '_events'!r})."
+    hint = f"Give the outbox another name, for example store.outbox({table + '_events'!r}) or --outbox {table}_events."
     if statements.topic == ITEMS:
         hint = "Rename that table: fencehold keeps the items of all kinds in one of this name."
+    ours = {
+        "0001_leases": "it is the table of leases",
+        "0001_items": "it holds the items",
+        "0001_outbox": "it is an outbox",
+    }
+    whose = next((words for step, words in ours.items() if step in applied), "fencehold did not make it")
+    if table.rpartition(".")[2] == _SCHEMA_TABLE:
+        whose = "in it fencehold records what it made"
     return ConfigurationError(
-        f"There is a table {table!r} already, and fencehold did not make it; nothing was changed.",
-        hint=hint,
-        code="table_exists",
+        f"There is a table {table!r} already, and {whose}; nothing was changed.", hint=hint, code="table_exists"
     )
 
 
@@ -262,14 +269,17 @@ def safeguard_lost(statements: Statements, missing: list[str]) -> ConfigurationE
 
 
 def judged(
-    statements: Statements, applied: set[str], there: bool, missing: list[str], where: str = ""
+    statements: Statements, applied: set[str], there: bool, missing: list[str], is_foreign: bool, where: str = ""
 ) -> ConfigurationError | None:
     """What is wrong with these tables, in the words in which `init` would take it or refuse it; None: nothing.
 
-    `where` says in which file they are not, where tables are in files.
+    `is_foreign`: something of their names is there that is somebody else's. `where` says in which file they are not,
+    where tables are in files.
     """
     if not missing:
         return None
+    if is_foreign:
+        return table_exists(statements, applied)
     try:
         due = statements.due(applied, there)
     except ConfigurationError as lost:

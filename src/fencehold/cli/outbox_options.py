@@ -16,6 +16,7 @@ from fencehold.model.events import Status
 from fencehold.model.names import quoted
 from fencehold.model.outbox_settings import DEFAULT_OUTBOX
 from fencehold.ports.facts import FactSink
+from fencehold.runtime.first_use import MENDED_BY_INIT
 from fencehold.runtime.outbox import Outbox
 from fencehold.runtime.store import Store
 
@@ -89,27 +90,36 @@ async def opened(setup: Setup, name: str, facts: FactSink | None = None) -> Asyn
 
 @asynccontextmanager
 async def known(store: Store, name: str) -> AsyncIterator[None]:
-    """An outbox of this name that is not there is told with those that are: most likely it is one of them."""
+    """An outbox of this name that is not there is told with those that are: most likely it is one of them.
+
+    A table of this name that is somebody else's is told as that: `init` would refuse it.
+    """
     try:
         yield
     except ConfigurationError as error:
-        if error.code != "schema_missing" or isinstance(error, NoOutbox):
+        if error.code not in MENDED_BY_INIT or isinstance(error, NoOutbox):
             raise
-        there = (await store.checkup.tables_made()).outboxes
-        if not there or name in there:
-            raise
-        raise NoOutbox(name, there) from error
+        if fault := await _unusable(store, name):
+            raise fault from error
+        raise
 
 
 async def look_for(store: Store, name: str) -> None:
     """Raise what `known` would, before a worker begins and logs its own end first."""
-    there: Sequence[str] = ()
+    found: ConfigurationError | None = None
     with suppress(FenceholdError):  # the worker says itself what keeps it from its events
-        found = (await store.checkup.tables_made()).outboxes
-        if name not in found and (fault := (await store.checkup.faults([name]))[name]) is not None:
-            there = found if fault.code == "schema_missing" else ()
-    if there:
-        raise NoOutbox(name, there)
+        found = await _unusable(store, name)
+    if found is not None:
+        raise found
+
+
+async def _unusable(store: Store, name: str) -> ConfigurationError | None:
+    """Why `init` would not help: there are other outboxes, and not this one, or the table is somebody else's."""
+    there = (await store.checkup.tables_made()).outboxes
+    fault = None if name in there else (await store.checkup.faults([name]))[name]
+    if fault is not None and fault.code == "schema_missing":
+        return NoOutbox(name, there) if there else None
+    return fault if fault is not None and fault.code == "table_exists" else None
 
 
 def tracking_ids(given: Sequence[str]) -> list[str]:

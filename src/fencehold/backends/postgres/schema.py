@@ -63,7 +63,8 @@ class PostgresSchema:
         missing = await self._missing(connection)
         applied = await self._applied(connection) if missing and await self._says(connection, "steps_there") else set()
         there = await self._says(connection, "table_there")
-        found = judged(self._statements, applied, there, missing)
+        is_foreign = bool(missing) and await self._is_foreign(connection, applied)
+        found = judged(self._statements, applied, there, missing, is_foreign)
         if found is not None and found.code == "schema_missing":
             return await self._unmakeable(connection) or found
         return found
@@ -109,15 +110,18 @@ class PostgresSchema:
             await connection.execute(self._statements["steps_table"])
         applied = await self._applied(connection)
         due = self._statements.due(applied, await self._says(connection, "table_there"))
-        fresh = not self._statements.recorded(applied)
-        if fresh and "foreign" in self._statements and await self._says(connection, "foreign"):
-            raise table_exists(self._statements)
+        if await self._is_foreign(connection, applied):
+            raise table_exists(self._statements, applied)
         for step in due:
             await self._step(connection, step, {"component": component, "step": step.name})
         if missing := await self._missing(connection):
             raise parts_lost(self._statements, missing)
         await connection.commit()
         return [step.name for step in due]
+
+    async def _is_foreign(self, connection: wire.Connection, applied: set[str]) -> bool:
+        fresh = not self._statements.recorded(applied)
+        return fresh and "foreign" in self._statements and await self._says(connection, "foreign")
 
     async def _is_current(self, connection: wire.Connection) -> bool:
         if not (await self._says(connection, "steps_there") and await self._says(connection, "table_there")):

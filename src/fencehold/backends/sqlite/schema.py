@@ -75,9 +75,8 @@ class SqliteSchema:
             connection.execute(self._statements["steps_table"])
         applied = self._applied(connection)
         due = self._statements.due(applied, self._says(connection, "table_there"))
-        fresh = not self._statements.recorded(applied)
-        if fresh and "foreign" in self._statements and self._says(connection, "foreign"):
-            raise table_exists(self._statements)
+        if self._is_foreign(connection, applied):
+            raise table_exists(self._statements, applied)
         for step in due:
             for statement in self._parts[step.name]:
                 connection.execute(statement)
@@ -88,9 +87,14 @@ class SqliteSchema:
 
     def _judged(self, connection: sqlite3.Connection) -> ConfigurationError | None:
         applied = self._applied(connection) if self._says(connection, "steps_there") else set()
-        found = self._says(connection, "table_there"), self._missing(connection)
-        fault = judged(self._statements, applied, *found, where=f" in {self._session.path}")
+        there, missing = self._says(connection, "table_there"), self._missing(connection)
+        is_foreign = self._is_foreign(connection, applied)
+        fault = judged(self._statements, applied, there, missing, is_foreign, where=f" in {self._session.path}")
         return faults.asking_first(fault) if fault is not None else None
+
+    def _is_foreign(self, connection: sqlite3.Connection, applied: set[str]) -> bool:
+        fresh = not self._statements.recorded(applied)
+        return fresh and "foreign" in self._statements and self._says(connection, "foreign")
 
     def _applied(self, connection: sqlite3.Connection) -> set[str]:
         rows = connection.execute(self._statements["steps_applied"], {"component": self._statements.table})

@@ -92,7 +92,12 @@ class SqlServerSchema:
 
     def _judged(self, line: Line) -> ConfigurationError | None:
         applied = self._applied(line) if self._says(line, "steps_there") else set()
-        return judged(self._statements, applied, self._says(line, "table_there"), self._missing(line))
+        found = self._says(line, "table_there"), self._missing(line), self._is_foreign(line, applied)
+        return judged(self._statements, applied, *found)
+
+    def _is_foreign(self, line: Line, applied: set[str]) -> bool:
+        fresh = not self._statements.recorded(applied)
+        return fresh and "foreign" in self._statements and self._says(line, "foreign")
 
     def _applied(self, line: Line) -> set[str]:
         return {row[0] for row in self._rows(line, "steps_applied", component=self._statements.table)}
@@ -108,9 +113,8 @@ class SqlServerSchema:
             self._rows(line, "steps_table")
         applied = self._applied(line)
         due = self._statements.due(applied, self._says(line, "table_there"))
-        fresh = not self._statements.recorded(applied)
-        if fresh and "foreign" in self._statements and self._says(line, "foreign"):
-            raise table_exists(self._statements)
+        if self._is_foreign(line, applied):
+            raise table_exists(self._statements, applied)
         for step in due:
             for text in _BATCH_END.split(step.sql):
                 batch.rows(line.connection, text)
