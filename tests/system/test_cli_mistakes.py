@@ -162,8 +162,15 @@ async def test_a_fence_on_another_sqlite_file_names_both(tmp_path: Path):
             assert leader.term is not None
             with sqlite3.connect(theirs, isolation_level=None) as conn:
                 conn.execute("BEGIN IMMEDIATE")
+                conn.execute("CREATE TABLE report (id int)")
                 with pytest.raises(fencehold.ConfigurationError) as caught:
                     leader.term.fence(conn)
+                conn.execute("CREATE TABLE later (id int)")  # by whoever goes on after the refusal
+                assert conn.execute("SELECT name FROM sqlite_master").fetchall() == [("later",)]
             assert caught.value.code == "wrong_store"
             assert f"(it is to {theirs}, not to {ours})" in caught.value.message
+            assert "The transaction was rolled back; the next write on this connection begins another" in str(
+                caught.value
+            )
+            assert "made to fail" not in str(caught.value)
             assert leader.term.is_valid
