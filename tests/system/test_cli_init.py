@@ -121,6 +121,17 @@ def test_init_in_a_new_file_beside_a_table_of_somebody_elses(sqlite_url, cli):
     assert cli(sqlite_url, "init", "--outbox", "outbox").error["code"] == "table_exists"
 
 
+def test_a_name_that_sqlite_keeps_for_itself_is_a_mistake_before_anything_is_made(tmp_path, cli):
+    for words in (
+        ["init", "--outbox", "sqlite_x"],
+        ["--table", "sqlite_x", "init"],
+        ["outbox", "ls", "--outbox", "sqlite_x"],
+    ):
+        answer = cli(f"sqlite:///{tmp_path}/app.db", *words)
+        assert (answer.code, answer.error["code"]) == (78, "bad_name")
+    assert list(tmp_path.iterdir()) == []
+
+
 FOREIGN = [["outbox", "ls"], ["outbox", "stats"], ["worker", "builtins:print"], ["reaper"]]
 
 
