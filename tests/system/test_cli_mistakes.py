@@ -153,6 +153,22 @@ def test_an_address_that_is_none_is_told_by_what_it_lacks(cli, url: str, words: 
     assert "Did you mean" not in hint
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["--dsn", "", "ls"], ["ls", "--dsn", ""], ["ls", "--dsn", " "], ["init", "--dsn", ""], ["verify", ""],
+     ["sql", "init", "--dsn", ""]],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_empty_address_is_a_mistake_also_where_the_variable_names_a_database(sqlite_url: str, cli, words: list[str]):
+    answer = cli(sqlite_url, *words)
+    assert (answer.code, answer.error["code"]) == (78, "no_dsn")
+    assert not Path(sqlite_url.removeprefix("sqlite:///")).exists()
+
+
+def test_an_empty_table_name_is_a_mistake(sqlite_url: str, cli):
+    assert cli(sqlite_url, "--table", "", "init").error["code"] == "bad_name"
+
+
 async def test_a_fence_on_another_sqlite_file_names_both(tmp_path: Path):
     ours, theirs = tmp_path / "ours.db", tmp_path / "theirs.db"
     async with fencehold.connect(f"sqlite:///{ours}") as store:

@@ -44,7 +44,8 @@ class Setup:
 
     def over(self, dsn: str | None, table: str | None, output: str | None) -> Setup:
         """With what was given after the command's name, which is nearer and so stands."""
-        return Setup(dsn or self.given_dsn, table or self.given_table, output or self.output)
+        nearer_dsn = dsn if dsn is not None else self.given_dsn
+        return Setup(nearer_dsn, table if table is not None else self.given_table, output or self.output)
 
     @property
     def screen(self) -> screen.Screen:
@@ -52,11 +53,19 @@ class Setup:
 
     @property
     def table(self) -> str:
-        return self.given_table or DEFAULT_TABLE
+        return DEFAULT_TABLE if self.given_table is None else self.given_table
 
     @property
     def dsn_or_none(self) -> str | None:
-        dsn = self.given_dsn or os.environ.get(DSN_VARIABLE) or None
+        """None: none was named. One that was named and is empty is a mistake: the variable may lead elsewhere."""
+        dsn = os.environ.get(DSN_VARIABLE) or None if self.given_dsn is None else self.given_dsn.strip()
+        if dsn == "":
+            raise ConfigurationError(
+                "The address of the database is empty.",
+                hint=f"Name one, for example sqlite:///app.db, or leave it out to use {DSN_VARIABLE}. Is a variable of "
+                "your script not set?",
+                code="no_dsn",
+            )
         if dsn is not None:
             screen.keep_secret(dsn)
         return dsn
