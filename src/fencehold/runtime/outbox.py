@@ -15,7 +15,7 @@ from fencehold.model import names
 from fencehold.model.durations import AGE_YEARS_MAX, Duration, seconds
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.events import Status
-from fencehold.model.json_types import Json
+from fencehold.model.json_types import Json, JsonMapping
 from fencehold.model.new_events import NewEvent, new_event, new_tracking_ids
 from fencehold.model.outbox_settings import Check, OutboxSettings, outbox_settings, worker_settings
 from fencehold.ports.connections import Connection, SyncConnection
@@ -88,7 +88,7 @@ class Outbox:
         tracking_id: str | uuid.UUID | None = None,
         not_before: dt.datetime | Duration | None = None,
         priority: int = 0,
-        metadata: Mapping[str, Json] | None = None,
+        metadata: JsonMapping | None = None,
         tx: Connection | None = None,
     ) -> str:
         """Stored for sure when this returns, or with the caller's transaction `tx`; the tracking id.
