@@ -21,6 +21,7 @@ from tests.system.cli_process import until
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "leader.md").read_text("utf-8")
 [PROGRAM] = re.findall(r"<!-- run: web -->\n```python\n(.*?)```", PAGE, re.DOTALL)
+[ROWS] = re.findall(r"<!-- run: rows -->\n```python\n(.*?)```", PAGE, re.DOTALL)
 RUNNING = re.compile(r"running on (http://\S+)")
 
 
@@ -97,3 +98,10 @@ def test_it_ends_when_it_can_never_lead(tmp_path: Path) -> None:
         _, said = child.communicate(timeout=20)
     assert "this process can no longer lead" in said
     assert "[bad_url]" in said
+
+
+def test_rows_are_read_as_the_page_shows(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(ROWS, encoding="utf-8")
+    command = [sys.executable, "-W", "error", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.stdout, done.stderr) == ("first 7 new and 1 more\nchanged 2\n", "")
