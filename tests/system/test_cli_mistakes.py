@@ -117,13 +117,20 @@ def test_a_mistyped_outbox_is_told_with_those_that_are_there(sqlite_url: str, tm
     [
         ["run", "job", "--lease", "30sec", "--", "true"], ["run", "job", "--wait", "1m 30s", "--", "true"],
         ["step-down", "job", "--wait", "soon"], ["outbox", "purge", "--older-than", "3w"], ["doctor", "--lease", "x"],
+        ["worker", "builtins:print", "--lease", "30sec"], ["worker", "builtins:print", "--retry-cap", "1min"],
+        ["worker", "builtins:print", "--give-up-after", "1min"], ["reaper", "--lease", "30sec"],
+        ["reaper", "--every", "10sec"], ["outbox", "stats", "--lease", "30sec"],
     ],
-    ids=lambda command: command[-1] if command[-1] != "true" else command[3],
+    ids=" ".join,
 )  # fmt: skip
 def test_a_bad_duration_is_told_with_the_form_of_a_good_one(sqlite_url: str, cli, command: list[str]):
     prepare(sqlite_url)
-    message, _ = told(cli(sqlite_url, *command))
+    answer = cli(sqlite_url, *command)
+    message, _ = told(answer)
+    assert answer.error["code"] == "bad_duration"
     assert 'which is not a duration such as "30s", "5m" or 0.5' in message
+    [option] = [word for word in command if word.startswith("--") and word != "--"]
+    assert message.startswith(f"{option} is ")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from fencehold.cli.setup import Setup
+from fencehold.model.durations import seconds
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.events import Status
 from fencehold.model.names import quoted
@@ -46,10 +47,18 @@ def items_option(command: F) -> F:
     return click.option("--items", "with_items", is_flag=True, help="The tables of items as well.")(command)
 
 
-def lease_option(command: F) -> F:
-    return click.option(
-        "--lease", default="30s", metavar="DURATION", help="How long an event's lease outlives its renewal.  [30s]"
-    )(command)
+def duration_option(flag: str, meaning: str, default: str | None = None) -> Callable[[F], F]:
+    """Checked here, so that a mistake is told by the name of the option; how long it may be, the outbox knows."""
+
+    def checked(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+        if value is not None:
+            seconds(value, flag, may_be_zero=True)
+        return value
+
+    return click.option(flag, default=default, metavar="DURATION", help=meaning, callback=checked)
+
+
+lease_option = duration_option("--lease", "How long an event's lease outlives its renewal.  [30s]", "30s")
 
 
 class StatusChoice(click.Choice[str]):

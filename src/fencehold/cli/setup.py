@@ -14,6 +14,7 @@ import click
 import fencehold
 from fencehold.cli import screen
 from fencehold.connect import DEFAULT_TABLE, label, scheme
+from fencehold.model.durable import NO_STANDBY_OF_ITS_OWN, Called, durable, unsupported
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.store import OPEN_LIMIT_S
@@ -22,7 +23,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 DSN_VARIABLE = "FENCEHOLD_DSN"
-DURABLE_VARIABLE = "FENCEHOLD_DURABLE"
+VARIABLES = Called("FENCEHOLD_DURABLE", "FENCEHOLD_WITHOUT_STANDBY")
 ASKED = "fencehold.asked"  # of click's notes on a command: which store it asks
 SILENT_FOR_S = 3.0
 
@@ -100,8 +101,11 @@ class Setup:
 
     def patient_store(self, facts: FactSink) -> fencehold.Store:
         """For what runs until it is stopped: a database that is away is waited for, and `facts` hears of it."""
-        durable: Any = os.environ.get(DURABLE_VARIABLE) or None  # connect() refuses what it does not know
-        return fencehold.connect(self.dsn, table=self.table, facts=facts, durable=durable)
+        asked: Any = os.environ.get(VARIABLES.durable) or None
+        without: Any = os.environ.get(VARIABLES.without_standby) or None
+        if durable(asked, without, VARIABLES) is not None and scheme(self.dsn) in NO_STANDBY_OF_ITS_OWN:
+            raise unsupported(scheme(self.dsn), VARIABLES)
+        return fencehold.connect(self.dsn, table=self.table, facts=facts, durable=asked, without_standby=without)
 
 
 def options(command: F) -> F:
