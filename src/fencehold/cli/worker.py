@@ -85,7 +85,8 @@ def worker(
     with 80 once the loop has been blocked for so long, or all places have been taken for so long by handlers that lost
     their leases and do not return: let a supervisor start it anew.
     """
-    log_lines.log_to_stderr(as_json=setup.screen.is_json)
+    # What a worker died of is the error with which this command ends.
+    log_lines.log_to_stderr(as_json=setup.screen.is_json, without=("worker_died",))
     handler = handler_import.load(handlers)
     plan = _plan(outbox_name, **given)
     with measured(metrics_host, metrics_port) as told:

@@ -23,7 +23,7 @@ from fencehold.ports.time_limit import TimeLimit
 from fencehold.ports.traces import TracePort
 from fencehold.runtime import forks
 from fencehold.runtime import host as hosts
-from fencehold.runtime.block_kinds import AsyncBlock
+from fencehold.runtime.block_kinds import AsyncBlock, NotAwaited
 from fencehold.runtime.book import LeaseBook
 from fencehold.runtime.engine import Engine
 from fencehold.runtime.first_use import ANY_KIND, ITEMS, FirstUse
@@ -47,7 +47,7 @@ INIT_LIMIT_S = 60.0
 T = TypeVar("T")
 
 
-class Store(AsyncBlock):
+class Store(AsyncBlock, NotAwaited):
     """Use it with `async with`, or `open()` and `close()`; closing gives back every lease it holds."""
 
     def __init__(
