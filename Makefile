@@ -17,7 +17,7 @@ demo:            ## watch a leader die and a stale write be refused (20 s)
 shell:           ## a shell that finds fencehold, pgleaderlock and submission-manager; `exit` leaves it
 	@$(BOOT) tools/env.py cli,postgres,service
 	@echo "fencehold, pgleaderlock and submission-manager are on the PATH here; exit leaves this shell" >&2
-	@PATH="$(CURDIR)/$(BIN):$$PATH" "$${SHELL:-/bin/sh}"
+	@/bin/sh tools/shell/start.sh "$(CURDIR)/$(BIN)"
 
 test:            ## everything: environment, servers, lint, types, all tests
 	@$(MAKE) --no-print-directory env

@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import os
+import sys
 
 from pgleaderlock import LeaderLock
 
 logging.basicConfig(level=logging.INFO, format="%(name)s | %(message)s")
 logger = logging.getLogger("example")
 
-lock = LeaderLock(dsn=os.environ["PG_DSN"], key1=1, key2=100)
+dsn = os.environ.get("PG_DSN") or sys.exit("Set PG_DSN to a PostgreSQL server of yours: postgresql://user@host/db")
+lock = LeaderLock(dsn=dsn, key1=1, key2=100)
 
 
 @lock.on_acquired

@@ -31,6 +31,7 @@ PACKAGES = {
     "postgresql-15": ["postgresql-15"],
     "promtool": ["prometheus"],
     "spin": ["spin"],
+    "zsh": ["zsh"],
 }
 SERVICES = ("etcd", "haproxy", "pgbouncer", "prometheus")
 QUIET_ENV = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -122,7 +123,9 @@ def _forms() -> str:
 
 
 def label(url: str) -> str:
-    """The URL without anything secret, for messages."""
+    """The URL without anything secret, for messages; of SQLite with the whole path, wherever the program runs."""
+    if scheme(url) == "sqlite":
+        return f"sqlite:///{sqlite_file(url)}"
     try:
         parts = urlsplit(url)
         host = _hosts(parts.netloc) or f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
@@ -137,11 +140,10 @@ def _hosts(place: str) -> str:
     return ",".join(hosts) if len(hosts) > 1 and all(map(_HOST.fullmatch, hosts)) else ""
 
 
-def _sqlite(url: str, table: str, facts: FactSink | None) -> Callable[[], Backend]:
+def sqlite_file(url: str) -> str:
+    """The whole path of the file that a URL of SQLite names: a relative one begins in the folder of this process."""
     rest = url.partition("://")[2]
-    path, _, query = rest.partition("?")
-    path = unquote(path.removeprefix("/"))
-    is_any = query == ANY_FILE_SYSTEM
+    path = unquote(rest.partition("?")[0].removeprefix("/"))
     if not rest.startswith("/") or path in ("", ":memory:") or "\0" in path:
         in_memory = "; for a store in memory, memory://name" if path == ":memory:" else ""
         raise ConfigurationError(
@@ -149,6 +151,17 @@ def _sqlite(url: str, table: str, facts: FactSink | None) -> Callable[[], Backen
             hint=f"Use sqlite:///relative.db or sqlite:////absolute/path.db{in_memory}.",
             code="bad_url",
         )
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        message = f"{path!r} is a relative path, and the folder in which this program runs is gone."
+        raise ConfigurationError(message, hint="Use sqlite:////absolute/path.db.", code="bad_url") from None
+
+
+def _sqlite(url: str, table: str, facts: FactSink | None) -> Callable[[], Backend]:
+    path = sqlite_file(url)  # now: a process that changes its folder later must not find another file
+    query = url.partition("?")[2]
+    is_any = query == ANY_FILE_SYSTEM
     if query and not is_any:
         message = f"{query!r:.80} is no parameter of a SQLite URL."
         hint = f"The only one is ?{ANY_FILE_SYSTEM}; a ? in the file's name is written %3F."

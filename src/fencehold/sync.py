@@ -29,7 +29,7 @@ from fencehold.runtime import forks
 from fencehold.runtime import leader as _leader
 from fencehold.runtime import store as _store
 from fencehold.runtime import term as _term
-from fencehold.runtime.block_kinds import PlainBlock
+from fencehold.runtime.block_kinds import NotAwaited, PlainBlock
 from fencehold.runtime.handler_types import SyncBatchHandler as BatchHandler
 from fencehold.runtime.handler_types import SyncEventHandler as EventHandler
 from fencehold.runtime.host import wind_up
@@ -248,7 +248,7 @@ class Leader(PlainBlock, PlainRegisters):
         self.shutdown(None if exc[0] is None else self._leader.settings.lease_s)
 
 
-class Store(PlainBlock):
+class Store(PlainBlock, NotAwaited):
     """A connected database, without an event loop."""
 
     def __init__(self, store: _store.Store) -> None:

@@ -45,12 +45,23 @@ def configure_logging() -> None:
     log.setLevel(logging.INFO)
 
 
+def _not_empty(_: click.Context, __: click.Parameter, dsn: str) -> str:
+    """libpq would take it for a server on this machine."""
+    if not dsn.strip():
+        raise click.BadParameter(
+            "it is empty. Name a server, postgresql://user@host/db, or leave --dsn out and set PG_DSN."
+        )
+    return dsn
+
+
 def lock_options(command: Callable[..., None]) -> Callable[..., None]:
     dsn = "PostgreSQL connection string. Prefer the variable PG_DSN: what stands here is visible in the process list."
     for option in (
         click.option("--key2", type=KEY, required=True, help="Advisory lock key 2 (32-bit integer)."),
         click.option("--key1", type=KEY, required=True, help="Advisory lock key 1 (32-bit integer)."),
-        click.option("--dsn", envvar="PG_DSN", required=True, help=dsn, metavar="DSN"),
+        click.option(
+            "--dsn", envvar="PG_DSN", show_envvar=True, required=True, help=dsn, metavar="DSN", callback=_not_empty
+        ),
     ):
         command = option(command)
     return command

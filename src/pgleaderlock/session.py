@@ -7,6 +7,7 @@ a leader that is frozen or cut off sends no probe, and the server ends its sessi
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from psycopg.rows import tuple_row
 from fencehold.backends.postgres import callers, wire
 from fencehold.backends.sql_text import LEASES, Statements, pyformat
 from fencehold.model import lock_errors
-from fencehold.model.errors import FenceholdError
+from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.ports.lock_session import LockSession
 from fencehold.ports.time_limit import TimeLimit
 from pgleaderlock.errors import ConnectionError, HopelessError, PoolerError  # noqa: A004 - spec 002's name
@@ -37,6 +38,7 @@ PLAIN_LOCK = "SELECT pg_try_advisory_lock(%s, %s)"
 PLAIN_UNLOCK = "SELECT pg_advisory_unlock(%s, %s)"
 PLAIN_PROBE = "SELECT 1"
 
+SCHEME = re.compile(r"[A-Za-z][\w.+-]*", re.ASCII)  # of an address; libpq's own form has an = before any ://
 CLOSE_LIMIT_S = 2.0
 GRACE_S = 1.0  # the inner limit speaks first: it says what to do
 EVICT_PATIENCE_MS = 1000
@@ -286,6 +288,12 @@ def conninfo(dsn: str) -> str:
     scheme, separator, rest = dsn.partition("://")
     if separator and scheme.partition("+")[0] in ("postgresql", "postgres"):
         dsn = f"postgresql://{rest}"
+    elif separator and SCHEME.fullmatch(scheme):
+        raise ConfigurationError(
+            f"pgleaderlock works on PostgreSQL only, and this address begins with {scheme}://.",
+            hint="Write postgresql://user@host/db. On other databases: `store.leader(...)` of fencehold.",
+            code="bad_url",
+        )
     info = wire.conninfo(dsn)
     named = conninfo_to_dict(info).get("application_name")
     return make_conninfo(info, application_name="pgleaderlock") if named == "fencehold" else info

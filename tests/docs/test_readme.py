@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,30 @@ def test_the_block_of_pgleaderlock_says_at_once_which_address_it_needs(tmp_path:
     assert done.returncode == 1
     assert done.stderr == "Set PG_DSN to a PostgreSQL server of yours: postgresql://user@host/db\n"
     assert "`PG_DSN`" in README.partition("## One leader")[0]
+
+
+def test_the_block_of_pgleaderlock_says_what_it_needs_where_only_the_demo_was_installed(tmp_path: Path) -> None:
+    (tmp_path / "psycopg.py").write_text("raise ModuleNotFoundError('No module named psycopg', name='psycopg')\n")
+    done = started(BLOCKS["pgleaderlock"], tmp_path, PG_DSN="postgresql://127.0.0.1/app")
+    assert done.returncode == 1
+    assert "needs the driver psycopg: pip install" in done.stderr
+    before = README.partition("<!-- show: pgleaderlock -->")[0].rpartition("\n## ")[2]
+    assert re.search(r"needs the driver psycopg: run it in `make shell`", before)
+
+
+def test_the_readme_says_how_to_install_from_a_clone_with_extras_that_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    install = README.partition("## Install")[2]
+    assert "pip install '.[cli]'" in install
+    named = re.findall(r"pip install '(?:\.|\./fencehold|fencehold)\[([\w,]+)\]'", README)
+    assert len(named) > 5
+    assert {extra for group in named for extra in group.split(",")} <= set(extras)
+
+
+def test_the_example_of_pgleaderlock_says_at_once_which_address_it_needs(tmp_path: Path) -> None:
+    done = started((ROOT / "examples" / "pgleaderlock_usage.py").read_text("utf-8"), tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("Set PG_DSN to a PostgreSQL server of yours")
 
 
 def test_an_async_fence_is_awaited_wherever_the_pages_show_one() -> None:

@@ -13,6 +13,8 @@ import pytest
 
 import fencehold
 import fencehold.sync
+from fencehold.backends.postgres.schema import PostgresSchema
+from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.ports.events import Filter
 from tests.outbox.scene import Heard, running
 from tests.servers.roles import Role
@@ -216,3 +218,37 @@ async def test_a_role_that_may_not_create_hears_who_must_make_the_outbox(postgre
                 assert f"owns the schema must run `fencehold init {option}`" in caught.value.hint
     finally:
         role.drop()
+
+
+async def test_tables_that_another_process_makes_between_two_questions_are_nobody_elses(
+    pg_or_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks for what is missing sees the tables a moment later, with their record or without a fault."""
+    is_made = False
+
+    async def make() -> None:
+        nonlocal is_made
+        is_made = True
+        async with fencehold.connect(pg_or_sqlite_url) as other:
+            await other.outbox("other").init()
+
+    ask_file, ask_server = SqliteSchema._missing, PostgresSchema._missing
+
+    def in_file(self: SqliteSchema, connection: Any) -> list[str]:
+        found = ask_file(self, connection)
+        if found and not is_made:
+            asyncio.run(make())  # on the session's own thread, which has no loop
+        return found
+
+    async def on_server(self: PostgresSchema, connection: Any) -> list[str]:
+        found = await ask_server(self, connection)
+        if found and not is_made:
+            await asyncio.to_thread(lambda: asyncio.run(make()))
+        return found
+
+    async with fencehold.connect(pg_or_sqlite_url) as store:
+        await store.init()
+        monkeypatch.setattr(SqliteSchema, "_missing", in_file)
+        monkeypatch.setattr(PostgresSchema, "_missing", on_server)
+        await store.outbox("other").add("a", {})
+        assert (is_made, (await store.outbox("other").stats()).pending) == (True, 1)

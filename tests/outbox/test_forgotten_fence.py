@@ -42,6 +42,7 @@ async def test_a_job_that_forgets_to_await_its_fence_is_cut_short_and_begins_ane
         rows = (await connection.execute(text("SELECT count(*) FROM written"))).scalar_one()
     await engine.dispose()
     assert (rows, tries, len(heard.all("fence_not_awaited", lease_name="job", lease_epoch=1))) == (0, 2, 1)
+    assert [lost["reason"] for lost in heard.all("leader_lost", lease_epoch=1)] == ["fence_not_awaited"]
 
 
 async def test_a_lock_whose_fence_is_not_awaited_says_so_and_its_term_is_over(

@@ -265,6 +265,29 @@ def test_what_cannot_be_asked_is_refused_before_anything_happens(words: tuple[st
     assert "--key" in refused.stderr
 
 
+@pytest.mark.parametrize("verb", ["run", "acquire", "status"])
+def test_without_an_address_the_variable_for_it_is_named(verb: str) -> None:
+    refused = run(verb, *KEYS)
+    assert (refused.returncode, "PG_DSN" in refused.stderr) == (2, True)
+    empty = run(verb, *KEYS, "--dsn", "", dsn="postgresql://localhost:1/x")
+    assert (empty.returncode, "it is empty" in empty.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("verb", ["run", "acquire", "status"])
+@pytest.mark.parametrize("dsn", ["sqlite:///app.db", f"mssql://me:{SECRET}@host/db"])
+def test_an_address_of_another_database_is_told_that_it_is_postgresql_only(verb: str, dsn: str) -> None:
+    refused = run(verb, *KEYS, dsn=dsn)
+    assert refused.returncode == 78
+    assert f"works on PostgreSQL only, and this address begins with {dsn.partition(':')[0]}://" in refused.stderr
+    assert SECRET not in refused.stderr
+
+
+@pytest.mark.parametrize("password", ["a://b", "x:y://z"])
+def test_an_address_in_the_form_of_libpq_is_not_taken_for_another_databases(password: str) -> None:
+    refused = run("acquire", *KEYS, dsn=f"host=127.0.0.1 port=1 password={password}")
+    assert (refused.returncode, "PostgreSQL only" in refused.stderr) == (69, False)
+
+
 def test_the_usage_example_runs_as_written(postgres_url: str) -> None:
     example = [sys.executable, str(ROOT / "examples" / "pgleaderlock_usage.py")]
     with running(dsn=postgres_url, command=example) as process:

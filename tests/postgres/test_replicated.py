@@ -24,6 +24,7 @@ from submission_manager.stores.opening import open_store
 from tests.servers.pair import Pair, ask, until
 from tests.servers.pgbouncer import PgBouncer
 from tests.submission_manager.stores.scene import contract
+from tests.system.cli_process import fencehold_run, prepare
 
 LIMIT_S = 20.0
 TABLE = "fencehold_leases"
@@ -353,3 +354,26 @@ def test_a_wrong_word_in_the_variable_of_the_commands_is_refused(monkeypatch: py
     with pytest.raises(ConfigurationError) as caught:
         Setup("postgresql://nobody@192.0.2.1/none").patient_store(Facts())
     assert caught.value.code == "bad_durable"
+    assert caught.value.message.startswith("FENCEHOLD_DURABLE is 'yes'")
+    assert 'FENCEHOLD_WITHOUT_STANDBY="warn"' in caught.value.hint
+
+
+def test_the_variables_of_the_commands_are_named_where_there_is_no_standby_to_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FENCEHOLD_WITHOUT_STANDBY", "warn")
+    with pytest.raises(ConfigurationError, match="FENCEHOLD_WITHOUT_STANDBY was given and FENCEHOLD_DURABLE was not"):
+        Setup("postgresql://nobody@192.0.2.1/none").patient_store(Facts())
+    monkeypatch.setenv("FENCEHOLD_DURABLE", "replicated")
+    with pytest.raises(ConfigurationError, match="FENCEHOLD_DURABLE is for PostgreSQL") as caught:
+        Setup("sqlite:///none.db").patient_store(Facts())
+    assert "Leave FENCEHOLD_DURABLE out" in caught.value.hint
+
+
+def test_a_command_goes_on_without_a_standby_by_the_variable_that_its_hint_names(postgres_url: str) -> None:
+    prepare(postgres_url)
+    words, asked = ("run", "nightly", "--no-wait", "--", "true"), {"FENCEHOLD_DURABLE": "replicated"}
+    code, _, err = fencehold_run(postgres_url, *words, env=asked)
+    assert (code, "no_standby" in err, "FENCEHOLD_WITHOUT_STANDBY=warn" in err) == (78, True, True)
+    code, _, err = fencehold_run(postgres_url, *words, env={**asked, "FENCEHOLD_WITHOUT_STANDBY": "warn"})
+    assert (code, "warning: synchronous_standby_names is empty" in err) == (0, True), err

@@ -8,7 +8,7 @@ import pytest
 
 from fencehold.connect import scheme
 from tests.servers.roles import Role
-from tests.system.cli_process import prepare
+from tests.system.cli_process import error_of, prepare
 from tests.system.outbox_scene import with_outbox
 from tests.upgrading import old_tables
 from tests.upgrading.test_old_tables import run
@@ -30,9 +30,10 @@ def tables(url: str) -> list[str]:
 
 def test_init_makes_leases_alone_and_doctor_misses_nothing(new_url, cli):
     steps = ["0001_leases", "0002_lease_id"] + ["0003_grant_timeline"] * new_url.startswith("postgresql")
+    file = new_url.removeprefix("sqlite:///") if new_url.startswith("sqlite") else None
     assert cli(new_url, "init").json == {
         "table": "fencehold_leases", "outboxes": [], "items": False, "applied": steps,
-        "up_to_date": False,
+        "up_to_date": False, "file": file, "file_made": file is not None,
     }  # fmt: skip
     assert tables(new_url) == ["fencehold_leases", "fencehold_schema"]
     doctor = cli(new_url, "doctor")
@@ -118,3 +119,45 @@ def test_init_in_a_new_file_beside_a_table_of_somebody_elses(sqlite_url, cli):
         other.execute("CREATE TABLE outbox (mine TEXT)")
     assert cli(sqlite_url, "init").json["outboxes"] == []
     assert cli(sqlite_url, "init", "--outbox", "outbox").error["code"] == "table_exists"
+
+
+def test_a_name_that_sqlite_keeps_for_itself_is_a_mistake_before_anything_is_made(tmp_path, cli):
+    for words in (
+        ["init", "--outbox", "sqlite_x"],
+        ["--table", "sqlite_x", "init"],
+        ["outbox", "ls", "--outbox", "sqlite_x"],
+    ):
+        answer = cli(f"sqlite:///{tmp_path}/app.db", *words)
+        assert (answer.code, answer.error["code"]) == (78, "bad_name")
+    assert list(tmp_path.iterdir()) == []
+
+
+FOREIGN = [["outbox", "ls"], ["outbox", "stats"], ["worker", "builtins:print"], ["reaper"]]
+
+
+@pytest.mark.parametrize("command", FOREIGN, ids=" ".join)
+def test_a_table_of_somebody_elses_is_called_that_by_every_command(sqlite_url, cli, command):
+    run(sqlite_url, "CREATE TABLE outbox (mine TEXT)")
+    assert cli(sqlite_url, "init").code == 0
+    refused = cli(sqlite_url, "init", "--outbox", "outbox").error
+    assert error_of(sqlite_url, *command) == (78, refused)
+
+
+def test_a_table_of_somebody_elses_is_called_that_without_any_table_of_ours(new_url, cli):
+    run(new_url, "CREATE TABLE outbox (mine TEXT)")
+    refused = cli(new_url, "init", "--outbox", "outbox").error
+    assert (refused["code"], "fencehold did not make it" in refused["message"]) == ("table_exists", True)
+    assert cli(new_url, "outbox", "ls").error == refused
+    [found] = [one for one in cli(new_url, "doctor", "--outbox", "outbox").json["checks"] if one["check"] == "tables"]
+    assert (f"{found['detail']}.", found["hint"]) == (refused["message"], refused["hint"])
+
+
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [("fencehold_leases", "it is the table of leases"), ("fencehold_schema", "fencehold records what it made")],
+)
+def test_an_outbox_named_like_a_table_of_ours_is_told_what_that_is(new_url, cli, name, whose):
+    assert cli(new_url, "init").code == 0
+    refused = cli(new_url, "init", "--outbox", name).error
+    assert (refused["code"], whose in refused["message"]) == ("table_exists", True)
+    assert f"--outbox {name}_events" in refused["hint"]

@@ -25,7 +25,7 @@ def told(answer: Answer) -> tuple[str, str]:
 def test_init_into_a_folder_that_is_not_there_names_it_in_full(tmp_path: Path, cli, monkeypatch):
     monkeypatch.chdir(tmp_path)
     message, hint = told(cli("sqlite:///data/app.db", "init"))
-    assert message == f"data/app.db cannot be made: there is no folder {tmp_path}/data."
+    assert message == f"{tmp_path}/data/app.db cannot be made: there is no folder {tmp_path}/data."
     assert hint == "Create the folder, or correct the path."
 
 
@@ -107,7 +107,9 @@ def test_a_mistyped_outbox_is_told_with_those_that_are_there(sqlite_url: str, tm
     code, _, err = fencehold_run(sqlite_url, *command, "--outbox", "ordrs", env=env)
     assert code == 78
     assert "There is no outbox 'ordrs' in this database; there is billing, orders." in err
-    assert "Did you mean --outbox orders?" in err
+    assert err.count("Did you mean --outbox orders?") == 1
+    assert err.count("For a new one: `fencehold init --outbox ordrs`") == 1
+    assert "right folder?" not in err  # the others are in it
 
 
 @pytest.mark.parametrize(
@@ -115,13 +117,20 @@ def test_a_mistyped_outbox_is_told_with_those_that_are_there(sqlite_url: str, tm
     [
         ["run", "job", "--lease", "30sec", "--", "true"], ["run", "job", "--wait", "1m 30s", "--", "true"],
         ["step-down", "job", "--wait", "soon"], ["outbox", "purge", "--older-than", "3w"], ["doctor", "--lease", "x"],
+        ["worker", "builtins:print", "--lease", "30sec"], ["worker", "builtins:print", "--retry-cap", "1min"],
+        ["worker", "builtins:print", "--give-up-after", "1min"], ["reaper", "--lease", "30sec"],
+        ["reaper", "--every", "10sec"], ["outbox", "stats", "--lease", "30sec"],
     ],
-    ids=lambda command: command[-1] if command[-1] != "true" else command[3],
+    ids=" ".join,
 )  # fmt: skip
 def test_a_bad_duration_is_told_with_the_form_of_a_good_one(sqlite_url: str, cli, command: list[str]):
     prepare(sqlite_url)
-    message, _ = told(cli(sqlite_url, *command))
+    answer = cli(sqlite_url, *command)
+    message, _ = told(answer)
+    assert answer.error["code"] == "bad_duration"
     assert 'which is not a duration such as "30s", "5m" or 0.5' in message
+    [option] = [word for word in command if word.startswith("--") and word != "--"]
+    assert message.startswith(f"{option} is ")
 
 
 @pytest.mark.parametrize(
@@ -151,6 +160,22 @@ def test_an_address_that_is_none_is_told_by_what_it_lacks(cli, url: str, words: 
     assert "Did you mean" not in hint
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["--dsn", "", "ls"], ["ls", "--dsn", ""], ["ls", "--dsn", " "], ["init", "--dsn", ""], ["verify", ""],
+     ["sql", "init", "--dsn", ""]],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_empty_address_is_a_mistake_also_where_the_variable_names_a_database(sqlite_url: str, cli, words: list[str]):
+    answer = cli(sqlite_url, *words)
+    assert (answer.code, answer.error["code"]) == (78, "no_dsn")
+    assert not Path(sqlite_url.removeprefix("sqlite:///")).exists()
+
+
+def test_an_empty_table_name_is_a_mistake(sqlite_url: str, cli):
+    assert cli(sqlite_url, "--table", "", "init").error["code"] == "bad_name"
+
+
 async def test_a_fence_on_another_sqlite_file_names_both(tmp_path: Path):
     ours, theirs = tmp_path / "ours.db", tmp_path / "theirs.db"
     async with fencehold.connect(f"sqlite:///{ours}") as store:
@@ -160,8 +185,15 @@ async def test_a_fence_on_another_sqlite_file_names_both(tmp_path: Path):
             assert leader.term is not None
             with sqlite3.connect(theirs, isolation_level=None) as conn:
                 conn.execute("BEGIN IMMEDIATE")
+                conn.execute("CREATE TABLE report (id int)")
                 with pytest.raises(fencehold.ConfigurationError) as caught:
                     leader.term.fence(conn)
+                conn.execute("CREATE TABLE later (id int)")  # by whoever goes on after the refusal
+                assert conn.execute("SELECT name FROM sqlite_master").fetchall() == [("later",)]
             assert caught.value.code == "wrong_store"
             assert f"(it is to {theirs}, not to {ours})" in caught.value.message
+            assert "The transaction was rolled back; the next write on this connection begins another" in str(
+                caught.value
+            )
+            assert "made to fail" not in str(caught.value)
             assert leader.term.is_valid

@@ -74,6 +74,17 @@ def test_events_are_one_line_each_at_80_columns(url: str) -> None:
     assert lines[-1].strip() == "not shown at this width: AGE, NOW"
 
 
+@pytest.mark.parametrize("status", ["DEAD_LETTER", "FAILED"])
+@pytest.mark.parametrize("error", ["ConnectionError: broker is down", "OSError: /srv/" + "long" * 20])
+def test_a_list_of_failures_says_why_at_80_columns(url: str, status: str, error: str) -> None:
+    tracking_id = in_every_status(url, error=error)["rejected" if status == "DEAD_LETTER" else "failed"]
+    seen = on_a_terminal(url, 80, "outbox", "ls", "--status", status)
+    assert tracking_id in seen
+    assert error.split(maxsplit=1)[0] in seen
+    assert "NOW" in seen
+    assert "not shown at this width: STATUS, TRIES, AGE" in seen or "not shown" not in seen
+
+
 def test_an_event_completed_at_its_third_try_shows_three_tries(url: str, cli, cli_text) -> None:
     async def handled(outbox: fencehold.Outbox) -> str:
         def handle(event: fencehold.Event) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fencehold.cli.app import cli as commands
 from fencehold.model.names import lease_name
-from tests.system.cli_process import prepare
+from tests.system.cli_process import error_of, fencehold_run, prepare
 from tests.system.outbox_scene import Answer
 
 TOO_LONG = "n" * 200
@@ -112,6 +112,34 @@ def test_wrong_handlers_are_told_by_what_they_are(sqlite_url: str, cli_text, tmp
     answer: Answer = cli_text(sqlite_url, "worker", *spec.split())
     sys.modules.pop("app", None)
     assert (answer.code, said in answer.err) == (78, True), answer.err
+
+
+def test_what_a_worker_died_of_is_said_once(sqlite_url: str, tmp_path: Path) -> None:
+    prepare(sqlite_url)
+    command = [sys.executable, "-m", "fencehold", "worker", "builtins:print", "--no-reaper"]
+    environment = {**os.environ, "FENCEHOLD_DSN": sqlite_url}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("has never run")) == (78, 1), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("echo hi", "Leave the quotes out: -- echo hi"),
+        ("ls | wc", "For what only a shell understands: -- sh -c 'ls | wc'"),
+    ],
+)
+def test_a_command_line_in_quotes_is_told_how_to_write_it(sqlite_url: str, words: str, hint: str) -> None:
+    prepare(sqlite_url)
+    code, error = error_of(sqlite_url, "run", "nightly", "--", words)
+    assert (code, error["code"], error["hint"]) == (127, "command_not_found", hint)
+
+
+def test_a_program_with_a_blank_in_its_name_still_runs(sqlite_url: str, tmp_path: Path) -> None:
+    prepare(sqlite_url)
+    (tmp_path / "my job").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "my job").chmod(0o755)
+    assert fencehold_run(sqlite_url, "run", "nightly", "--", str(tmp_path / "my job"))[0] == 3
 
 
 def test_a_worker_of_a_mistyped_outbox_says_only_which_there_are(sqlite_url: str, tmp_path: Path) -> None:

@@ -124,6 +124,10 @@ async def work(outbox: fencehold.Outbox, conn: sqlite3.Connection, order: Order)
     await outbox.add("order.created", {"id": 7, "lines": ids, "order": order, "pair": (1, None)}, tx=conn)
     mixed: fencehold.Json = {"id": 7, "lines": ["a"]}
     await outbox.add("order.created", mixed, not_before="10m", tracking_id=uuid.uuid4(), metadata={"who": "me"})
+    untyped = {"id": 7, "name": "x", "lines": [{"id": 8, "price": 1.5}]}
+    await outbox.add("order.created", untyped, metadata=untyped)
+    await outbox.add("order.created", {"orders": [untyped, untyped]})
+    await outbox.add_many([("a", untyped), {"event_type": "a", "payload": untyped}])
     await outbox.add_many([("a", 1), ("a", plain), {"event_type": "a", "payload": order, "priority": 3}], tx=conn)
     outbox.worker(handle, concurrency=10, saturated=lambda: False)
     outbox.worker(handle_order)

@@ -109,11 +109,16 @@ async def work(outbox: fencehold.Outbox, session: AsyncSession, cursor: sqlite3.
     outbox.worker(handle, saturated=is_full)  # wrong: arg-type reportArgumentType
     outbox.worker(handle).run()  # wrong: unused-coroutine reportUnusedCoroutine
     outbox.add("a", {})  # wrong: unused-coroutine reportUnusedCoroutine
-    await outbox.add("a", {"at": dt.datetime.now(dt.UTC)})  # wrong: dict-item reportArgumentType
+    await outbox.add("a", {"at": dt.datetime.now(dt.UTC)})  # wrong: arg-type reportArgumentType
     await outbox.add("a", [decimal.Decimal(1)])  # wrong: list-item reportArgumentType
     await outbox.add("a", b"bytes")  # wrong: arg-type reportArgumentType
     await outbox.add("a", {1, 2})  # wrong: arg-type reportArgumentType
-    await outbox.add("a", {7: "key"})  # wrong: dict-item reportArgumentType
+    await outbox.add("a", {7: "key"})  # wrong: arg-type reportArgumentType
+    await outbox.add("a", {"id": 7, "at": dt.datetime.now(dt.UTC)})  # wrong: arg-type reportArgumentType
+    await outbox.add("a", {"inner": {"id": 7, "at": dt.date.max}})  # wrong: arg-type reportArgumentType
+    dates = {"from": dt.date.min, "to": dt.date.max}
+    await outbox.add("a", dates)  # wrong: arg-type reportArgumentType
+    await outbox.add("a", {}, metadata=dates)  # wrong: arg-type reportArgumentType
     await outbox.add("a", {}, metadata="me")  # wrong: arg-type reportArgumentType
     await outbox.add("a", {}, not_before=[])  # wrong: arg-type reportArgumentType
     await outbox.add("a", {}, tx=cursor)  # wrong: arg-type reportArgumentType

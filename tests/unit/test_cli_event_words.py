@@ -56,7 +56,7 @@ def test_an_event_that_was_redriven_says_so_until_it_fails_again():
     ],
 )
 def test_a_lapsed_event_waits_for_a_reaper_that_may_be_missing(ran_s_ago, words):
-    reaper = ReaperSeen.of(Stats(0, 1, 0, 0, 0, 0.0, 1, ran_s_ago), outbox_settings())
+    reaper = ReaperSeen.of(Stats(0, 1, 0, 0, 0, 0.0, 1, ran_s_ago), outbox_settings(), "outbox")
     lapsed = replace(ROW, status=Status.PROCESSING, lock_token="web/1/ab12", locked_until=AT, held_s=-12.0)
     assert why(lapsed, reaper).startswith("lapsed 12.0 s ago, web/1 neither finished nor renewed it (try 1 of 5): ")
     assert why(lapsed, reaper).endswith(words)

@@ -81,7 +81,7 @@ def test_an_attribute_that_is_not_there_is_told_with_what_is(folder):
         (["stock:handlers"], "no_such_module"),
         (["shop.events:__name__"], "bad_handler"),
         (["shop.events:bad"], "bad_handler"),
-        (["shop.events:handlers", "--lease", "soon"], "bad_settings"),
+        (["shop.events:handlers", "--lease", "soon"], "bad_duration"),
         (["shop.events:handlers", "--lease", "1s", "--shutdown-timeout", "2s"], "bad_settings"),
         (["shop.events:handlers", "--concurrency", "0"], "bad_usage"),
         (["shop.events:handlers", "--outbox", "No Table"], "bad_name"),

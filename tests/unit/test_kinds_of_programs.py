@@ -64,6 +64,8 @@ def test_an_async_connection_is_refused_in_a_program_without_an_event_loop(
             with pytest.raises(fencehold.ConfigurationError, match="A sync connection is needed here") as caught:
                 asyncio.run(opened(path, lambda connection: attempt(store, term, connection)))
             assert (caught.value.code, term.is_valid) == ("bad_connection", True)
+            assert "async store" in caught.value.hint
+            assert "Or await" not in caught.value.hint
 
 
 # The other kind of block
@@ -85,6 +87,9 @@ async def test_a_leader_a_term_and_an_item_in_a_plain_with_name_the_store_for_it
                 given: Any = one
                 with pytest.raises(TypeError, match=r"fencehold\.sync\.connect"), given:
                     pass
+            block: Any = leader.term.transaction() if leader.term is not None else None
+            with pytest.raises(TypeError, match=r"a transaction of fencehold: write `async with`"), block:
+                pass
 
 
 async def test_a_store_without_an_event_loop_in_an_async_with_names_the_store_for_it() -> None:
@@ -92,6 +97,28 @@ async def test_a_store_without_an_event_loop_in_an_async_with_names_the_store_fo
     with pytest.raises(TypeError, match=r"fencehold\.connect"):
         async with given:
             pass
+
+
+async def test_a_transaction_without_an_event_loop_in_an_async_with_names_the_store_for_it() -> None:
+    def lead() -> Any:
+        with sync.connect("memory://") as store:
+            store.init()
+            return store.run_as_leader("job", lambda term: term.transaction())
+
+    with pytest.raises(TypeError, match=r"a transaction of fencehold\.sync: write `with`"):
+        async with await asyncio.to_thread(lead):
+            pass
+
+
+async def test_a_store_that_is_awaited_names_the_ways_to_open_it() -> None:
+    given: Any = fencehold.connect("memory://")
+    with pytest.raises(
+        TypeError, match=r"`async with fencehold\.connect\(...\) as store:`, or .* `await store.open\(\)`"
+    ):
+        await given
+    plain: Any = sync.connect("memory://")
+    with pytest.raises(TypeError, match=r"write `with fencehold\.sync\.connect\(...\) as store:`"):
+        await plain
 
 
 # A forked child

@@ -73,6 +73,21 @@ def test_a_table_name_that_could_carry_sql_or_be_cut_is_refused(name: object):
     assert refusal(names.table_name, name).code == "bad_name"
 
 
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [("sqlite_x", "SQLite"), ("app.sqlite_x", "SQLite"), ("pg_temp.leases", "PostgreSQL"),
+     ("pg_x.leases", "PostgreSQL"), ("information_schema.leases", "information_schema"), ("sys.leases", "sys")],
+)  # fmt: skip
+def test_a_table_name_that_a_database_keeps_for_itself_is_refused(name: str, whose: str):
+    refused = refusal(names.table_name, name)
+    assert (refused.code, whose in refused.message) == ("bad_name", True)
+
+
+@pytest.mark.parametrize("name", ["pg_outbox", "system.leases", "app.pg_leases", "my_sqlite_x"])
+def test_a_table_name_that_only_looks_like_one_of_those_is_taken(name: str):
+    assert names.table_name(name) == name
+
+
 @pytest.mark.parametrize("host", ["web-1", "h" * 300, "\x00\x07", "\u00fcber", ""])
 def test_the_default_holder_is_always_a_good_name_and_never_the_same(host: str):
     with mock.patch("socket.gethostname", return_value=host):

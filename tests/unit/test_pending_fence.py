@@ -49,6 +49,16 @@ async def test_a_fence_that_is_dropped_is_told_as_an_error_with_what_to_do_and_e
 
 @NEVER_AWAITED
 @virtual
+async def test_whoever_sees_such_a_term_over_before_it_is_told_takes_it_for_no_deadline() -> None:
+    term, held, _, told = a_told_term()
+    term.fence(ASYNC)
+    assert held.end("deadline_passed")  # as the keeper does with what is not valid any more
+    await asyncio.sleep(0)
+    assert [fields["reason"] for event, fields in told.facts if event == "leader_lost"] == ["fence_not_awaited"]
+
+
+@NEVER_AWAITED
+@virtual
 async def test_nothing_fenced_begins_after_a_fence_that_was_dropped() -> None:
     term, _, _, _ = a_told_term()
     term.fence(ASYNC)

@@ -16,6 +16,7 @@ E = TypeVar("E", bound=FenceholdError)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _SCHEMA_TABLE = "fencehold_schema"
 MISSING_HINT = "Create the tables with {how}."
+GRANT_HINT = "GRANT this user what `fencehold sql init{option}` prints (purge also needs DELETE on an outbox)."
 OLD_HINT = "Bring them up to date first: {how}. Programs of the version before run on meanwhile."
 # What stands in a schema beside the table itself; indexes, constraints and triggers take the table's.
 _QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed", "_identity", "_token", "_terms", "_lift", "_place")
@@ -181,15 +182,22 @@ def _how_to_init(option: str = "") -> str:
     return f"`fencehold init{option}` or `await store.init()` (`fencehold sql init{option}` prints the SQL)"
 
 
-def table_exists(statements: Statements) -> ConfigurationError:
+def table_exists(statements: Statements, applied: set[str]) -> ConfigurationError:
+    """`applied` are the steps that are recorded of it: another topic's, if any."""
     table = statements.table
-    hint = f"Give the outbox another name, for example store.outbox({table + '_events'!r})."
+    hint = f"Give the outbox another name, for example store.outbox({table + '_events'!r}) or --outbox {table}_events."
     if statements.topic == ITEMS:
         hint = "Rename that table: fencehold keeps the items of all kinds in one of this name."
+    ours = {
+        "0001_leases": "it is the table of leases",
+        "0001_items": "it holds the items",
+        "0001_outbox": "it is an outbox",
+    }
+    whose = next((words for step, words in ours.items() if step in applied), "fencehold did not make it")
+    if table.rpartition(".")[2] == _SCHEMA_TABLE:
+        whose = "in it fencehold records what it made"
     return ConfigurationError(
-        f"There is a table {table!r} already, and fencehold did not make it; nothing was changed.",
-        hint=hint,
-        code="table_exists",
+        f"There is a table {table!r} already, and {whose}; nothing was changed.", hint=hint, code="table_exists"
     )
 
 
@@ -222,6 +230,17 @@ def advised(fault: E, statements: Statements) -> E:
         fault.hint = MISSING_HINT.format(how=_how_to_init(statements.init_option))
     if fault.code == "schema_old":
         fault.hint = OLD_HINT.format(how=_how_to_init(statements.init_option))
+    return granting(fault, statements.init_option)
+
+
+def no_permission(text: str) -> ConfigurationError:
+    return ConfigurationError(text, hint=GRANT_HINT.format(option=""), code="no_permission")
+
+
+def granting(fault: E, option: str) -> E:
+    """The same, with the command that prints the GRANTs of these very tables, if it is a GRANT that helps."""
+    if fault.hint == GRANT_HINT.format(option=""):
+        fault.hint = GRANT_HINT.format(option=option)
     return fault
 
 
@@ -232,8 +251,8 @@ def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError
     what = "column" if any(part.removeprefix(statements.table).count(".") for part in missing) else "table"
     return ConfigurationError(
         f"Made once and gone now: {', '.join(missing)}. Nothing was changed.",
-        hint="Restore it from a backup. If what it held may be lost, make it again by hand, as `fencehold sql init` "
-        "prints it.",
+        hint="Restore it from a backup. If what it held may be lost, make it again by hand, as "
+        f"`fencehold sql init{statements.init_option}` prints it.",
         code=f"{what}_lost",
     )
 
@@ -249,10 +268,18 @@ def safeguard_lost(statements: Statements, missing: list[str]) -> ConfigurationE
     )
 
 
-def judged(statements: Statements, applied: set[str], there: bool, missing: list[str]) -> ConfigurationError | None:
-    """What is wrong with these tables, in the words in which `init` would take it or refuse it; None: nothing."""
+def judged(
+    statements: Statements, applied: set[str], there: bool, missing: list[str], is_foreign: bool, where: str = ""
+) -> ConfigurationError | None:
+    """What is wrong with these tables, in the words in which `init` would take it or refuse it; None: nothing.
+
+    `is_foreign`: something of their names is there that is somebody else's. `where` says in which file they are not,
+    where tables are in files.
+    """
     if not missing:
         return None
+    if is_foreign:
+        return table_exists(statements, applied)
     try:
         due = statements.due(applied, there)
     except ConfigurationError as lost:
@@ -260,7 +287,7 @@ def judged(statements: Statements, applied: set[str], there: bool, missing: list
     if not due:
         return parts_lost(statements, missing)
     names = ", ".join(missing)
-    fault = schema_old(f"missing: {names}") if there else schema_missing(f"There are no such tables: {names}.")
+    fault = schema_old(f"missing: {names}") if there else schema_missing(f"There are no such tables{where}: {names}.")
     return advised(fault, statements)
 
 

@@ -11,18 +11,26 @@ from fencehold.model.leases import TermKey
 CODE = "wrong_store"
 
 
-def of_fence(key: TermKey, where: str = "") -> ConfigurationError:
-    """`where` says which two files they are, where they are files."""
+MADE_TO_FAIL = "The transaction was made to fail"
+ROLLED_BACK = (
+    "The transaction was rolled back; the next write on this connection begins another one, without a fence, that can "
+    "be committed"
+)
+
+
+def of_fence(key: TermKey, where: str = "", outcome: str = MADE_TO_FAIL) -> ConfigurationError:
+    """`where` says which two files they are, where they are files; `outcome` what became of the transaction."""
     if where:
         return ConfigurationError(
             f"The connection given to term.fence() leads to another file than the store's{where}: lease {key.name!r} "
-            "does not guard what is written there. The transaction was made to fail; the term goes on.",
-            hint="Connect to the file that the store was opened with. One transaction cannot fence another file.",
+            f"does not guard what is written there. {outcome}; the term goes on.",
+            hint="Connect to the file that the store was opened with. One transaction cannot fence another file. Write "
+            "nothing more on this connection: let the error end your block.",
             code=CODE,
         )
     return ConfigurationError(
         f"The connection given to term.fence() leads to another database than the store's: lease {key.name!r} is not "
-        "there, or is another one of that name. The transaction was made to fail; the term goes on.",
+        f"there, or is another one of that name. {outcome}; the term goes on.",
         hint="Fence transactions on the database (and schema) that the store was opened with. A repeatable read "
         "transaction whose snapshot is older than the lease looks the same: fence it first thing.",
         code=CODE,

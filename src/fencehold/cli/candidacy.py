@@ -75,6 +75,8 @@ class Candidacy:
             case "leader_renew_failed" if not fields.get("is_repeat"):
                 count = f" (failure {fields['failures']})" if fields.get("not_logged") else ""
                 self._say(f"lease {self._name!r} could not be renewed, trying again{count}: {fields.get('sql_error')}")
+            case "store_not_replicated":
+                self._say(f"warning: {fields['detail']}")
             case "store_unreachable":
                 self._say_unreachable(**fields)
             case "store_answers":

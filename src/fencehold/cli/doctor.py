@@ -40,7 +40,7 @@ def doctor(setup: Setup, outbox_names: tuple[str, ...], lease: str, pending_age_
     """
     for name in outbox_names:
         table_name(name)
-    checks = Doctor(outbox_settings(lease=lease), seconds(pending_age_max, "--pending-age-max"))
+    checks = Doctor(outbox_settings(lease=lease), seconds(pending_age_max, "--pending-age-max"), setup.table)
     store = setup.store()
     findings = finish(checks.examine(store, outbox_names))
     is_well = all(finding.state in (State.OK, State.SKIPPED) for finding in findings)

@@ -11,7 +11,7 @@ from fencehold.cli.doctor_finding import Finding, failed
 from fencehold.cli.event_words import ReaperSeen
 from fencehold.cli.screen import span
 from fencehold.model.errors import ConfigurationError, FenceholdError
-from fencehold.model.outbox_settings import OutboxSettings
+from fencehold.model.outbox_settings import OutboxSettings, outbox_flag
 from fencehold.ports.checkup import State
 from fencehold.ports.events import Stats
 from fencehold.runtime.outbox import Outbox
@@ -22,8 +22,9 @@ CLOCKS_APART_S_MAX = 2.0
 
 
 class Doctor:
-    def __init__(self, settings: OutboxSettings, pending_age_s_max: float) -> None:
+    def __init__(self, settings: OutboxSettings, pending_age_s_max: float, table: str) -> None:
         self._settings = settings
+        self._table = table
         self._pending_age_s_max = pending_age_s_max
 
     async def examine(self, store: Store, outboxes: Sequence[str]) -> list[Finding]:
@@ -40,7 +41,7 @@ class Doctor:
             return [failed("database", error)]
         try:
             findings = [Finding("database", State.OK, f"answers: {store!r}".replace("<Store ", "").rstrip(">"))]
-            findings += await doctor_store.of_leases(store, faults, rights)
+            findings += await doctor_store.of_leases(store, faults, rights, self._table)
             findings += await doctor_store.of_settings(store)
             findings += doctor_store.of_items(faults, rights) + notes
             nouns = [store.outbox(name) for name in outboxes]
@@ -77,7 +78,7 @@ class Doctor:
             stats = await outbox.stats(whole=False)
         except FenceholdError as error:
             return [failed("tables", error, name)]
-        reaper = ReaperSeen.of(stats, self._settings)
+        reaper = ReaperSeen.of(stats, self._settings, name)
         return [
             *findings, _reaper(name, reaper), _lapsed(name, stats, reaper), _dead(name, stats),
             self._pending(name, stats),
@@ -96,7 +97,7 @@ def _reaper(name: str, reaper: ReaperSeen) -> Finding:
     ran = "has never run" if reaper.ran_s_ago is None else f"last ran {span(reaper.ran_s_ago)} ago"
     if not reaper.missing:
         return Finding("reaper", State.OK, f"the reaper {ran}", outbox=name)
-    hint = "Run `fencehold reaper`, or workers that bring one (their default), before anything else."
+    hint = f"Run `{reaper.command}`, or workers that bring one (their default), before anything else."
     detail = f"NO REAPER: it {ran}; events of a worker that dies are stuck for ever"
     return Finding("reaper", State.ERROR, detail, hint, name)
 
@@ -113,7 +114,9 @@ def _lapsed(name: str, stats: Stats, reaper: ReaperSeen) -> Finding:
 def _dead(name: str, stats: Stats) -> Finding:
     if not stats.dead_letter:
         return Finding("dead letters", State.OK, "none", outbox=name)
-    hint = "`fencehold outbox ls --status DEAD_LETTER` says why; `fencehold outbox redrive` once that is mended."
+    flag = outbox_flag(name)
+    ls, redrive = f"`fencehold outbox ls{flag} --status DEAD_LETTER`", f"`fencehold outbox redrive{flag}`"
+    hint = f"{ls} says why; {redrive} once that is mended."
     return Finding("dead letters", State.WARNING, f"{stats.dead_letter} given up, waiting for somebody", hint, name)
 
 

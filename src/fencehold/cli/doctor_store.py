@@ -6,13 +6,15 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from fencehold.cli.doctor_finding import Finding, failed
+from fencehold.connect import DEFAULT_TABLE
 from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.outbox_settings import DEFAULT_OUTBOX
 from fencehold.ports.checkup import State
 from fencehold.runtime.first_use import ITEMS
-from fencehold.runtime.store import DEFAULT_OUTBOX, Store
+from fencehold.runtime.store import Store
 from fencehold.runtime.store_checkup import LEASES
 
-GRANTS = "GRANT what `fencehold sql init` prints."
+GRANTS = "GRANT what `fencehold sql init{option}` prints."
 NO_TABLE = ("schema_missing", "no_outbox", "no_permission")  # the last: none there, and this user may make none
 #: Without these nothing of a noun works; without the others some of its verbs do.
 NEEDED = ("SELECT", "UPDATE")
@@ -21,19 +23,21 @@ NEEDED_FOR_LEASES = (*NEEDED, "INSERT")  # a lease that nobody ever held is one 
 Faults = Mapping[str, ConfigurationError | None]
 
 
-async def of_leases(store: Store, faults: Faults, rights: Mapping[str, list[str]]) -> list[Finding]:
+async def of_leases(store: Store, faults: Faults, rights: Mapping[str, list[str]], table: str) -> list[Finding]:
     fault = faults[LEASES]
     if fault is not None:
         return [failed("lease table", fault)]
     present = Finding("lease table", State.OK, "present, with all its columns")
-    lacking = _rights("leases", rights[LEASES], needed=NEEDED_FOR_LEASES)
+    option = "" if table == DEFAULT_TABLE else f" --table {table}"
+    lacking = _rights("leases", rights[LEASES], option, needed=NEEDED_FOR_LEASES)
     return [present, *lacking, await _writing(store)]
 
 
 def of_items(faults: Faults, rights: Mapping[str, list[str]]) -> list[Finding]:
     fault = faults[ITEMS]
     if fault is None:
-        return [Finding("items", State.OK, "present, with all their columns"), *_rights("items", rights[ITEMS])]
+        present = Finding("items", State.OK, "present, with all their columns")
+        return [present, *_rights("items", rights[ITEMS], " --items")]
     if fault.code in NO_TABLE:
         return [Finding("items", State.SKIPPED, "there are no tables of items")]
     return [failed("items", fault)]
@@ -47,14 +51,16 @@ async def outboxes_there(store: Store) -> tuple[Sequence[str], list[Finding]]:
         if error.code != "no_permission":
             raise
         words = f"this user may not read the record of what init made: only {DEFAULT_OUTBOX!r} was looked for"
-        return [DEFAULT_OUTBOX], [Finding("outboxes", State.SKIPPED, words, f"{GRANTS} Or name them: --outbox.")]
+        return [DEFAULT_OUTBOX], [
+            Finding("outboxes", State.SKIPPED, words, f"{GRANTS.format(option='')} Or name them: --outbox.")
+        ]
     return found, [] if found else [Finding("outboxes", State.SKIPPED, "there are none")]
 
 
 def of_outbox_tables(name: str, fault: ConfigurationError | None, rights: list[str], must_exist: bool) -> list[Finding]:
     if fault is None:
         present = Finding("tables", State.OK, "present, with all their columns", outbox=name)
-        return [present, *_rights(name, rights, name)]
+        return [present, *_rights(name, rights, f" --outbox {name}", name)]
     if fault.code in NO_TABLE and not must_exist:
         return [Finding("tables", State.SKIPPED, "there is no outbox of this name", outbox=name)]
     return [failed("tables", fault, name)]
@@ -80,13 +86,15 @@ async def _writing(store: Store) -> Finding:
 
 
 def _rights(
-    of: str, missing: Sequence[str], outbox: str | None = None, needed: tuple[str, ...] = NEEDED
+    of: str, missing: Sequence[str], option: str, outbox: str | None = None, needed: tuple[str, ...] = NEEDED
 ) -> list[Finding]:
+    """`option` tells `fencehold sql init` which tables it is about."""
     if not missing:
         return []
     is_needed = any(right.startswith(needed) for right in missing)
     state = State.ERROR if is_needed else State.WARNING
-    return [Finding("rights", state, f"this user lacks {', '.join(missing)}", GRANTS, outbox, of)]
+    hint = GRANTS.format(option=option)
+    return [Finding("rights", state, f"this user lacks {', '.join(missing)}", hint, outbox, of)]
 
 
 async def _asked(check: str, findings: Coroutine[Any, Any, list[Finding]]) -> list[Finding]:

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 from fencehold.cli.screen import moment, span, without_secrets
 from fencehold.model.events import Status
-from fencehold.model.outbox_settings import OutboxSettings
+from fencehold.model.outbox_settings import OutboxSettings, outbox_flag
 from fencehold.ports.events import EventRow, Stats
 from fencehold.runtime.error_text import TRACEBACK_MARK
 from fencehold.runtime.reaper import is_missing
@@ -18,7 +18,6 @@ BRIEF_CHARS_MAX = 60
 CONTENT = ("payload", "metadata")
 TIMES = ("created_at", "due_at", "processed_at", "locked_until")
 ROUNDED = ("waits_s", "held_s")
-START_ONE = "start one with `fencehold reaper`"
 
 
 @dataclass(frozen=True)
@@ -27,16 +26,22 @@ class ReaperSeen:
 
     ran_s_ago: float | None
     missing: bool
+    outbox: str
 
     @classmethod
-    def of(cls, stats: Stats, settings: OutboxSettings) -> ReaperSeen:
-        return cls(stats.reaper_ran_s_ago, is_missing(stats.reaper_ran_s_ago, settings))
+    def of(cls, stats: Stats, settings: OutboxSettings, outbox: str) -> ReaperSeen:
+        return cls(stats.reaper_ran_s_ago, is_missing(stats.reaper_ran_s_ago, settings), outbox)
+
+    @property
+    def command(self) -> str:
+        return f"fencehold reaper{outbox_flag(self.outbox)}"
 
     def words(self) -> str:
+        start_one = f"start one with `{self.command}`"
         if self.ran_s_ago is None:
-            return f"which has never run: {START_ONE}"
+            return f"which has never run: {start_one}"
         ran = f"which last ran {span(self.ran_s_ago)} ago"
-        return f"{ran} and counts as missing: {START_ONE}" if self.missing else ran
+        return f"{ran} and counts as missing: {start_one}" if self.missing else ran
 
 
 def why(row: EventRow, reaper: ReaperSeen | None = None) -> str:

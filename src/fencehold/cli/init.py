@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -9,6 +10,7 @@ import click
 from fencehold.cli.outbox_options import items_option, outboxes_option
 from fencehold.cli.screen import Screen
 from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.connect import scheme, sqlite_file
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.checkup import TablesMade
 from fencehold.runtime.store import Store
@@ -41,9 +43,11 @@ class Heard:
 def init(setup: Setup, outbox_names: tuple[str, ...], with_items: bool) -> None:
     """Create the tables of leases, and those of outboxes and items if told; upgrade all that are there already.
 
-    Safe to repeat, safe in parallel. Says which steps were applied. Where only a database administrator may do this,
-    use `fencehold sql init`.
+    Safe to repeat, safe in parallel. Says which steps were applied, and on SQLite in which file. Where only a database
+    administrator may do this, use `fencehold sql init`.
     """
+    file = sqlite_file(setup.dsn) if scheme(setup.dsn) == "sqlite" else None
+    is_new = file is not None and not os.path.exists(file)
     store = setup.store(Heard(setup.screen))
     for name in dict.fromkeys(outbox_names):
         store.outbox(name)
@@ -51,10 +55,12 @@ def init(setup: Setup, outbox_names: tuple[str, ...], with_items: bool) -> None:
     outboxes = [*dict.fromkeys((*outbox_names, *there.outboxes))]
     payload = {
         "table": setup.table, "outboxes": outboxes, "items": there.has_items, "applied": applied,
-        "up_to_date": not applied,
+        "up_to_date": not applied, "file": file, "file_made": is_new,
     }  # fmt: skip
     tables = ", ".join([setup.table, *outboxes, *(["items"] if there.has_items else [])])
-    setup.screen.result(payload, f"{tables}: {'applied ' + ', '.join(applied) if applied else 'already up to date'}")
+    where = f" in {file}{' (a new file)' if is_new else ''}" if file else ""
+    done = f"applied {', '.join(applied)}" if applied else "already up to date"
+    setup.screen.result(payload, f"{tables}{where}: {done}")
 
 
 async def _there(store: Store) -> TablesMade:

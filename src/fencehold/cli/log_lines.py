@@ -6,14 +6,19 @@ import datetime as dt
 import json
 import logging
 import sys
+from collections.abc import Collection
 from typing import Any
 
 from fencehold.cli.screen import clean, without_secrets
 
 
-def log_to_stderr(*, as_json: bool) -> None:
-    """For the root logger, so that the handlers' own records come the same way. What is set up already stays."""
+def log_to_stderr(*, as_json: bool, without: Collection[str] = ()) -> None:
+    """For the root logger, so that the handlers' own records come the same way. What is set up already stays.
+
+    `without` are events of the library that the command tells itself.
+    """
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(lambda record: getattr(record, "event", None) not in without)
     handler.setFormatter(JsonLines() if as_json else TextLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 

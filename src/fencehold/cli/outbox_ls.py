@@ -14,6 +14,8 @@ from fencehold.runtime.outbox import FIND_MAX
 
 COLUMNS = ("TRACKING ID", "TYPE", "STATUS", "TRIES", "AGE", "NOW")
 SPARE = ("AGE", "NOW")
+#: Of a list of failures NOW says why: whoever asks for it wants to read that.
+FAILURES = {Status.FAILED, Status.DEAD_LETTER}
 
 EPILOG = """\b
 Examples:
@@ -44,7 +46,7 @@ def ls(setup: Setup, statuses: tuple[str, ...], types: tuple[str, ...], limit: i
         setup.screen.say("no such events" if statuses or types else f"no events in {outbox_name!r}")
         return
     payload = {"events": [event_json(row, with_content=False) for row in rows]}
-    setup.screen.table(payload, COLUMNS, [_row(row) for row in rows], SPARE)
+    setup.screen.table(payload, COLUMNS, [_row(row) for row in rows], _spare(which))
     if len(rows) == limit:
         setup.screen.say(f"these are the newest {limit}; there may be more (--limit)")
 
@@ -52,6 +54,13 @@ def ls(setup: Setup, statuses: tuple[str, ...], types: tuple[str, ...], limit: i
 async def _find(setup: Setup, name: str, which: Filter, limit: int) -> list[EventRow]:
     async with opened(setup, name) as outbox:
         return await outbox.find(which, limit)
+
+
+def _spare(which: Filter) -> tuple[str, ...]:
+    """The columns that a narrow terminal does without, the first one first."""
+    if not which.statuses or set(which.statuses) - FAILURES:
+        return SPARE
+    return ("AGE", "TRIES", "STATUS") if len(set(which.statuses)) == 1 else ("AGE", "TRIES")
 
 
 def _row(row: EventRow) -> list[str]:

@@ -11,12 +11,15 @@ from typing import Any, TypeVar
 import click
 
 from fencehold.cli.setup import Setup
+from fencehold.model.durations import seconds
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.events import Status
 from fencehold.model.names import quoted
+from fencehold.model.outbox_settings import DEFAULT_OUTBOX
 from fencehold.ports.facts import FactSink
+from fencehold.runtime.first_use import MENDED_BY_INIT
 from fencehold.runtime.outbox import Outbox
-from fencehold.runtime.store import DEFAULT_OUTBOX, Store
+from fencehold.runtime.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,10 +47,18 @@ def items_option(command: F) -> F:
     return click.option("--items", "with_items", is_flag=True, help="The tables of items as well.")(command)
 
 
-def lease_option(command: F) -> F:
-    return click.option(
-        "--lease", default="30s", metavar="DURATION", help="How long an event's lease outlives its renewal.  [30s]"
-    )(command)
+def duration_option(flag: str, meaning: str, default: str | None = None) -> Callable[[F], F]:
+    """Checked here, so that a mistake is told by the name of the option; how long it may be, the outbox knows."""
+
+    def checked(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+        if value is not None:
+            seconds(value, flag, may_be_zero=True)
+        return value
+
+    return click.option(flag, default=default, metavar="DURATION", help=meaning, callback=checked)
+
+
+lease_option = duration_option("--lease", "How long an event's lease outlives its renewal.  [30s]", "30s")
 
 
 class StatusChoice(click.Choice[str]):
@@ -64,6 +75,20 @@ def dry_run_option(command: F) -> F:
     return click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")(command)
 
 
+class NoOutbox(ConfigurationError):
+    """There are outboxes, but none of this name."""
+
+    def __init__(self, name: str, there: Sequence[str]) -> None:
+        close = difflib.get_close_matches(name, there, n=1)
+        meant = f"Did you mean --outbox {close[0]}?" if close else "Name one of them with --outbox."
+        shown = ", ".join(there[:SHOWN_MAX]) + (", ..." if len(there) > SHOWN_MAX else "")
+        super().__init__(
+            f"There is no outbox {name!r} in this database; there is {shown}.",
+            hint=f"{meant} For a new one: `fencehold init --outbox {name}`.",
+            code="schema_missing",
+        )
+
+
 @asynccontextmanager
 async def opened(setup: Setup, name: str, facts: FactSink | None = None) -> AsyncIterator[Outbox]:
     store = setup.store(facts)
@@ -74,38 +99,36 @@ async def opened(setup: Setup, name: str, facts: FactSink | None = None) -> Asyn
 
 @asynccontextmanager
 async def known(store: Store, name: str) -> AsyncIterator[None]:
-    """An outbox of this name that is not there is told with those that are: most likely it is one of them."""
+    """An outbox of this name that is not there is told with those that are: most likely it is one of them.
+
+    A table of this name that is somebody else's is told as that: `init` would refuse it.
+    """
     try:
         yield
     except ConfigurationError as error:
-        if error.code != "schema_missing":
+        if error.code not in MENDED_BY_INIT or isinstance(error, NoOutbox):
             raise
-        there = (await store.checkup.tables_made()).outboxes
-        if not there or name in there:
-            raise
-        raise _no_outbox(name, there, error.hint) from error
+        if fault := await _unusable(store, name):
+            raise fault from error
+        raise
 
 
 async def look_for(store: Store, name: str) -> None:
     """Raise what `known` would, before a worker begins and logs its own end first."""
-    there: Sequence[str] = ()
+    found: ConfigurationError | None = None
     with suppress(FenceholdError):  # the worker says itself what keeps it from its events
-        found = (await store.checkup.tables_made()).outboxes
-        if name not in found and (fault := (await store.checkup.faults([name]))[name]) is not None:
-            there = found if fault.code == "schema_missing" else ()
-    if there and fault is not None:
-        raise _no_outbox(name, there, fault.hint)
+        found = await _unusable(store, name)
+    if found is not None:
+        raise found
 
 
-def _no_outbox(name: str, there: Sequence[str], how_to_make: str) -> ConfigurationError:
-    close = difflib.get_close_matches(name, there, n=1)
-    meant = f"Did you mean --outbox {close[0]}? " if close else ""
-    shown = ", ".join(there[:SHOWN_MAX]) + (", ..." if len(there) > SHOWN_MAX else "")
-    return ConfigurationError(
-        f"There is no outbox {name!r} in this database; there is {shown}.",
-        hint=f"{meant or 'Name one of them with --outbox. '}For a new one: {how_to_make}",
-        code="schema_missing",
-    )
+async def _unusable(store: Store, name: str) -> ConfigurationError | None:
+    """Why `init` would not help: there are other outboxes, and not this one, or the table is somebody else's."""
+    there = (await store.checkup.tables_made()).outboxes
+    fault = None if name in there else (await store.checkup.faults([name]))[name]
+    if fault is not None and fault.code == "schema_missing":
+        return NoOutbox(name, there) if there else None
+    return fault if fault is not None and fault.code == "table_exists" else None
 
 
 def tracking_ids(given: Sequence[str]) -> list[str]:

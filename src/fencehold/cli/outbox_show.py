@@ -22,7 +22,7 @@ from fencehold.cli.outbox_options import lease_option, opened, outbox_option, tr
 from fencehold.cli.screen import clean, moment, put
 from fencehold.cli.setup import Setup, finish, with_setup
 from fencehold.model.events import Status
-from fencehold.model.outbox_settings import outbox_settings
+from fencehold.model.outbox_settings import outbox_flag, outbox_settings
 from fencehold.ports.events import EventRow, Filter
 
 EPILOG = """\b
@@ -50,7 +50,8 @@ def show(setup: Setup, tracking_id: str, outbox_name: str, lease: str) -> None:
     if row is None:
         raise exit_codes.Refused(
             f"There is no event {wanted} in outbox {outbox_name!r}.",
-            hint="It was purged, or its transaction was never committed; `fencehold outbox ls` lists what there is.",
+            hint="It was purged, or its transaction was never committed; "
+            f"`fencehold outbox ls{outbox_flag(outbox_name)}` lists what there is.",
             code="no_such_event",
             exit_code=exit_codes.NO,
         )
@@ -73,7 +74,7 @@ async def _read(setup: Setup, name: str, tracking_id: str, lease: str) -> tuple[
         rows = await outbox.find(Filter(tracking_ids=(tracking_id,)), 1)
         if not rows or rows[0].status is not Status.PROCESSING or is_live(rows[0]):
             return (rows[0] if rows else None), None
-        return rows[0], ReaperSeen.of(await outbox.stats(whole=False), settings)
+        return rows[0], ReaperSeen.of(await outbox.stats(whole=False), settings, name)
 
 
 def _rows(row: EventRow) -> list[tuple[str, str]]:

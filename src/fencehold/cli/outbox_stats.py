@@ -33,7 +33,7 @@ def stats(setup: Setup, outbox_name: str, lease: str) -> None:
     """
     settings = outbox_settings(lease=lease)
     found = finish(_stats(setup, outbox_name))
-    reaper = ReaperSeen.of(found, settings)
+    reaper = ReaperSeen.of(found, settings, outbox_name)
     payload = {"stats": {"outbox": outbox_name, **asdict(found), "reaper_missing": reaper.missing}}
     setup.screen.table(payload, ("WHAT", "VALUE"), _rows(found, reaper))
 

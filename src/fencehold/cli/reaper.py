@@ -8,7 +8,7 @@ import click
 
 from fencehold.cli import exit_codes, log_lines
 from fencehold.cli.metrics_port import Measured, measured, metrics_options
-from fencehold.cli.outbox_options import known, lease_option, outbox_option
+from fencehold.cli.outbox_options import duration_option, known, lease_option, outbox_option
 from fencehold.cli.service import StopBy, serve
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.watchdog import Stop
@@ -30,9 +30,7 @@ Exit codes: 0 stopped in order, 1 did not end within a lease, 78 bad configurati
 @click.command(epilog=EPILOG)
 @outbox_option
 @lease_option
-@click.option(
-    "--every", default=None, metavar="DURATION", help="How often; less than a lease.  [10s, or a third of it]"
-)
+@duration_option("--every", "How often; less than a lease.  [10s, or a third of it]")
 @click.option("--reaper-id", metavar="TEXT", help="Who reaps, for others to see.  [host-pid-random]")
 @metrics_options
 @with_setup

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ FOUND_BY = {
     guardian.SCAN: "by a look through /proc",
     guardian.GROUP: "by their process group",
 }
+SHELL_SIGNS = set("|&;<>()$`*?~#=\\\"'")
 FORM = "The form is: fencehold run NAME [OPTIONS] -- CMD..."
 
 EPILOG = """\b
@@ -133,7 +135,7 @@ def _plan(
         raise click.UsageError("--wait and --no-wait exclude each other.", click.get_current_context())
     settings = leader_settings(lease=seconds(lease, "--lease"))
     wait_s = seconds(wait, "--wait") if wait is not None else None
-    path = executable(command[0])
+    path = executable(command[0], is_alone=len(command) == 1)
     plan = Plan(
         setup, lease_name(name), path, tuple(command), settings.lease_s, seconds(grace, "--grace"), wait_s, no_wait,
         not no_cgroup, _checked(holder_id),
@@ -146,15 +148,27 @@ def _checked(holder: str | None) -> str | None:
     return None if holder is None else holder_id(holder)
 
 
-def executable(command: str) -> str:
-    """The file that CMD names, or the answer a shell would give: 127 when there is none, 126 when it cannot be run."""
+def executable(command: str, *, is_alone: bool = False) -> str:
+    """The file that CMD names, or the answer a shell would give: 127 when there is none, 126 when it cannot be run.
+
+    `is_alone`: no other words follow it, so that blanks in it may come from quotes around a whole command line.
+    """
     path = shutil.which(command)
     if path is not None:
         return path
     places = [command] if os.sep in command else [os.path.join(p, command) for p in os.get_exec_path()]
     if command and any(os.path.exists(place) for place in places):
         raise _not_started(command, errno.EACCES)
-    raise _not_started(command, errno.ENOENT)
+    error = _not_started(command, errno.ENOENT)
+    if is_alone and len(command.split()) > 1:
+        error.hint = _without_quotes(command)
+    raise error
+
+
+def _without_quotes(line: str) -> str:
+    if set(line) & SHELL_SIGNS:
+        return f"For what only a shell understands: -- sh -c {shlex.quote(line)}"
+    return f"Leave the quotes out: -- {line}"
 
 
 def _not_started(command: str, number: int) -> exit_codes.Refused:

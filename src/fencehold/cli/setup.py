@@ -14,6 +14,7 @@ import click
 import fencehold
 from fencehold.cli import screen
 from fencehold.connect import DEFAULT_TABLE, label, scheme
+from fencehold.model.durable import NO_STANDBY_OF_ITS_OWN, Called, durable, unsupported
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.store import OPEN_LIMIT_S
@@ -22,7 +23,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 DSN_VARIABLE = "FENCEHOLD_DSN"
-DURABLE_VARIABLE = "FENCEHOLD_DURABLE"
+VARIABLES = Called("FENCEHOLD_DURABLE", "FENCEHOLD_WITHOUT_STANDBY")
 ASKED = "fencehold.asked"  # of click's notes on a command: which store it asks
 SILENT_FOR_S = 3.0
 
@@ -44,7 +45,8 @@ class Setup:
 
     def over(self, dsn: str | None, table: str | None, output: str | None) -> Setup:
         """With what was given after the command's name, which is nearer and so stands."""
-        return Setup(dsn or self.given_dsn, table or self.given_table, output or self.output)
+        nearer_dsn = dsn if dsn is not None else self.given_dsn
+        return Setup(nearer_dsn, table if table is not None else self.given_table, output or self.output)
 
     @property
     def screen(self) -> screen.Screen:
@@ -52,11 +54,19 @@ class Setup:
 
     @property
     def table(self) -> str:
-        return self.given_table or DEFAULT_TABLE
+        return DEFAULT_TABLE if self.given_table is None else self.given_table
 
     @property
     def dsn_or_none(self) -> str | None:
-        dsn = self.given_dsn or os.environ.get(DSN_VARIABLE) or None
+        """None: none was named. One that was named and is empty is a mistake: the variable may lead elsewhere."""
+        dsn = os.environ.get(DSN_VARIABLE) or None if self.given_dsn is None else self.given_dsn.strip()
+        if dsn == "":
+            raise ConfigurationError(
+                "The address of the database is empty.",
+                hint=f"Name one, for example sqlite:///app.db, or leave it out to use {DSN_VARIABLE}. Is a variable of "
+                "your script not set?",
+                code="no_dsn",
+            )
         if dsn is not None:
             screen.keep_secret(dsn)
         return dsn
@@ -91,8 +101,11 @@ class Setup:
 
     def patient_store(self, facts: FactSink) -> fencehold.Store:
         """For what runs until it is stopped: a database that is away is waited for, and `facts` hears of it."""
-        durable: Any = os.environ.get(DURABLE_VARIABLE) or None  # connect() refuses what it does not know
-        return fencehold.connect(self.dsn, table=self.table, facts=facts, durable=durable)
+        asked: Any = os.environ.get(VARIABLES.durable) or None
+        without: Any = os.environ.get(VARIABLES.without_standby) or None
+        if durable(asked, without, VARIABLES) is not None and scheme(self.dsn) in NO_STANDBY_OF_ITS_OWN:
+            raise unsupported(scheme(self.dsn), VARIABLES)
+        return fencehold.connect(self.dsn, table=self.table, facts=facts, durable=asked, without_standby=without)
 
 
 def options(command: F) -> F:

@@ -22,16 +22,14 @@ Rows = Sequence[Sequence[str]]
 
 def show(console: Console, columns: Sequence[str], rows: Rows, spare: Sequence[str] = ()) -> None:
     """To a terminal of any width; the `spare` columns, the first one first, are left out where that saves lines."""
-    for left_out in (spare[:count] for count in range(len(spare) + 1)):
-        kept = [n for n, column in enumerate(columns) if column not in left_out]
-        few, short = [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
-        if _is_on_one_line([few, *short], console.width):
-            console.print(_table(few, short, fitted([few, *short], _room(console.width, few))))
-            if left_out:
-                console.print(f"not shown at this width: {', '.join(left_out)}", soft_wrap=True)
-            return
-    if widths := fitted([columns, *rows], _room(console.width, columns)):
-        console.print(_table(columns, rows, widths))
+    several = [_without(spare[:count], columns, rows) for count in range(len(spare) + 1)]
+    on_one_line = (few for few in several if _is_on_one_line(few, console.width))
+    with_all_columns = (few for few in several[:1] if _fits(few, console.width))
+    on_several_lines = (few for few in reversed(several) if _fits(few, console.width))
+    for few in (*on_one_line, *with_all_columns, *on_several_lines):
+        console.print(_table(few[0], few[1:], fitted(few, _room(console.width, few[0]))))
+        if left_out := [column for column in columns if column not in few[0]]:
+            console.print(f"not shown at this width: {', '.join(left_out)}", soft_wrap=True)
         return
     for number, row in enumerate(rows):
         if number:
@@ -44,6 +42,16 @@ def show_fields(console: Console, fields: Rows) -> None:
     """One line for each field; a long value goes on below its own beginning."""
     for line in _fields([field[0] for field in fields], [field[1] for field in fields], console.width):
         console.print(line, soft_wrap=True)
+
+
+def _without(left_out: Sequence[str], columns: Sequence[str], rows: Rows) -> Rows:
+    """The other columns, and below them their rows."""
+    kept = [n for n, column in enumerate(columns) if column not in left_out]
+    return [[row[n] for n in kept] for row in (columns, *rows)]
+
+
+def _fits(rows: Rows, width: int) -> bool:
+    return bool(fitted(rows, _room(width, rows[0])))
 
 
 def _room(width: int, columns: Sequence[str]) -> int:

@@ -62,7 +62,7 @@ def verify(setup: Setup, url: str | None, report: str | None, **options: Any) ->
     create a schema. Contenders are real processes that lead, write through the fence, handle events, lease items and
     take an advisory lock. The load is that of a few busy clients: at most 16 connections for each contender.
     """
-    setup = dataclasses.replace(setup, given_dsn=url or setup.given_dsn)
+    setup = dataclasses.replace(setup, given_dsn=url if url is not None else setup.given_dsn)
     asked = plan(setup.dsn, **options)
     if report is not None:
         _must_be_writable(report)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +13,7 @@ import click
 
 from fencehold.cli import exit_codes, handler_import, log_lines
 from fencehold.cli.metrics_port import Measured, measured, metrics_options
-from fencehold.cli.outbox_options import known, lease_option, look_for, outbox_option
+from fencehold.cli.outbox_options import duration_option, known, lease_option, look_for, outbox_option
 from fencehold.cli.service import StopBy, serve
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.watchdog import Stop, leave, leave_soon
@@ -51,10 +50,6 @@ class Plan:
     worker: dict[str, Any]
 
 
-def _duration(flag: str, meaning: str, default: str | None = None) -> Callable[[Any], Any]:
-    return click.option(flag, default=default, metavar="DURATION", help=meaning)
-
-
 @click.command(epilog=EPILOG)
 @click.argument("handlers", metavar="MODULE:ATTRIBUTE")
 @outbox_option
@@ -62,12 +57,12 @@ def _duration(flag: str, meaning: str, default: str | None = None) -> Callable[[
     "--concurrency", type=click.IntRange(1, CONCURRENCY_MAX), default=10, help="Events handled at the same time.  [10]"
 )
 @lease_option
-@_duration("--poll-every", "How often to look for events that no hint told of.  [1s]", "1s")
-@_duration("--max-processing", "A handler that takes longer is aborted.  [3 leases]")
-@_duration("--shutdown-timeout", "How long a stop waits for handlers; at most a lease.  [a lease]")
-@_duration("--give-up-after", "Exit (80) after so long without being able to handle anything.  [never]")
-@_duration("--retry-base", "After a first failure; doubled after each further one.  [1s]", "1s")
-@_duration("--retry-cap", "The longest wait before another try.  [30s]", "30s")
+@duration_option("--poll-every", "How often to look for events that no hint told of.  [1s]", "1s")
+@duration_option("--max-processing", "A handler that takes longer is aborted.  [3 leases]")
+@duration_option("--shutdown-timeout", "How long a stop waits for handlers; at most a lease.  [a lease]")
+@duration_option("--give-up-after", "Exit (80) after so long without being able to handle anything.  [never]")
+@duration_option("--retry-base", "After a first failure; doubled after each further one.  [1s]", "1s")
+@duration_option("--retry-cap", "The longest wait before another try.  [30s]", "30s")
 @click.option("--batch-size", type=click.IntRange(1, CONCURRENCY_MAX), help="Handlers get lists, up to so many events.")
 @click.option("--ordered", is_flag=True, help="The events of one aggregate one at a time, oldest first.")
 @click.option("--no-reaper", is_flag=True, help="Bring no reaper along; one must run elsewhere (`fencehold reaper`).")
@@ -90,7 +85,8 @@ def worker(
     with 80 once the loop has been blocked for so long, or all places have been taken for so long by handlers that lost
     their leases and do not return: let a supervisor start it anew.
     """
-    log_lines.log_to_stderr(as_json=setup.screen.is_json)
+    # What a worker died of is the error with which this command ends.
+    log_lines.log_to_stderr(as_json=setup.screen.is_json, without=("worker_died",))
     handler = handler_import.load(handlers)
     plan = _plan(outbox_name, **given)
     with measured(metrics_host, metrics_port) as told:

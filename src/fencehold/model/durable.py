@@ -37,25 +37,45 @@ class Durable:
     refuses: bool
 
 
-def durable(wanted: Any, without_standby: Any = None) -> Durable | None:
+@dataclass(frozen=True)
+class Called:
+    """What the two settings are called where they were given."""
+
+    durable: str = "durable"
+    without_standby: str = "without_standby"
+
+
+ARGUMENTS = Called()
+
+
+def durable(wanted: Any, without_standby: Any = None, called: Called = ARGUMENTS) -> Durable | None:
     """What was asked for; None: nothing beyond what the database does by itself."""
     if wanted is not None and (not isinstance(wanted, str) or wanted not in LEVELS):
-        raise _bad(f"durable is {wanted!r:.60}; it must be {' or '.join(map(repr, LEVELS))}.")
+        raise _bad(f"{called.durable} is {wanted!r:.60}; it must be {' or '.join(map(repr, LEVELS))}.", called)
     if without_standby not in (None, REFUSE, WARN):
-        raise _bad(f"without_standby is {without_standby!r:.60}; it must be {REFUSE!r} or {WARN!r}.")
+        message = f"{called.without_standby} is {without_standby!r:.60}; it must be {REFUSE!r} or {WARN!r}."
+        raise _bad(message, called)
     if wanted is None:
         if without_standby is not None:
-            raise _bad("without_standby was given and durable was not: nothing would be asked of a standby.")
+            message = (
+                f"{called.without_standby} was given and {called.durable} was not: nothing would be asked of a standby."
+            )
+            raise _bad(message, called)
         return None
     return Durable(LEVELS[wanted], without_standby != WARN)
 
 
-def unsupported(scheme: str) -> ConfigurationError:
+def unsupported(scheme: str, called: Called = ARGUMENTS) -> ConfigurationError:
     """For a database in which no transaction can ask for more than is set for all of them."""
     message, hint = NO_STANDBY_OF_ITS_OWN[scheme]
-    return ConfigurationError(f"durable= is for PostgreSQL. {message}", hint=hint, code="durable_unsupported")
+    if called is not ARGUMENTS:
+        hint = hint.replace("durable=", called.durable)
+    said = f"{called.durable}{'=' if called is ARGUMENTS else ''} is for PostgreSQL. {message}"
+    return ConfigurationError(said, hint=hint, code="durable_unsupported")
 
 
-def _bad(message: str) -> ConfigurationError:
-    hint = 'Write durable="replicated"; without_standby="warn" goes on without a synchronous standby.'
+def _bad(message: str, called: Called) -> ConfigurationError:
+    hint = (
+        f'Write {called.durable}="replicated"; {called.without_standby}="warn" goes on without a synchronous standby.'
+    )
     return ConfigurationError(message, hint=hint, code="bad_durable")

@@ -6,6 +6,10 @@ import json
 import re
 
 from fencehold.model.errors import ConfigurationError
+from fencehold.model.names import quoted
+
+_TEXT = frozenset((str,))
+_PLAIN = frozenset((str, int, float, bool, type(None)))  # most values: nothing is inside them
 
 # NUL as JSON writes it. Behind an even number of backslashes; behind an odd number the six characters are a text's own.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -22,11 +26,39 @@ def json_text(value: object, what: str, bytes_max: int, *, code: str = "payload"
             hint="Use dicts, lists, texts, numbers, booleans and None; no NaN, no objects of your own.",
             code=f"bad_{code}",
         ) from None
+    if type(value) not in _PLAIN and (stray := _stray_key(value)):
+        raise _not_text(stray[0], what, code)
     if len(text) * 4 > bytes_max:  # four bytes are the most one character can take
         _check_size(text, what, bytes_max, code, taker)
     if "\\u0000" in text or not text.isprintable():
         _check_characters(text, what, code)
     return text
+
+
+def _stray_key(value: object) -> tuple[object] | None:
+    """A key that is no text, on any level. The encoder would make one of it: what was under 7 comes back under "7"."""
+    if type(value) is dict and _TEXT.issuperset(map(type, value)) and _PLAIN.issuperset(map(type, value.values())):
+        return None  # most payloads: flat
+    waiting = [value]  # no circle: it has been written as JSON
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            for key in one:
+                if not isinstance(key, str):
+                    return (key,)
+            waiting += [inner for inner in one.values() if type(inner) not in _PLAIN]
+        elif isinstance(one, (list, tuple)):
+            waiting += [inner for inner in one if type(inner) not in _PLAIN]
+    return None
+
+
+def _not_text(key: object, what: str, code: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"The {what} has a key that is no text: {quoted(key)}. JSON has no other keys: it would come back as a text. "
+        "Nothing was written.",
+        hint="Make a text of it yourself, str(key), or use a list of pairs.",
+        code=f"bad_{code}",
+    )
 
 
 def _check_size(text: str, what: str, bytes_max: int, code: str, taker: str) -> None:

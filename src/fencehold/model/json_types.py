@@ -35,9 +35,23 @@ class JsonRecord(Protocol):
     __optional_keys__: ClassVar[frozenset[str]]
 
 
+class JsonMixed(Protocol):
+    """A dict that mypy takes for `dict[str, object]`, as `{"id": 7, "name": "x"}` put into a variable first.
+
+    What it holds is not looked at. A dict of dates alone is none: it does not take every object.
+    """
+
+    def __setitem__(self, key: str, value: object, /) -> None: ...
+
+    def clear(self) -> None: ...
+
+
 if TYPE_CHECKING:
     #: What can be given as a payload, as a value of metadata, or as a document. What comes back is Any: a union of all
     #: this would have to be narrowed before every `event.payload["id"]`.
-    Json: TypeAlias = "Mapping[str, Json] | JsonArray[Json] | JsonRecord | str | int | float | bool | None"
+    Json: TypeAlias = "Mapping[str, Json] | JsonArray[Json] | JsonRecord | JsonMixed | str | int | float | bool | None"
+    #: Metadata.
+    JsonMapping: TypeAlias = "Mapping[str, Json] | JsonMixed"
 else:
+    JsonMapping = Any
     Json = Any  # a type that names itself cannot be looked up from another module, as typing.get_type_hints does

@@ -18,6 +18,11 @@ QUALIFIED_NAME_BYTES_MAX = 63  # with its schema it is also the name of a Postgr
 LOCK_NAME_UNITS_MAX = 255  # SQL Server cuts off the rest of an application lock's name, and says nothing
 TABLE_NAME_BYTES_MAX = 48  # leaves room for the suffixes of index and trigger names below PostgreSQL's 63 bytes
 
+#: Kept by a database for itself: objects of SQLite; schemas of PostgreSQL; schemas of SQL Server and PostgreSQL.
+RESERVED_TABLE_PREFIX = "sqlite_"
+RESERVED_SCHEMA_PREFIX = "pg_"
+RESERVED_SCHEMAS = ("information_schema", "sys")
+
 _TABLE = re.compile(r"(?:[a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]*", re.ASCII)
 
 
@@ -70,6 +75,7 @@ def table_name(name: object) -> str:
     if isinstance(name, str) and _TABLE.fullmatch(name):
         fits = len(name) <= QUALIFIED_NAME_BYTES_MAX and len(name.rpartition(".")[2]) <= TABLE_NAME_BYTES_MAX
         if fits:
+            _must_be_free(name)
             return name
     raise ConfigurationError(
         f"{name!r} cannot be a table name.",
@@ -77,6 +83,21 @@ def table_name(name: object) -> str:
         f"({QUALIFIED_NAME_BYTES_MAX} in all).",
         code="bad_name",
     )
+
+
+def _must_be_free(name: str) -> None:
+    """A name that one of the databases keeps for itself is refused for all; its own error would look like an outage."""
+    schema, _, table = name.rpartition(".")
+    whose = ""
+    if table.startswith(RESERVED_TABLE_PREFIX):
+        whose = f"SQLite keeps names that begin with {RESERVED_TABLE_PREFIX} for itself"
+    elif schema.startswith(RESERVED_SCHEMA_PREFIX):
+        whose = f"PostgreSQL keeps schemas that begin with {RESERVED_SCHEMA_PREFIX} for itself"
+    elif schema in RESERVED_SCHEMAS:
+        whose = f"the schema {schema} is the database's own"
+    if whose:
+        hint = "Give it another name: the same ones are refused on every database."
+        raise ConfigurationError(f"{name!r} cannot be a table name: {whose}.", hint=hint, code="bad_name")
 
 
 def quoted(value: object) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fencehold.model import durations
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.json_text import json_text
-from fencehold.model.json_types import Json
+from fencehold.model.json_types import Json, JsonMapping
 from fencehold.model.outbox_settings import OutboxSettings
 
 EVENT_TYPE_CHARS_MAX = 128
@@ -49,7 +49,7 @@ def new_event(
     tracking_id: str | uuid.UUID | None = None,
     not_before: dt.datetime | durations.Duration | None = None,
     priority: int = 0,
-    metadata: Mapping[str, Json] | None = None,
+    metadata: JsonMapping | None = None,
     fresh_id: str = "",
 ) -> NewEvent:
     """The event, or ConfigurationError (code bad_event, unknown_event_type, bad_payload, payload_too_large).

@@ -13,27 +13,7 @@ from fencehold.model.outbox_settings import Check
 
 def document_json(document: Any, settings: ItemSettings) -> str:
     """The document as JSON, or ConfigurationError (code bad_document, document_too_large)."""
-    text = json_text(document, "document", settings.document_bytes_max, code="document", taker="kind of item")
-    _check_keys(document)
-    return text
-
-
-def _check_keys(document: Any) -> None:
-    """JSON has no other keys than texts: what was saved under 1 would come back under "1"."""
-    waiting = [document]  # no circle: it has been written as JSON
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            wrong = [key for key in one if not isinstance(key, str)]
-            if wrong:
-                raise ConfigurationError(
-                    f"The document has the key {wrong[0]!r:.80}, which is no text; nothing was written.",
-                    hint="Use texts as keys: JSON has no others.",
-                    code="bad_document",
-                )
-            one = one.values()
-        if not isinstance(one, str | int | float | None):
-            waiting += [value for value in one if isinstance(value, dict | list | tuple)]
+    return json_text(document, "document", settings.document_bytes_max, code="document", taker="kind of item")
 
 
 def checked_change(state: object, document: Any, settings: ItemSettings) -> tuple[str | None, str | None]:

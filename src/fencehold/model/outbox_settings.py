@@ -19,7 +19,13 @@ PAYLOAD_BYTES_MAX = 1024 * 1024
 RETRIES_MAX = 32_000
 LOOP_SILENT_S = 5.0
 STUCK_AFTER_S = 300.0
+DEFAULT_OUTBOX = "outbox"
 UNSURE = "Leave what you are unsure of to its default."
+
+
+def outbox_flag(name: str) -> str:
+    """What a command that is advised has to be told, so that it is about this outbox; nothing for the default one."""
+    return "" if name == DEFAULT_OUTBOX else f" --outbox {name}"
 
 
 @dataclass(frozen=True)

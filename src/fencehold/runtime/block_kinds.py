@@ -1,8 +1,12 @@
-"""`with` where `async with` is meant, and the other way round: a clear error instead of Python's bare one."""
+"""`with` where `async with` is meant, the other way round, and `await` of a store: a clear error, not Python's."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 class AsyncBlock:
@@ -35,6 +39,55 @@ class PlainBlock:
             """Never called: there is no block."""
 
 
+class NotAwaited:
+    """Of a store: not awaited as it is. Not for what a job may return, since Python takes it for awaitable now."""
+
+    if not TYPE_CHECKING:
+
+        def __await__(self) -> NoReturn:
+            word, opened = (
+                ("with", "store.open()") if isinstance(self, PlainBlock) else ("async with", "await store.open()")
+            )
+            raise TypeError(
+                f"`await` cannot use {_named(self)}: write `{word} {_module(self)}.connect(...) as store:`, or "
+                f"`store = {_module(self)}.connect(...)` and then `{opened}`."
+            )
+
+
+class AsyncTransactionBlock(AsyncBlock, AbstractAsyncContextManager[T_co, bool | None], Generic[T_co]):
+    """What `term.transaction()` gives."""
+
+    def __init__(self, block: AbstractAsyncContextManager[T_co, bool | None]) -> None:
+        self._block = block
+
+    async def __aenter__(self) -> T_co:
+        return await self._block.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool | None:
+        return await self._block.__aexit__(kind, error, trace)
+
+
+class PlainTransactionBlock(PlainBlock, AbstractContextManager[T_co, bool | None], Generic[T_co]):
+    """The same in `fencehold.sync`."""
+
+    def __init__(self, block: AbstractContextManager[T_co, bool | None]) -> None:
+        self._block = block
+
+    def __enter__(self) -> T_co:
+        return self._block.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool | None:
+        return self._block.__exit__(kind, error, trace)
+
+
 def _named(one: object) -> str:
-    kind = "fencehold.sync" if isinstance(one, PlainBlock) else "fencehold"
-    return f"a {type(one).__name__} of {kind}"
+    is_transaction = isinstance(one, (AsyncTransactionBlock, PlainTransactionBlock))
+    return f"a {'transaction' if is_transaction else type(one).__name__} of {_module(one)}"
+
+
+def _module(one: object) -> str:
+    return "fencehold.sync" if isinstance(one, PlainBlock) else "fencehold"

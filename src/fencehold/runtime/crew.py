@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from fencehold.model.errors import ConfigurationError
-from fencehold.model.outbox_settings import OutboxSettings
+from fencehold.model.outbox_settings import OutboxSettings, outbox_flag
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Events
 from fencehold.ports.facts import FactSink
@@ -109,6 +109,6 @@ def no_reaper(outbox: str, ran_s_ago: float | None) -> ConfigurationError:
     return ConfigurationError(
         f"The reaper of outbox {outbox!r} {when}: events of a worker that dies would be stuck for ever.",
         hint="Let the worker bring its own (the default; reaper=False and --no-reaper turn it off), or run "
-        "`fencehold reaper` somewhere.",
+        f"`fencehold reaper{outbox_flag(outbox)}` somewhere.",
         code="no_reaper",
     )

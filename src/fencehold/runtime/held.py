@@ -121,6 +121,8 @@ class Held:
 
     def end(self, reason: str, event: str = LOST) -> bool:
         """Over, for this reason, at once and for ever; True for the first to say so, which is also who logs it."""
+        if self._is_distrusted and event == LOST:
+            reason = NOT_AWAITED  # whoever saw it first took it for a deadline
         with self._lock:
             if self.ended_because is not None:
                 return False

@@ -12,6 +12,7 @@ from fencehold.ports.connections import AsyncConnection, Connection, SyncConnect
 from fencehold.ports.facts import FactSink
 from fencehold.ports.fence import Transaction
 from fencehold.ports.lock_session import Companion
+from fencehold.runtime.block_kinds import AsyncTransactionBlock
 from fencehold.runtime.held import NOT_AWAITED
 from fencehold.runtime.lock_mechanism import Grant
 from fencehold.runtime.pending_fence import NOT_AWAITED_HINT, PendingFence, loop_here, told_on
@@ -39,7 +40,8 @@ class LockTerm:
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """A fenced transaction on a connection of its own: it commits only while this epoch holds."""
-        return self._companion.fences.transaction(self._key(), lambda: self._grant.remaining_s)
+        block = self._companion.fences.transaction(self._key(), lambda: self._grant.remaining_s)
+        return AsyncTransactionBlock(block)
 
     @overload
     def fence(self, connection_or_session: SyncConnection) -> Awaitable[None]: ...

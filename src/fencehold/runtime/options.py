@@ -9,13 +9,13 @@ import asyncio
 import datetime as dt
 import threading
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypedDict
 
 from fencehold.model.durable import Durability, WithoutStandby
 from fencehold.model.durations import Duration
 from fencehold.model.events import Status
-from fencehold.model.json_types import Json
+from fencehold.model.json_types import JsonMapping
 from fencehold.model.retry import RetryStrategy
 from fencehold.model.settings import OnError
 from fencehold.ports.facts import FactSink
@@ -86,7 +86,7 @@ class AddOptions(TypedDict, total=False):
     tracking_id: str | uuid.UUID | None
     not_before: dt.datetime | Duration | None
     priority: int
-    metadata: Mapping[str, Json] | None
+    metadata: JsonMapping | None
 
 
 class RedriveOptions(TypedDict, total=False):

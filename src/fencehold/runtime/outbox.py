@@ -15,7 +15,7 @@ from fencehold.model import names
 from fencehold.model.durations import AGE_YEARS_MAX, Duration, seconds
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.events import Status
-from fencehold.model.json_types import Json
+from fencehold.model.json_types import Json, JsonMapping
 from fencehold.model.new_events import NewEvent, new_event, new_tracking_ids
 from fencehold.model.outbox_settings import Check, OutboxSettings, outbox_settings, worker_settings
 from fencehold.ports.connections import Connection, SyncConnection
@@ -25,7 +25,7 @@ from fencehold.runtime.error_text import storable, stored
 from fencehold.runtime.handler_types import BatchHandler, EventHandler
 from fencehold.runtime.handlers import Handlers
 from fencehold.runtime.options import WorkerOptions
-from fencehold.runtime.outbox_arguments import EventToAdd, claims_of, listed, tracking_id_of
+from fencehold.runtime.outbox_arguments import EventToAdd, claims_of, done_now, listed, tracking_id_of
 from fencehold.runtime.outbox_identity import OutboxIdentity
 from fencehold.runtime.outbox_parts import OutboxParts
 from fencehold.runtime.reaper import REAP_MAX, Reaper, tell_reaped
@@ -88,7 +88,7 @@ class Outbox:
         tracking_id: str | uuid.UUID | None = None,
         not_before: dt.datetime | Duration | None = None,
         priority: int = 0,
-        metadata: Mapping[str, Json] | None = None,
+        metadata: JsonMapping | None = None,
         tx: Connection | None = None,
     ) -> str:
         """Stored for sure when this returns, or with the caller's transaction `tx`; the tracking id.
@@ -123,7 +123,7 @@ class Outbox:
     def add_now(self, events: Iterable[EventToAdd], tx: SyncConnection, outbox_id: str) -> list[str]:
         """`add_many` for callers without an event loop: in the transaction of a sync connection or session."""
         new = list(self._making(listed(events), []))
-        _done_now(self._parts.make_events(self.name).port.add_in(tx, new, outbox_id))
+        done_now(self._parts.make_events(self.name).port.add_in(tx, new, outbox_id))
         return [event.tracking_id for event in new]
 
     def first_time_now(
@@ -131,7 +131,7 @@ class Outbox:
     ) -> bool:
         """`first_time` for callers without an event loop."""
         desk = self._parts.make_events(self.name).desk
-        return bool(_done_now(desk.first_time(tracking_id_of(event), names.consumer_id(consumer_id), tx, outbox_id)))
+        return bool(done_now(desk.first_time(tracking_id_of(event), names.consumer_id(consumer_id), tx, outbox_id)))
 
     async def outbox_id(self) -> str:
         """What tells this outbox from one of the same name in another database; asked of the store once."""
@@ -380,15 +380,3 @@ class Outbox:
     def _events_here(self) -> Events:
         self._parts.check_open()
         return self._parts.shared.here(self)
-
-
-def _done_now(waiting: Any) -> Any:
-    """The result of a call on a sync connection, which had no need to wait; on an async one nothing has begun."""
-    if asyncio.iscoroutine(waiting):
-        waiting.close()
-        raise ConfigurationError("A sync connection is needed here.", hint="Or await add().", code="bad_connection")
-    try:
-        next(waiting.__await__())
-    except StopIteration as done:
-        return done.value
-    raise AssertionError("what is done already does not wait")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -34,3 +35,20 @@ def claims_of(claims: Claim | Sequence[Claim]) -> list[Claim]:
     if wrong := [type(item).__name__ for item in given if not isinstance(item, Claim)]:
         raise ConfigurationError(f"A {wrong[0]} is no Claim.", hint="Give what claim() returned.", code="bad_claim")
     return given
+
+
+def done_now(waiting: Any) -> Any:
+    """The result of a call on a sync connection, which had no need to wait; on an async one nothing has begun."""
+    if asyncio.iscoroutine(waiting):
+        waiting.close()
+        raise ConfigurationError(
+            "A sync connection is needed here; nothing was written.",
+            hint="fencehold.sync takes sync connections and sessions as tx. For an async one use the async store: "
+            "`async with fencehold.connect(...) as store:` and `await outbox.add(..., tx=connection)`.",
+            code="bad_connection",
+        )
+    try:
+        next(waiting.__await__())
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("what is done already does not wait")

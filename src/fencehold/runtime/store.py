@@ -13,7 +13,7 @@ from fencehold.model import names
 from fencehold.model.durations import Duration
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.item_settings import DOCUMENT_BYTES_MAX, item_settings
-from fencehold.model.outbox_settings import PAYLOAD_BYTES_MAX, outbox_settings
+from fencehold.model.outbox_settings import DEFAULT_OUTBOX, PAYLOAD_BYTES_MAX, outbox_settings
 from fencehold.model.retry import RetryStrategy
 from fencehold.model.settings import LeaderSettings, OnError, leader_settings
 from fencehold.ports.backend import Backend
@@ -23,7 +23,7 @@ from fencehold.ports.time_limit import TimeLimit
 from fencehold.ports.traces import TracePort
 from fencehold.runtime import forks
 from fencehold.runtime import host as hosts
-from fencehold.runtime.block_kinds import AsyncBlock
+from fencehold.runtime.block_kinds import AsyncBlock, NotAwaited
 from fencehold.runtime.book import LeaseBook
 from fencehold.runtime.engine import Engine
 from fencehold.runtime.first_use import ANY_KIND, ITEMS, FirstUse
@@ -42,13 +42,12 @@ from fencehold.runtime.term import Term
 OPEN_LIMIT_S = 10.0  # of one try
 FIRST_OPEN_LIMIT_S = 4.0  # of the first try of many: so that the first word about an outage comes within 5 s
 CLOSE_SLACK_S = 5.0
-DEFAULT_OUTBOX = "outbox"
 INIT_LIMIT_S = 60.0
 
 T = TypeVar("T")
 
 
-class Store(AsyncBlock):
+class Store(AsyncBlock, NotAwaited):
     """Use it with `async with`, or `open()` and `close()`; closing gives back every lease it holds."""
 
     def __init__(

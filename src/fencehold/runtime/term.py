@@ -12,7 +12,7 @@ from typing import Any, Self, overload
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Uncertain
 from fencehold.ports.connections import AsyncConnection, Connection, SyncConnection
 from fencehold.ports.fence import FencePort, GuardText, SyncTransaction, Transaction
-from fencehold.runtime.block_kinds import AsyncBlock
+from fencehold.runtime.block_kinds import AsyncBlock, AsyncTransactionBlock, PlainTransactionBlock
 from fencehold.runtime.held import IN_WORDS, NOT_AWAITED, Held
 from fencehold.runtime.pending_fence import NOT_AWAITED_HINT, PendingFence, sync_needed
 from fencehold.runtime.term_bodies import TermBodies, TermBody
@@ -163,7 +163,7 @@ class Term(AsyncBlock):
 
         While it is open no other holder can take the lease over; renewals go on.
         """
-        return self._fenced()
+        return AsyncTransactionBlock(self._fenced())
 
     @asynccontextmanager
     async def _fenced(self) -> AsyncIterator[Transaction]:
@@ -177,7 +177,7 @@ class Term(AsyncBlock):
 
     def transaction_sync(self) -> AbstractContextManager[SyncTransaction]:
         """`transaction` for code without an event loop, in the calling thread."""
-        return self._fenced_sync()
+        return PlainTransactionBlock(self._fenced_sync())
 
     @contextmanager
     def _fenced_sync(self) -> Iterator[SyncTransaction]:

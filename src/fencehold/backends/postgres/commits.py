@@ -28,8 +28,8 @@ WAITS_IN = "syncrep.c"  # where the server warns from; the words are in its own 
 IN_ENGLISH = re.compile("synchronous replication")
 NO_STANDBY = "synchronous_standby_names is empty: the server waits for no standby, and a failover can lose its commits"
 NO_STANDBY_HINT = (
-    "Set it (under Patroni: synchronous_mode, and synchronous_mode_strict so that it is never emptied), or open with "
-    'without_standby="warn".'
+    "Set it (under Patroni: synchronous_mode, and synchronous_mode_strict so that it is never emptied), or go on "
+    'without one: without_standby="warn" of connect(), for the commands the variable FENCEHOLD_WITHOUT_STANDBY=warn.'
 )
 CUT_SHORT = "its wait for the standby was cut short"
 NOT_SEEN = "whether a standby keeps up only a role with pg_read_all_stats may see"

@@ -21,7 +21,7 @@ from fencehold.backends.postgres.callers import (
     is_elsewhere,
 )
 from fencehold.backends.ready import Ready
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql_text import Statements, granting
 from fencehold.model.errors import ConfigurationError
 
 AnyDoor = SyncDoor | AsyncDoor | SessionDoor | AsyncSessionDoor
@@ -93,7 +93,9 @@ def _sorted(error: Exception, door: AnyDoor) -> Exception:
     if is_elsewhere(error):
         return wrong_store.of_outbox(door.table)
     cause = getattr(error, "orig", error)
-    return faults.of_statement(cause) if isinstance(cause, psycopg.Error) else error
+    if not isinstance(cause, psycopg.Error):
+        return error
+    return granting(faults.of_statement(cause), f" --outbox {door.table}")
 
 
 def door_to(statements: Statements, target: object) -> AnyDoor:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import errors as pg
 
-from fencehold.backends.sql_text import schema_missing, schema_old
+from fencehold.backends.sql_text import no_permission, schema_missing, schema_old
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
 
 OWNER_HINT = (
@@ -19,7 +19,6 @@ SCHEMA_HINT = (
     "GRANT USAGE, CREATE ON SCHEMA ... TO this role (USAGE alone once the tables are there), or name a schema it may "
     "use: --table schema.fencehold_leases."
 )
-GRANT_HINT = "GRANT this user what `fencehold sql init` prints (purge also needs DELETE on an outbox)."
 POLICY_HINT = (
     "Row-level security is on for this table, and no policy lets this user do that; a GRANT does not help. Give it one "
     "for all rows (CREATE POLICY ... TO ... USING (true) WITH CHECK (true)), or ALTER TABLE ... DISABLE ROW LEVEL "
@@ -142,8 +141,10 @@ def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
     if isinstance(error, pg.UndefinedColumn):
         return schema_old(_said(text))
     if isinstance(error, pg.InsufficientPrivilege):
-        hint = POLICY_HINT if "row-level security" in text else GRANT_HINT
-        return ConfigurationError(f"PostgreSQL refused: {_said(text)}.", hint=hint, code="no_permission")
+        fault = no_permission(f"PostgreSQL refused: {_said(text)}.")
+        if "row-level security" in text:
+            fault.hint = POLICY_HINT
+        return fault
     if isinstance(error, (pg.UntranslatableCharacter, pg.CharacterNotInRepertoire)):
         hint = "The database's encoding has no such character: use others, or a database in UTF8."
         return ConfigurationError(f"PostgreSQL refused the text: {text}.", hint=hint, code="not_in_encoding")
@@ -220,8 +221,7 @@ def denied(error: psycopg.Error, rights: Sequence[str]) -> FenceholdError:
     """The same where it is known which rights are missing: the server names the table only."""
     if not rights:
         return of_statement(error)
-    message = f"PostgreSQL refused: {text_of(error)}; this user lacks {', '.join(rights)}."
-    return ConfigurationError(message, hint=GRANT_HINT, code="no_permission")
+    return no_permission(f"PostgreSQL refused: {text_of(error)}; this user lacks {', '.join(rights)}.")
 
 
 def locked(error: psycopg.Error) -> Unavailable:

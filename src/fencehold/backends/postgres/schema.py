@@ -60,10 +60,13 @@ class PostgresSchema:
             raise faults.of_statement(error) from None
 
     async def _judged(self, connection: wire.Connection) -> ConfigurationError | None:
-        missing = await self._missing(connection)
-        applied = await self._applied(connection) if missing and await self._says(connection, "steps_there") else set()
+        if not (missing := await self._missing(connection)):
+            return None
+        applied = await self._applied(connection)
         there = await self._says(connection, "table_there")
-        found = judged(self._statements, applied, there, missing)
+        found = judged(self._statements, applied, there, missing, await self._is_foreign(connection))
+        if not await self._missing(connection):
+            return None  # another process has made them between two of these questions
         if found is not None and found.code == "schema_missing":
             return await self._unmakeable(connection) or found
         return found
@@ -82,6 +85,8 @@ class PostgresSchema:
         return [row[0] for row in await cursor.fetchall()]
 
     async def _applied(self, connection: wire.Connection) -> set[str]:
+        if not await self._says(connection, "steps_there"):
+            return set()
         cursor = await connection.execute(self._statements["steps_applied"], {"component": self._statements.table})
         return {row[0] for row in await cursor.fetchall()}
 
@@ -109,15 +114,20 @@ class PostgresSchema:
             await connection.execute(self._statements["steps_table"])
         applied = await self._applied(connection)
         due = self._statements.due(applied, await self._says(connection, "table_there"))
-        fresh = not self._statements.recorded(applied)
-        if fresh and "foreign" in self._statements and await self._says(connection, "foreign"):
-            raise table_exists(self._statements)
+        if await self._is_foreign(connection):
+            raise table_exists(self._statements, applied)
         for step in due:
             await self._step(connection, step, {"component": component, "step": step.name})
         if missing := await self._missing(connection):
             raise parts_lost(self._statements, missing)
         await connection.commit()
         return [step.name for step in due]
+
+    async def _is_foreign(self, connection: wire.Connection) -> bool:
+        """The record is read after the tables: another process may be making them, and has made both then."""
+        if "foreign" not in self._statements or not await self._says(connection, "foreign"):
+            return False
+        return not self._statements.recorded(await self._applied(connection))
 
     async def _is_current(self, connection: wire.Connection) -> bool:
         if not (await self._says(connection, "steps_there") and await self._says(connection, "table_there")):

@@ -152,7 +152,7 @@ class Session:
         rights: Rows = []
         with contextlib.suppress(psycopg.Error):
             rights = await (await connection.execute(self.statements["rights_missing"])).fetchall()
-        return faults.denied(error, [row[0] for row in rights])
+        return advised(faults.denied(error, [row[0] for row in rights]), self.statements)
 
     def _must_listen(self, connection: wire.Connection) -> bool:
         return self._wants_listen and not self.is_pooled and self._listening is not connection

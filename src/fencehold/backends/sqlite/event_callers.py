@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from fencehold.backends import begin_hints, sql_session, wrong_store
 from fencehold.backends.ready import Ready
-from fencehold.backends.sql_text import Statements, advised
+from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.caller_file import elsewhere, main_file, main_of
 from fencehold.backends.sqlite.event_rows import Params
@@ -86,7 +86,7 @@ class CallerStatements:
         return self._told(cause) if isinstance(cause, sqlite3.Error) else error
 
     def _told(self, error: sqlite3.Error) -> FenceholdError:
-        return advised(faults.of_statement(error, self._path), self._statements)
+        return faults.of_statement(error, self._path, self._statements)
 
 
 def must_be_in_transaction(connection: Any) -> None:

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from typing import TypeVar
 
-from fencehold.backends.sql_text import schema_missing, schema_old
+from fencehold.backends import sql_text
+from fencehold.backends.sql_text import Statements, schema_missing, schema_old
 from fencehold.backends.sqlite import file_system
 from fencehold.backends.sqlite.file_rights import WRITE_HINT
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 
+E = TypeVar("E", bound=FenceholdError)
+
+RIGHT_FOLDER = (
+    "Is this the right folder? A relative path begins where the program was started, and `init` in a wrong folder "
+    "makes a second database. If it is: "
+)
 ROOM_HINT = "Make room on the disk; it is retried meanwhile."
 PRIMARY_CODE = 0xFF  # of an extended result code
 _NO_SHARED_MEMORY = (sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP)
 
 
-def of_statement(error: sqlite3.Error, path: str) -> FenceholdError:
+def of_statement(error: sqlite3.Error, path: str, statements: Statements | None = None) -> FenceholdError:
+    """With `statements`, the hint names the command that makes or upgrades their very tables."""
     text = str(error)
-    return _of_file(text, path) or _of_engine(error, text, path)
+    fault = _of_file(text, path) or _of_engine(error, text, path)
+    return asking_first(sql_text.advised(fault, statements) if statements else fault)
+
+
+def asking_first(fault: E) -> E:
+    """Of missing tables, with the question whether this is the file that was meant: whoever runs `init` in another
+    folder has two databases then, and two leaders."""
+    if fault.code == "schema_missing":
+        fault.hint = RIGHT_FOLDER + fault.hint[:1].lower() + fault.hint[1:]
+    return fault
 
 
 def _of_file(text: str, path: str) -> FenceholdError | None:

@@ -328,7 +328,7 @@ def refusal(key: TermKey, rows: list[Any], over: bool, where: str = "") -> Fence
         return lost(key, "the term is over; this transaction was rolled back")
     if rows and rows[0][1]:
         return lost(key, "the store refused the fence; this transaction was rolled back")
-    return wrong_store.of_fence(key, where)
+    return wrong_store.of_fence(key, where, wrong_store.ROLLED_BACK)
 
 
 def _is_elsewhere(error: Exception) -> bool:

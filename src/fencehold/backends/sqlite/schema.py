@@ -75,9 +75,8 @@ class SqliteSchema:
             connection.execute(self._statements["steps_table"])
         applied = self._applied(connection)
         due = self._statements.due(applied, self._says(connection, "table_there"))
-        fresh = not self._statements.recorded(applied)
-        if fresh and "foreign" in self._statements and self._says(connection, "foreign"):
-            raise table_exists(self._statements)
+        if self._is_foreign(connection):
+            raise table_exists(self._statements, applied)
         for step in due:
             for statement in self._parts[step.name]:
                 connection.execute(statement)
@@ -87,10 +86,21 @@ class SqliteSchema:
         return [step.name for step in due]
 
     def _judged(self, connection: sqlite3.Connection) -> ConfigurationError | None:
-        applied = self._applied(connection) if self._says(connection, "steps_there") else set()
-        return judged(self._statements, applied, self._says(connection, "table_there"), self._missing(connection))
+        applied = self._applied(connection)
+        there, missing = self._says(connection, "table_there"), self._missing(connection)
+        is_foreign = bool(missing) and self._is_foreign(connection)
+        fault = judged(self._statements, applied, there, missing, is_foreign, where=f" in {self._session.path}")
+        return faults.asking_first(fault) if fault is not None else None
+
+    def _is_foreign(self, connection: sqlite3.Connection) -> bool:
+        """The record is read after the tables: another process may be making them, and has made both then."""
+        if "foreign" not in self._statements or not self._says(connection, "foreign"):
+            return False
+        return not self._statements.recorded(self._applied(connection))
 
     def _applied(self, connection: sqlite3.Connection) -> set[str]:
+        if not self._says(connection, "steps_there"):
+            return set()
         rows = connection.execute(self._statements["steps_applied"], {"component": self._statements.table})
         return {row[0] for row in rows}
 

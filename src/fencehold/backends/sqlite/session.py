@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, TypeVar
 from urllib.parse import quote
 
-from fencehold.backends.sql_text import Statements, advised
+from fencehold.backends.sql_text import Statements
 from fencehold.backends.sqlite import faults, file_rights
 from fencehold.backends.sqlite.open_file import OpenFile, Replaced, cut_off, mixed
 from fencehold.model.errors import Uncertain
@@ -130,8 +130,7 @@ class Session:
         try:
             return self._readably(work)
         except sqlite3.Error as error:
-            fault = faults.of_statement(error, self.path)
-            raise (advised(fault, self._statements) if self._statements else fault) from error
+            raise faults.of_statement(error, self.path, self._statements) from error
 
     def _readably(self, work: Callable[[], T]) -> T:
         """A row with text that is not UTF-8 keeps nobody from the others: its bytes are then read as escapes."""

@@ -192,7 +192,7 @@ async def _fence_async(door: _AsyncSessionDoor, key: TermKey, over: bool) -> Non
 
 def _of_fence(error: BaseException, key: TermKey) -> BaseException:
     fault = faults.of_callers(error)
-    return wrong_store.of_fence(key) if wrong_store.is_elsewhere(fault) else fault
+    return wrong_store.of_fence(key, outcome=wrong_store.ROLLED_BACK) if wrong_store.is_elsewhere(fault) else fault
 
 
 def refused(key: TermKey, rows: Rows, own: bool = False) -> FenceholdError | None:
@@ -206,7 +206,7 @@ def refused(key: TermKey, rows: Rows, own: bool = False) -> FenceholdError | Non
     if not open_transactions:
         return outside_transaction()
     if not is_ours and not own:
-        return wrong_store.of_fence(key)
+        return wrong_store.of_fence(key, outcome=wrong_store.ROLLED_BACK)
     if not is_held:
         return lost(key, "the store refused the fence: it has expired or another holds it; nothing was written")
     if locked < 0:

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from fencehold.backends import begin_hints, sql_session, wrong_store
 from fencehold.backends.ready import Ready
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql_text import Statements, granting
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver.batch import Rows
 from fencehold.backends.sqlserver.callers import DIALECT
 from fencehold.backends.sqlserver.params import bound
-from fencehold.model.errors import ConfigurationError
+from fencehold.model.errors import ConfigurationError, FenceholdError
 
 OUTSIDE, ELSEWHERE = "outside", "elsewhere"
 
@@ -70,7 +70,9 @@ def _sorted(run: Callable[[], Rows], table: str) -> Rows:
 
 def _fault(error: Exception, table: str) -> BaseException:
     fault = faults.of_callers(error)
-    return wrong_store.of_outbox(table) if wrong_store.is_elsewhere(fault) else fault
+    if wrong_store.is_elsewhere(fault):
+        return wrong_store.of_outbox(table)
+    return granting(fault, f" --outbox {table}") if isinstance(fault, FenceholdError) else fault
 
 
 def _within(rows: Rows, table: str) -> Rows:

@@ -6,7 +6,7 @@ the remarks are the server's own.
 
 from __future__ import annotations
 
-from fencehold.backends.sql_text import schema_missing, schema_old
+from fencehold.backends.sql_text import no_permission, schema_missing, schema_old
 from fencehold.backends.sqlserver import driver
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
 
@@ -91,8 +91,7 @@ def _no_schema(text: str) -> FenceholdError | None:
 
 def _misfit(text: str) -> FenceholdError | None:
     if "permission" in text.lower() and "denied" in text.lower():  # 229, 230, 262
-        hint = "GRANT this user what `fencehold sql init` prints (purge also needs DELETE on an outbox)."
-        return ConfigurationError(f"SQL Server refused: {text}.", hint=hint, code="no_permission")
+        return no_permission(f"SQL Server refused: {text}.")
     if "OPENJSON" in text:  # 208, too
         hint = "ALTER DATABASE ... SET COMPATIBILITY_LEVEL = 130 or higher (SQL Server 2016)."
         return ConfigurationError(

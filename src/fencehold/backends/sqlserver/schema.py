@@ -91,10 +91,19 @@ class SqlServerSchema:
         return steps
 
     def _judged(self, line: Line) -> ConfigurationError | None:
-        applied = self._applied(line) if self._says(line, "steps_there") else set()
-        return judged(self._statements, applied, self._says(line, "table_there"), self._missing(line))
+        applied = self._applied(line)
+        found = self._says(line, "table_there"), self._missing(line), self._is_foreign(line)
+        return judged(self._statements, applied, *found)
+
+    def _is_foreign(self, line: Line) -> bool:
+        """The record is read after the tables: another process may be making them, and has made both then."""
+        if "foreign" not in self._statements or not self._says(line, "foreign"):
+            return False
+        return not self._statements.recorded(self._applied(line))
 
     def _applied(self, line: Line) -> set[str]:
+        if not self._says(line, "steps_there"):
+            return set()
         return {row[0] for row in self._rows(line, "steps_applied", component=self._statements.table)}
 
     def _missing(self, line: Line) -> list[str]:
@@ -108,9 +117,8 @@ class SqlServerSchema:
             self._rows(line, "steps_table")
         applied = self._applied(line)
         due = self._statements.due(applied, self._says(line, "table_there"))
-        fresh = not self._statements.recorded(applied)
-        if fresh and "foreign" in self._statements and self._says(line, "foreign"):
-            raise table_exists(self._statements)
+        if self._is_foreign(line):
+            raise table_exists(self._statements, applied)
         for step in due:
             for text in _BATCH_END.split(step.sql):
                 batch.rows(line.connection, text)
