@@ -6,7 +6,7 @@ import secrets
 from typing import Any
 
 from fencehold.backends.postgres.session import PREPARE_AFTER
-from fencehold.backends.sql_text import LEASES, Statements, pyformat
+from fencehold.backends.sql.statements import LEASES, Statements, pyformat
 
 __all__ = ["PREPARE_AFTER", "STATEMENTS", "acquire_params", "release_params", "renew_params"]
 

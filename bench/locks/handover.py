@@ -8,7 +8,7 @@ from bench.children import children
 from bench.report import Finding, Tell, quantile
 from bench.server import Bench
 from bench.sizes import Sizes
-from fencehold.runtime.election import HEAD_START_S
+from fencehold.runtime.election.election import HEAD_START_S
 
 CANDIDATE = "bench.locks.candidate"
 P50_MS_MAX = 10.0

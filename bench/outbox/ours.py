@@ -20,7 +20,7 @@ import psycopg
 
 import fencehold
 from bench.outbox.peers.hits import BATCH, DSN, LatencyProbe, batches, hit, out, serve
-from fencehold.model.new_events import new_tracking_id
+from fencehold.model.outbox.new_events import new_tracking_id
 
 TABLE = "outbox"
 EVENT_TYPE = "bench"

@@ -2,7 +2,16 @@
 
 from fencehold.connect import connect
 from fencehold.model.durations import Duration
-from fencehold.model.election import LockState
+from fencehold.model.election.election import LockState
+from fencehold.model.election.leases import Lease
+from fencehold.model.election.retry import (
+    DecorrelatedJitter,
+    ExponentialBackoff,
+    FixedInterval,
+    RetryContext,
+    RetryStrategy,
+)
+from fencehold.model.election.settings import OnError
 from fencehold.model.errors import (
     AlreadyLeased,
     ConfigurationError,
@@ -13,31 +22,22 @@ from fencehold.model.errors import (
     Uncertain,
     WorkerStuck,
 )
-from fencehold.model.events import Status
 from fencehold.model.json_types import Json
-from fencehold.model.leases import Lease
-from fencehold.model.retry import (
-    DecorrelatedJitter,
-    ExponentialBackoff,
-    FixedInterval,
-    RetryContext,
-    RetryStrategy,
-)
-from fencehold.model.settings import OnError
+from fencehold.model.outbox.events import Status
 from fencehold.ports.connections import Connection
 from fencehold.ports.events import Claim, Event, EventRow, Filter, Recovered, Stats
 from fencehold.ports.fence import Cursor, Transaction
-from fencehold.runtime.handler_types import BatchHandler, EventHandler, ItemHandler
-from fencehold.runtime.handlers import Reject
-from fencehold.runtime.item import Item, ItemView
-from fencehold.runtime.item_processor import ItemProcessor
-from fencehold.runtime.items import Items
-from fencehold.runtime.leader import Leader
-from fencehold.runtime.outbox import Outbox
-from fencehold.runtime.reaper import Reaper
+from fencehold.runtime.election.leader import Leader
+from fencehold.runtime.election.term import Guard, Term
+from fencehold.runtime.handlers.handlers import Reject
+from fencehold.runtime.handlers.types import BatchHandler, EventHandler, ItemHandler
+from fencehold.runtime.items.item import Item, ItemView
+from fencehold.runtime.items.items import Items
+from fencehold.runtime.items.processor import ItemProcessor
+from fencehold.runtime.outbox.outbox import Outbox
+from fencehold.runtime.outbox.reaper import Reaper
+from fencehold.runtime.outbox.worker import Worker
 from fencehold.runtime.store import Store
-from fencehold.runtime.term import Guard, Term
-from fencehold.runtime.worker import Worker
 
 __version__ = "0.1.0"
 

@@ -17,7 +17,7 @@ from fencehold.model.durations import Duration, seconds
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.backend import Backend
 from fencehold.ports.facts import FactSink
-from fencehold.runtime.clock import BootClock
+from fencehold.runtime.core.clock import BootClock
 from fencehold.runtime.store import Store
 from fencehold.telemetry.logs import LogSink
 from fencehold.telemetry.traces import traces

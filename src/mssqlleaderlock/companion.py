@@ -9,14 +9,14 @@ from __future__ import annotations
 import secrets
 from typing import Any, Protocol
 
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.fences import SqlServerFences
 from fencehold.backends.sqlserver.params import listed, microseconds, rows_json
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.model import names
+from fencehold.model.election.lock_errors import LockError
 from fencehold.model.errors import ConfigurationError
-from fencehold.model.lock_errors import LockError
 from fencehold.ports.lock_session import LockSession
 
 INIT_LIMIT_S = 20.0

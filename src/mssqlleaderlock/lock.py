@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fencehold.backends.sqlserver.address import Address
 from fencehold.connect import scheme
 from fencehold.model import names
+from fencehold.model.election.retry import RetryStrategy
 from fencehold.model.errors import ConfigurationError, redact
-from fencehold.model.retry import RetryStrategy
-from fencehold.runtime.lock_mechanism import ROUND_TRIP_LIMIT_S, Timing
-from fencehold.runtime.lock_term import LockTerm
-from fencehold.runtime.session_lock import SessionLock
+from fencehold.runtime.lock.mechanism import ROUND_TRIP_LIMIT_S, Timing
+from fencehold.runtime.lock.session_lock import SessionLock
+from fencehold.runtime.lock.term import LockTerm
 from mssqlleaderlock._logging import get_logger
 from mssqlleaderlock.companion import Companion
 from mssqlleaderlock.session import SqlServerSession, open_session

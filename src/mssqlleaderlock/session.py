@@ -11,12 +11,12 @@ import secrets
 from contextlib import nullcontext
 from typing import Any
 
-from fencehold.backends.sql_text import LEASES, Statements
+from fencehold.backends.sql.statements import LEASES, Statements
 from fencehold.backends.sqlserver import batch, driver
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.line import Line
 from fencehold.backends.sqlserver.session import answer
-from fencehold.model.lock_errors import LockError, PoolerError
+from fencehold.model.election.lock_errors import LockError, PoolerError
 from mssqlleaderlock import sockets
 
 SQL = Statements("mssqlleaderlock", LEASES.default_table)

@@ -13,7 +13,7 @@ import click
 from loguru import logger
 
 from fencehold.backends.postgres import wire
-from fencehold.runtime.lock_mechanism import ROUND_TRIP_LIMIT_S
+from fencehold.runtime.lock.mechanism import ROUND_TRIP_LIMIT_S
 from pgleaderlock.errors import HopelessError
 from pgleaderlock.lock import INT32, LeaderLock
 from pgleaderlock.models import LockState

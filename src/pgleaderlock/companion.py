@@ -17,7 +17,7 @@ from fencehold.backends.postgres import faults
 from fencehold.backends.postgres.fences import PostgresFences
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.postgres.unread import UnreadTimeline
-from fencehold.backends.sql_text import Statements, pyformat
+from fencehold.backends.sql.statements import Statements, pyformat
 from fencehold.model import names
 from fencehold.ports.facts import FactSink
 from pgleaderlock.errors import LockError

@@ -1,12 +1,12 @@
 """What can go wrong with a lock, as spec 002 names it."""
 
-from fencehold.model.lock_errors import (
+from fencehold.model.election.lock_errors import (
     ConnectionError,  # noqa: A004 - the public name of spec 002
     HopelessError,
     LockError,
     PoolerError,
     ShutdownError,
 )
-from fencehold.model.lock_errors import LeaderLockError as PgLeaderLockError
+from fencehold.model.election.lock_errors import LeaderLockError as PgLeaderLockError
 
 __all__ = ["ConnectionError", "HopelessError", "LockError", "PgLeaderLockError", "PoolerError", "ShutdownError"]

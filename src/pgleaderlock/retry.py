@@ -1,6 +1,6 @@
 """How long to wait between attempts, shared with fencehold's election."""
 
-from fencehold.model.retry import (
+from fencehold.model.election.retry import (
     DecorrelatedJitter,
     ExponentialBackoff,
     FixedInterval,

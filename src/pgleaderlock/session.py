@@ -19,8 +19,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 
 from fencehold.backends.postgres import callers, wire
-from fencehold.backends.sql_text import LEASES, Statements, pyformat
-from fencehold.model import lock_errors
+from fencehold.backends.sql.statements import LEASES, Statements, pyformat
+from fencehold.model.election import lock_errors
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.ports.lock_session import LockSession
 from fencehold.ports.time_limit import TimeLimit

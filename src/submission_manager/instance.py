@@ -12,28 +12,28 @@ from fencehold.connect import backend_for
 from fencehold.model.errors import ConfigurationError, FenceholdError, redact
 from fencehold.ports.backend import Backend
 from fencehold.ports.facts import FactSink
-from fencehold.runtime.clock import BootClock
-from fencehold.runtime.outage import Outage
+from fencehold.runtime.core.clock import BootClock
+from fencehold.runtime.core.outage import Outage
 from fencehold.telemetry.fan_out import FanOut
 from submission_manager.answers import Answers
-from submission_manager.executor import Executor, ExecutorSettings
-from submission_manager.executor_backlog import BacklogWatch
-from submission_manager.executor_gateways import gateway_name
-from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
+from submission_manager.executor.backlog import BacklogWatch
+from submission_manager.executor.executor import Executor, ExecutorSettings
+from submission_manager.executor.gateways import gateway_name
+from submission_manager.executor.webhooks import WebhookDesk, WebhookSettings
 from submission_manager.fitness import Fitness, tables_missing
 from submission_manager.gateway_client import GatewayClient
 from submission_manager.http import descriptors
 from submission_manager.http.app import App, Parts
 from submission_manager.http.server import Listening, Places
-from submission_manager.leadership import Leadership
-from submission_manager.leadership_reading import ScheduleReader
-from submission_manager.leadership_settings import LeadershipSettings
+from submission_manager.leadership.leadership import Leadership
+from submission_manager.leadership.reading import ScheduleReader
+from submission_manager.leadership.settings import LeadershipSettings
 from submission_manager.lease_facts import FewerLines, LeaseTrouble, OneLoss
 from submission_manager.metrics import Metrics
 from submission_manager.outgoing import Outgoing
 from submission_manager.own_words import OwnWords
 from submission_manager.ports import IntakePort, IntentStore
-from submission_manager.registry import Registry
+from submission_manager.registry.registry import Registry
 from submission_manager.settings import Settings
 from submission_manager.stores.heard import HeardAttempts, HeardIntake, HeardSchedule
 from submission_manager.stores.opening import LEASE_TABLE, open_store

@@ -10,8 +10,8 @@ from typing import Any
 from fencehold.connect import scheme
 from fencehold.model import durations, names
 from fencehold.model.durable import Durability, durable
+from fencehold.model.election.settings import OnError, leader_settings
 from fencehold.model.errors import ConfigurationError
-from fencehold.model.settings import OnError, leader_settings
 
 DATABASES = ("sqlite", "postgresql", "mssql")
 DURATION, WHOLE, TEXT, SWITCH = "DURATION", "NUMBER", "TEXT", "SWITCH"

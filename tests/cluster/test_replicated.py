@@ -9,8 +9,8 @@ import pytest
 import fencehold
 from fencehold.connect import backend_for
 from fencehold.model.durable import durable
+from fencehold.model.election.leases import Ask, Lease
 from fencehold.model.errors import FenceholdError, Unavailable
-from fencehold.model.leases import Ask, Lease
 from fencehold.ports.backend import Backend
 from tests.cluster.modes import SYNCHRONOUS
 from tests.servers.cluster import Cluster

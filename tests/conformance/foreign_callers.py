@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import connections, transaction
 from django.db.utils import load_backend
 
-from fencehold.backends.sql_text import numbered
+from fencehold.backends.sql.statements import numbered
 from fencehold.testing.harness import Caller, Door
 from tests.conformance.callers import AsyncCaller, OneDoor
 

@@ -6,7 +6,7 @@ import mssql_python
 import pytest
 
 from fencehold.testing import conformance
-from fencehold.testing.conformance.items_locks import held, locked, started
+from fencehold.testing.conformance.items.locks import held, locked, started
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_TABLE, Harness
 from tests.conformance.sqlserver_harness import SqlServerHarness

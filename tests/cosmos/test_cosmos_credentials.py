@@ -19,8 +19,8 @@ import fencehold
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.address import Address, parse
 from fencehold.backends.cosmos.credentials import token_credential
+from fencehold.model.election.leases import Ask
 from fencehold.model.errors import ConfigurationError, Unavailable
-from fencehold.model.leases import Ask
 from tests.cosmos.conftest import LIMIT_S
 from tests.cosmos.test_cosmos_address import GOOD, KEY
 from tests.servers.cosmos import CosmosServer

@@ -11,12 +11,12 @@ import pytest
 from fencehold.backends.cosmos.address import parse
 from fencehold.backends.cosmos.backend import CosmosBackend
 from fencehold.backends.cosmos.documents import ID_CHARS_MAX, document_id
-from fencehold.backends.cosmos.item_documents import bucket_of, item_partition
-from fencehold.backends.cosmos.items import CosmosItems
+from fencehold.backends.cosmos.items.documents import bucket_of, item_partition
+from fencehold.backends.cosmos.items.items import CosmosItems
 from fencehold.backends.cosmos.wire import Wire
 from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.ports.items import ItemRefusal, ItemRow, NewItem
-from fencehold.testing.conformance.names import AWKWARD, LOOK_ALIKES
+from fencehold.testing.conformance.leases.names import AWKWARD, LOOK_ALIKES
 from tests.cosmos.conftest import LIMIT_S
 from tests.servers.cosmos import CosmosServer
 

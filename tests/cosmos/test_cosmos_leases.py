@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fencehold.backends.cosmos.server_clock import ServerClock
+from fencehold.model.election.leases import Ask, Lease, Refusal, TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost
-from fencehold.model.leases import Ask, Lease, Refusal, TermKey
 from fencehold.testing.conformance.suite import granted, release, renew, row
 from tests.cosmos.conftest import LIMIT_S
 from tests.servers.cosmos import CosmosServer

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from fencehold.backends.cosmos.procedures import procedure
+from fencehold.backends.cosmos.items.procedures import procedure
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
-from fencehold.model.items import HELD_BY_ANOTHER, LAPSED, ItemKey
+from fencehold.model.items.items import HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import ItemPort, ItemRow, ItemStore, NewItem
-from fencehold.testing.conformance.items_pair import refused, row
+from fencehold.testing.conformance.items.pair import refused, row
 from fencehold.testing.conformance.suite import LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND
 from tests.cosmos_procedures.bridge import Bridge

@@ -8,12 +8,12 @@ import pytest
 import fencehold
 from fencehold.backends.cosmos import wire
 from fencehold.backends.cosmos.address import parse
-from fencehold.backends.cosmos.procedures import ProcedureItems
+from fencehold.backends.cosmos.items.procedures import ProcedureItems
 from fencehold.connect import backend_for
 from fencehold.model.errors import ConfigurationError, Unavailable
-from fencehold.model.items import HELD_BY_ANOTHER
+from fencehold.model.items.items import HELD_BY_ANOTHER
 from fencehold.ports.items import ItemStore, NewItem
-from fencehold.testing.conformance.items_pair import refused, row
+from fencehold.testing.conformance.items.pair import refused, row
 from fencehold.testing.conformance.suite import LEASE_S
 from fencehold.testing.harness import CALL_LIMIT_S
 from tests.cosmos_procedures.bridge import Bridge

@@ -169,7 +169,7 @@ async def test_a_young_item_is_found_behind_more_that_fail_than_one_statement_sk
 async def test_what_rests_on_several_pages_hides_nobody_and_each_is_leased_once(
     url: str, opened: OpenedItems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencehold.runtime.item_rests.PAGE", 20)
+    monkeypatch.setattr("fencehold.runtime.items.rests.PAGE", 20)
     async with opened(url) as (items, heard):
         await fill(items, 90)
 

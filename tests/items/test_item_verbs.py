@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import fencehold
-from fencehold.model.item_settings import item_settings
-from fencehold.model.items import ItemKey
-from fencehold.runtime.item_lease import ItemLease
+from fencehold.model.items.items import ItemKey
+from fencehold.model.items.settings import item_settings
+from fencehold.runtime.items.lease import ItemLease
 from tests.items.conftest import KIND, OpenedItems
 from tests.items.scene import error_of, free
 from tests.outbox.scene import eventually

@@ -12,7 +12,7 @@ import pytest
 import fencehold
 import fencehold.sync
 from fencehold.backends.memory.items import MemoryItemPort
-from fencehold.runtime import item as item_module
+from fencehold.runtime.items import item as item_module
 from tests.items.conftest import KIND, OpenedItems
 from tests.items.scene import error_of
 from tests.items.test_item_processor import fill, running

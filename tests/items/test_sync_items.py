@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import fencehold
-from fencehold import sync, sync_items
+from fencehold import sync
+from fencehold.sync import items as sync_items
 from tests.items.conftest import KIND
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fencehold.model.election.lock_errors import HopelessError
 from fencehold.model.errors import ConfigurationError
-from fencehold.model.lock_errors import HopelessError
 from mssqlleaderlock.companion import Companion
 from tests.mssqlleaderlock.fake_session import Scene
 from tests.unit.on_virtual_time import virtual

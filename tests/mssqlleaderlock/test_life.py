@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from fencehold.model.lock_errors import PoolerError
+from fencehold.model.election.lock_errors import PoolerError
 from mssqlleaderlock import ConnectionError as LostConnection
 from mssqlleaderlock import FixedInterval, LockState, ShutdownError
 from tests.mssqlleaderlock.fake_session import Scene

@@ -20,10 +20,10 @@ BLIND_SQL = {
 
 def port_class(url: str) -> Any:
     if url.startswith("sqlite"):
-        from fencehold.backends.sqlite.events import SqliteEventPort
+        from fencehold.backends.sqlite.outbox.events import SqliteEventPort
 
         return SqliteEventPort
-    from fencehold.backends.postgres.events import PostgresEventPort
+    from fencehold.backends.postgres.outbox.events import PostgresEventPort
 
     return PostgresEventPort
 

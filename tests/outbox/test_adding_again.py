@@ -12,11 +12,11 @@ import psycopg
 import pytest
 
 import fencehold
-from fencehold.backends.postgres.event_session import EventSession
-from fencehold.model.new_events import NewEvent, new_event
-from fencehold.model.outbox_settings import outbox_settings
+from fencehold.backends.postgres.outbox.session import EventSession
+from fencehold.model.outbox.new_events import NewEvent, new_event
+from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import EventPort
-from fencehold.runtime.adding import add_surely
+from fencehold.runtime.outbox.adding import add_surely
 from fencehold.testing.proxy import Fault, FaultProxy
 from tests.outbox.conftest import Opened
 from tests.servers.postgres import PostgresServer

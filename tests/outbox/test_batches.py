@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import fencehold
-from fencehold.runtime.clock import BootClock
-from fencehold.runtime.flights import Flight
-from fencehold.runtime.handler_runs import HandlerRuns
-from fencehold.runtime.handlers import Handlers
+from fencehold.runtime.core.clock import BootClock
+from fencehold.runtime.handlers.handlers import Handlers
+from fencehold.runtime.outbox.claimed_event import Flight
+from fencehold.runtime.outbox.handler_runs import HandlerRuns
 from fencehold.telemetry.traces import NoTraces
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import LIMIT_S, all_are, becomes, enough_s, eventually, make_due, rows, running, update

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import fencehold
-from fencehold.runtime.crew import STOP_LIMIT_S
+from fencehold.runtime.outbox.worker_background import STOP_LIMIT_S
 from fencehold.telemetry.fan_out import FanOut
 from fencehold.telemetry.prometheus import PrometheusSink
 from tests.outbox.conftest import Opened

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 
 import fencehold
-from fencehold.model.outbox_settings import outbox_settings
-from fencehold.runtime.clock import BootClock
-from fencehold.runtime.flights import Flight, Heartbeat
+from fencehold.model.outbox.settings import outbox_settings
+from fencehold.runtime.core.clock import BootClock
+from fencehold.runtime.outbox.claimed_event import Flight, Heartbeat
 from fencehold.testing.proxy import ThreadedFaultProxy
 from tests.outbox.conftest import Opened
 from tests.outbox.laborers import laborers

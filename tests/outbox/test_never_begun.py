@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencehold.runtime.handler_runs import HandlerRuns
+from fencehold.runtime.outbox.handler_runs import HandlerRuns
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import Gate, eventually, rows, running
 

@@ -233,7 +233,7 @@ async def test_no_more_than_so_many_handlers_run_on_without_a_place(
     file_url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything has a limit: a handler that always swallows its cancellation must not eat the memory."""
-    monkeypatch.setattr("fencehold.runtime.handler_runs.STRAYS_MAX", 2)
+    monkeypatch.setattr("fencehold.runtime.outbox.handler_runs.STRAYS_MAX", 2)
     stubborn = Stubborn()
     async with opened(file_url, lease=0.6, max_retries=1) as (outbox, heard):
         await outbox.add_many([("a", n) for n in range(6)])

@@ -222,9 +222,9 @@ async def test_rule_020_023_the_reaper_says_how_many_it_recovered_and_how_long_t
 async def test_the_reaper_goes_on_after_the_store_failed_it(
     url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fencehold.backends.postgres.events import PostgresEventPort
-    from fencehold.backends.sqlite.events import SqliteEventPort
-    from fencehold.backends.sqlserver.events import SqlServerEventPort
+    from fencehold.backends.postgres.outbox.events import PostgresEventPort
+    from fencehold.backends.sqlite.outbox.events import SqliteEventPort
+    from fencehold.backends.sqlserver.outbox.events import SqlServerEventPort
 
     async def unreachable(*_: Any) -> Any:
         raise fencehold.Unavailable("cut off", code="unreachable")

@@ -11,7 +11,7 @@ import pytest
 
 import fencehold
 from fencehold import sync
-from fencehold.sync_outbox import Outbox
+from fencehold.sync.outbox import Outbox
 from tests.outbox.scene import LIMIT_S, ThreadGate, code_of
 
 
@@ -51,7 +51,7 @@ class Blocks:
 
 
 def test_run_raises_while_an_async_handler_blocks_the_loop(file_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fencehold.sync_outbox.STUCK_GRACE_S", 0.5)
+    monkeypatch.setattr("fencehold.sync.outbox.STUCK_GRACE_S", 0.5)
     handle, by = Blocks(), list[str]()
     with opened(file_url, lease=2) as outbox:
         outbox.add("a", 1)
@@ -70,7 +70,7 @@ def test_run_raises_while_an_async_handler_blocks_the_loop(file_url: str, monkey
 def test_a_probe_answers_as_the_async_one_does_and_not_at_all_while_the_loop_is_blocked(
     file_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencehold.sync_outbox.PROBE_GRACE_S", 0.1)
+    monkeypatch.setattr("fencehold.sync.outbox.PROBE_GRACE_S", 0.1)
     handle = Blocks()
     with opened(file_url, lease=2) as outbox:
         worker = outbox.worker(handle)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fencehold
-from fencehold.backends.memory.events import MemoryEventPort
+from fencehold.backends.memory.outbox.events import MemoryEventPort
 from fencehold.telemetry.logs import level_of
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import LIMIT_S, Gate, becomes, enough_s, running, update

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import fencehold
-from fencehold.model.outbox_settings import Backoff
+from fencehold.model.outbox.settings import Backoff
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import (
     LONG_AGO,
@@ -200,7 +200,7 @@ async def test_the_statement_itself_purges_nothing_unfinished(url: str, opened: 
 async def test_purge_goes_in_batches_and_tells_how_far_it_is(
     url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencehold.runtime.outbox.PURGE_BATCH", 2)
+    monkeypatch.setattr("fencehold.runtime.outbox.outbox.PURGE_BATCH", 2)
     async with opened(url) as (outbox, _):
         await outbox.add_many([("a", n) for n in range(5)])
         async with running(outbox.worker(Gate(is_open=True))):

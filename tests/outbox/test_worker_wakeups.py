@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 import fencehold
-from fencehold.backends.postgres.events import PostgresEventPort
-from fencehold.backends.sqlite.events import SqliteEventPort
-from fencehold.backends.sqlserver.events import SqlServerEventPort
+from fencehold.backends.postgres.outbox.events import PostgresEventPort
+from fencehold.backends.sqlite.outbox.events import SqliteEventPort
+from fencehold.backends.sqlserver.outbox.events import SqlServerEventPort
 from fencehold.ports.events import Turn
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import Gate, all_are, becomes, dialect, eventually, lapse, running

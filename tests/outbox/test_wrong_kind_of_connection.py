@@ -14,7 +14,7 @@ import sqlalchemy.orm
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 import fencehold
-from fencehold.backends import sql_session
+from fencehold.backends.sql import caller_session as sql_session
 from tests.outbox.scene import code_of, own_connection
 
 

@@ -6,7 +6,7 @@ import asyncio
 import functools
 from typing import Any, Generic, TypeVar
 
-from fencehold.runtime.session_lock import SessionLock
+from fencehold.runtime.lock.session_lock import SessionLock
 
 L = TypeVar("L", bound=SessionLock[Any])
 

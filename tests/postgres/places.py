@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import psycopg
 
 import fencehold
-from fencehold.model.places import Place
+from fencehold.model.election.places import Place
 
 HERE = (
     "SELECT ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint, system_identifier"

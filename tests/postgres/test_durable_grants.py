@@ -12,9 +12,9 @@ import pytest
 import fencehold
 from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.backend import PostgresBackend
-from fencehold.backends.sql_text import ITEMS, Statements, pyformat
+from fencehold.backends.sql.statements import ITEMS, Statements, pyformat
+from fencehold.model.election.leases import Ask, Lease
 from fencehold.model.errors import Uncertain
-from fencehold.model.leases import Ask, Lease
 from fencehold.ports.checkup import Condition, State
 from fencehold.ports.leases import Answer
 from pgleaderlock.companion import Companion

@@ -57,7 +57,7 @@ async def test_a_renewal_that_fails_says_it_in_the_log(postgres_url: str) -> Non
 
 
 async def test_a_claim_says_it(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fencehold.runtime.outbox.LIMIT_S", 0.3)
+    monkeypatch.setattr("fencehold.runtime.outbox.outbox.LIMIT_S", 0.3)
     async with behind(postgres_url) as (store, proxy):
         outbox = store.outbox()
         assert await outbox.claim(1, "me") == []

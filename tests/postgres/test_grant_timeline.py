@@ -12,9 +12,9 @@ import pytest
 import fencehold
 from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.backend import PostgresBackend
-from fencehold.model import places
-from fencehold.model.leases import Ask, Lease
-from fencehold.model.places import EPOCH_JUMP, Place, next_epoch, recorded
+from fencehold.model.election import places
+from fencehold.model.election.leases import Ask, Lease
+from fencehold.model.election.places import EPOCH_JUMP, Place, next_epoch, recorded
 from pgleaderlock.companion import Companion
 from tests.postgres.places import LIVE, run, scene_at
 from tests.postgres.test_durable_grants import OneConnection

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import fencehold
-from fencehold.cli.sql import _script
+from fencehold.cli.sql.command import _script
 
 ROLE = "init_clerk"
 

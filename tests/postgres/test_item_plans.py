@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from fencehold.backends.postgres.backend import PostgresBackend
-from fencehold.backends.sql_text import ITEMS, Statements, pyformat
+from fencehold.backends.sql.statements import ITEMS, Statements, pyformat
 from fencehold.ports.items import NewItem
 
 SQL = Statements("fencehold.backends.postgres", ITEMS.default_table, pyformat, ITEMS)

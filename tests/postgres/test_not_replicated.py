@@ -7,12 +7,12 @@ import pytest
 
 import fencehold
 from fencehold.model.durable import Durable
+from fencehold.model.election.leases import Lease
 from fencehold.model.errors import Unavailable, Uncertain
-from fencehold.model.leases import Lease
 from submission_manager.model.intents import NewIntent
 from submission_manager.ports import IntentStore, Submission
 from submission_manager.stores.opening import open_store
-from submission_manager.stores.postgres_store import PostgresStore
+from submission_manager.stores.postgres.store import PostgresStore
 from tests.postgres.test_replicated import LIMIT_S, Facts, opened, request, until_waiting
 from tests.servers.pair import Pair, ask, until
 from tests.submission_manager.stores.scene import contract

@@ -12,9 +12,9 @@ import pytest
 
 import fencehold
 from fencehold.backends.postgres.backend import PostgresBackend
-from fencehold.runtime import lease_mechanism
+from fencehold.runtime.election import lease_mechanism
+from fencehold.runtime.election.watch import Watch
 from fencehold.runtime.store import try_limits_s
-from fencehold.runtime.watch import Watch
 from tests.outbox.scene import Heard, running
 from tests.servers.postgres import PostgresServer
 from tests.servers.roles import PASSWORD, Role

@@ -11,11 +11,11 @@ import pytest
 
 import fencehold
 from fencehold.backends.postgres.backend import PostgresBackend
-from fencehold.backends.postgres.events import PostgresEvents
-from fencehold.model.new_events import new_event
-from fencehold.model.outbox_settings import outbox_settings
+from fencehold.backends.postgres.outbox.events import PostgresEvents
+from fencehold.model.outbox.new_events import new_event
+from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import Claim, ClaimAsk
-from fencehold.testing.conformance.events_pair import add_in
+from fencehold.testing.conformance.outbox.pair import add_in
 
 LIMIT_S = 10.0
 SETTINGS = outbox_settings()

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 import fencehold
-from fencehold.backends.sql_text import OUTBOX, Statements, pyformat
+from fencehold.backends.sql.statements import OUTBOX, Statements, pyformat
 
 SQL = Statements("fencehold.backends.postgres", "outbox", pyformat, OUTBOX)
 LOAD = "INSERT INTO outbox (event_type, payload) SELECT 'bench', '{}' FROM generate_series(1, 5000)"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fencehold
-from fencehold.model.places import EPOCH_JUMP, TOKEN_JUMP
+from fencehold.model.election.places import EPOCH_JUMP, TOKEN_JUMP
 from tests.postgres.places import run
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import run_as_server

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fencehold
-from fencehold.model.places import Place
+from fencehold.model.election.places import Place
 from fencehold.ports.checkup import State
 from pgleaderlock import LeaderLock
 from tests.postgres.places import run, scene_at

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import fencehold
-from fencehold.model.places import TOKEN_JUMP, Place, decide
+from fencehold.model.election.places import TOKEN_JUMP, Place, decide
 from tests.postgres.places import HERE, run
 from tests.servers.roles import Role
 

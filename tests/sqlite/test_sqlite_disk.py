@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fencehold
-from fencehold.backends.sqlite import file_system
+from fencehold.backends.sqlite.file import system as file_system
 from tests.conftest import not_here, not_run
 from tests.outbox.scene import Heard
 from tests.servers.automount import automounted

@@ -5,7 +5,7 @@ import json
 import sqlite3
 from pathlib import Path
 
-from fencehold.backends.sql_text import ITEMS, Statements
+from fencehold.backends.sql.statements import ITEMS, Statements
 from fencehold.backends.sqlite.backend import SqliteBackend
 
 SQL = Statements("fencehold.backends.sqlite", ITEMS.default_table, topic=ITEMS)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.backends.sql_text import OUTBOX, Statements
+from fencehold.backends.sql.statements import OUTBOX, Statements
 from fencehold.backends.sqlite.backend import SqliteBackend
-from fencehold.backends.sqlite.events import SqliteEvents
+from fencehold.backends.sqlite.outbox.events import SqliteEvents
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.events import Filter
-from fencehold.testing.conformance.events_pair import claim, event
+from fencehold.testing.conformance.outbox.pair import claim, event
 
 LIMIT_S = 5.0
 

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from fencehold.backends.sqlite.backend import SqliteBackend
-from fencehold.backends.sqlite.events import SqliteEvents
-from fencehold.backends.sqlite.items import SqliteItems
+from fencehold.backends.sqlite.items.items import SqliteItems
+from fencehold.backends.sqlite.outbox.events import SqliteEvents
 from fencehold.backends.sqlite.session import Session
+from fencehold.model.election.leases import Ask, Lease
 from fencehold.model.errors import LeaseLost
-from fencehold.model.events import Status
-from fencehold.model.items import ItemKey
-from fencehold.model.leases import Ask, Lease
+from fencehold.model.items.items import ItemKey
+from fencehold.model.outbox.events import Status
 from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Filter
 from fencehold.ports.items import ItemRow, NewItem
-from fencehold.testing.conformance.events_pair import event
+from fencehold.testing.conformance.outbox.pair import event
 from tests.sqlite.lock_witness import witnessed, writers
 from tests.tidy.tree import ROOT, Function, functions, parsed
 
 LIMIT_S = 5.0
 BACKEND = ROOT / "src" / "fencehold" / "backends" / "sqlite"
-HARMLESS = ("fencehold.backends.sqlite", "fencehold.backends.sql_text", "json", "contextlib")
+HARMLESS = ("fencehold.backends.sqlite", "fencehold.backends.sql.statements", "json", "contextlib")
 
 
 async def use_leases(backend: SqliteBackend) -> None:
@@ -76,7 +76,7 @@ async def test_no_transaction_of_the_library_spans_a_turn_of_the_event_loop_or_a
         for part in (events, items, backend):
             await part.close()
     assert witness.faults == []
-    assert witness.verbs == writers(*BACKEND.glob("*.py")), "a verb that writes is missing above"
+    assert witness.verbs == writers(*BACKEND.rglob("*.py")), "a verb that writes is missing above"
 
 
 async def test_a_fenced_transaction_that_is_refused_gives_the_lock_back_before_the_event_loop_goes_on(
@@ -116,7 +116,7 @@ def test_a_transaction_is_begun_in_known_places_only():
         ("checkup.py", "_write"),  # the doctor's: rolled back by the same call
         ("schema.py", "script"),  # a text for SQLite's shell
         ("audit.py", "is_locked"),  # of demonstrations and tests
-        ("event_callers.py", "outside_transaction"),  # a hint
+        ("callers.py", "outside_transaction"),  # a hint
         ("fences.py", "outside_transaction"),  # a hint
     }
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlserver import batch, callers, driver
 from fencehold.backends.sqlserver.address import Address
+from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
-from fencehold.model.leases import Lease, TermKey
 from fencehold.ports.backend import Backend
-from fencehold.testing.conformance.fences import cannot_take
+from fencehold.testing.conformance.leases.fences import cannot_take
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, ask, plenty, release, take
 from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, COUNT, LEASE_TABLE
 from tests.conformance.sqlserver_harness import SqlServerHarness

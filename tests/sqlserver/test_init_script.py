@@ -11,7 +11,7 @@ import mssql_python
 import pytest
 
 import fencehold
-from fencehold.cli.sql import _script
+from fencehold.cli.sql.command import _script
 from tests.servers.sqlserver import SqlServer, drop_all, open_connection
 from tests.tidy.tsql import batches, parsed
 

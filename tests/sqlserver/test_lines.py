@@ -15,15 +15,15 @@ from typing import Any
 import mssql_python
 import pytest
 
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver import line as lines
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.leases import SqlServerLeases
 from fencehold.backends.sqlserver.line import Line
 from fencehold.backends.sqlserver.session import Session
+from fencehold.model.election.leases import Ask, Busy
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
-from fencehold.model.leases import Ask, Busy
 
 ADDRESS = Address.of("mssql://clerk:secret@127.0.0.1:1/db")
 PLENTY_S = 30.0

@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 
 from fencehold import Leader, LockState, Term
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
-from fencehold.model.settings import leader_settings
-from fencehold.runtime.engine import Engine
-from submission_manager.executor import Executor, ExecutorSettings
-from submission_manager.executor_backlog import BacklogWatch
-from submission_manager.executor_metrics import NoMetrics
-from submission_manager.executor_webhooks import WebhookDesk, WebhookSettings
+from fencehold.model.election.settings import leader_settings
+from fencehold.runtime.election.keeper_services import Engine
+from submission_manager.executor.backlog import BacklogWatch
+from submission_manager.executor.executor import Executor, ExecutorSettings
+from submission_manager.executor.metrics import NoMetrics
+from submission_manager.executor.webhooks import WebhookDesk, WebhookSettings
 from submission_manager.fitness import Fitness
-from submission_manager.leadership import Leadership
-from submission_manager.leadership_reading import ScheduleReader
-from submission_manager.leadership_settings import LeadershipSettings
+from submission_manager.leadership.leadership import Leadership
+from submission_manager.leadership.reading import ScheduleReader
+from submission_manager.leadership.settings import LeadershipSettings
 from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
 from submission_manager.model.intents import Status

@@ -17,7 +17,7 @@ from submission_manager.http.server import Listening, Places
 from submission_manager.metrics import Metrics
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
 from submission_manager.ports import Progress, Submission, Submitted
-from submission_manager.registry import parse
+from submission_manager.registry.registry import parse
 from submission_manager.settings import Settings, settings
 from submission_manager.stores.heard import HeardIntake
 

@@ -14,7 +14,7 @@ from submission_manager.fake_gateway import Behaviour, FakeGateway
 from submission_manager.http.server import Listening
 from submission_manager.instance import Instance
 from submission_manager.model.intents import NewIntent
-from submission_manager.registry import Registry, parse
+from submission_manager.registry.registry import Registry, parse
 from submission_manager.settings import settings
 from submission_manager.stores.opening import open_store
 from tests.submission_manager.http_parts import Facts, until

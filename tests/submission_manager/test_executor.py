@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from fencehold import Unavailable
-from submission_manager.executor import ExecutorSettings
+from submission_manager.executor.executor import ExecutorSettings
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
 from tests.submission_manager.executor_scene import (

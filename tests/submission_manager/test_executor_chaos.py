@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from fencehold import Unavailable, Uncertain
-from fencehold.testing import virtual_loop
+from fencehold.testing.simulation import virtual_loop
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Outcome
 from submission_manager.ports import Started

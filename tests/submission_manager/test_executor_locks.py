@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fencehold import Unavailable
-from fencehold.testing import virtual_loop
-from submission_manager.executor import ExecutorSettings
-from submission_manager.executor_running import PUT_OFF_MAX
+from fencehold.testing.simulation import virtual_loop
+from submission_manager.executor.executor import ExecutorSettings
+from submission_manager.executor.running import PUT_OFF_MAX
 from submission_manager.model.intents import Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
 from tests.submission_manager.executor_scene import LEASE_S, Instance, Scene, at_gateway, calling, with_webhook

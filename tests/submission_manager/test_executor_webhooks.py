@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from submission_manager.executor_webhooks import WebhookSettings
+from submission_manager.executor.webhooks import WebhookSettings
 from submission_manager.model.intents import Status, WebhookStatus
 from submission_manager.ports import Over
 from tests.submission_manager.executor_scene import Scene, with_webhook

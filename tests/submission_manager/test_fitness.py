@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from fencehold import ConfigurationError, FenceholdError, Unavailable
-from fencehold.testing import virtual_loop
+from fencehold.testing.simulation import virtual_loop
 from submission_manager.cli.sql import script
 from submission_manager.instance import Instance
-from submission_manager.leadership_reading import FITNESS_EVERY_S
-from submission_manager.registry import parse
+from submission_manager.leadership.reading import FITNESS_EVERY_S
+from submission_manager.registry.registry import parse
 from submission_manager.settings import settings
 from tests.servers.roles import Role
 from tests.submission_manager.executor_scene import Scene

@@ -11,12 +11,12 @@ import httpx
 import pytest
 
 import fencehold
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql.statements import Statements
 from fencehold.model.errors import ConfigurationError
 from submission_manager.fake_gateway import FakeGateway
 from submission_manager.http.server import Listening
 from submission_manager.instance import Instance
-from submission_manager.registry import parse
+from submission_manager.registry.registry import parse
 from submission_manager.settings import settings
 from submission_manager.stores.opening import LEASE_TABLE
 from tests.submission_manager.http_parts import REGISTRY, Facts, until

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fencehold import ConfigurationError, Unavailable, Uncertain
-from fencehold.testing import virtual_loop
+from fencehold.testing.simulation import virtual_loop
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
 from tests.submission_manager.executor_scene import LEASE_S, Scene

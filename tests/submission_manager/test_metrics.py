@@ -2,7 +2,7 @@
 
 import math
 
-from submission_manager.executor_metrics import ExecutorMetrics
+from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.metrics import GATEWAYS_MAX, TARGETS_MAX, Metrics
 from submission_manager.model.backlog import Backlog
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from submission_manager.executor import ExecutorSettings
+from submission_manager.executor.executor import ExecutorSettings
 from submission_manager.model.call_times import LANES_MAX, CallTimes, latest_start_us
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import Outcome
 from submission_manager.ports import Started
-from submission_manager.schedule import Schedule
+from submission_manager.schedule.schedule import Schedule
 from tests.submission_manager.executor_scene import ACCEPTED, Instance, Scene, within
 from tests.unit.on_virtual_time import virtual
 

@@ -18,7 +18,7 @@ from submission_manager.cli.sql import script
 from submission_manager.lease_facts import FewerLines, OneLoss
 from submission_manager.own_words import HINTS, own_hint, own_text
 from submission_manager.stores.opening import LEASE_TABLE
-from submission_manager.stores.sqlite_store import SqliteSchedule
+from submission_manager.stores.sqlite.store import SqliteSchedule
 from tests.servers.roles import Role
 from tests.submission_manager.http_parts import Facts, until
 from tests.submission_manager.test_cli import run
@@ -125,7 +125,7 @@ async def test_a_right_that_is_lost_at_run_time_is_named_by_readyz_and_the_insta
 
 async def test_a_right_on_the_lease_that_is_lost_is_named_too_until_it_is_given_back(clerk: Role, monkeypatch):
     # The leader's own look for its rights may be first to find out: then it is named until it has led for so long.
-    monkeypatch.setattr("submission_manager.leadership.MISFIT_PAUSE_MAX_S", 0.2)
+    monkeypatch.setattr("submission_manager.leadership.leadership.MISFIT_PAUSE_MAX_S", 0.2)
     with psycopg.connect(clerk.owner_url, autocommit=True) as owner:
         owner.execute(script("postgresql").encode())
     clerk.may_use_all_tables()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from submission_manager.model.contracts import GatewayType, Policy, Webhook
-from submission_manager.registry import BadRegistry, load, parse
+from submission_manager.registry.registry import BadRegistry, load, parse
 
 SAMPLE = """
 # Realtime targets

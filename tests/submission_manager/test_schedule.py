@@ -6,7 +6,7 @@ import random
 import time
 import tracemalloc
 
-from submission_manager.schedule import STALE_MIN, Job, Schedule
+from submission_manager.schedule.schedule import STALE_MIN, Job, Schedule
 
 
 def anywhere(lane: str) -> int | None:

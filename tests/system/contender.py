@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 import fencehold
-from fencehold.runtime.clock import BootClock
+from fencehold.runtime.core.clock import BootClock
 
 UNFENCED_SQL = {
     "sqlite": "INSERT INTO ledger (holder, epoch, value) VALUES (?, ?, ?)",

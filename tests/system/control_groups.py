@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencehold.cli.guardian import Cgroup
-from fencehold.cli.guardian.cgroup import is_ours_to_divide
+from fencehold.cli.run.guardian import Cgroup
+from fencehold.cli.run.guardian.cgroup import is_ours_to_divide
 from tests.conftest import not_here
 from tests.servers.programs import Missing
 

@@ -67,7 +67,7 @@ def test_clocks_that_differ_are_a_finding(outbox_url, cli, monkeypatch):
     added(outbox_url, "due")
     assert states(cli(outbox_url, "doctor"))["clock"] == "ok"
     now_s = time.time
-    monkeypatch.setattr("fencehold.cli.doctor_checks.time.time", lambda: now_s() + 60)
+    monkeypatch.setattr("fencehold.cli.doctor.checks.time.time", lambda: now_s() + 60)
     answer = cli(outbox_url, "doctor")
     assert finding(answer, "clock")["state"] == "warning"
     assert finding(answer, "clock")["detail"].startswith("the database's clock is ")

@@ -122,7 +122,7 @@ def test_a_table_that_somebody_has_locked_is_an_error(ready_url, cli):
 def test_a_sqlite_file_that_somebody_has_locked_is_an_error(sqlite_url, cli, monkeypatch):
     prepare(sqlite_url)
     reaped(sqlite_url)
-    monkeypatch.setattr("fencehold.runtime.store_checkup.LIMIT_S", 0.3)
+    monkeypatch.setattr("fencehold.runtime.checkup.LIMIT_S", 0.3)
     holder = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     assert "locked" in unwell(cli(sqlite_url, "doctor"), "writing")["detail"]

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 import fencehold
-from fencehold.cli import outbox_purge
+from fencehold.cli.outbox import purge as outbox_purge
 from fencehold.connect import scheme
-from fencehold.model.events import Status
-from fencehold.runtime import outbox as outbox_noun
+from fencehold.model.outbox.events import Status
+from fencehold.runtime.outbox import outbox as outbox_noun
 from tests.servers.sqlserver import open_connection
 from tests.system.cli_process import prepare, until
 from tests.system.outbox_scene import Answer, added, claimed, in_every_status, reaped, row_of, rows, with_outbox

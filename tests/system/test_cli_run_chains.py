@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.cli.guardian.cgroup import PREFIX, own_cgroup
+from fencehold.cli.run.guardian.cgroup import PREFIX, own_cgroup
 from tests.servers.freezing import freeze
 from tests.system import bystanders, control_groups, forking_chain
 from tests.system.cli_process import Command, prepare, until

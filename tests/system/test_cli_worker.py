@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fencehold.model.events import Status
+from fencehold.model.outbox.events import Status
 from tests.system.cli_process import Command, lease_for, prepare, until
 from tests.system.outbox_scene import added, row_of
 

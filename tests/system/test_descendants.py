@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import fencehold.cli.guardian
-from fencehold.cli.guardian import cgroup
+import fencehold.cli.run.guardian
+from fencehold.cli.run.guardian import cgroup
 from tests.system import control_groups
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the process group alone is guarded")
@@ -36,7 +36,7 @@ become_subreaper()
 
 def told(script: str) -> Any:
     """What the script printed as JSON; a fault on its stderr fails the test."""
-    folder = str(Path(fencehold.cli.guardian.__file__).parents[1])
+    folder = str(Path(fencehold.cli.run.guardian.__file__).parents[1])
     command = [sys.executable, "-I", "-S", "-c", PRELUDE + script, folder]
     ended = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=30)
     return json.loads(ended.stdout)

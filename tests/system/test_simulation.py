@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.model.leases import RULES
-from fencehold.runtime.held import Held
+from fencehold.model.election.leases import RULES
+from fencehold.runtime.election.held_lease import Held
 from fencehold.testing.simulation import FAULTS, main, replay_command, report, simulate, sweep
 
 SEEDS = 10_000

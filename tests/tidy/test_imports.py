@@ -48,7 +48,8 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {"model", "ports"},
     "telemetry": {"model", "ports"},
     "connect": STORAGE,
-    "console": STORAGE | {"connect"},
+    "sync": STORAGE | {"connect"},
+    "console": STORAGE | {"connect", "sync"},
     "cli": STORAGE | {"connect", "console", "testing", "verify"},
     "verify": STORAGE | {"connect", "testing", *LOCKS},
     "testing": STORAGE | {"connect", *LOCKS} | set(SERVICE),
@@ -56,6 +57,8 @@ ALLOWED: dict[str, set[str]] = {
     **{room: STORAGE | {"connect"} | below for room, below in SERVICE.items()},
 }
 
+#: the folder in backends/ that holds what the SQL databases share
+SHARED = "sql"
 SERVICE_STORES = "submission_manager/stores"
 
 #: driver -> folders or files (below src) that may import it
@@ -96,14 +99,15 @@ def may_import(importer: str, target: str, src: Path) -> bool:
 
 
 def same_backend(importer: str, target: str, src: Path) -> bool:
-    """Backends share the files directly in backends/, and nothing of one another; those files know no backend."""
+    """Backends share the files directly in backends/ and those in backends/sql, which know no backend."""
     there = backend_of(target, src)
-    return there is None or there == backend_of(importer, src)
+    return there in {None, backend_of(importer, src)}
 
 
 def backend_of(module: str, src: Path) -> str | None:
     parts = module.split(".")
-    return parts[2] if len(parts) > 2 and (src / "fencehold" / "backends" / parts[2]).is_dir() else None
+    is_backend = len(parts) > 2 and parts[2] != SHARED and (src / "fencehold" / "backends" / parts[2]).is_dir()
+    return parts[2] if is_backend else None
 
 
 def room_of(module: str, src: Path) -> str | None:

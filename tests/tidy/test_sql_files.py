@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.model import events, items
+from fencehold.model.items import items
+from fencehold.model.outbox import events
 from submission_manager.model import outcomes
 from tests.tidy.tree import ROOT, docstrings, parsed
 

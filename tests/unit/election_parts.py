@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
+from fencehold.model.election.leases import Ask, TermKey
+from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import Unavailable
-from fencehold.model.leases import Ask, TermKey
-from fencehold.model.settings import leader_settings
 from fencehold.ports.leases import Answer
-from fencehold.runtime.engine import Engine
-from fencehold.runtime.leader import Leader
+from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.leader import Leader
 from tests.unit.on_virtual_time import LoopClock, SameLoopHost
 
 SETTINGS = leader_settings(lease=9)  # asks every 4.5 s, renews every 3 s, a call may take 1.7 s

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from fencehold.model.election.leases import Lease
+from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import ConfigurationError
-from fencehold.model.leases import Lease
-from fencehold.model.settings import leader_settings
-from fencehold.runtime.leader import Leader
-from fencehold.testing import virtual_loop
+from fencehold.runtime.election.leader import Leader
+from fencehold.testing.simulation import virtual_loop
 from pgleaderlock import LeaderLock
 from tests.pgleaderlock.fake_server import Scene
 from tests.unit.election_parts import Facts, Town

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from fencehold.testing import virtual_loop
+from fencehold.testing.simulation import virtual_loop
 
 T = TypeVar("T")
 

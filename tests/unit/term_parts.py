@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fencehold.backends.memory.backend import MemoryFences, MemoryTransaction, Shelf
+from fencehold.model.election.leases import Lease, TermKey
+from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import ConfigurationError, LeaseLost
-from fencehold.model.leases import Lease, TermKey
-from fencehold.model.settings import leader_settings
 from fencehold.ports.fence import DONE, GuardText, RemainingS
-from fencehold.runtime.held import Held
-from fencehold.runtime.term import Term
+from fencehold.runtime.election.held_lease import Held
+from fencehold.runtime.election.term import Term
 from tests.unit.on_virtual_time import LoopClock
 
 SETTINGS = leader_settings(lease=10, margin=1)

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from fencehold.cli.event_words import BRIEF_CHARS_MAX, ReaperSeen, brief, event_json, holder, pretty, tries, why
+from fencehold.cli.outbox.words import BRIEF_CHARS_MAX, ReaperSeen, brief, event_json, holder, pretty, tries, why
 from fencehold.cli.screen import span
-from fencehold.model.events import Status
-from fencehold.model.outbox_settings import outbox_settings
+from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import EventRow, Stats
 
 AT = dt.datetime(2026, 1, 31, 2, 0, tzinfo=dt.UTC)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.cli import handler_import
 from fencehold.cli.app import execute
+from fencehold.cli.worker import handler_import
 from fencehold.model.errors import ConfigurationError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fencehold.cli.health import (
+from fencehold.cli.worker.health import (
     ANSWER_WITHIN_S,
     ASK_AGAIN_S,
     ASK_EVERY_S,
@@ -16,7 +16,7 @@ from fencehold.cli.health import (
     Problem,
 )
 from fencehold.model.errors import Unavailable
-from fencehold.runtime.clock import BootClock
+from fencehold.runtime.core.clock import BootClock
 from tests.unit.on_virtual_time import LoopClock, virtual
 
 

@@ -1,6 +1,6 @@
 """The demo's counts are not zero by construction: planted violations are counted."""
 
-from fencehold.cli.demo_verdict import Said, Verdict, Written, verdict
+from fencehold.cli.demo.verdict import Said, Verdict, Written, verdict
 
 
 def term(worker: str, epoch: int, start_s: float, until_s: float, ended_s: float | None = None) -> list[Said]:

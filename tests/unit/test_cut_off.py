@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fencehold.model.election import LockState
+from fencehold.model.election.election import LockState
 from tests.unit.faces import Face, Leased, end_all_tasks, leased, noting_end, now_s, on_both, until
 from tests.unit.on_virtual_time import virtual
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fencehold.model.election import LockState
+from fencehold.model.election.election import LockState
 from tests.unit.election_parts import Town, listened
 from tests.unit.on_virtual_time import virtual
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from fencehold.model.election import LockState
+from fencehold.model.election.election import LockState
+from fencehold.model.election.retry import RetryContext
+from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import Unavailable
-from fencehold.model.retry import RetryContext
-from fencehold.model.settings import leader_settings
-from fencehold.testing import virtual_loop
+from fencehold.testing.simulation import virtual_loop
 from tests.unit.election_parts import SETTINGS, Town, listened
 from tests.unit.on_virtual_time import virtual
 

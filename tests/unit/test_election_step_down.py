@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import Uncertain
-from fencehold.model.settings import leader_settings
-from fencehold.runtime.election import HEAD_START_S
+from fencehold.runtime.election.election import HEAD_START_S
 from tests.unit.election_parts import Town, listened
 from tests.unit.on_virtual_time import virtual
 

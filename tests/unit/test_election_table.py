@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from fencehold.model.election import TABLE, Circumstances, Emit, Input, LockState, Row, transition
+from fencehold.model.election.election import TABLE, Circumstances, Emit, Input, LockState, Row, transition
 
 S, IN, E = LockState, Input, Emit
 

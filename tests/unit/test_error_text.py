@@ -6,8 +6,15 @@ import time
 
 import pytest
 
-from fencehold.runtime.error_text import ERROR_CHARS_MAX, LINE_CHARS_MAX, LOG_CHARS_MAX, described, in_full, stored
-from fencehold.runtime.handlers import Reject
+from fencehold.runtime.handlers.error_text import (
+    ERROR_CHARS_MAX,
+    LINE_CHARS_MAX,
+    LOG_CHARS_MAX,
+    described,
+    in_full,
+    stored,
+)
+from fencehold.runtime.handlers.handlers import Reject
 
 
 def raised(error: BaseException) -> BaseException:

@@ -7,9 +7,9 @@ import threading
 from typing import Any
 
 import fencehold
-from fencehold.model.outbox_settings import worker_settings
-from fencehold.runtime.flights import Flight, Teller
-from fencehold.runtime.handler_watch import WARNINGS_MAX, HandlerWatch
+from fencehold.model.outbox.settings import worker_settings
+from fencehold.runtime.handlers.watch import WARNINGS_MAX, HandlerWatch
+from fencehold.runtime.outbox.claimed_event import Flight, Teller
 
 
 def call() -> Any:
@@ -151,7 +151,7 @@ async def test_a_loop_that_does_not_turn_is_told_after_5_s_and_given_up_after_th
     await scene.after(5, turning=False)
     blocked = [fields for name, fields in scene.told if name == "worker_loop_blocked"]
     assert [fields["silent_s"] for fields in blocked] == [5]
-    assert __file__ in blocked[0]["where"] or "handler_watch.py" in blocked[0]["where"]
+    assert __file__ in blocked[0]["where"] or "handlers/watch.py" in blocked[0]["where"]
     await scene.after(54, turning=False)
     assert scene.given_up == []
     await scene.after(1, turning=False)

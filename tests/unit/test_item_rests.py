@@ -5,8 +5,8 @@ import datetime as dt
 import pytest
 
 from fencehold.ports.items import EVER, Stretch
-from fencehold.runtime import item_rests
-from fencehold.runtime.item_rests import Rests
+from fencehold.runtime.items import rests as item_rests
+from fencehold.runtime.items.rests import Rests
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 

@@ -9,8 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencehold.model import items
-from fencehold.model.items import RULES, ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
+from fencehold.model.items import items
+from fencehold.model.items.items import (
+    RULES,
+    ItemKey,
+    Request,
+    Row,
+    StoredItem,
+    Verb,
+    decide,
+    refusal_reason,
+    row_state,
+)
 from fencehold.ports.items import ItemRow
 
 NOW = dt.datetime(2031, 5, 17, 12, tzinfo=dt.UTC)

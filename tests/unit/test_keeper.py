@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from fencehold.model.election.leases import Ask, Busy, Lease, Refusal, TermKey
+from fencehold.model.election.settings import LeaderSettings, leader_settings
 from fencehold.model.errors import Uncertain
-from fencehold.model.leases import Ask, Busy, Lease, Refusal, TermKey
-from fencehold.model.settings import LeaderSettings, leader_settings
 from fencehold.ports.leases import Answer
-from fencehold.runtime.held import Held
-from fencehold.runtime.keeper import Keeper
-from fencehold.runtime.pulse import Pulse
+from fencehold.runtime.core.loop_liveness import Pulse
+from fencehold.runtime.election.held_lease import Held
+from fencehold.runtime.election.keeper import Keeper
 from fencehold.telemetry.logs import level_of
 from tests.unit.on_virtual_time import LoopClock, virtual
 

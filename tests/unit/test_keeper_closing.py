@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from fencehold.model.election.leases import Ask
+from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import Uncertain
-from fencehold.model.leases import Ask
-from fencehold.model.settings import leader_settings
 from fencehold.ports.leases import Answer
-from fencehold.runtime.keeper import Keeper
+from fencehold.runtime.election.keeper import Keeper
 from tests.unit.on_virtual_time import LoopClock, virtual
 from tests.unit.test_keeper import Bench, Facts, ScriptedPort
 

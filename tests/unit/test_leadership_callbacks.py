@@ -8,8 +8,8 @@ import threading
 import pytest
 
 import fencehold.sync
-from fencehold.model.election import LockState
-from fencehold.testing import virtual_loop
+from fencehold.model.election.election import LockState
+from fencehold.testing.simulation import virtual_loop
 from tests.unit.faces import Face, Locked, Make, leased, locked, noting, now_s, on_both, until
 
 # wait_for_leadership

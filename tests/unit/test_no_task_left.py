@@ -15,11 +15,11 @@ import pytest
 
 import fencehold
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
-from fencehold.model.election import LockState
-from fencehold.runtime import host
-from fencehold.runtime.clock import BootClock
-from fencehold.runtime.engine import Engine
-from fencehold.runtime.host import KeeperThread
+from fencehold.model.election.election import LockState
+from fencehold.runtime.core import keeper_thread as host
+from fencehold.runtime.core.clock import BootClock
+from fencehold.runtime.core.keeper_thread import KeeperThread
+from fencehold.runtime.election.keeper_services import Engine
 from fencehold.telemetry.logs import LogSink
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.cli.guardian import kernel
+from fencehold.cli.run.guardian import kernel
 from fencehold.ports.clock import _machine_clock, boot_s
 from tests.unit.platform_names import UNIX_MODULES, missing_on
 
@@ -37,7 +37,7 @@ for module, gone in names.items():
 
 PROGRAM = """
 import fencehold, fencehold.sync
-from fencehold.runtime.clock import BootClock
+from fencehold.runtime.core.clock import BootClock
 
 async def work(url):
     before_s = BootClock().now_s()

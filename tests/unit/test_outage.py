@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fencehold.model.errors import ConfigurationError, Unavailable
-from fencehold.runtime.outage import PAUSE_S_MAX, REMIND_EVERY_S, Outage
+from fencehold.runtime.core.outage import PAUSE_S_MAX, REMIND_EVERY_S, Outage
 from tests.unit.on_virtual_time import LoopClock, virtual
 
 

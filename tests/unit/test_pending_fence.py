@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fencehold.model.errors import LeaseLost
-from fencehold.runtime.held import Held
-from fencehold.runtime.term import Term
+from fencehold.runtime.election.held_lease import Held
+from fencehold.runtime.election.term import Term
 from tests.unit.on_virtual_time import virtual
 from tests.unit.term_parts import Fences, a_term, for_ever
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from fencehold.model.places import EPOCH_JUMP, RULES, UNKNOWN, Place, decide, next_epoch, recorded
+from fencehold.model.election.places import EPOCH_JUMP, RULES, UNKNOWN, Place, decide, next_epoch, recorded
 
 TIMELINES = (None, 1, 2, 3, 9)
 SYSTEMS = (None, 7, 8)

@@ -10,7 +10,7 @@ import pytest
 
 import fencehold
 from fencehold import ConfigurationError, FixedInterval, LeaseLost, RetryContext, Term, Unavailable
-from fencehold.runtime.leader_job import BACKOFF_BASE_S, BACKOFF_MAX_S, HEALTHY_S, Pauses
+from fencehold.runtime.election.leader_job import BACKOFF_BASE_S, BACKOFF_MAX_S, HEALTHY_S, Pauses
 from tests.unit.leader_job_parts import SOON, Told, for_ever, free, is_held
 
 # The job and its term

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fencehold.model.election import LockState
+from fencehold.model.election.election import LockState
 from tests.unit.faces import Face, noting, now_s, on_both, until
 
 

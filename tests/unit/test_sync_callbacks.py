@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import fencehold.sync
-from fencehold.runtime.dispatcher import Dispatcher
-from fencehold.sync_callbacks import on_thread
+from fencehold.runtime.core.dispatcher import Dispatcher
+from fencehold.sync.callbacks import on_thread
 
 WHY = "a thread cannot be stopped, so later callbacks may run beside it"
 RUNS_ON = f"had not ended 1 s after its term and runs on: {WHY}"

@@ -16,7 +16,7 @@ import pytest
 import fencehold.sync
 from fencehold import ConfigurationError, FixedInterval
 from fencehold.sync import Store, Term
-from fencehold.sync_leader_job import JobThread
+from fencehold.sync.leader_job import JobThread
 
 SOON = FixedInterval(0.01)
 

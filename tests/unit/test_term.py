@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from fencehold.model.election.leases import Lease
 from fencehold.model.errors import LeaseLost
-from fencehold.model.leases import Lease
-from fencehold.testing import virtual_loop
+from fencehold.testing.simulation import virtual_loop
 from tests.unit.on_virtual_time import virtual
 from tests.unit.term_parts import START, a_term, for_ever, later
 

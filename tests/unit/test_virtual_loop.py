@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from fencehold.testing.virtual_loop import Deadlock, Livelock, VirtualLoop, run
+from fencehold.testing.simulation.virtual_loop import Deadlock, Livelock, VirtualLoop, run
 
 SCHEDULES = 500
 EVENTS_PER_SCHEDULE = 300

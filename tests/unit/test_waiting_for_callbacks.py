@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from fencehold.model.election import LockState
+from fencehold.model.election.election import LockState
 from fencehold.model.errors import ConfigurationError
-from fencehold.runtime.dispatcher import Dispatcher
+from fencehold.runtime.core.dispatcher import Dispatcher
 from tests.unit.faces import Face, leased, now_s, on_both, until
 from tests.unit.on_virtual_time import virtual
 

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import psycopg
 
-from fencehold.backends.sql_text import ITEMS, LEASES, OUTBOX, Statements, Topic, pyformat
+from fencehold.backends.sql.statements import ITEMS, LEASES, OUTBOX, Statements, Topic, pyformat
 from fencehold.backends.sqlite.schema import _STATEMENT_END
 
 TABLES = {LEASES: "fencehold_leases", ITEMS: "fencehold_items", OUTBOX: "outbox"}

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 import fencehold
-from fencehold.backends.lock_patience import LOCK_WAIT_S_MAX, LockPatience
 from fencehold.backends.postgres.backend import PostgresBackend
+from fencehold.backends.sql.lock_patience import LOCK_WAIT_S_MAX, LockPatience
 from tests.servers.roles import Role
 from tests.system.cli_process import Command
 from tests.upgrading import old_tables

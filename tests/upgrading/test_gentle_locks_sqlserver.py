@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import fencehold
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlserver import driver
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from tests.sqlserver.test_lines import ADDRESS, Made, of

@@ -3,7 +3,7 @@
 import pytest
 
 import fencehold
-from fencehold.runtime.store_checkup import LEASES
+from fencehold.runtime.checkup import LEASES
 from tests.upgrading.test_old_tables import run
 
 TABLES = [

@@ -15,8 +15,8 @@ from fencehold.verify.faults import Aims, FaultInjector
 from fencehold.verify.journal import Fault, Journal
 from fencehold.verify.plan import Plan
 from fencehold.verify.run import run
-from fencehold.verify.scratch_postgres import PostgresScratch
-from fencehold.verify.scratch_sqlite import SqliteScratch
+from fencehold.verify.scratch.postgres import PostgresScratch
+from fencehold.verify.scratch.sqlite import SqliteScratch
 from tests.verify.scene import tables
 
 CREATES_SQL = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'CREATE SCHEMA%'"
@@ -84,7 +84,7 @@ class Undroppable:
 async def test_a_lock_that_the_database_does_not_give_is_no_fault_of_our_own(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencehold.verify.scratch_sqlite.BUSY_LIMIT_S", 0.05)
+    monkeypatch.setattr("fencehold.verify.scratch.sqlite.BUSY_LIMIT_S", 0.05)
     file = SqliteScratch(Plan(f"sqlite:///{tmp_path}/app.db"))
     await file.make()
     with closing(sqlite3.connect(file.path, isolation_level=None)) as other:

@@ -17,7 +17,7 @@ from fencehold.testing.evidence import Evidence, StaleTry, Verb
 from fencehold.testing.history import Believed
 from fencehold.testing.invariants import Finding, judge
 from fencehold.verify import leading
-from fencehold.verify.crew import stands_still
+from fencehold.verify.contender_processes import stands_still
 from fencehold.verify.hooks import OUTPUT_BYTES_MAX, HookRun, passwords, run_hook
 from fencehold.verify.journal import Fault, Journal, Said
 from fencehold.verify.plan import FAULTS, Plan

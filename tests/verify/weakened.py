@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from fencehold.backends import sql_text
+from fencehold.backends.sql import statements as sql_text
 
 CONTENDER = "--contender"
 
@@ -34,7 +34,7 @@ def main(folder: str, *arguments: str) -> None:
         contender.main()
         return
     from fencehold.cli.app import execute
-    from fencehold.verify import crew
+    from fencehold.verify import contender_processes as crew
 
     crew.CONTENDER[:] = ["-m", "tests.verify.weakened", folder, CONTENDER]
     sys.exit(execute(list(arguments)))

@@ -10,25 +10,19 @@ from typing import Any
 import click
 
 import fencehold
-from fencehold.cli import (
-    demo,
-    doctor,
-    exit_codes,
-    init,
-    items,
-    ls,
-    outbox,
-    reaper,
-    run,
-    show,
-    sql,
-    step_down,
-    verify,
-    worker,
-)
+from fencehold.cli import exit_codes, init, ls, show, step_down
+from fencehold.cli.demo import command as demo
+from fencehold.cli.doctor import command as doctor
 from fencehold.cli.failures import as_ours, is_bare, steady_streams
+from fencehold.cli.items import group as items
+from fencehold.cli.outbox import group as outbox
+from fencehold.cli.run import command as run
 from fencehold.cli.screen import Screen
 from fencehold.cli.setup import Setup, options
+from fencehold.cli.sql import command as sql
+from fencehold.cli.verify import command as verify
+from fencehold.cli.worker import command as worker
+from fencehold.cli.worker import reaper
 from fencehold.model.errors import FenceholdError
 
 EPILOG = """\b

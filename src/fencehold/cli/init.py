@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fencehold.cli.outbox_options import items_option, outboxes_option
+from fencehold.cli.outbox.options import items_option, outboxes_option
 from fencehold.cli.screen import Screen
 from fencehold.cli.setup import Setup, finish, with_setup
 from fencehold.connect import scheme, sqlite_file

@@ -6,7 +6,7 @@ import click
 
 from fencehold.cli.screen import lease_json, remaining, second, state
 from fencehold.cli.setup import Setup, finish, with_setup
-from fencehold.model.leases import Lease
+from fencehold.model.election.leases import Lease
 
 COLUMNS = ("NAME", "STATE", "HOLDER", "EPOCH", "REMAINING", "EXPIRES (store time)")
 

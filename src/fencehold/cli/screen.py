@@ -15,8 +15,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from fencehold.cli import exit_codes, tables
+from fencehold.model.election.leases import Lease
 from fencehold.model.errors import FenceholdError, redact
-from fencehold.model.leases import Lease
 from fencehold.telemetry.logs import escaped
 
 SECRET_CHARS_MIN = 3

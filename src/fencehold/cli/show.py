@@ -7,7 +7,7 @@ import click
 from fencehold.cli import exit_codes
 from fencehold.cli.screen import lease_json, moment, remaining, state
 from fencehold.cli.setup import Setup, finish, with_setup
-from fencehold.model.leases import Lease
+from fencehold.model.election.leases import Lease
 
 EPILOG = """\b
 Example:

@@ -17,7 +17,7 @@ from fencehold.cli.screen import clean, lease_json
 from fencehold.cli.setup import Setup, finish, with_setup
 from fencehold.cli.show import no_such_lease
 from fencehold.model.durations import seconds
-from fencehold.model.leases import Lease
+from fencehold.model.election.leases import Lease
 from fencehold.runtime.store import Store
 
 LOOK_EVERY_S = 0.1

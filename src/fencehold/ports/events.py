@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol
 
-from fencehold.model.events import Status
 from fencehold.model.json_types import J
-from fencehold.model.new_events import NewEvent
+from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.new_events import NewEvent
 from fencehold.ports.schema import SchemaPort
 
 

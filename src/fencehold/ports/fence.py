@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from fencehold.model.leases import TermKey
+from fencehold.model.election.leases import TermKey
 
 RemainingS = Callable[[], float]
 Params = Sequence[Any] | Mapping[str, Any] | None

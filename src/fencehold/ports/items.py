@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from fencehold.model.items import ItemKey
+from fencehold.model.items.items import ItemKey
 from fencehold.ports.schema import SchemaPort
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from fencehold.model.leases import Ask, Busy, Lease, Refusal, TermKey
+from fencehold.model.election.leases import Ask, Busy, Lease, Refusal, TermKey
 
 Answer = Lease | Refusal | Busy
 

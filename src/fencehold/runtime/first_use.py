@@ -12,8 +12,8 @@ from fencehold.ports.events import Events
 from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemStore
 from fencehold.ports.time_limit import TimeLimit
-from fencehold.runtime.engine import Engine
-from fencehold.runtime.host import Host
+from fencehold.runtime.core.keeper_thread import Host
+from fencehold.runtime.election.keeper_services import Engine
 
 LOOK_LIMIT_S = 10.0
 MAKE_LIMIT_S = 60.0

@@ -14,10 +14,10 @@ from typing import TypedDict
 
 from fencehold.model.durable import Durability, WithoutStandby
 from fencehold.model.durations import Duration
-from fencehold.model.events import Status
+from fencehold.model.election.retry import RetryStrategy
+from fencehold.model.election.settings import OnError
 from fencehold.model.json_types import JsonMapping
-from fencehold.model.retry import RetryStrategy
-from fencehold.model.settings import OnError
+from fencehold.model.outbox.events import Status
 from fencehold.ports.facts import FactSink
 
 

@@ -11,33 +11,33 @@ from weakref import WeakSet, WeakValueDictionary
 
 from fencehold.model import names
 from fencehold.model.durations import Duration
+from fencehold.model.election.retry import RetryStrategy
+from fencehold.model.election.settings import LeaderSettings, OnError, leader_settings
 from fencehold.model.errors import ConfigurationError, FenceholdError
-from fencehold.model.item_settings import DOCUMENT_BYTES_MAX, item_settings
-from fencehold.model.outbox_settings import DEFAULT_OUTBOX, PAYLOAD_BYTES_MAX, outbox_settings
-from fencehold.model.retry import RetryStrategy
-from fencehold.model.settings import LeaderSettings, OnError, leader_settings
+from fencehold.model.items.settings import DOCUMENT_BYTES_MAX, item_settings
+from fencehold.model.outbox.settings import DEFAULT_OUTBOX, PAYLOAD_BYTES_MAX, outbox_settings
 from fencehold.ports.backend import Backend
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.time_limit import TimeLimit
 from fencehold.ports.traces import TracePort
-from fencehold.runtime import forks
-from fencehold.runtime import host as hosts
-from fencehold.runtime.block_kinds import AsyncBlock, NotAwaited
-from fencehold.runtime.book import LeaseBook
-from fencehold.runtime.engine import Engine
+from fencehold.runtime.checkup import StoreCheckup
+from fencehold.runtime.core import forks
+from fencehold.runtime.core import keeper_thread as hosts
+from fencehold.runtime.core.block_kinds import AsyncBlock, NotAwaited
+from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.election.job_checks import check_async_job
+from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.leader import Leader
+from fencehold.runtime.election.leader_job import LeaderJob, Pauses
+from fencehold.runtime.election.lease_verbs import LeaseBook
+from fencehold.runtime.election.term import Term
 from fencehold.runtime.first_use import ANY_KIND, ITEMS, FirstUse
-from fencehold.runtime.item_parts import ItemParts
-from fencehold.runtime.items import Items
-from fencehold.runtime.job_checks import check_async_job
-from fencehold.runtime.leader import Leader
-from fencehold.runtime.leader_job import LeaderJob, Pauses
+from fencehold.runtime.items.items import Items
+from fencehold.runtime.items.store_side import ItemParts
 from fencehold.runtime.options import LeaderOptions, SeekOptions
-from fencehold.runtime.outage import Outage
-from fencehold.runtime.outbox import Outbox
-from fencehold.runtime.outbox_parts import OutboxParts
-from fencehold.runtime.store_checkup import StoreCheckup
-from fencehold.runtime.term import Term
+from fencehold.runtime.outbox.outbox import Outbox
+from fencehold.runtime.outbox.store_side import OutboxParts
 
 OPEN_LIMIT_S = 10.0  # of one try
 FIRST_OPEN_LIMIT_S = 4.0  # of the first try of many: so that the first word about an outage comes within 5 s

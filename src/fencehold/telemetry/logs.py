@@ -12,7 +12,7 @@ from textwrap import indent
 from typing import Any
 
 from fencehold.model.errors import redact
-from fencehold.model.events import Status
+from fencehold.model.outbox.events import Status
 
 LOGGER = logging.getLogger("fencehold")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fencehold.model.events import Status
+from fencehold.model.outbox.events import Status
 
 Fields = Mapping[str, Any]
 

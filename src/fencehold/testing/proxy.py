@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, assert_never
 
 from fencehold.ports.time_limit import TimeLimit
-from fencehold.testing.proxy_connection import VERB_WITHIN_S, Connection, Direction, Fault, ThreadedTrip, Trip
+from fencehold.testing.relayed_connection import VERB_WITHIN_S, Connection, Direction, Fault, ThreadedTrip, Trip
 
 __all__ = ["FaultProxy", "ThreadedFaultProxy", "Fault", "Direction", "Counters", "Trip", "ThreadedTrip"]
 

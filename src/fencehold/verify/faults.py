@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 
 from fencehold.model.errors import Unavailable
 from fencehold.testing.history import boottime_s
-from fencehold.verify.crew import Crew, Member
+from fencehold.verify.contender_processes import Crew, Member
 from fencehold.verify.journal import Journal
 from fencehold.verify.plan import EXTRA_S, LEASES, Plan
-from fencehold.verify.scratch import Scratch
+from fencehold.verify.scratch.place import Scratch
 
 AIMS = ("fenced", "checked", "item", "written", "event")
 CLOCK_STEPS_S = (-86_400.0, -3600.0, 3600.0, 86_400.0)

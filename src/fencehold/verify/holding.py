@@ -10,7 +10,7 @@ from typing import Any
 
 import fencehold
 from fencehold.model.errors import FenceholdError
-from fencehold.model.items import ItemKey
+from fencehold.model.items.items import ItemKey
 from fencehold.ports.backend import Backend
 from fencehold.ports.items import ItemRow
 from fencehold.runtime.store import Store

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 import fencehold
+from fencehold.model.election.leases import Ask, Lease, Refusal, TermKey
 from fencehold.model.errors import FenceholdError
-from fencehold.model.leases import Ask, Lease, Refusal, TermKey
 from fencehold.ports.backend import Backend
+from fencehold.runtime.election.term import Term
 from fencehold.runtime.store import Store
-from fencehold.runtime.term import Term
 from fencehold.testing.history import boottime_s
 from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale, tell_write
 from fencehold.verify.plan import LEASES

@@ -82,6 +82,6 @@ class Locking:
 
 
 def term_key(who: str, epoch: int) -> Any:
-    from fencehold.model.leases import TermKey
+    from fencehold.model.election.leases import TermKey
 
     return TermKey(LOCK, who, epoch, 0.0)

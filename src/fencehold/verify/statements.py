@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from importlib import resources
 
-from fencehold.backends.sql_text import named, pyformat
+from fencehold.backends.sql.statements import named, pyformat
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
 

@@ -13,7 +13,7 @@ from fencehold.testing.invariants import Finding, judge
 from fencehold.verify.hooks import HookRun
 from fencehold.verify.journal import Journal
 from fencehold.verify.plan import LOCK, Plan
-from fencehold.verify.scratch import Scratch
+from fencehold.verify.scratch.place import Scratch
 
 
 @dataclass(frozen=True)

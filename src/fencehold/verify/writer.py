@@ -13,8 +13,8 @@ from contextlib import closing
 from typing import Any, Protocol
 from urllib.parse import unquote
 
+from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import LeaseLost
-from fencehold.model.leases import TermKey
 from fencehold.ports.backend import Backend
 from fencehold.testing.history import boottime_s
 from fencehold.verify.messages import tell_write

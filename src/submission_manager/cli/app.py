@@ -12,7 +12,8 @@ from fencehold.cli import exit_codes
 from fencehold.cli.failures import as_ours, steady_streams
 from fencehold.cli.screen import clean
 from fencehold.model.errors import FenceholdError
-from submission_manager.cli import check, demo, gateway, serve, sql
+from submission_manager.cli import check, gateway, serve, sql
+from submission_manager.cli.demo import command as demo
 from submission_manager.own_words import own_hint
 
 PROGRAM = "submission-manager"

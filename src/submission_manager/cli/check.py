@@ -8,7 +8,7 @@ import click
 
 from fencehold.cli import exit_codes
 from fencehold.cli.screen import clean
-from submission_manager import registry as registries
+from submission_manager.registry import registry as registries
 from submission_manager.settings import BY_NAME
 
 _REGISTRY = BY_NAME["registry"]

@@ -8,9 +8,9 @@ import sys
 import click
 
 from fencehold.cli import exit_codes
-from fencehold.cli.service import StopBy
-from fencehold.cli.service import serve as serving
-from fencehold.cli.watchdog import Stop
+from fencehold.cli.run.watchdog import Stop
+from fencehold.cli.worker.service import StopBy
+from fencehold.cli.worker.service import serve as serving
 from fencehold.model import durations
 from fencehold.model.errors import ConfigurationError
 from submission_manager.fake_gateway import Behaviour, FakeGateway

@@ -10,16 +10,16 @@ from typing import Any
 import click
 
 from fencehold.cli import exit_codes
+from fencehold.cli.run.watchdog import Stop
 from fencehold.cli.screen import keep_secret
-from fencehold.cli.service import StopBy
-from fencehold.cli.service import serve as serving
-from fencehold.cli.watchdog import Stop
+from fencehold.cli.worker.service import StopBy
+from fencehold.cli.worker.service import serve as serving
 from fencehold.ports.facts import FactSink
-from submission_manager import registry as registries
 from submission_manager.cli.service_log import FORMATS, WEIGHTS, service_log
 from submission_manager.http.descriptors import raise_limit
 from submission_manager.instance import Instance
 from submission_manager.metrics import leave_out_creation_times
+from submission_manager.registry import registry as registries
 from submission_manager.settings import SETTINGS, SWITCH, Setting, Settings, settings, unknown_variables
 
 CLOSING_S = 15.0  # beyond draining: the lease given back, connections closed

@@ -7,7 +7,7 @@ import os
 import click
 
 from fencehold.cli.screen import put
-from fencehold.cli.sql_rights import rights
+from fencehold.cli.sql.rights import rights
 from fencehold.connect import backend_for, scheme
 from fencehold.model.errors import ConfigurationError
 from submission_manager.settings import BY_NAME

@@ -27,14 +27,14 @@ def open_store(url: str, durable: str | None = None, facts: FactSink | None = No
     rest = url.partition("://")[2]
     match kind:
         case "postgresql":
-            from submission_manager.stores.postgres_store import PostgresStore
+            from submission_manager.stores.postgres.store import PostgresStore
 
             return PostgresStore("postgresql://" + rest, asked, facts)
         case "mssql":
-            from submission_manager.stores.sqlserver_store import SqlServerStore
+            from submission_manager.stores.sqlserver.store import SqlServerStore
 
             return SqlServerStore("mssql://" + rest)
         case _:
-            from submission_manager.stores.sqlite_store import SqliteStore
+            from submission_manager.stores.sqlite.store import SqliteStore
 
             return SqliteStore(unquote(rest.partition("?")[0].removeprefix("/")))

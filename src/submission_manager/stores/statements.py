@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fencehold.backends.sql_text import Statements, Topic, named
+from fencehold.backends.sql.statements import Statements, Topic, named
 
 TABLE = "submission_intents"
 

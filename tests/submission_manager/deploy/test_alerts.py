@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from submission_manager.executor_backlog import BacklogSettings
+from submission_manager.executor.backlog import BacklogSettings
 from submission_manager.metrics import Metrics
 from tests.servers.programs import require
 

@@ -18,7 +18,7 @@ from fencehold.model import durations
 from submission_manager.cli.serve import CLOSING_S
 from submission_manager.http.requests import WAIT_LONGEST_S
 from submission_manager.metrics import Metrics
-from submission_manager.registry import load, parse
+from submission_manager.registry.registry import load, parse
 from submission_manager.settings import SETTINGS, settings
 from submission_manager.stores.opening import LEASE_TABLE
 from tests.servers.programs import require

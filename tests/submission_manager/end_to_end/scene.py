@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 import psycopg
 
-from submission_manager.demo_database import prepare
-from submission_manager.demo_evidence import Verdict, verdict
-from submission_manager.demo_load import Load
+from submission_manager.demo.database import prepare
+from submission_manager.demo.evidence import Verdict, verdict
+from submission_manager.demo.load import Load
 from submission_manager.stores.audit import Audit, Glance
 from tests.servers.haproxy import HaProxy
 from tests.servers.process import free_port

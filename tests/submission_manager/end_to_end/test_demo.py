@@ -16,11 +16,11 @@ from typing import IO, Any
 import psutil
 import pytest
 
-from submission_manager.cli.demo import _lines
-from submission_manager.demo import Failover, Told
-from submission_manager.demo_evidence import Verdict
-from submission_manager.demo_front import RoundRobin
-from submission_manager.demo_load import Connection
+from submission_manager.cli.demo.command import _lines
+from submission_manager.demo.evidence import Verdict
+from submission_manager.demo.front import RoundRobin
+from submission_manager.demo.load import Connection
+from submission_manager.demo.story import Failover, Told
 from tests.servers.process import is_dead
 from tests.system.cli_process import until
 from tests.system.processes import execute

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from submission_manager.demo_database import prepare
-from submission_manager.demo_evidence import Verdict, verdict
+from submission_manager.demo.database import prepare
+from submission_manager.demo.evidence import Verdict, verdict
 from submission_manager.model.intents import NewIntent
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
 from submission_manager.stores.audit import Audit

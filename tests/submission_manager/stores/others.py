@@ -9,7 +9,7 @@ from typing import Any
 
 from fencehold.backends.sqlserver.params import bound
 from submission_manager.model.intents import NewIntent
-from submission_manager.stores import sqlserver_store
+from submission_manager.stores.sqlserver import store as sqlserver_store
 from tests.servers.sqlserver import open_connection
 from tests.submission_manager.stores.scene import Scene, contract
 

@@ -14,7 +14,7 @@ import psycopg
 
 import fencehold
 from fencehold import Term
-from fencehold.backends.sql_text import pyformat
+from fencehold.backends.sql.statements import pyformat
 from fencehold.backends.sqlserver.params import bound
 from fencehold.connect import backend_for
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook

@@ -11,8 +11,8 @@ from submission_manager.model.contracts import Policy
 from submission_manager.model.intents import NewIntent, Status
 from submission_manager.ports import NotNow
 from submission_manager.stores import rows as mapping
-from submission_manager.stores.postgres_schedule import PostgresSchedule
-from submission_manager.stores.postgres_store import PostgresStore
+from submission_manager.stores.postgres.schedule import PostgresSchedule
+from submission_manager.stores.postgres.store import PostgresStore
 from tests.submission_manager.stores.scene import LIMIT_S, TWICE, Scene, contract, scene
 
 HELD_OPEN_S_MAX = 2.0

@@ -12,7 +12,7 @@ from submission_manager.model.intents import NewIntent
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Cursor, LeftOpen, Started
 from submission_manager.stores.opening import open_store
-from submission_manager.stores.sqlite_store import SqliteStore
+from submission_manager.stores.sqlite.store import SqliteStore
 from tests.submission_manager.stores.scene import LIMIT_S, TWICE, contract, scene
 
 

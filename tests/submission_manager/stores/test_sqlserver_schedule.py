@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from submission_manager.stores.sqlserver_store import SqlServerStore
+from submission_manager.stores.sqlserver.store import SqlServerStore
 from tests.servers.sqlserver import open_connection
 from tests.submission_manager.stores.others import execute, reads_wait, statement, submission, transaction
 from tests.submission_manager.stores.scene import LIMIT_S, TWICE, Scene, scene

@@ -12,14 +12,15 @@ import pytest
 from fencehold import ConfigurationError, FenceholdError, Unavailable
 from fencehold.backends.sqlserver.line import Line
 from fencehold.connect import backend_for
-from fencehold.model.leases import Ask, Lease
+from fencehold.model.election.leases import Ask, Lease
 from fencehold.testing.proxy import FaultProxy
 from submission_manager.model.contracts import Policy
 from submission_manager.model.intents import NewIntent, Status
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import NotNow, Started, Submission
-from submission_manager.stores import sqlserver_attempts, sqlserver_pool
 from submission_manager.stores.opening import LEASE_TABLE, open_store
+from submission_manager.stores.sqlserver import attempts as sqlserver_attempts
+from submission_manager.stores.sqlserver import pool as sqlserver_pool
 from tests.submission_manager.stores.others import kill_others, locks_are_taken, statement, submission, transaction
 from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT, TWICE, contract, scene
 

@@ -7,9 +7,9 @@ from fencehold.backends.cosmos.address import Address, parse
 from fencehold.backends.cosmos.charges import Charges
 from fencehold.backends.cosmos.credentials import check_installed
 from fencehold.backends.cosmos.fences import NoFences, NoWakeup, no_events
-from fencehold.backends.cosmos.items import CosmosItems
+from fencehold.backends.cosmos.items.items import CosmosItems
+from fencehold.backends.cosmos.items.procedures import ProcedureItems
 from fencehold.backends.cosmos.leases import CosmosLeases
-from fencehold.backends.cosmos.procedures import ProcedureItems
 from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.server_clock import ServerClock
 from fencehold.backends.cosmos.wire import Wire

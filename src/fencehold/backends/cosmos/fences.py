@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
+from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost
-from fencehold.model.leases import TermKey
 from fencehold.ports.events import Events
 from fencehold.ports.fence import GuardText, RemainingS, SyncTransaction, Transaction
 from fencehold.ports.wakeup import Hint

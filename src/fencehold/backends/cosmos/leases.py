@@ -21,8 +21,20 @@ from fencehold.backends.cosmos.documents import (
 )
 from fencehold.backends.cosmos.server_clock import Window
 from fencehold.backends.cosmos.wire import Call, Wire
+from fencehold.model.election.leases import (
+    Ask,
+    Busy,
+    Lease,
+    Refusal,
+    Request,
+    Rule,
+    TermKey,
+    Verb,
+    decide,
+    keep,
+    refusal_reason,
+)
 from fencehold.model.errors import FenceholdError, Uncertain
-from fencehold.model.leases import Ask, Busy, Lease, Refusal, Request, Rule, TermKey, Verb, decide, keep, refusal_reason
 from fencehold.ports.leases import Answer
 
 TRIES_MAX = 5  # writes refused by etag before we say Busy: each means that somebody else's write went through

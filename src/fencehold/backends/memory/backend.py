@@ -11,13 +11,12 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fencehold.backends.memory.event_shelf import EventShelf
-from fencehold.backends.memory.events import MemoryEvents
 from fencehold.backends.memory.items import ItemShelf, MemoryItems
 from fencehold.backends.memory.no_tables import NoTables
+from fencehold.backends.memory.outbox.events import MemoryEvents
+from fencehold.backends.memory.outbox.shelf import EventShelf
 from fencehold.backends.no_checkup import NoCheckup
-from fencehold.model.errors import ConfigurationError, LeaseLost
-from fencehold.model.leases import (
+from fencehold.model.election.leases import (
     Ask,
     Busy,
     Lease,
@@ -32,7 +31,8 @@ from fencehold.model.leases import (
     refusal_reason,
     row_state,
 )  # fmt: skip
-from fencehold.model.places import UNKNOWN, Place
+from fencehold.model.election.places import UNKNOWN, Place
+from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.fence import DONE, GuardText, Params, RemainingS, SyncTransaction
 from fencehold.ports.leases import Answer
 from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED, Hint

@@ -7,15 +7,15 @@ import time
 from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.checkup import PostgresCheckup
 from fencehold.backends.postgres.commits import Commits, Replicated
-from fencehold.backends.postgres.events import PostgresEvents
 from fencehold.backends.postgres.fences import PostgresFences
-from fencehold.backends.postgres.items import PostgresItems
+from fencehold.backends.postgres.items.items import PostgresItems
 from fencehold.backends.postgres.leases import PostgresLeases
+from fencehold.backends.postgres.outbox.events import PostgresEvents
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.postgres.session import Session
 from fencehold.backends.postgres.session_limits import Unread
 from fencehold.backends.postgres.unread import UnreadTimeline
-from fencehold.backends.sql_text import Statements, items_table, pyformat
+from fencehold.backends.sql.statements import Statements, items_table, pyformat
 from fencehold.model.errors import Unavailable
 
 READ_ONLY_LIMIT_S = 2.0

@@ -14,8 +14,8 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from fencehold.backends.postgres import faults, hosts, wire
+from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
-from fencehold.model.leases import TermKey
 from fencehold.ports.fence import Params, RemainingS
 
 Connection = psycopg.Connection[Any]

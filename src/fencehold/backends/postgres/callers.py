@@ -14,14 +14,15 @@ import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from fencehold.backends import begin_hints, sql_session, wrong_store
 from fencehold.backends.postgres import faults
 from fencehold.backends.postgres.blocking import lost
 from fencehold.backends.postgres.commits import Commits
-from fencehold.backends.raw_async import RawAsync
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql import begin_hints, wrong_store
+from fencehold.backends.sql import caller_session as sql_session
+from fencehold.backends.sql.raw_async import RawAsync
+from fencehold.backends.sql.statements import Statements
+from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError, FenceholdError
-from fencehold.model.leases import TermKey
 from fencehold.ports.fence import DONE
 
 DIALECT = "postgresql"  # as SQLAlchemy spells it

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from fencehold.backends.durability import durability
 from fencehold.backends.postgres import faults, unread, wire
 from fencehold.backends.postgres.cluster_seen import Seen, failover
-from fencehold.backends.sql_text import Statements, tables_made
-from fencehold.model.settings import CALL_LIMIT_S_MAX
+from fencehold.backends.sql.durability import durability
+from fencehold.backends.sql.statements import Statements, tables_made
+from fencehold.model.election.settings import CALL_LIMIT_S_MAX
 from fencehold.ports.checkup import Condition, State, TablesMade
 
 LOCK_LIMIT_MS = "1000"

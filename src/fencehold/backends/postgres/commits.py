@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import psycopg
 from psycopg.rows import tuple_row
 
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql.statements import Statements
 from fencehold.model.durable import Durable
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
 from fencehold.ports.facts import FactSink

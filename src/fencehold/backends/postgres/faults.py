@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import errors as pg
 
-from fencehold.backends.sql_text import no_permission, schema_missing, schema_old
+from fencehold.backends.sql.statements import no_permission, schema_missing, schema_old
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
 
 OWNER_HINT = (

@@ -14,9 +14,9 @@ from psycopg.rows import tuple_row
 from fencehold.backends.postgres import callers, faults, wire
 from fencehold.backends.postgres.blocking import BlockingTransaction, blocking_transaction, fence_gone, lost
 from fencehold.backends.postgres.commits import Commits, not_replicated
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql.statements import Statements
+from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import Unavailable
-from fencehold.model.leases import TermKey
 from fencehold.ports.fence import GuardText, Params, RemainingS
 from fencehold.ports.time_limit import TimeLimit
 

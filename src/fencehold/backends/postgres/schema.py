@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors as pg
 
-from fencehold.backends.lock_patience import LOCK_WAIT_S_MAX, LockPatience
 from fencehold.backends.postgres import faults, session_limits, wire
-from fencehold.backends.sql_text import Statements, Step, judged, parts_lost, table_exists
+from fencehold.backends.sql.lock_patience import LOCK_WAIT_S_MAX, LockPatience
+from fencehold.backends.sql.statements import Statements, Step, judged, parts_lost, table_exists
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.schema import Waits, unheard
 

@@ -12,7 +12,7 @@ from psycopg.rows import tuple_row
 
 from fencehold.backends.postgres import faults, session_limits, wire
 from fencehold.backends.postgres.commits import Commits
-from fencehold.backends.sql_text import Statements, advised
+from fencehold.backends.sql.statements import Statements, advised
 from fencehold.model.errors import FenceholdError, Unavailable
 from fencehold.ports.time_limit import TimeLimit
 from fencehold.ports.wakeup import UNKNOWN, Hint

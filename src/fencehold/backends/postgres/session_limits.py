@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 
 from fencehold.backends.postgres import faults, wire
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql.statements import Statements
 
 #: Hears, on a connection that takes leases, why the server does not tell its timeline.
 Unread = Callable[[str], None]

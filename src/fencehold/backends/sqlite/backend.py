@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fencehold.backends.sql_text import Statements
-from fencehold.backends.sqlite import file_system
+from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlite.checkup import SqliteCheckup
-from fencehold.backends.sqlite.events import SqliteEvents
 from fencehold.backends.sqlite.fences import SqliteFences
-from fencehold.backends.sqlite.items import SqliteItems
+from fencehold.backends.sqlite.file import system as file_system
+from fencehold.backends.sqlite.items.items import SqliteItems
 from fencehold.backends.sqlite.leases import SqliteLeases
+from fencehold.backends.sqlite.outbox.events import SqliteEvents
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
 from fencehold.backends.sqlite.wakeup import FileWatch

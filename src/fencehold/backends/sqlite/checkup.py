@@ -6,8 +6,8 @@ import os
 import secrets
 import sqlite3
 
-from fencehold.backends.sql_text import Statements, tables_made
-from fencehold.backends.sqlite import file_system
+from fencehold.backends.sql.statements import Statements, tables_made
+from fencehold.backends.sqlite.file import system as file_system
 from fencehold.backends.sqlite.leases import modifier
 from fencehold.backends.sqlite.session import Session
 from fencehold.ports.checkup import Condition, State, TablesMade

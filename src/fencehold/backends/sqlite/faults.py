@@ -6,10 +6,10 @@ import os
 import sqlite3
 from typing import TypeVar
 
-from fencehold.backends import sql_text
-from fencehold.backends.sql_text import Statements, schema_missing, schema_old
-from fencehold.backends.sqlite import file_system
-from fencehold.backends.sqlite.file_rights import WRITE_HINT
+from fencehold.backends.sql import statements as sql_text
+from fencehold.backends.sql.statements import Statements, schema_missing, schema_old
+from fencehold.backends.sqlite.file import system as file_system
+from fencehold.backends.sqlite.file.rights import WRITE_HINT
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 
 E = TypeVar("E", bound=FenceholdError)

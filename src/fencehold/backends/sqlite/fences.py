@@ -9,15 +9,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import Any, TypeVar
 
-from fencehold.backends import begin_hints, sql_session, wrong_store
-from fencehold.backends.given_up import given_up
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql import begin_hints, wrong_store
+from fencehold.backends.sql import caller_session as sql_session
+from fencehold.backends.sql.given_up import given_up
+from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlite import faults
-from fencehold.backends.sqlite.caller_file import elsewhere, main_file, main_of
-from fencehold.backends.sqlite.open_file import OpenFile, cut_off
+from fencehold.backends.sqlite.file.identity import OpenFile, cut_off
+from fencehold.backends.sqlite.file.of_caller import elsewhere, main_file, main_of
 from fencehold.backends.sqlite.session import Session, connect
+from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
-from fencehold.model.leases import TermKey
 from fencehold.ports.facts import FactSink
 from fencehold.ports.fence import DONE, GuardText, Params, RemainingS
 

@@ -7,9 +7,9 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlite.session import Session
-from fencehold.model.leases import Ask, Lease, Refusal, TermKey, refusal_reason
+from fencehold.model.election.leases import Ask, Lease, Refusal, TermKey, refusal_reason
 from fencehold.ports.leases import Answer
 
 Row = tuple[Any, ...]

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import time
 
-from fencehold.backends.sql_text import Statements, judged, parts_lost, table_exists
+from fencehold.backends.sql.statements import Statements, judged, parts_lost, table_exists
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.session import Session
 from fencehold.model.errors import ConfigurationError, Unavailable

@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, TypeVar
 from urllib.parse import quote
 
-from fencehold.backends.sql_text import Statements
-from fencehold.backends.sqlite import faults, file_rights
-from fencehold.backends.sqlite.open_file import OpenFile, Replaced, cut_off, mixed
+from fencehold.backends.sql.statements import Statements
+from fencehold.backends.sqlite import faults
+from fencehold.backends.sqlite.file import rights as file_rights
+from fencehold.backends.sqlite.file.identity import OpenFile, Replaced, cut_off, mixed
 from fencehold.model.errors import Uncertain
 from fencehold.ports.facts import FactSink
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlite.session import Session
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.wakeup import UNKNOWN, Hint

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from fencehold.backends.sql_text import Statements, items_table
+from fencehold.backends.sql.statements import Statements, items_table
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.checkup import SqlServerCheckup
-from fencehold.backends.sqlserver.events import SqlServerEvents
 from fencehold.backends.sqlserver.fences import SqlServerFences
-from fencehold.backends.sqlserver.items import SqlServerItems
+from fencehold.backends.sqlserver.items.items import SqlServerItems
 from fencehold.backends.sqlserver.leases import SqlServerLeases
+from fencehold.backends.sqlserver.outbox.events import SqlServerEvents
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.backends.sqlserver.session import Session
 from fencehold.backends.sqlserver.wakeup import NoWakeup

@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from fencehold.backends import begin_hints, sql_session, wrong_store
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql import begin_hints, wrong_store
+from fencehold.backends.sql import caller_session as sql_session
+from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver.params import bound
+from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Unavailable
-from fencehold.model.leases import TermKey
 from fencehold.ports.fence import DONE
 
 DIALECT = "mssql"  # as SQLAlchemy spells it

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 
-from fencehold.backends.durability import durability
-from fencehold.backends.sql_text import tables_made
+from fencehold.backends.sql.durability import durability
+from fencehold.backends.sql.statements import tables_made
 from fencehold.backends.sqlserver.session import Session
 from fencehold.ports.checkup import Condition, TablesMade
 

@@ -6,7 +6,7 @@ the remarks are the server's own.
 
 from __future__ import annotations
 
-from fencehold.backends.sql_text import no_permission, schema_missing, schema_old
+from fencehold.backends.sql.statements import no_permission, schema_missing, schema_old
 from fencehold.backends.sqlserver import driver
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
 

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from fencehold.backends.given_up import given_up
-from fencehold.backends.sql_text import Statements
+from fencehold.backends.sql.given_up import given_up
+from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlserver import batch, callers, driver, faults
 from fencehold.backends.sqlserver.callers import lost
 from fencehold.backends.sqlserver.line import Line
 from fencehold.backends.sqlserver.params import bound
 from fencehold.backends.sqlserver.results import Result, Rows
+from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Unavailable, Uncertain
-from fencehold.model.leases import TermKey
 from fencehold.ports.fence import Params, RemainingS
 
 T = TypeVar("T")

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TypeVar
 
-from fencehold.backends.sql_text import Statements, pyformat
+from fencehold.backends.sql.statements import Statements, pyformat
 from fencehold.backends.sqlserver import callers
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.callers import lost
 from fencehold.backends.sqlserver.fenced import BlockingTransaction, FencedLine, SqlServerTransaction
 from fencehold.backends.sqlserver.line import Line
+from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import Unavailable, Uncertain
-from fencehold.model.leases import TermKey
 from fencehold.ports.fence import GuardText, RemainingS
 
 IDLE_LINES_MAX = 4

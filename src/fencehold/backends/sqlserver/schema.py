@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fencehold.backends.lock_patience import LOCK_WAIT_S_MAX, LockPatience
-from fencehold.backends.sql_text import Statements, judged, parts_lost, table_exists
+from fencehold.backends.sql.lock_patience import LOCK_WAIT_S_MAX, LockPatience
+from fencehold.backends.sql.statements import Statements, judged, parts_lost, table_exists
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.line import Line

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from fencehold.backends.sql_text import Statements, advised
+from fencehold.backends.sql.statements import Statements, advised
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.batch import Rows

@@ -53,47 +53,40 @@ And for items:
 
 import pytest
 
-_MODULES = (
-    "caller_fences", "crowd", "events_callers", "events_crowd", "events_dedupe", "events_drain", "events_hints",
-    "events_names", "events_oracle", "events_pair", "events_rules", "events_schemas", "events_verbs", "events_walk",
-    "faults", "fences", "items_batches", "items_crowd", "items_drain", "items_kinds", "items_locks", "items_names",
-    "items_oracle", "items_pair", "items_rules", "items_schemas", "items_times", "items_verbs", "items_walk", "names",
-    "oracle", "rules", "schemas", "suite", "sync_fences", "times", "verbs", "waiting_writer", "wakeups", "walk",
-)  # fmt: skip
-pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _MODULES))
+pytest.register_assert_rewrite(*(f"{__name__}.{room}" for room in ("suite", "leases", "outbox", "items")))
 
-from fencehold.testing.conformance.caller_fences import CallerFences  # noqa: E402
-from fencehold.testing.conformance.crowd import Crowd, ProcessCrowd  # noqa: E402
-from fencehold.testing.conformance.events_callers import EventCallers  # noqa: E402
-from fencehold.testing.conformance.events_crowd import EventCrowd, EventProcessCrowd  # noqa: E402
-from fencehold.testing.conformance.events_dedupe import EventConsumers, EventDedupe  # noqa: E402
-from fencehold.testing.conformance.events_hints import EventHintsHeard, EventHintsOfCallers  # noqa: E402
-from fencehold.testing.conformance.events_names import EventNames  # noqa: E402
-from fencehold.testing.conformance.events_rules import EventRules  # noqa: E402
-from fencehold.testing.conformance.events_schemas import EventSchemas  # noqa: E402
-from fencehold.testing.conformance.events_verbs import EventDesks, EventVerbs  # noqa: E402
-from fencehold.testing.conformance.events_walk import EventWalk  # noqa: E402
-from fencehold.testing.conformance.faults import NetworkFaults, Obstruction  # noqa: E402
-from fencehold.testing.conformance.fences import Fences, PassingRenewals  # noqa: E402
-from fencehold.testing.conformance.items_batches import ItemBatches  # noqa: E402
-from fencehold.testing.conformance.items_crowd import ItemCrowd, ItemProcessCrowd  # noqa: E402
-from fencehold.testing.conformance.items_kinds import ItemKinds  # noqa: E402
-from fencehold.testing.conformance.items_locks import ItemLocks  # noqa: E402
-from fencehold.testing.conformance.items_names import ItemNames  # noqa: E402
-from fencehold.testing.conformance.items_rules import ItemRules  # noqa: E402
-from fencehold.testing.conformance.items_schemas import ItemSchemas  # noqa: E402
-from fencehold.testing.conformance.items_times import ItemTimes  # noqa: E402
-from fencehold.testing.conformance.items_verbs import ItemVerbs  # noqa: E402
-from fencehold.testing.conformance.items_walk import ItemWalk  # noqa: E402
-from fencehold.testing.conformance.names import Names  # noqa: E402
-from fencehold.testing.conformance.rules import Rules  # noqa: E402
-from fencehold.testing.conformance.schemas import Schemas  # noqa: E402
-from fencehold.testing.conformance.sync_fences import SyncFences  # noqa: E402
-from fencehold.testing.conformance.times import Times  # noqa: E402
-from fencehold.testing.conformance.verbs import Verbs  # noqa: E402
-from fencehold.testing.conformance.waiting_writer import WaitingWriter  # noqa: E402
-from fencehold.testing.conformance.wakeups import Silence, Wakeups  # noqa: E402
-from fencehold.testing.conformance.walk import Walk  # noqa: E402
+from fencehold.testing.conformance.items.batches import ItemBatches  # noqa: E402
+from fencehold.testing.conformance.items.crowd import ItemCrowd, ItemProcessCrowd  # noqa: E402
+from fencehold.testing.conformance.items.kinds import ItemKinds  # noqa: E402
+from fencehold.testing.conformance.items.locks import ItemLocks  # noqa: E402
+from fencehold.testing.conformance.items.names import ItemNames  # noqa: E402
+from fencehold.testing.conformance.items.rules import ItemRules  # noqa: E402
+from fencehold.testing.conformance.items.schemas import ItemSchemas  # noqa: E402
+from fencehold.testing.conformance.items.times import ItemTimes  # noqa: E402
+from fencehold.testing.conformance.items.verbs import ItemVerbs  # noqa: E402
+from fencehold.testing.conformance.items.walk import ItemWalk  # noqa: E402
+from fencehold.testing.conformance.leases.caller_fences import CallerFences  # noqa: E402
+from fencehold.testing.conformance.leases.crowd import Crowd, ProcessCrowd  # noqa: E402
+from fencehold.testing.conformance.leases.faults import NetworkFaults, Obstruction  # noqa: E402
+from fencehold.testing.conformance.leases.fences import Fences, PassingRenewals  # noqa: E402
+from fencehold.testing.conformance.leases.names import Names  # noqa: E402
+from fencehold.testing.conformance.leases.rules import Rules  # noqa: E402
+from fencehold.testing.conformance.leases.schemas import Schemas  # noqa: E402
+from fencehold.testing.conformance.leases.sync_fences import SyncFences  # noqa: E402
+from fencehold.testing.conformance.leases.times import Times  # noqa: E402
+from fencehold.testing.conformance.leases.verbs import Verbs  # noqa: E402
+from fencehold.testing.conformance.leases.waiting_writer import WaitingWriter  # noqa: E402
+from fencehold.testing.conformance.leases.wakeups import Silence, Wakeups  # noqa: E402
+from fencehold.testing.conformance.leases.walk import Walk  # noqa: E402
+from fencehold.testing.conformance.outbox.callers import EventCallers  # noqa: E402
+from fencehold.testing.conformance.outbox.crowd import EventCrowd, EventProcessCrowd  # noqa: E402
+from fencehold.testing.conformance.outbox.dedupe import EventConsumers, EventDedupe  # noqa: E402
+from fencehold.testing.conformance.outbox.hints import EventHintsHeard, EventHintsOfCallers  # noqa: E402
+from fencehold.testing.conformance.outbox.names import EventNames  # noqa: E402
+from fencehold.testing.conformance.outbox.rules import EventRules  # noqa: E402
+from fencehold.testing.conformance.outbox.schemas import EventSchemas  # noqa: E402
+from fencehold.testing.conformance.outbox.verbs import EventDesks, EventVerbs  # noqa: E402
+from fencehold.testing.conformance.outbox.walk import EventWalk  # noqa: E402
 
 __all__ = [
     "Rules",

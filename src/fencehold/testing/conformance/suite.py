@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar
 
-from fencehold.model.leases import Ask, Lease, TermKey
+from fencehold.model.election.leases import Ask, Lease, TermKey
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer
 from fencehold.testing.harness import CALL_LIMIT_S, Harness

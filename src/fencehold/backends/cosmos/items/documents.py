@@ -1,0 +1,135 @@
+"""Items as documents, the same for writes by etag and for stored procedures. Times are whole milliseconds, store time.
+
+    {id, pk, itemId, kind, state, stateTimestamp, document, tokenBefore,
+     lease: {leasedBy, leasedAt, leaseDuration, expiresAt, token}}
+
+`document` is the item's JSON as text: Cosmos DB keeps numbers as doubles and would change large ones. Without a lease
+`leasedBy` is null and `expiresAt` 0. A deleted item leaves a document with `deleted`, no state and its last token, so
+that no later lease repeats one: a clock of whole seconds could not promise that. `tokenBefore` is the last token of the
+item that was deleted before this one was put; while `token` is not higher, this one was never leased.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from typing import Any
+
+from fencehold.backends.cosmos.documents import document_id
+from fencehold.backends.cosmos.server_clock import EPOCH_START, Window
+from fencehold.model.items.items import Row, StoredItem, row_state
+from fencehold.ports.items import ItemRow, Stretch
+
+Document = dict[str, Any]
+TIME_MS_MAX = 2**53 - 1  # the highest whole number that JavaScript counts to
+MILLISECOND = dt.timedelta(milliseconds=1)
+
+
+def item_partition(kind: str, bucket: int) -> str:
+    return f"items:{document_id(kind)}:{bucket}"
+
+
+def bucket_of(item_id: str, buckets: int) -> int:
+    """The same in every process and every version: a number that moved would hide the item."""
+    return int.from_bytes(hashlib.sha256(item_id.encode()).digest()[:8], "big") % buckets
+
+
+def item_document(partition: str, kind: str, item_id: str, row: StoredItem, before: Document | None) -> Document:
+    """What `row` becomes, in place of the document `before`."""
+    is_put_again = before is not None and bool(before.get("deleted"))
+    token_before = last_token(before) if is_put_again else (before or {}).get("tokenBefore", 0)
+    return {
+        "id": document_id(item_id),
+        "pk": partition,
+        "itemId": item_id,
+        "kind": kind,
+        "state": row.state,
+        "stateTimestamp": instant_ms(row.state_timestamp),
+        "document": row.document,
+        "tokenBefore": token_before,
+        "lease": lease_fields(row, token_before),
+    }
+
+
+def tombstone(partition: str, kind: str, item_id: str, token: int) -> Document:
+    return {
+        "id": document_id(item_id),
+        "pk": partition,
+        "itemId": item_id,
+        "kind": kind,
+        "state": None,
+        "document": None,
+        "deleted": True,
+        "lease": {"leasedBy": None, "leasedAt": None, "leaseDuration": 0, "expiresAt": 0, "token": token},
+    }
+
+
+def stretch_ms(stretch: Stretch) -> tuple[int, int]:
+    since, before = stretch.since, stretch.before
+    return (
+        instant_ms(since) if since is not None else 0,
+        instant_ms(before) if before is not None else TIME_MS_MAX,
+    )
+
+
+def lease_fields(row: StoredItem, token_before: int) -> Document:
+    return {
+        "leasedBy": row.holder_id,
+        "leasedAt": instant_ms(row.leased_at) if row.leased_at is not None else None,
+        "leaseDuration": duration_ms(row.lease_s),
+        "expiresAt": instant_ms(row.expires_at) if row.expires_at is not None else 0,
+        "token": max(row.token, token_before),
+    }
+
+
+def stored_item(document: Document | None) -> StoredItem | None:
+    """None: there is no such item, or no longer."""
+    if document is None or document.get("deleted"):
+        return None
+    lease = document["lease"]
+    is_own_token = lease["token"] > document.get("tokenBefore", 0)
+    is_leased = lease["leasedBy"] is not None
+    return StoredItem(
+        state=document["state"],
+        state_timestamp=instant(document["stateTimestamp"]),
+        document=document["document"],
+        token=lease["token"] if is_own_token else 0,
+        holder_id=lease["leasedBy"],
+        leased_at=instant(lease["leasedAt"]) if is_leased else None,
+        lease_s=lease["leaseDuration"] / 1000,
+        expires_at=instant(lease["expiresAt"]) if is_leased else None,
+    )
+
+
+def last_token(document: Document | None) -> int:
+    """Of an item that is there, or was."""
+    return int(document["lease"]["token"]) if document is not None else 0
+
+
+def item_row(item_id: str, row: StoredItem, now: dt.datetime) -> ItemRow:
+    """As it looks at this instant: a lapsed lease does not show."""
+    if row_state(row, now) is not Row.LIVE or row.expires_at is None:
+        return ItemRow(item_id, row.state, row.state_timestamp, row.document, row.token)
+    return ItemRow(
+        item_id, row.state, row.state_timestamp, row.document, row.token, row.holder_id, row.leased_at, row.lease_s,
+        row.expires_at, (row.expires_at - now).total_seconds(),
+    )  # fmt: skip
+
+
+def instant_ms(at: dt.datetime) -> int:
+    """Rounded up: a lease may last longer than it must, never shorter than its holder believes."""
+    return -((EPOCH_START - at) // MILLISECOND)
+
+
+def to_the_millisecond(window: Window) -> Window:
+    """Outwards: what is stored is no finer, and a window may always be wider."""
+    earliest = EPOCH_START + (window.earliest - EPOCH_START) // MILLISECOND * MILLISECOND
+    return Window(earliest, instant(instant_ms(window.latest)))
+
+
+def duration_ms(seconds: float) -> int:
+    return -(dt.timedelta(seconds=-seconds) // MILLISECOND)
+
+
+def instant(at_ms: int) -> dt.datetime:
+    return EPOCH_START + dt.timedelta(milliseconds=at_ms)

@@ -1,0 +1,232 @@
+"""Items on Cosmos DB by stored procedures (js/lease.js, js/nextForState.js): a verb is one request, decided on the
+server's own clock and undone as a whole when anything in it fails. Only `find` is a plain query: it is for people, and
+may be a moment behind. A `get` is not, for the driver keeps no session of what a procedure wrote.
+
+A procedure sees one logical partition. With several buckets a batch is one request for each bucket it touches, and
+next_for_state asks bucket after bucket, beginning at another one each time: the longest in its state comes first within
+a bucket and within an answer; one that is still longer in it, in a bucket not asked this time, comes at a later call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import functools
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, TypeVar
+
+from fencehold.backends.cosmos import faults
+from fencehold.backends.cosmos.documents import Document, document_id
+from fencehold.backends.cosmos.items import documents as shape
+from fencehold.backends.cosmos.items.items import NOT_EXECUTED, CosmosItemPort, CosmosItems, raise_first
+from fencehold.backends.cosmos.wire import Call, Wire
+from fencehold.model.errors import FenceholdError, Unavailable, Uncertain
+from fencehold.model.items.items import ItemKey
+from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
+from fencehold.ports.schema import Waits, unheard
+
+Key = TypeVar("Key")  # of a lease, or an id
+
+SCRIPTS = ("lease", "nextForState")
+BATCH_MAX = 100  # about 1,300 request units: one call must fit into what a partition may spend in a second
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """The id holds the content's hash: clients of two versions run side by side, each on the procedures it knows."""
+
+    id: str
+    body: str
+
+
+@functools.cache
+def procedure(script: str) -> Procedure:
+    body = (resources.files("fencehold.backends.cosmos") / "js" / f"{script}.js").read_text("utf-8")
+    return Procedure(f"fencehold-{script}-{hashlib.sha256(body.encode()).hexdigest()[:12]}", body)
+
+
+class ProcedureItemPort(CosmosItemPort):
+    """The documents are those of the etag path: both may work on them at the same time."""
+
+    async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
+        fixed = {"pk": self._partition(item.id), "itemId": item.id, "kind": self._kind, "id": document_id(item.id)}
+        named = {"holder": item.holder_id, "state": item.state, "document": item.document_json}
+        return there(await self._one("put", item.id, {**named, "item": fixed}, limit_s))
+
+    async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]:
+        try:
+            answers = await self._batch("get", {item_id: (item_id, {}) for item_id in ids}, limit_s)
+        except Uncertain as error:  # whatever was executed, nothing was changed
+            raise Unavailable(error.message, hint=error.hint, code=error.code) from None
+        return {item_id: answer for item_id, answer in answers.items() if isinstance(answer, ItemRow)}
+
+    async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
+        named = {"holder": holder_id, "leaseDuration": shape.duration_ms(lease_s)}
+        return there(await self._one("acquire", item_id, named, limit_s))
+
+    async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
+        named = {"leaseDuration": shape.duration_ms(lease_s)}
+        answers = await self._batch("renew", {key: (key.id, {**holder_of(key), **named}) for key in keys}, limit_s)
+        rows = ((key, answer) for key, answer in answers.items() if isinstance(answer, ItemRow))
+        return {key: row.expires_at for key, row in rows if row.expires_at is not None}
+
+    async def break_leases(self, keys: Sequence[ItemKey], limit_s: float) -> dict[ItemKey, ItemRefusal]:
+        answers = await self._batch("break", {key: (key.id, holder_of(key)) for key in keys}, limit_s)
+        return {key: answer for key, answer in answers.items() if isinstance(answer, ItemRefusal)}
+
+    async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:
+        named = {"state": state, "document": document_json}
+        changed = {name: value for name, value in named.items() if value is not None}
+        return there(await self._one("save", key.id, {**holder_of(key), **changed}, limit_s))
+
+    async def delete(self, key: ItemKey, limit_s: float) -> ItemRefusal | None:
+        answer = await self._one("delete", key.id, holder_of(key), limit_s)
+        return answer if isinstance(answer, ItemRefusal) else None
+
+    async def next_for_state(
+        self,
+        state: str,
+        limit: int,
+        holder_id: str,
+        lease_s: float,
+        limit_s: float,
+        skip: Sequence[str] = (),
+        stretch: Stretch = EVER,
+    ) -> list[ItemRow]:
+        call = self._wire.call("next_for_state", limit_s)
+        taken: list[ItemRow] = []
+        waiting = in_turn(self._partitions()) if limit > 0 else []
+        while waiting and len(taken) < limit:
+            asked = min(limit - len(taken), BATCH_MAX)
+            skipped = [document_id(item_id) for item_id in skip if self._partition(item_id) == waiting[0]]
+            ask = [state, asked, holder_id, shape.duration_ms(lease_s), skipped, *shape.stretch_ms(stretch)]
+            try:
+                reply = await execute(call, waiting[0], "nextForState", ask)
+            except FenceholdError:
+                if not taken:
+                    raise
+                break  # those that were leased must be handed out; what an unknown call leased lapses by itself
+            taken += [seen(one, reply["now"]) for one in reply["items"]]
+            if len(reply["items"]) < asked and not reply["isStopped"]:
+                waiting.pop(0)
+        return sorted(taken, key=lambda row: row.state_timestamp)
+
+    async def _one(self, verb: str, item_id: str, named: Document, limit_s: float) -> ItemAnswer | None:
+        """None: there is no item, and that is as it should be."""
+        request = {"id": document_id(item_id), **named}
+        call = self._wire.call(verb, limit_s)
+        [answer] = await answers(call, verb, self._partition(item_id), [request])
+        return answered(answer)
+
+    async def _batch(
+        self, verb: str, asked: Mapping[Key, tuple[str, Document]], limit_s: float
+    ) -> dict[Key, ItemAnswer | None]:
+        """One request for each bucket. If one got no answer the whole batch has none, and may be asked again."""
+        call = self._wire.call(verb, limit_s)
+        parts: dict[str, dict[Key, Document]] = {}
+        for key, (item_id, request) in asked.items():
+            parts.setdefault(self._partition(item_id), {})[key] = {"id": document_id(item_id), **request}
+        told = await together([answers(call, verb, where, [*named.values()]) for where, named in parts.items()])
+        keys = (key for part in parts.values() for key in part)
+        flat = (answer for some in told for answer in some)
+        return {key: answered(answer) for key, answer in zip(keys, flat, strict=True)}
+
+
+class ProcedureItems(CosmosItems):
+    def __init__(self, wire: Wire, kind: str) -> None:
+        super().__init__(wire, kind)
+        self.port = ProcedureItemPort(wire, kind)
+        self._any_partition = shape.item_partition(kind, 0)
+
+    async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
+        """Safe to repeat and in parallel: a procedure that is there has this very content."""
+        steps = await super().init(limit_s, waits)
+        call = self._wire.call("init", limit_s)
+        if self._wire.address.credential:
+            await self._check_uploaded(call)
+            return steps
+        wanted = [procedure(script) for script in SCRIPTS]
+        return steps + [f"procedure {one.id}" for one in wanted if await call.create_procedure(one.id, one.body)]
+
+    async def _check_uploaded(self, call: Call) -> None:
+        """A token may execute procedures, neither upload nor list them; so each is asked for what changes nothing."""
+        nothing: dict[str, list[Any]] = {"lease": ["get", []], "nextForState": ["", 1, "", 0, [], 0, 0]}
+        for script in SCRIPTS:
+            try:
+                await call.execute_procedure(self._any_partition, procedure(script).id, nothing[script])
+            except LookupError:
+                raise faults.only_by_hand(f"There is no stored procedure {procedure(script).id}") from None
+
+    def script(self) -> str:
+        address = self._wire.address
+        lines = (
+            "az cosmosdb sql stored-procedure create --account-name $ACCOUNT --resource-group $GROUP --database-name "
+            f"{address.database} \\\n    --container-name {address.container} --name {procedure(script).id} "
+            f"--body @{script}.js  # of fencehold/backends/cosmos/js\n"
+            for script in SCRIPTS
+        )
+        return super().script() + "".join(lines)
+
+
+async def answers(call: Call, verb: str, partition: str, requests: Sequence[Document]) -> list[Document]:
+    """One for each request: a procedure that was stopped half-way has answered fewer, and is asked for the rest."""
+    told: list[Document] = []
+    while len(told) < len(requests):
+        rest = requests[len(told) :][:BATCH_MAX]
+        try:
+            told += (await execute(call, partition, "lease", [verb, rest]))["answers"]
+        except NOT_EXECUTED as error:
+            raise (half_done(error) if told else error) from None
+    return told
+
+
+async def execute(call: Call, partition: str, script: str, parameters: Sequence[Any]) -> Mapping[str, Any]:
+    wanted = procedure(script).id
+    try:
+        reply: Mapping[str, Any] = await call.execute_procedure(partition, wanted, parameters)
+    except LookupError:
+        raise faults.schema_missing(f"there is no stored procedure {wanted}") from None
+    return reply
+
+
+async def together(parts: Sequence[Any]) -> list[list[Document]]:
+    outcomes = await asyncio.gather(*parts, return_exceptions=True)
+    errors = [one for one in outcomes if isinstance(one, BaseException)]
+    if len(errors) < len(outcomes) and all(isinstance(error, NOT_EXECUTED) for error in errors) and errors:
+        raise half_done(errors[0])
+    raise_first(errors)
+    return [one for one in outcomes if not isinstance(one, BaseException)]
+
+
+def half_done(error: BaseException) -> Uncertain:
+    return Uncertain(f"A part of the batch was executed, the rest not: {error}", code="half_done")
+
+
+def in_turn(partitions: Sequence[str]) -> list[str]:
+    """From any on: if all began at the first, its items would always be taken before the others'."""
+    first = random.randrange(len(partitions))
+    return [*partitions[first:], *partitions[:first]]
+
+
+def holder_of(key: ItemKey) -> Document:
+    return {"holder": key.holder_id, "token": key.token}
+
+
+def answered(answer: Document) -> ItemAnswer | None:
+    item = seen(answer["item"], answer["now"]) if answer["item"] is not None else None
+    return item if answer["refused"] is None else ItemRefusal(answer["refused"], item)
+
+
+def seen(document: Document, now_ms: int) -> ItemRow:
+    row = shape.stored_item(document)
+    assert row is not None, "a procedure shows no deleted item"
+    return shape.item_row(document["itemId"], row, shape.instant(now_ms))
+
+
+def there(answer: ItemAnswer | None) -> ItemAnswer:
+    assert answer is not None, "this verb leaves an item, or is refused"
+    return answer

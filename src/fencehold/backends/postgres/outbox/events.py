@@ -1,0 +1,221 @@
+"""Events on PostgreSQL: binds, runs and maps; the rules are in sql/outbox/."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import itertools
+import time
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from typing import Any
+
+from fencehold.backends.own_tables import OwnTables
+from fencehold.backends.postgres import wire
+from fencehold.backends.postgres.arrays import array, text_array
+from fencehold.backends.postgres.commits import Commits
+from fencehold.backends.postgres.outbox import rows as event_rows
+from fencehold.backends.postgres.outbox.admin import PostgresEventDesk
+from fencehold.backends.postgres.outbox.callers import add_in
+from fencehold.backends.postgres.outbox.session import EventSession
+from fencehold.backends.postgres.schema import PostgresSchema
+from fencehold.backends.postgres.session import Rows
+from fencehold.backends.sql.statements import OUTBOX, Statements, pyformat
+from fencehold.model.errors import Unavailable, Uncertain
+from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.new_events import NewEvent
+from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, OnAdded, Recovered, Turn
+
+COPY_MIN = 50  # events: below, one statement is quicker than a bulk load and its hint
+COPY_CHUNK = 100  # events sent at a time
+RENEW_TRIES = 3
+RENEW_PAUSE_S = 0.02
+SLOW_SWEEP_S = 0.05
+SWEEP_PART = 20  # a sweep may take one part in so many of the time: dead rows make it slow, and it must not make us so
+
+Floor = tuple[str, int]
+FROM_THE_BEGINNING: Floor = ("-infinity", 0)
+
+
+class Floors:
+    """Where the next claim begins, per priority; what lies before is found by a sweep."""
+
+    def __init__(self) -> None:
+        self._by_priority: dict[int, Floor] = {0: FROM_THE_BEGINNING}
+
+    def params(self) -> dict[str, Any]:
+        if len(self._by_priority) == 1:  # as a rule: worth a shorter way
+            [(level, (due_at, event_id))] = self._by_priority.items()
+            return {"levels": f"{{{level}}}", "floors": f'{{"{due_at}"}}', "floor_ids": f"{{{event_id}}}"}
+        levels = sorted(self._by_priority, reverse=True)
+        floors = [self._by_priority[level] for level in levels]
+        return {
+            "levels": array(levels),
+            "floors": text_array(floor[0] for floor in floors),
+            "floor_ids": array(floor[1] for floor in floors),
+        }
+
+    def know(self, priorities: str) -> None:
+        """Of a hint's text: priorities that events were just added with."""
+        for level in _levels(priorities):
+            self._by_priority.setdefault(level, FROM_THE_BEGINNING)
+
+    def forget_others(self, priorities: str | None) -> None:
+        """After a sweep: these are all there are, and the one that most events have."""
+        levels = {0, *_levels(priorities or "")}
+        self._by_priority = {level: self._by_priority.get(level, FROM_THE_BEGINNING) for level in levels}
+
+    def reached(self, rows: Rows) -> None:
+        """The last row of each priority is the furthest: rows come in the order of the claim."""
+        if not rows:
+            return
+        last: dict[int, tuple[dt.datetime, int]] = {row[10]: (row[12], row[0]) for row in rows if not row[13]}
+        for priority, (due_at, event_id) in last.items():
+            self._by_priority[priority] = (due_at.isoformat(), event_id)
+
+
+def copy_chunks(made: list[NewEvent], making: Iterator[NewEvent]) -> Iterator[bytes]:
+    """What is made already, then the rest as it is made: the server reads one part while the next is prepared here."""
+    chunk = list(made)
+    while chunk:
+        yield event_rows.copy_text(chunk)
+        chunk = list(itertools.islice(making, COPY_CHUNK))
+        made += chunk
+
+
+class PostgresEventPort:
+    def __init__(self, session: EventSession, statements: Statements) -> None:
+        self._session = session
+        self._statements = statements
+        self._floors = Floors()
+        self._may_sweep_s = 0.0
+        session.on_hint(lambda _, priorities: self._floors.know(priorities))
+
+    async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
+        making = iter(() if isinstance(events, Sequence) else events)  # what is all there is looked through at once
+        made = list(events) if isinstance(events, Sequence) else list(itertools.islice(making, COPY_CHUNK))
+        if len(made) >= COPY_MIN and not any(map(event_rows.is_special, made)):
+            with contextlib.suppress(event_rows.NotPlain):
+                return await self._copy(made, making, limit_s)
+        made += making
+        rows = await self._session.run("add", event_rows.add_params(made), limit_s)
+        return [row[0] for row in rows]
+
+    async def _copy(self, made: list[NewEvent], making: Iterator[NewEvent], limit_s: float) -> list[str]:
+        """All or none; the hint follows by itself, and the poll covers for it if it does not."""
+        await self._session.copy("copy", copy_chunks(made, making), limit_s)
+        priorities = ",".join(sorted({str(event.priority) for event in made}))
+        with contextlib.suppress(Unavailable, Uncertain):  # they are stored, whatever becomes of the hint
+            await self._session.run("tell", {"priorities": priorities}, limit_s)
+        return [event.tracking_id for event in made]
+
+    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
+        return add_in(self._statements, target, event_rows.add_params(events, outbox_id))
+
+    async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
+        if ask is None or ask.limit == 0:
+            return Turn(await self._complete(completed, limit_s), [])
+        is_time = not ask.patient or time.monotonic() >= self._may_sweep_s
+        sweeps = ask.in_order or (ask.sweep and is_time)
+        if not sweeps:
+            return await self._complete_and_claim(completed, ask, limit_s)
+        done = await self._complete(completed, limit_s)
+        rows = await self._sweep(ask, limit_s)
+        return Turn(done, [event_rows.claim(row, ask.token) for row in rows])
+
+    async def _complete_and_claim(self, completed: Sequence[Key], ask: ClaimAsk, limit_s: float) -> Turn:
+        params = {
+            **event_rows.keys_params(completed), **_ask_params(ask), **self._floors.params(), "asked": len(completed),
+        }  # fmt: skip
+        rows = await self._session.quick("turn", params, limit_s)
+        count, *which = rows.pop()[:2]
+        self._floors.reached(rows)
+        done = completed
+        if count != len(completed):
+            accepted = set((which[0] or "").split(","))
+            done = [key for key in completed if key.tracking_id in accepted]
+        token = ask.token
+        return Turn(done, [event_rows.claim(row, token) for row in rows])
+
+    async def _complete(self, keys: Sequence[Key], limit_s: float) -> list[Key]:
+        if not keys:
+            return []
+        rows = await self._session.quick("complete", event_rows.keys_params(keys), limit_s)
+        return [ClaimKey(row[0], row[1]) for row in rows]
+
+    async def _sweep(self, ask: ClaimAsk, limit_s: float) -> Rows:
+        if ask.in_order:
+            return await self._session.run_in_turn("order_lock", "claim_in_order", _ask_params(ask), limit_s)
+        began_s = time.monotonic()
+        rows = await self._session.quick("claim", _ask_params(ask), limit_s)
+        took_s = time.monotonic() - began_s
+        if took_s > SLOW_SWEEP_S:
+            self._may_sweep_s = began_s + took_s * SWEEP_PART
+        self._floors.forget_others(rows.pop()[1])
+        self._floors.reached(rows)
+        return rows
+
+    async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
+        """Asks again for what was left out: another session may only have had it locked."""
+        left_s = wire.fixed(limit_s)
+        renewed: dict[ClaimKey, dt.datetime] = {}
+        for attempt in range(RENEW_TRIES):
+            missing = [key for key in keys if key not in renewed]
+            if not missing or left_s() <= 0:
+                break
+            if attempt:
+                await asyncio.sleep(RENEW_PAUSE_S)
+            params = {**event_rows.keys_params(missing), "lease": lease_s}
+            rows = await self._session.run("renew", params, max(0.001, left_s()))
+            renewed.update((ClaimKey(row[0], row[1]), row[2]) for row in rows)
+        return renewed
+
+    async def fail(self, failures: Sequence[Failure], limit_s: float) -> list[tuple[ClaimKey, Status]]:
+        rows = await self._session.run("fail", event_rows.failure_params(failures), limit_s)
+        return [(ClaimKey(row[0], row[1]), Status(row[2])) for row in rows]
+
+    async def release(self, keys: Sequence[ClaimKey], limit_s: float) -> list[ClaimKey]:
+        rows = await self._session.run("release", event_rows.keys_params(keys), limit_s)
+        return [ClaimKey(row[0], row[1]) for row in rows]
+
+    async def reap(self, limit: int, limit_s: float) -> list[Recovered]:
+        rows = await self._session.run("reap", {"limit": limit}, limit_s)
+        return [event_rows.recovered(row) for row in rows]
+
+
+class PostgresEventHints:
+    def __init__(self, session: EventSession) -> None:
+        self._session = session
+
+    def on_added(self, hint: OnAdded) -> None:
+        self._session.on_hint(lambda _, __: hint())
+
+    async def listen(self, limit_s: float) -> bool:
+        return await self._session.listen(limit_s)
+
+
+class PostgresEvents(OwnTables):
+    """One outbox in one event loop: one connection for everything, opened when first needed."""
+
+    def __init__(self, info: str, package: str, table: str, commits: Commits | None = None) -> None:
+        statements = Statements(package, table, pyformat, OUTBOX)
+        self._session = EventSession(info, statements, commits)
+        super().__init__(PostgresSchema(info, statements))
+        self.port = PostgresEventPort(self._session, statements)
+        self.desk = PostgresEventDesk(self._session, statements)
+        self.hints = PostgresEventHints(self._session)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+def _levels(priorities: str) -> list[int]:
+    return [int(word) for word in priorities.split(",") if word.lstrip("-").isdigit()]
+
+
+def _ask_params(ask: ClaimAsk) -> dict[str, Any]:
+    types = None if ask.event_types is None else text_array(ask.event_types)
+    return {
+        "limit": ask.limit, "token": ask.token, "lease": ask.lease_s, "types": types,
+        "isolated": ask.suspects_max is not None, "suspects": ask.suspects_max or 0,
+    }  # fmt: skip

@@ -1,0 +1,113 @@
+"""Between rows and values: parameters of event statements as PostgreSQL reads them, and rows as events."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any
+
+from fencehold.backends.postgres.arrays import array, text_array
+from fencehold.model.outbox.events import Status, is_suspect
+from fencehold.model.outbox.new_events import NewEvent
+from fencehold.ports.events import Claim, EventRow, Failure, Filter, Key, Recovered, Stats
+
+Row = tuple[Any, ...]
+
+
+def keys_params(keys: Sequence[Key]) -> dict[str, Any]:
+    return {"ids": array([key.tracking_id for key in keys]), "tokens": text_array([key.token for key in keys])}
+
+
+def failure_params(failures: Sequence[Failure]) -> dict[str, Any]:
+    return {
+        **keys_params([failure.key for failure in failures]),
+        "errors": [failure.error for failure in failures],
+        "delays": [failure.delay_s for failure in failures],
+        "retries": [failure.retry for failure in failures],
+    }
+
+
+def add_params(events: Sequence[NewEvent], outbox_id: str | None = None) -> dict[str, Any]:
+    """Lists, not texts: a caller's session may sit on another driver. A column nobody uses is one NULL, not many."""
+    return {
+        "outbox_id": outbox_id,
+        "tracking_ids": [e.tracking_id for e in events],
+        "event_types": [e.event_type for e in events],
+        "payloads": [e.payload for e in events],
+        "max_retries": [e.max_retries for e in events],
+        "aggregate_ids": _column([e.aggregate_id for e in events]),
+        "aggregate_types": _column([e.aggregate_type for e in events]),
+        "metadatas": _column([e.metadata for e in events]),
+        "not_befores": _column([e.not_before for e in events]),
+        "delays": [e.delay_s for e in events],
+        "priorities": [e.priority for e in events],
+    }
+
+
+class NotPlain(Exception):
+    """An event that a bulk load cannot store: it may be known already, or waits for its time."""
+
+
+def is_special(event: NewEvent) -> bool:
+    return bool(event.is_dedupable or event.delay_s or event.not_before)
+
+
+def copy_text(events: Sequence[NewEvent]) -> bytes:
+    """Lines of COPY's text format. JSON and names hold no tab and no line end: only a backslash has to be escaped."""
+    if any(map(is_special, events)):
+        raise NotPlain
+    lines = [
+        f"{e.tracking_id}\t{_escaped(e.event_type)}\t{_escaped(e.payload)}\t{e.max_retries}\t{_or_null(e.aggregate_id)}"
+        f"\t{_or_null(e.aggregate_type)}\t{_or_null(e.metadata)}\t{e.priority}\n"
+        for e in events
+    ]
+    return "".join(lines).encode()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\") if "\\" in text else text
+
+
+def _or_null(text: str | None) -> str:
+    return "\\N" if text is None else _escaped(text)
+
+
+def _column(values: list[Any]) -> list[Any] | None:
+    return values if any(value is not None for value in values) else None
+
+
+def filter_params(which: Filter) -> dict[str, Any]:
+    return {
+        "statuses": list(map(str, which.statuses)) or None,
+        "types": list(which.event_types) or None,
+        "tracking_ids": list(which.tracking_ids) or None,
+        "older_than": which.older_than_s,
+    }
+
+
+def claim(row: Row, token: str) -> Claim:
+    return Claim(
+        row[0], row[1], row[2], row[3], token, row[4], row[5] + 1, row[6], row[7], row[8], row[9], row[10], row[11],
+        recovered=row[13], is_suspect=is_suspect(row[13], row[5], row[14]),
+    )  # fmt: skip
+
+
+def recovered(row: Row) -> Recovered:
+    event_id, tracking_id, event_type, status, retry_count, stale_s, token = row
+    return Recovered(event_id, tracking_id, event_type, Status(status), retry_count, stale_s, token)
+
+
+def stats(row: Row) -> Stats:
+    return Stats(*row)
+
+
+def event_row(row: Row) -> EventRow:
+    values = list(row)
+    values[7] = Status(values[7])
+    for place in (9, 10, 11, 14):
+        values[place] = _utc(values[place])
+    return EventRow(*values)
+
+
+def _utc(when: dt.datetime | None) -> dt.datetime | None:
+    return when and when.astimezone(dt.UTC)

@@ -1,0 +1,1 @@
+"""What the backends of SQL databases share: statements from files, connections of callers, advice."""

@@ -1,0 +1,79 @@
+"""What an operator asks of an outbox on SQLite."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Awaitable
+from typing import Any
+
+from fencehold.backends.sql.statements import Statements
+from fencehold.backends.sqlite.outbox import rows as event_rows
+from fencehold.backends.sqlite.outbox.callers import CallerStatements
+from fencehold.backends.sqlite.outbox.hints import Neighbours
+from fencehold.backends.sqlite.outbox.rows import Params
+from fencehold.backends.sqlite.session import Session
+from fencehold.ports.events import EventRow, Filter, Stats
+
+
+class SqliteEventDesk:
+    def __init__(self, session: Session, statements: Statements, neighbours: Neighbours) -> None:
+        self._session = session
+        self._statements = statements
+        self._neighbours = neighbours
+        self._callers = CallerStatements(session.path, statements)
+
+    async def stats(self, limit_s: float, whole: bool = True) -> Stats:
+        return event_rows.stats((await self._read("stats", {"whole": whole}, limit_s))[0])
+
+    async def find(self, which: Filter, limit: int, limit_s: float) -> list[EventRow]:
+        params = {**event_rows.filter_params(which), "limit": limit}
+        return [event_rows.event_row(row) for row in await self._read("find", params, limit_s)]
+
+    async def redrive(
+        self, which: Filter, root_cause: str, limit: int, spread_s: float, limit_s: float, dry_run: bool = False
+    ) -> list[str]:
+        params = {
+            **event_rows.filter_params(which), "root_cause": root_cause, "limit": limit, "spread": spread_s,
+        }  # fmt: skip
+        rows = await self._change("redrive", params, limit_s, dry_run)
+        if rows and not dry_run:
+            self._neighbours.tell()
+        return [tracking_id for _, tracking_id in sorted(rows)]
+
+    async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
+        params = event_rows.filter_params(which)
+        if dry_run:
+            return min(limit, int((await self._read("purgeable", params, limit_s))[0][0]))
+
+        def work(connection: sqlite3.Connection) -> int:
+            rows = connection.execute(self._statements["purge"], {**params, "limit": limit}).fetchall()
+            gone = json.dumps([row[0] for row in rows])
+            connection.execute(self._statements["forget"], {"tracking_ids": gone})
+            return len(rows)
+
+        return await self._session.write(work, limit_s)
+
+    async def identity(self, limit_s: float) -> str:
+        """Not needed: the files are compared."""
+        return ""
+
+    def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
+        params = {"tracking_id": tracking_id, "consumer": consumer_id}
+        return self._callers.run(target, "first_time", [params], lambda wrote: wrote[0])
+
+    async def _read(self, name: str, params: Params, limit_s: float) -> list[tuple[Any, ...]]:
+        statement = self._statements[name]
+        return await self._session.read(lambda c: c.execute(statement, params).fetchall(), limit_s)
+
+    async def _change(self, name: str, params: Params, limit_s: float, dry_run: bool) -> list[tuple[Any, ...]]:
+        """A dry run does it and takes it back: so it cannot answer anything else than the run itself."""
+
+        def work(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            connection.execute("SAVEPOINT before")
+            rows = connection.execute(self._statements[name], params).fetchall()
+            if dry_run:
+                connection.execute("ROLLBACK TO before")
+            return rows
+
+        return await self._session.write(work, limit_s)

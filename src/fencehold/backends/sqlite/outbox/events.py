@@ -1,0 +1,151 @@
+"""Events on SQLite: binds, runs and maps; the rules are in sql/outbox/."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sqlite3
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any
+
+from fencehold.backends.own_tables import OwnTables
+from fencehold.backends.sql.rounds import rounds
+from fencehold.backends.sql.statements import OUTBOX, Statements
+from fencehold.backends.sqlite.leases import instant, modifier
+from fencehold.backends.sqlite.outbox import rows as event_rows
+from fencehold.backends.sqlite.outbox.admin import SqliteEventDesk
+from fencehold.backends.sqlite.outbox.callers import CallerStatements
+from fencehold.backends.sqlite.outbox.hints import Neighbours, SqliteEventHints
+from fencehold.backends.sqlite.outbox.rows import Row
+from fencehold.backends.sqlite.schema import SqliteSchema
+from fencehold.backends.sqlite.session import Session
+from fencehold.model import names
+from fencehold.model.errors import ConfigurationError
+from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.new_events import NewEvent
+from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
+from fencehold.ports.facts import FactSink
+
+
+class SqliteEventPort:
+    """Every verb is one write transaction: committed whole, or not at all.
+
+    Inside it nothing is done but statements: parameters are made before, and rows become values after the commit.
+    """
+
+    def __init__(self, session: Session, statements: Statements, neighbours: Neighbours) -> None:
+        self._session = session
+        self._statements = statements
+        self._neighbours = neighbours
+        self._callers = CallerStatements(session.path, statements)
+
+    async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
+        statement, batch = self._statements["add"], [event_rows.add_params(event) for event in events]
+
+        def work(connection: sqlite3.Connection) -> list[list[Row]]:
+            return [connection.execute(statement, params).fetchall() for params in batch]
+
+        added = [rows[0][0] for rows in await self._session.write(work, limit_s) if rows]
+        if added:
+            self._neighbours.tell()
+        return added
+
+    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
+        """Nobody is told here: the caller's commit changes the file, and whoever listens sees that."""
+
+        def new(wrote: list[bool]) -> list[str]:
+            return [event.tracking_id for event, is_new in zip(events, wrote, strict=True) if is_new]
+
+        return self._callers.run(target, "add", [event_rows.add_params(event) for event in events], new)
+
+    async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
+        change = KeyChange(self._statements["complete"], completed)
+        claim = self._statements["claim_in_order" if ask and ask.in_order else "claim"]
+        params = event_rows.ask_params(ask) if ask else None
+
+        def work(connection: sqlite3.Connection) -> tuple[list[list[Row]], list[Row]]:
+            return change.run(connection), connection.execute(claim, params).fetchall() if params else []
+
+        done, claimed = await self._session.write(work, limit_s)
+        return Turn([key for key, _ in change.answers(done)], event_rows.claims(claimed, ask.token) if ask else [])
+
+    async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
+        change = KeyChange(self._statements["renew"], keys, {"lease": modifier(lease_s)})
+        done = await self._session.write(change.run, limit_s)
+        return {key: instant(row[1]) for key, row in change.answers(done)}
+
+    async def fail(self, failures: Sequence[Failure], limit_s: float) -> list[tuple[ClaimKey, Status]]:
+        statement, parts = self._statements["fail"], rounds(failures, lambda failure: failure.key.id)
+        batch = [{"failures": event_rows.failures_param(some)} for some in parts]
+
+        def work(connection: sqlite3.Connection) -> list[list[Row]]:
+            return [connection.execute(statement, params).fetchall() for params in batch]
+
+        failed: list[tuple[ClaimKey, Status]] = []
+        for some, rows in zip(parts, await self._session.write(work, limit_s), strict=True):
+            statuses: dict[int, str] = dict(rows)
+            failed += [(f.key, Status(statuses[f.key.id])) for f in some if f.key.id in statuses]
+        return failed
+
+    async def release(self, keys: Sequence[ClaimKey], limit_s: float) -> list[ClaimKey]:
+        change = KeyChange(self._statements["release"], keys)
+        released = [key for key, _ in change.answers(await self._session.write(change.run, limit_s))]
+        if released:
+            self._neighbours.tell()
+        return released
+
+    async def reap(self, limit: int, limit_s: float) -> list[Recovered]:
+        def work(connection: sqlite3.Connection) -> tuple[list[Row], list[Row]]:
+            stuck = connection.execute(self._statements["lapsed"], {"limit": limit}).fetchall()
+            ids = event_rows.ids_param([row[0] for row in stuck])
+            reaped = connection.execute(self._statements["reap"], {"ids": ids}).fetchall()
+            connection.execute(self._statements["reaped"], {"recovered": len(reaped)})
+            return stuck, reaped
+
+        stuck, reaped = await self._session.write(work, limit_s)
+        rows = {row[0]: row for row in reaped}
+        recovered = [event_rows.recovered(rows[row[0]], row) for row in stuck]
+        if any(one.status is Status.PENDING for one in recovered):
+            self._neighbours.tell()
+        return recovered
+
+
+class KeyChange:
+    """A statement for many keys, ready to run: as many times as one of the ids comes again."""
+
+    def __init__(self, statement: str, keys: Sequence[Any], params: dict[str, str] | None = None) -> None:
+        self._statement = statement
+        self._parts = rounds(keys, lambda key: key.id)
+        self._batch = [{"keys": event_rows.keys_param(some), **(params or {})} for some in self._parts]
+
+    def run(self, connection: sqlite3.Connection) -> list[list[Row]]:
+        return [connection.execute(self._statement, params).fetchall() for params in self._batch]
+
+    def answers(self, done: list[list[Row]]) -> list[tuple[Any, Row]]:
+        """The keys that were not refused, as they were given, each with its row."""
+        changed: list[tuple[Any, Row]] = []
+        for some, found in zip(self._parts, done, strict=True):
+            rows = {row[0]: row for row in found}
+            changed += [(key, rows[key.id]) for key in some if key.id in rows]
+        return changed
+
+
+class SqliteEvents(OwnTables):
+    """One outbox in one event loop, on a connection and a thread of its own."""
+
+    def __init__(self, path: str, table: str, facts: FactSink | None = None) -> None:
+        if "." in names.table_name(table):
+            raise ConfigurationError("SQLite has no schemas.", hint="Use a table name without a dot.", code="bad_name")
+        statements = Statements("fencehold.backends.sqlite", table, topic=OUTBOX)
+        neighbours = Neighbours(path, table)
+        self._is_closed = False
+        self._session = Session(path, "fencehold-sqlite-events", statements, facts)
+        super().__init__(SqliteSchema(self._session, statements))
+        self.port = SqliteEventPort(self._session, statements, neighbours)
+        self.desk = SqliteEventDesk(self._session, statements, neighbours)
+        self.hints = SqliteEventHints(self._session, statements, neighbours)
+
+    async def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self.hints.close()
+            await self._session.close()

@@ -1,0 +1,114 @@
+"""Hints of added events: at once from this process, within 50 ms from any other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+
+from fencehold.backends.sql.statements import Statements
+from fencehold.backends.sqlite.session import Session
+from fencehold.model.errors import FenceholdError
+from fencehold.ports.events import OnAdded
+
+LOOK_EVERY_S = 0.05
+LOOK_LIMIT_S = 1.0
+
+Relay = Callable[[], None]
+
+_lock = threading.Lock()
+_relays: dict[tuple[str, str], list[Relay]] = {}
+
+
+class Neighbours:
+    """Everybody in this process who listens to the same table of the same file, whatever thread they are on."""
+
+    def __init__(self, path: str, table: str) -> None:
+        self._key = (os.path.realpath(path), table)
+
+    def join(self, relay: Relay) -> None:
+        with _lock:
+            _relays.setdefault(self._key, []).append(relay)
+
+    def leave(self, relay: Relay) -> None:
+        with _lock:
+            left = [other for other in _relays.pop(self._key, []) if other is not relay]
+            if left:
+                _relays[self._key] = left
+
+    def tell(self) -> None:
+        with _lock:
+            relays = list(_relays.get(self._key, ()))
+        for relay in relays:
+            relay()
+
+
+class SqliteEventHints:
+    def __init__(self, session: Session, statements: Statements, neighbours: Neighbours) -> None:
+        self._session = session
+        self._statements = statements
+        self._neighbours = neighbours
+        self._hints: list[OnAdded] = []
+        self._watch: asyncio.Task[None] | None = None
+        self._relay: Relay | None = None
+        self._looked_at: sqlite3.Connection | None = None
+        self._version = -1
+        self._newest = 0
+
+    def on_added(self, hint: OnAdded) -> None:
+        self._hints.append(hint)
+
+    async def listen(self, limit_s: float) -> bool:
+        """True: what any process adds is heard of, though the file is looked at and tells nothing by itself."""
+        if self._relay is None:
+            self._relay = self._to_this_loop()
+            self._neighbours.join(self._relay)
+            await self._has_grown()  # the first look is taken before anything can change
+            self._watch = asyncio.create_task(self._keep_looking())
+        return True
+
+    def close(self) -> None:
+        if self._relay is not None:
+            self._neighbours.leave(self._relay)
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def _to_this_loop(self) -> Relay:
+        loop = asyncio.get_running_loop()
+
+        def relay() -> None:
+            with contextlib.suppress(RuntimeError):  # that loop has ended
+                loop.call_soon_threadsafe(self._hint)
+
+        return relay
+
+    def _hint(self) -> None:
+        for hint in self._hints:
+            hint()
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if await self._has_grown():
+                self._hint()
+
+    async def _has_grown(self) -> bool:
+        try:
+            return await self._session.read(self._look, LOOK_LIMIT_S)
+        except FenceholdError:
+            return False  # whoever polls will say what is wrong
+
+    def _look(self, connection: sqlite3.Connection) -> bool:
+        """Every claim changes the file as well; only a new event is worth waking for."""
+        if connection is not self._looked_at:  # of another file, perhaps, with other numbers
+            self._looked_at, self._version, self._newest = connection, -1, 0
+        version = int(connection.execute(self._statements["changes"]).fetchone()[0])
+        if version == self._version:
+            return False
+        newest = connection.execute(self._statements["newest"]).fetchone()[0] or 0
+        has_grown = newest > self._newest
+        self._version, self._newest = version, newest
+        return has_grown

@@ -1,0 +1,117 @@
+"""Between rows and values: parameters of event statements as SQLite reads them, and rows as events."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from fencehold.backends.sqlite.leases import modifier
+from fencehold.backends.sqlite.times import nearest, whole
+from fencehold.model.outbox.events import Status, is_suspect
+from fencehold.model.outbox.new_events import NewEvent
+from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Failure, Filter, Recovered, Stats
+
+Row = tuple[Any, ...]
+Params = dict[str, Any]
+
+_SUB_MILLISECOND = dt.timedelta(microseconds=999)
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def add_params(event: NewEvent) -> Params:
+    return {
+        "tracking_id": event.tracking_id,
+        "event_type": event.event_type,
+        "payload": event.payload,
+        "max_retries": event.max_retries,
+        "aggregate_id": event.aggregate_id,
+        "aggregate_type": event.aggregate_type,
+        "metadata": event.metadata,
+        "not_before": event.not_before and moment(event.not_before),
+        "delay": modifier(event.delay_s),
+        "priority": event.priority,
+    }
+
+
+def moment(at: dt.datetime) -> str:
+    """As the table keeps it, rounded up: an event is never due before it was asked for."""
+    return (at.astimezone(dt.UTC) + _SUB_MILLISECOND).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def ask_params(ask: ClaimAsk) -> Params:
+    types = None if ask.event_types is None else _json(ask.event_types)
+    return {
+        "limit": ask.limit, "token": ask.token, "lease": modifier(ask.lease_s), "types": types,
+        "isolated": ask.suspects_max is not None, "suspects": ask.suspects_max or 0,
+    }  # fmt: skip
+
+
+def keys_param(keys: Sequence[ClaimKey]) -> str:
+    return _json([(key.id, key.token) for key in keys])
+
+
+def ids_param(ids: Sequence[int]) -> str:
+    return _json(ids)
+
+
+def failures_param(failures: Sequence[Failure]) -> str:
+    return _json([(f.key.id, f.key.token, storable(f.error), modifier(f.delay_s), f.retry) for f in failures])
+
+
+def storable(text: str) -> str:
+    """An error's text may hold anything, and must not keep the failure itself from being stored."""
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
+def filter_params(which: Filter) -> Params:
+    return {
+        "statuses": _json(which.statuses) if which.statuses else None,
+        "types": _json(which.event_types) if which.event_types else None,
+        "tracking_ids": _json(which.tracking_ids) if which.tracking_ids else None,
+        "older_than": None if which.older_than_s is None else f"{-which.older_than_s:+.3f} seconds",
+    }
+
+
+def claims(rows: list[Row], token: str) -> list[Claim]:
+    """In the order of the claim, which RETURNING does not keep."""
+    rows.sort(key=lambda row: (-whole(row[10]), row[12], row[0]))
+    return [claim(row, token) for row in rows]
+
+
+def claim(row: Row, token: str) -> Claim:
+    return Claim(
+        row[0], row[1], row[2], row[3], token, nearest(row[4]), whole(row[5]) + 1, whole(row[6]), row[7], row[8],
+        row[9], whole(row[10]), nearest(row[11]), recovered=bool(row[13]),
+        is_suspect=is_suspect(bool(row[13]), whole(row[5]), None if row[14] is None else whole(row[14])),
+    )  # fmt: skip
+
+
+def recovered(row: Row, stuck: Row) -> Recovered:
+    event_id, tracking_id, event_type, status, retry_count = row
+    _, token, locked_until, now = stuck
+    stale_s = (nearest(now) - nearest(locked_until)).total_seconds()
+    return Recovered(event_id, tracking_id, event_type, Status(status), retry_count, stale_s, token)
+
+
+def stats(row: Row) -> Stats:
+    pending, processing, total, failed, dead_letter, oldest_due_at, lapsed, ran_at, runs, now = row
+    completed = 0 if total is None else total - pending - processing - failed - dead_letter
+    age_s = max(0.0, _apart_s(now, oldest_due_at) or 0.0)
+    return Stats(pending, processing, completed, failed, dead_letter, age_s, lapsed, _apart_s(now, ran_at), runs)
+
+
+def event_row(row: Row) -> EventRow:
+    *values, now = row
+    waits_s, held_s = _apart_s(values[10], now), _apart_s(values[14], now)
+    values[7] = Status(values[7])
+    for place in (9, 10, 11, 14):
+        values[place] = values[place] and nearest(values[place])
+    for place in (8, 12, 13):
+        values[place] = whole(values[place])
+    return EventRow(*(*values, waits_s, held_s))
+
+
+def _apart_s(later: str | None, earlier: str | None) -> float | None:
+    return (nearest(later) - nearest(earlier)).total_seconds() if later and earlier else None

@@ -1,0 +1,48 @@
+"""What an operator asks of an outbox on SQL Server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from fencehold.backends.sql import wrong_store
+from fencehold.backends.sqlserver.outbox import rows as event_rows
+from fencehold.backends.sqlserver.outbox.callers import first_time
+from fencehold.backends.sqlserver.params import microseconds
+from fencehold.backends.sqlserver.session import Session
+from fencehold.ports.events import EventRow, Filter, Stats
+
+
+class SqlServerEventDesk:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def stats(self, limit_s: float, whole: bool = True) -> Stats:
+        rows = await self._session.run("stats", {"whole": int(whole)}, limit_s)
+        return event_rows.stats(rows[0])
+
+    async def find(self, which: Filter, limit: int, limit_s: float) -> list[EventRow]:
+        params = {**event_rows.filter_params(which), "limit": limit}
+        return [event_rows.event_row(row) for row in await self._session.run("find", params, limit_s)]
+
+    async def redrive(
+        self, which: Filter, root_cause: str, limit: int, spread_s: float, limit_s: float, dry_run: bool = False
+    ) -> list[str]:
+        params = {
+            **event_rows.filter_params(which), "root_cause": root_cause, "limit": limit,
+            "spread_us": microseconds(spread_s), "dry_run": int(dry_run),
+        }  # fmt: skip
+        return [row[0] for row in await self._session.run("redrive", params, limit_s)]
+
+    async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
+        params = event_rows.filter_params(which)
+        if dry_run:
+            return min(limit, int((await self._session.run("purgeable", params, limit_s))[0][0]))
+        return int((await self._session.run("purge", {**params, "limit": limit}, limit_s))[0][0])
+
+    async def identity(self, limit_s: float) -> str:
+        rows = await self._session.run("identity", {}, limit_s)
+        return wrong_store.identity_of(rows, self._session.statements.table)
+
+    def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
+        params = {"tracking_id": tracking_id, "consumer": consumer_id, "outbox_id": outbox_id}
+        return first_time(self._session.statements, target, params)

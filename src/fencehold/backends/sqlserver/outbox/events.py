@@ -1,0 +1,123 @@
+"""Events on SQL Server: binds, runs and maps; the rules are in sql/outbox/."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Awaitable, Iterable, Sequence
+
+from fencehold.backends.own_tables import OwnTables
+from fencehold.backends.sql.statements import OUTBOX, Statements
+from fencehold.backends.sqlserver.address import Address
+from fencehold.backends.sqlserver.batch import Rows
+from fencehold.backends.sqlserver.outbox import rows as event_rows
+from fencehold.backends.sqlserver.outbox.admin import SqlServerEventDesk
+from fencehold.backends.sqlserver.outbox.callers import add_in
+from fencehold.backends.sqlserver.params import instant
+from fencehold.backends.sqlserver.schema import SqlServerSchema
+from fencehold.backends.sqlserver.session import Session
+from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.new_events import NewEvent
+from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, OnAdded, Recovered, Turn
+
+RENEW_TRIES = 3
+RENEW_PAUSE_S = 0.02
+PATIENCE_PART = 0.4  # of the limit that a claim in order may wait for its turn: the rest is for the claim itself
+
+
+class SqlServerEventPort:
+    """Every verb is one batch and one transaction: committed whole, or not at all."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
+        """However many, in one round trip."""
+        made = list(events)
+        if not made:
+            return []
+        rows = await self._session.run("add", event_rows.add_params(made), limit_s)
+        return [row[1] for row in rows]
+
+    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
+        return add_in(self._session.statements, target, event_rows.add_params(events, within=outbox_id))
+
+    async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
+        if ask is not None and ask.limit > 0:
+            return await self._complete_and_claim(completed, ask, limit_s)
+        if not completed:
+            return Turn([], [])
+        rows = await self._session.run("complete", {"keys": event_rows.keys_param(completed)}, limit_s)
+        return Turn(_accepted(completed, rows), [])
+
+    async def _complete_and_claim(self, completed: Sequence[Key], ask: ClaimAsk, limit_s: float) -> Turn:
+        params = event_rows.ask_params(completed, ask)
+        if ask.in_order:
+            params["patience_ms"] = max(1, int(limit_s * 1000 * PATIENCE_PART))
+        rows = await self._session.run("claim_in_order" if ask.in_order else "claim", params, limit_s)
+        done = _accepted(completed, [(row[0], row[15]) for row in rows if row[15] is not None])
+        return Turn(done, [event_rows.claim(row, ask.token) for row in rows if row[15] is None])
+
+    async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
+        """Asks again for what was left out: another session may only have had it locked."""
+        ends_s = time.monotonic() + limit_s
+        renewed: dict[ClaimKey, dt.datetime] = {}
+        for attempt in range(RENEW_TRIES):
+            missing = [key for key in keys if key not in renewed]
+            if not missing or time.monotonic() >= ends_s:
+                break
+            if attempt:
+                await asyncio.sleep(RENEW_PAUSE_S)
+            params = {"keys": event_rows.keys_param(missing), "lease_us": round(lease_s * 1_000_000)}
+            rows = await self._session.run("renew", params, max(0.001, ends_s - time.monotonic()))
+            renewed.update((ClaimKey(row[0], row[1]), instant(row[2])) for row in rows)
+        return renewed
+
+    async def fail(self, failures: Sequence[Failure], limit_s: float) -> list[tuple[ClaimKey, Status]]:
+        if not failures:
+            return []
+        rows = await self._session.run("fail", {"failures": event_rows.failures_param(failures)}, limit_s)
+        return [(ClaimKey(row[0], row[1]), Status(row[2])) for row in rows]
+
+    async def release(self, keys: Sequence[ClaimKey], limit_s: float) -> list[ClaimKey]:
+        if not keys:
+            return []
+        rows = await self._session.run("release", {"keys": event_rows.keys_param(keys)}, limit_s)
+        return [ClaimKey(row[0], row[1]) for row in rows]
+
+    async def reap(self, limit: int, limit_s: float) -> list[Recovered]:
+        rows = await self._session.run("reap", {"limit": limit}, limit_s)
+        return [event_rows.recovered(row) for row in rows]
+
+
+class NoEventHints:
+    """SQL Server tells nobody: whoever waits for events polls."""
+
+    def on_added(self, hint: OnAdded) -> None:
+        return None
+
+    async def listen(self, limit_s: float) -> bool:
+        return False
+
+
+class SqlServerEvents(OwnTables):
+    """One outbox in one event loop, on a connection and a thread of its own."""
+
+    def __init__(self, address: Address, package: str, table: str) -> None:
+        statements = Statements(package, table, topic=OUTBOX)
+        self._session = Session(address, statements, "fencehold-mssql-events")
+        super().__init__(SqlServerSchema(address, statements))
+        self.port = SqlServerEventPort(self._session)
+        self.desk = SqlServerEventDesk(self._session)
+        self.hints = NoEventHints()
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+def _accepted(keys: Sequence[Key], rows: Rows) -> list[Key]:
+    """Of the keys that were given those in the answer, as they were given, each once."""
+    accepted = {(row[0], row[1]) for row in rows}
+    once = {(key.id, key.token): key for key in keys}
+    return [key for place, key in once.items() if place in accepted]

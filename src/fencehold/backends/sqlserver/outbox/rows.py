@@ -1,0 +1,132 @@
+"""Between rows and values: parameters of event statements as SQL Server reads them, and rows as events.
+
+No parameter is ever NULL: the driver would ask the server for its type first. An empty text means "all".
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fencehold.backends.sqlserver.params import instant, instant_text, listed, microseconds, rows_json
+from fencehold.model.outbox.events import Status, is_suspect
+from fencehold.model.outbox.new_events import NewEvent
+from fencehold.ports.events import Claim, ClaimAsk, EventRow, Failure, Filter, Key, Recovered, Stats
+
+Row = tuple[Any, ...]
+Params = dict[str, Any]
+
+ALL = ""
+ANY_AGE = -1
+
+
+def add_params(events: Iterable[NewEvent], *, within: str | None = None) -> Params:
+    """Of two with the same tracking id the first counts. `within`: the outbox's id, in a caller's transaction."""
+    once: dict[str, NewEvent] = {}
+    for event in events:
+        once.setdefault(event.tracking_id, event)
+    texts = [text for event in once.values() for text in (event.payload, event.metadata)]
+    return {
+        "events": rows_json(map(_new, once.values())),
+        "texts": json.dumps([text and listed(text) for text in texts], ensure_ascii=False),
+        "within": int(within is not None),
+        "outbox_id": within or "",
+    }
+
+
+def _new(event: NewEvent) -> Params:
+    row: Params = {
+        "tracking_id": event.tracking_id, "event_type": listed(event.event_type),
+        "max_retries": event.max_retries, "priority": event.priority, "delay_us": microseconds(event.delay_s),
+        "is_chosen": int(event.is_dedupable),
+    }  # fmt: skip
+    if event.aggregate_id is not None:
+        row["aggregate_id"] = listed(event.aggregate_id)
+    if event.aggregate_type is not None:
+        row["aggregate_type"] = listed(event.aggregate_type)
+    if event.not_before is not None:
+        row["not_before"] = instant_text(event.not_before)
+    return row
+
+
+def keys_param(keys: Sequence[Key]) -> str:
+    """Each once."""
+    once = dict.fromkeys((key.id, key.token) for key in keys)
+    return rows_json({"id": event_id, "token": listed(token)} for event_id, token in once)
+
+
+def failures_param(failures: Sequence[Failure]) -> str:
+    """Of two with the same key the first counts."""
+    once: dict[tuple[int, str], Failure] = {}
+    for failure in failures:
+        once.setdefault((failure.key.id, failure.key.token), failure)
+    return rows_json(
+        {
+            "id": event_id, "token": listed(token), "error": listed_error(failure.error),
+            "delay_us": microseconds(failure.delay_s), "retry": int(failure.retry),
+        }
+        for (event_id, token), failure in once.items()
+    )  # fmt: skip
+
+
+def listed_error(text: str) -> str:
+    """An error's text may hold anything, also line ends and tabs, and must not keep the failure from being stored."""
+    storable = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+    return listed(storable).replace("\t", "%09").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def ask_params(completed: Sequence[Key], ask: ClaimAsk) -> Params:
+    return {
+        "keys": keys_param(completed) if completed else "",
+        "limit": ask.limit, "token": ask.token, "lease_us": microseconds(ask.lease_s),
+        "types": ALL if ask.event_types is None else _types_param(ask.event_types),
+        "isolated": int(ask.suspects_max is not None), "suspects": min(ask.limit, ask.suspects_max or 0),
+    }  # fmt: skip
+
+
+def filter_params(which: Filter) -> Params:
+    named = dict.fromkeys(which.tracking_ids)
+    return {
+        "statuses": rows_json({"status": str(status)} for status in which.statuses) if which.statuses else ALL,
+        "types": _types_param(which.event_types) if which.event_types else ALL,
+        "tracking_ids": rows_json({"tracking_id": one} for one in named) if named else ALL,
+        "older_us": ANY_AGE if which.older_than_s is None else microseconds(which.older_than_s),
+    }
+
+
+def _types_param(event_types: Iterable[str]) -> str:
+    return rows_json({"event_type": listed(event_type)} for event_type in event_types)
+
+
+def claim(row: Row, token: str) -> Claim:
+    return Claim(
+        row[0], row[1], row[2], row[3], token, instant(row[4]), row[5] + 1, row[6], row[7], row[8], row[9], row[10],
+        instant(row[11]), recovered=bool(row[13]), is_suspect=is_suspect(bool(row[13]), row[5], row[14]),
+    )  # fmt: skip
+
+
+def recovered(row: Row) -> Recovered:
+    event_id, tracking_id, event_type, status, retry_count, locked_until, token, now = row
+    stale_s = (now - locked_until).total_seconds()
+    return Recovered(event_id, tracking_id, event_type, Status(status), retry_count, stale_s, token)
+
+
+def stats(row: Row) -> Stats:
+    pending, processing, completed, failed, dead_letter, oldest_due_at, lapsed, ran_at, runs, now = row
+    age_s = max(0.0, _apart_s(now, oldest_due_at) or 0.0)
+    return Stats(pending, processing, completed, failed, dead_letter, age_s, lapsed, _apart_s(now, ran_at), runs)
+
+
+def event_row(row: Row) -> EventRow:
+    *values, now = row
+    waits_s, held_s = _apart_s(values[10], now), _apart_s(values[14], now)
+    values[7] = Status(values[7])
+    for place in (9, 10, 11, 14):
+        values[place] = values[place] and instant(values[place])
+    return EventRow(*(*values, waits_s, held_s))
+
+
+def _apart_s(later: dt.datetime | None, earlier: dt.datetime | None) -> float | None:
+    return (later - earlier).total_seconds() if later and earlier else None

@@ -1,0 +1,1 @@
+"""`fencehold demo`: three processes, a kill, a freeze, and a stale write that is refused."""

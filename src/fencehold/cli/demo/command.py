@@ -1,0 +1,151 @@
+"""`fencehold demo`: watch a leader die, another freeze, and its late write be refused. Needs no database."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+import fencehold
+from fencehold.cli import exit_codes
+from fencehold.cli.demo.story import Stage, Story
+from fencehold.cli.demo.verdict import Verdict, Written, verdict
+from fencehold.cli.run import guardian
+from fencehold.cli.screen import clean, put
+from fencehold.cli.setup import Setup, Unheard, with_setup
+from fencehold.model.errors import ConfigurationError, Unavailable
+from fencehold.ports.fence import Transaction
+from fencehold.runtime.store import Store
+
+SECONDS_MIN, SECONDS_MAX = 5.0, 600.0
+LEASES_LONG = 10.0  # how many leases the story takes
+AUDIT = "demo-audit"
+
+CREATE = (
+    "CREATE TABLE demo_log (id INTEGER PRIMARY KEY AUTOINCREMENT, holder_id TEXT NOT NULL, epoch INTEGER NOT NULL, "
+    "note TEXT NOT NULL)"
+)
+READ = "SELECT id, holder_id, epoch, note FROM demo_log ORDER BY id"
+
+EPILOG = """\b
+Example:
+  fencehold demo --keep
+
+The last three lines count: writes accepted, writes accepted from stale leaders (0), two leaders at once (0).
+
+Exit codes: 0 both counts are zero, 1 one is not, 130 interrupted
+"""
+
+
+class Narrator:
+    """Sentences with the seconds since the start: coloured on a terminal, plain off it, kept for JSON."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.told: list[dict[str, Any]] = []
+        self._is_json = setup.screen.is_json
+        self._console = Console() if sys.stdout.isatty() else None
+        self._began_s = guardian.now_s()
+
+    def tell(self, sentence: str, style: str = "") -> None:
+        at_s = guardian.now_s() - self._began_s
+        self.told.append({"at_s": round(at_s, 3), "text": sentence})
+        if self._is_json:
+            return
+        line = f"{at_s:5.1f} s  {clean(sentence)}"
+        if self._console is not None:
+            self._console.print(Text(line, style=style), soft_wrap=True)
+        else:
+            put(line)
+
+
+@click.command(epilog=EPILOG)
+@click.option("--seconds", type=float, default=20.0, help="About how long it takes (5 to 600).  [20]")
+@click.option("--keep", is_flag=True, help="Keep the database file, and say where it is.")
+@with_setup
+def demo(setup: Setup, seconds: float, keep: bool) -> int:
+    """Three processes, one lease, and everything that goes wrong with locks, in about 20 seconds.
+
+    Uses a SQLite file in a temporary folder and no other database. The leader is killed with kill -9; the next is
+    frozen between its check and its write, and its late write is refused; the last hands over cleanly.
+    """
+    if not SECONDS_MIN <= seconds <= SECONDS_MAX:
+        raise ConfigurationError(
+            f"--seconds is {seconds:g}; it must be from {SECONDS_MIN:g} to {SECONDS_MAX:g}.", code="bad_duration"
+        )
+    folder = Path(tempfile.mkdtemp(prefix="fencehold-demo-"))
+    try:
+        return asyncio.run(_interruptible(setup, folder, seconds / LEASES_LONG, keep))
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _interruptible(setup: Setup, folder: Path, lease_s: float, keep: bool) -> int:
+    """SIGTERM and SIGHUP leave as little behind as Ctrl-C does."""
+    loop = asyncio.get_running_loop()
+    show = asyncio.create_task(_show(setup, folder, lease_s, keep))
+    came: list[int] = []
+
+    def leave(signum: int) -> None:
+        came.append(signum)
+        show.cancel()
+
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(signum, leave, int(signum))
+    try:
+        return await show
+    except asyncio.CancelledError:
+        if came:
+            return 128 + came[0]
+        raise
+
+
+async def _show(setup: Setup, folder: Path, lease_s: float, keep: bool) -> int:
+    narrator = Narrator(setup)
+    file = folder / "demo.db"
+    url = f"sqlite:///{file}"
+    async with fencehold.connect(url, facts=Unheard()) as store:
+        await store.init()
+        async with _transaction(store) as tx:
+            await tx.execute(CREATE)
+        async with Stage(url, lease_s) as stage:
+            await Story(stage, store, narrator.tell, lease_s).run()
+        async with _transaction(store) as tx:
+            rows = [Written(*row) for row in await (await tx.execute(READ)).fetchall()]
+    result = verdict(stage.said, rows, stage.died_s)
+    if keep:
+        narrator.tell(f"the database is kept: {file}")
+    _tell(setup, narrator, result, str(file) if keep else None)
+    return exit_codes.OK if result.is_good else exit_codes.NO
+
+
+@asynccontextmanager
+async def _transaction(store: Store) -> AsyncIterator[Transaction]:
+    """The storyteller's own fenced transaction, under a lease that nobody else wants."""
+    async with store.leader(AUDIT) as leader:
+        async for term in leader.terms():
+            async with term.transaction() as tx:
+                yield tx
+            return
+    raise Unavailable("The demo's own lease was not granted.", code="demo_stuck")
+
+
+def _tell(setup: Setup, narrator: Narrator, result: Verdict, kept: str | None) -> None:
+    lines = (
+        f"writes accepted                     {result.writes_accepted}",
+        f"writes accepted from stale leaders  {result.stale_writes_accepted}",
+        f"two leaders at once                 {result.two_leaders_at_once}",
+    )
+    payload = {**asdict(result), "story": narrator.told, "database": kept}
+    setup.screen.result(payload, "\n" + "\n".join(lines))

@@ -1,0 +1,1 @@
+"""`fencehold doctor`: what is wrong, and what to do about it."""

@@ -1,0 +1,104 @@
+"""What the doctor asks of the database itself: tables, rights, a write that is rolled back, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from fencehold.cli.doctor.finding import Finding, failed
+from fencehold.connect import DEFAULT_TABLE
+from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.outbox.settings import DEFAULT_OUTBOX
+from fencehold.ports.checkup import State
+from fencehold.runtime.checkup import LEASES
+from fencehold.runtime.first_use import ITEMS
+from fencehold.runtime.store import Store
+
+GRANTS = "GRANT what `fencehold sql init{option}` prints."
+NO_TABLE = ("schema_missing", "no_outbox", "no_permission")  # the last: none there, and this user may make none
+#: Without these nothing of a noun works; without the others some of its verbs do.
+NEEDED = ("SELECT", "UPDATE")
+NEEDED_FOR_LEASES = (*NEEDED, "INSERT")  # a lease that nobody ever held is one more row
+
+Faults = Mapping[str, ConfigurationError | None]
+
+
+async def of_leases(store: Store, faults: Faults, rights: Mapping[str, list[str]], table: str) -> list[Finding]:
+    fault = faults[LEASES]
+    if fault is not None:
+        return [failed("lease table", fault)]
+    present = Finding("lease table", State.OK, "present, with all its columns")
+    option = "" if table == DEFAULT_TABLE else f" --table {table}"
+    lacking = _rights("leases", rights[LEASES], option, needed=NEEDED_FOR_LEASES)
+    return [present, *lacking, await _writing(store)]
+
+
+def of_items(faults: Faults, rights: Mapping[str, list[str]]) -> list[Finding]:
+    fault = faults[ITEMS]
+    if fault is None:
+        present = Finding("items", State.OK, "present, with all their columns")
+        return [present, *_rights("items", rights[ITEMS], " --items")]
+    if fault.code in NO_TABLE:
+        return [Finding("items", State.SKIPPED, "there are no tables of items")]
+    return [failed("items", fault)]
+
+
+async def outboxes_there(store: Store) -> tuple[Sequence[str], list[Finding]]:
+    """All that `init` made; without the right to read its record, the default one, if it is there."""
+    try:
+        found = (await store.checkup.tables_made()).outboxes
+    except ConfigurationError as error:
+        if error.code != "no_permission":
+            raise
+        words = f"this user may not read the record of what init made: only {DEFAULT_OUTBOX!r} was looked for"
+        return [DEFAULT_OUTBOX], [
+            Finding("outboxes", State.SKIPPED, words, f"{GRANTS.format(option='')} Or name them: --outbox.")
+        ]
+    return found, [] if found else [Finding("outboxes", State.SKIPPED, "there are none")]
+
+
+def of_outbox_tables(name: str, fault: ConfigurationError | None, rights: list[str], must_exist: bool) -> list[Finding]:
+    if fault is None:
+        present = Finding("tables", State.OK, "present, with all their columns", outbox=name)
+        return [present, *_rights(name, rights, f" --outbox {name}", name)]
+    if fault.code in NO_TABLE and not must_exist:
+        return [Finding("tables", State.SKIPPED, "there is no outbox of this name", outbox=name)]
+    return [failed("tables", fault, name)]
+
+
+async def of_settings(store: Store) -> list[Finding]:
+    """How the database is set; what it does not tell is a finding too."""
+    return await _asked("settings", _conditions(store))
+
+
+async def _conditions(store: Store) -> list[Finding]:
+    return [Finding(one.check, one.state, one.detail, one.hint) for one in await store.checkup.conditions()]
+
+
+async def _writing(store: Store) -> Finding:
+    try:
+        not_tried = await store.checkup.try_write()
+    except FenceholdError as error:
+        return failed("writing", error)
+    if not_tried is not None:
+        return Finding("writing", State.SKIPPED, f"not tried: {not_tried}")
+    return Finding("writing", State.OK, "a lease was acquired and rolled back")
+
+
+def _rights(
+    of: str, missing: Sequence[str], option: str, outbox: str | None = None, needed: tuple[str, ...] = NEEDED
+) -> list[Finding]:
+    """`option` tells `fencehold sql init` which tables it is about."""
+    if not missing:
+        return []
+    is_needed = any(right.startswith(needed) for right in missing)
+    state = State.ERROR if is_needed else State.WARNING
+    hint = GRANTS.format(option=option)
+    return [Finding("rights", state, f"this user lacks {', '.join(missing)}", hint, outbox, of)]
+
+
+async def _asked(check: str, findings: Coroutine[Any, Any, list[Finding]]) -> list[Finding]:
+    try:
+        return await findings
+    except FenceholdError as error:
+        return [failed(check, error)]

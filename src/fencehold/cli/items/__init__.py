@@ -1,0 +1,1 @@
+"""`fencehold items`: list, show and break."""

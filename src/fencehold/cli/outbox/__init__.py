@@ -1,0 +1,1 @@
+"""`fencehold outbox`: what an operator asks of an outbox."""

@@ -1,0 +1,106 @@
+"""`fencehold outbox purge`: delete what is done and old."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fencehold.cli import exit_codes
+from fencehold.cli.outbox.options import StatusChoice, dry_run_option, opened, outbox_option
+from fencehold.cli.screen import span
+from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.model.durations import aged_seconds
+from fencehold.model.errors import ConfigurationError
+from fencehold.model.outbox.events import Status
+from fencehold.runtime.outbox.outbox import Outbox
+
+FINISHED = (Status.COMPLETED, Status.DEAD_LETTER)
+DEAD_LETTERS_KEPT_S = 90 * 86_400.0
+
+EPILOG = """\b
+Examples:
+  fencehold outbox purge --older-than 30d --dry-run
+  fencehold outbox purge --older-than 30d
+  fencehold outbox purge --older-than 180d --status DEAD_LETTER
+
+Exit codes: 0 done, 69 database unreachable, 78 bad configuration, 130 interrupted (what was deleted stays deleted)
+"""
+
+
+class Tally:
+    """How far a purge got, also when it is cut short."""
+
+    def __init__(self) -> None:
+        self.deleted = 0
+        self.on_progress: Callable[[int], None] = lambda _: None
+
+    def told(self, deleted: int) -> None:
+        self.deleted = deleted
+        self.on_progress(deleted)
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--older-than", required=True, metavar="DURATION", help="Finished longer ago than this: 30d, 12h. A unit is needed."
+)
+@click.option(
+    "--status", "statuses", multiple=True, type=StatusChoice(FINISHED),
+    help="May be given several times.  [COMPLETED]",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Also dead letters younger than the 90 days they are to be kept.")
+@dry_run_option
+@outbox_option
+@with_setup
+def purge(
+    setup: Setup, older_than: str, statuses: tuple[str, ...], force: bool, dry_run: bool, outbox_name: str
+) -> int:
+    """Delete finished events, in batches, while workers go on. Unfinished events are never deleted."""
+    age_s = aged_seconds(older_than, "--older-than")
+    wanted = tuple(Status(s) for s in statuses) or (Status.COMPLETED,)
+    if Status.DEAD_LETTER in wanted and age_s < DEAD_LETTERS_KEPT_S and not force:
+        raise ConfigurationError(
+            f"Dead letters are kept for 90 days; --older-than is {span(age_s)}.",
+            hint="They are all that is left of what failed. Redrive them, or give --force.",
+            code="too_young",
+        )
+    tally = Tally()
+    try:
+        deleted = finish(_purge(setup, outbox_name, age_s, wanted, dry_run, tally))
+    except KeyboardInterrupt:
+        setup.screen.say(f"interrupted: {tally.deleted} were deleted for sure, a last batch perhaps; the rest stays")
+        return exit_codes.INTERRUPTED
+    which = " and ".join(status.value for status in wanted)
+    payload = {"dry_run": dry_run, "statuses": list(wanted), "older_than_s": age_s, "deleted": deleted}
+    verb = "would be deleted" if dry_run else "deleted"
+    setup.screen.result(payload, f"{deleted} {which} events older than {span(age_s)} {verb}")
+    return exit_codes.OK
+
+
+async def _purge(
+    setup: Setup, name: str, age_s: float, statuses: tuple[Status, ...], dry_run: bool, tally: Tally
+) -> int:
+    async with opened(setup, name) as outbox:
+        if dry_run:
+            return await outbox.purge(age_s, statuses=statuses, dry_run=True)
+        if setup.screen.is_json or not sys.stderr.isatty():
+            return await outbox.purge(age_s, statuses=statuses, on_progress=tally.told)
+        return await _with_bar(outbox, age_s, statuses, tally)
+
+
+async def _with_bar(outbox: Outbox, age_s: float, statuses: tuple[Status, ...], tally: Tally) -> int:
+    total = await outbox.purge(age_s, statuses=statuses, dry_run=True)
+    with _bar(total) as tally.on_progress:
+        return await outbox.purge(age_s, statuses=statuses, on_progress=tally.told)
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
+    columns = (TextColumn("deleting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("deleting", total=total)
+        yield lambda deleted: progress.update(task, completed=deleted)

@@ -1,0 +1,176 @@
+"""An event of an outbox in words: what it is, and why it is where it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from fencehold.cli.screen import moment, span, without_secrets
+from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.settings import OutboxSettings, outbox_flag
+from fencehold.ports.events import EventRow, Stats
+from fencehold.runtime.handlers.error_text import TRACEBACK_MARK
+from fencehold.runtime.outbox.reaper import is_missing
+
+BRIEF_CHARS_MAX = 60
+CONTENT = ("payload", "metadata")
+TIMES = ("created_at", "due_at", "processed_at", "locked_until")
+ROUNDED = ("waits_s", "held_s")
+
+
+@dataclass(frozen=True)
+class ReaperSeen:
+    """When the reaper last ran, and whether it has to be taken for absent."""
+
+    ran_s_ago: float | None
+    missing: bool
+    outbox: str
+
+    @classmethod
+    def of(cls, stats: Stats, settings: OutboxSettings, outbox: str) -> ReaperSeen:
+        return cls(stats.reaper_ran_s_ago, is_missing(stats.reaper_ran_s_ago, settings), outbox)
+
+    @property
+    def command(self) -> str:
+        return f"fencehold reaper{outbox_flag(self.outbox)}"
+
+    def words(self) -> str:
+        start_one = f"start one with `{self.command}`"
+        if self.ran_s_ago is None:
+            return f"which has never run: {start_one}"
+        ran = f"which last ran {span(self.ran_s_ago)} ago"
+        return f"{ran} and counts as missing: {start_one}" if self.missing else ran
+
+
+def why(row: EventRow, reaper: ReaperSeen | None = None) -> str:
+    """Why it is where it is, and what happens next. `reaper` matters for an event whose lease has lapsed."""
+    match row.status:
+        case Status.PENDING | Status.FAILED:
+            return _waiting(row)
+        case Status.PROCESSING:
+            return _held(row, reaper)
+        case Status.COMPLETED:
+            return _done(row)
+        case Status.DEAD_LETTER:
+            return _given_up(row)
+        case other:
+            assert_never(other)
+
+
+def _waiting(row: EventRow) -> str:
+    said = error_said(row)
+    again = f"; try {row.retry_count + 1} of {row.max_retries}" if said else ""
+    if row.waits_s > 0:
+        words = f"waits until {moment(row.due_at)} (in {span(row.waits_s)}{again})"
+    else:
+        words = f"due since {moment(row.due_at)} ({span(-row.waits_s)} ago{again}), waits for a worker of its type"
+    if said:
+        return f"{words} because: {said}" if row.waits_s > 0 else f"{words}; the last try failed because: {said}"
+    return f"{words}; made PENDING again by an operator because: {row.root_cause}" if row.root_cause else words
+
+
+def _held(row: EventRow, reaper: ReaperSeen | None) -> str:
+    who, this_try = holder(row), f"try {row.retry_count + 1} of {row.max_retries}"
+    if is_live(row):
+        until = moment(row.locked_until) if row.locked_until else "?"
+        return f"held by {who} until {until} (another {span(row.held_s or 0)}), renewed while it works; {this_try}"
+    waits = f"waiting for the reaper, {reaper.words()}" if reaper else "waiting for the reaper"
+    return f"lapsed {span(-(row.held_s or 0))} ago, {who} neither finished nor renewed it ({this_try}): {waits}"
+
+
+def _done(row: EventRow) -> str:
+    by = f" by {holder(row)}" if row.lock_token else ""
+    if row.processed_at is None:
+        return f"done{by}"
+    took_s = (row.processed_at - row.created_at).total_seconds()
+    return f"done at {moment(row.processed_at)}{by}, {span(took_s)} after it was added, at try {row.retry_count + 1}"
+
+
+def _given_up(row: EventRow) -> str:
+    at = f" at {moment(row.processed_at)}" if row.processed_at else ""
+    tries = f"{row.retry_count} of {row.max_retries} tries"
+    # A handler's Reject ends it before its tries are spent.
+    ended = f"given up{at} after {tries}" if row.retry_count >= row.max_retries else f"rejected{at} after {tries}"
+    return f"{ended} because: {error_said(row) or 'no reason was recorded'}"
+
+
+def tries(row: EventRow) -> int:
+    """How many have begun: the one that is under way counts, and so does the one that ended it well."""
+    return row.retry_count + (row.status in (Status.PROCESSING, Status.COMPLETED))
+
+
+def brief(row: EventRow) -> str:
+    """The same for a line of a list."""
+    match row.status:
+        case Status.PENDING | Status.FAILED:
+            words = f"due in {span(row.waits_s)}" if row.waits_s > 0 else f"due for {span(-row.waits_s)}"
+            reason = error_said(row) or row.root_cause
+            words += f": {reason}" if reason else ""
+        case Status.PROCESSING if is_live(row):
+            words = f"held by {holder(row)}, {span(row.held_s or 0)} left"
+        case Status.PROCESSING:
+            words = f"lapsed {span(-(row.held_s or 0))} ago, held by {holder(row)}"
+        case Status.COMPLETED:
+            words = f"done {moment(row.processed_at)}" if row.processed_at else "done"
+        case Status.DEAD_LETTER:
+            words = error_said(row)
+    line = " ".join(words.split())
+    return line if len(line) <= BRIEF_CHARS_MAX else line[: BRIEF_CHARS_MAX - 3] + "..."
+
+
+def error_said(row: EventRow) -> str:
+    """What the last error said, without where it was raised."""
+    return (row.last_error or "").partition(TRACEBACK_MARK)[0]
+
+
+def error_raised(row: EventRow) -> str:
+    """Where the last error was raised: a traceback or its end; empty if none was kept."""
+    _, mark, where = (row.last_error or "").partition(TRACEBACK_MARK)
+    return f"{mark.lstrip()}{where}" if mark else ""
+
+
+def is_live(row: EventRow) -> bool:
+    return row.held_s is not None and row.held_s > 0
+
+
+def age_s(row: EventRow) -> float:
+    """By the store's clock alone: what it answered was `waits_s` before the event is due."""
+    return (row.due_at - row.created_at).total_seconds() - row.waits_s
+
+
+def holder(row: EventRow) -> str:
+    """The worker's id; what follows it in the token differs for every claim."""
+    token = row.lock_token or "nobody"
+    return token.rpartition("/")[0] or token
+
+
+def event_json(row: EventRow, *, with_content: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    for name in TIMES:
+        found[name] = found[name] and found[name].isoformat()
+    for name in ROUNDED:
+        found[name] = found[name] if found[name] is None else round(found[name], 3)
+    found["last_error"] = error_said(row) or None
+    if with_content:
+        found["traceback"] = without_secrets(error_raised(row)) or None
+    for name in ("last_error", "root_cause"):
+        found[name] = found[name] and without_secrets(found[name])
+    for name in CONTENT:
+        text = found.pop(name)
+        if with_content:
+            found[name] = None if text is None else content(text)
+    return {**found, "tries": tries(row), "worker_id": holder(row) if row.lock_token else None}
+
+
+def content(text: str) -> Any:
+    """As it was added; a row that somebody wrote by hand may hold anything."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def pretty(text: str) -> str:
+    return json.dumps(content(text), indent=2, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""`fencehold run`: a command that runs only while its lease is held."""

@@ -1,0 +1,320 @@
+"""`fencehold run NAME -- CMD`: the command runs only while the lease is held.
+
+The wrapper holds the lease and tells the guardian, at every renewal, until when it may be trusted; the guardian ends
+the command and everything it started before that moment, whatever becomes of the wrapper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import click
+
+from fencehold.cli import exit_codes
+from fencehold.cli.run import guardian
+from fencehold.cli.run.candidacy import Candidacy, Deadline, elected
+from fencehold.cli.run.guarded import GUARDIAN_FROZEN, GUARDIAN_GONE, Guarded, Outcome
+from fencehold.cli.setup import SILENT_FOR_S, Setup, with_setup
+from fencehold.cli.signals import SignalDesk
+from fencehold.model.durations import seconds
+from fencehold.model.election.settings import leader_settings
+from fencehold.model.errors import FenceholdError, LeaseLost
+from fencehold.model.names import holder_id, lease_name
+from fencehold.runtime.election.held_lease import RELEASED
+from fencehold.runtime.election.leader import Leader
+from fencehold.runtime.election.term import Term
+
+GIVE_BACK_LIMIT_S = 3.0
+LEAVE_LIMIT_S = 0.3  # without a lease: an acquire that is answered by then is given back
+FOUND_BY = {
+    guardian.CGROUP: "by their control group",
+    guardian.CHILDREN: "in the kernel's lists of child processes",
+    guardian.SCAN: "by a look through /proc",
+    guardian.GROUP: "by their process group",
+}
+SHELL_SIGNS = set("|&;<>()$`*?~#=\\\"'")
+FORM = "The form is: fencehold run NAME [OPTIONS] -- CMD..."
+
+EPILOG = """\b
+Examples:
+  fencehold run nightly -- ./backup.sh --full
+  fencehold run reports --no-wait -- make reports || [ $? = 75 ]
+  fencehold run importer --lease 10s --wait 5m -- python import.py
+\b
+Exit codes: that of CMD (128 + n if it died of signal n), or
+  69   the database cannot be reached (--no-wait, --wait); otherwise it is
+       waited for
+  75   the lease was not acquired: held by another (--no-wait, --wait)
+  78   bad configuration: options, URL, refused login, missing tables, rights
+  79   the lease was lost, or asked back: CMD was ended
+  126  CMD cannot be executed      127  CMD was not found
+  128+n  signal n came while waiting for the lease
+\b
+CMD finds FENCEHOLD_EPOCH (the fencing token), FENCEHOLD_LEASE and
+FENCEHOLD_HOLDER in its environment. When the lease is lost, CMD and all
+its descendants get SIGTERM if there is time, and SIGKILL before the lease
+expires.
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Checked before anything is started or sent."""
+
+    setup: Setup
+    name: str
+    path: str
+    argv: tuple[str, ...]
+    lease_s: float
+    grace_s: float
+    wait_s: float | None
+    one_try: bool
+    may_have_cgroup: bool
+    holder_id: str | None
+
+
+class DashedCommand(click.Command):
+    """Options are ours up to `--`, and the command's after it: without the dashes nobody could tell."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ours = args[: args.index("--")] if "--" in args else args
+        if {"-h", "--help"} & set(ours):
+            return super().parse_args(ctx, args)
+        plain = [word for word in ours if not word.startswith("-")]
+        if not plain:
+            raise click.UsageError(f"No lease was named. {FORM}", ctx)
+        if "--" not in args:
+            missing = "There is no command." if len(plain) == 1 else "Put -- before the command."
+            raise click.UsageError(f"{missing} {FORM}", ctx)
+        rest = super().parse_args(ctx, args)
+        if ctx.params["name"] not in ours:  # it was the first word of the command
+            raise click.UsageError(f"No lease was named. {FORM}", ctx)
+        return rest
+
+
+@click.command(cls=DashedCommand, epilog=EPILOG, options_metavar="[OPTIONS]")
+@click.argument("name")
+@click.argument("command", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--lease", default="30s", metavar="DURATION", help="How long the lease outlives the last renewal.  [30s]")
+@click.option("--wait", default=None, metavar="DURATION", help="Give up (75 or 69) after this long.  [wait for ever]")
+@click.option("--no-wait", is_flag=True, help="Try once (for 10 s at most), and give up (75 or 69).")
+@click.option("--grace", default="5s", metavar="DURATION", help="Between SIGTERM and SIGKILL, time permitting.  [5s]")
+@click.option("--holder-id", default=None, metavar="TEXT", help="Who holds it, for others to see.  [host-pid-random]")
+@click.option("--no-cgroup", is_flag=True, help="Make no control group for CMD, even where that is possible.")
+@with_setup
+def run(setup: Setup, name: str, command: tuple[str, ...], **given: Any) -> int:
+    """Run CMD only while holding the lease NAME, and end it before the lease does.
+
+    CMD runs in a session of its own, with this command's stdin, stdout and stderr. SIGTERM, SIGINT, SIGHUP, SIGQUIT,
+    SIGUSR1, SIGUSR2 and SIGWINCH are passed on to it. Whatever it leaves behind is ended before the lease is released.
+    """
+    return asyncio.run(_supervise(_plan(setup, name, command, **given)))
+
+
+def _plan(
+    setup: Setup,
+    name: str,
+    command: Sequence[str],
+    *,
+    lease: str,
+    wait: str | None,
+    no_wait: bool,
+    grace: str,
+    holder_id: str | None,
+    no_cgroup: bool,
+) -> Plan:
+    if wait is not None and no_wait:
+        raise click.UsageError("--wait and --no-wait exclude each other.", click.get_current_context())
+    settings = leader_settings(lease=seconds(lease, "--lease"))
+    wait_s = seconds(wait, "--wait") if wait is not None else None
+    path = executable(command[0], is_alone=len(command) == 1)
+    plan = Plan(
+        setup, lease_name(name), path, tuple(command), settings.lease_s, seconds(grace, "--grace"), wait_s, no_wait,
+        not no_cgroup, _checked(holder_id),
+    )  # fmt: skip
+    setup.store()  # a wrong URL or table name is found here, before the guardian is started
+    return plan
+
+
+def _checked(holder: str | None) -> str | None:
+    return None if holder is None else holder_id(holder)
+
+
+def executable(command: str, *, is_alone: bool = False) -> str:
+    """The file that CMD names, or the answer a shell would give: 127 when there is none, 126 when it cannot be run.
+
+    `is_alone`: no other words follow it, so that blanks in it may come from quotes around a whole command line.
+    """
+    path = shutil.which(command)
+    if path is not None:
+        return path
+    places = [command] if os.sep in command else [os.path.join(p, command) for p in os.get_exec_path()]
+    if command and any(os.path.exists(place) for place in places):
+        raise _not_started(command, errno.EACCES)
+    error = _not_started(command, errno.ENOENT)
+    if is_alone and len(command.split()) > 1:
+        error.hint = _without_quotes(command)
+    raise error
+
+
+def _without_quotes(line: str) -> str:
+    if set(line) & SHELL_SIGNS:
+        return f"For what only a shell understands: -- sh -c {shlex.quote(line)}"
+    return f"Leave the quotes out: -- {line}"
+
+
+def _not_started(command: str, number: int) -> exit_codes.Refused:
+    missing = number == errno.ENOENT
+    if missing and shutil.which(command):
+        return exit_codes.Refused(
+            f"{command!r} cannot be executed: the interpreter that its first line names was not found.",
+            hint="Correct the line that begins with #!, or install the interpreter.",
+            code="command_not_found",
+            exit_code=exit_codes.NOT_FOUND,
+        )
+    return exit_codes.Refused(
+        f"{command!r} was not found." if missing else f"{command!r} cannot be executed: {os.strerror(number)}.",
+        hint="Check the spelling and PATH." if missing else "Check that it is a program and its permissions.",
+        code="command_not_found" if missing else "command_not_executable",
+        exit_code=exit_codes.NOT_FOUND if missing else exit_codes.NOT_EXECUTABLE,
+    )
+
+
+async def _supervise(plan: Plan) -> NoReturn:
+    """The work, until it is done or a signal ends the waiting; then out, within a limit, whatever still hangs."""
+    desk = SignalDesk()
+    verdict: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    work = asyncio.create_task(_work(plan, desk, verdict))
+    first: list[asyncio.Future[Any]] = [work, desk.interrupted, verdict]
+    await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+    if not work.done() and not verdict.done():
+        work.cancel()
+    is_refused = verdict.done() and verdict.exception() is not None
+    await asyncio.wait([work], timeout=LEAVE_LIMIT_S if is_refused else GIVE_BACK_LIMIT_S)
+    if desk.interrupted.done() and not verdict.done():
+        _leave(128 + desk.interrupted.result())
+    _leave(verdict.result() if verdict.done() and not is_refused else _told(plan, verdict if is_refused else work))
+
+
+def _told(plan: Plan, ended: asyncio.Future[Any]) -> int:
+    error = ended.exception()
+    if not isinstance(error, FenceholdError):
+        raise error or AssertionError("the work ends with a verdict or an error")
+    plan.setup.screen.error(error)
+    return exit_codes.of_error(error)
+
+
+def _leave(code: int) -> NoReturn:
+    """At once: a thread that still waits for a database must not hold up the exit. The guardian is already told."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _work(plan: Plan, desk: SignalDesk, verdict: asyncio.Future[int]) -> None:
+    candidacy = Candidacy(plan.setup.screen, plan.name, one_try=plan.one_try)
+    guarded = Guarded(plan.path, plan.argv, may_have_cgroup=plan.may_have_cgroup)
+    deadline = Deadline(plan.wait_s)
+    store = plan.setup.patient_store(candidacy)
+    silent = asyncio.get_running_loop().call_later(SILENT_FOR_S, plan.setup.say_silent) if plan.one_try else None
+    try:
+        async with candidacy.opening(deadline):
+            await store.open(0 if plan.one_try else plan.wait_s)
+        if silent is not None:
+            silent.cancel()
+        async with store, AsyncExitStack() as stack:
+            leader = store.leader(plan.name, lease=plan.lease_s, holder_id=plan.holder_id)
+            leader.settings = replace(leader.settings, acquire_limit_given_s=deadline.try_limit_s)
+            stack.push_async_exit(leader)
+            term = await _elected(plan, leader, candidacy, deadline, verdict)
+            if desk.interrupted.done():
+                return  # the signal came with the grant: the lease goes back, the command never starts
+            outcome = await _while_leading(plan, leader, term, guarded, desk, candidacy)
+            verdict.set_result(_judged(plan, term, outcome))
+    finally:
+        guarded.close()
+
+
+async def _elected(
+    plan: Plan, leader: Leader, candidacy: Candidacy, deadline: Deadline, verdict: asyncio.Future[int]
+) -> Term:
+    """That none was granted in time is known at once, whatever a call that is still under way waits for."""
+    try:
+        return await elected(leader, candidacy, deadline, one_try=plan.one_try)
+    except FenceholdError as error:
+        verdict.set_exception(error)
+        raise
+
+
+async def _while_leading(
+    plan: Plan, leader: Leader, term: Term, guarded: Guarded, desk: SignalDesk, candidacy: Candidacy
+) -> Outcome:
+    """Returns when nothing of the command is left; only then may the lease be given back."""
+
+    def renewed() -> None:
+        asked_s = guardian.now_s()
+        guarded.extend(asked_s, term.remaining_s)
+
+    async with term:
+        environment = {
+            "FENCEHOLD_EPOCH": str(term.epoch), "FENCEHOLD_LEASE": term.name, "FENCEHOLD_HOLDER": term.holder_id,
+        }  # fmt: skip
+        guarded.start(environment, term.remaining_s, plan.lease_s, plan.grace_s)
+        candidacy.on_renewed = renewed
+        desk.forward_to(guarded.forward)
+        try:
+            outcome = await guarded.outcome()
+        except asyncio.CancelledError:
+            # The term is over. Stopping the leader now keeps it from seeking another one.
+            candidacy.stopping = asyncio.create_task(leader.shutdown())
+            outcome = await guarded.end(plan.grace_s if term.ended_because == RELEASED else 0.0)
+    return outcome
+
+
+def _judged(plan: Plan, term: Term, outcome: Outcome) -> int:
+    if outcome.survivors:
+        pids = ", ".join(map(str, outcome.survivors))
+        plan.setup.screen.say(f"could not end process {pids}: not ours to signal; it runs on without the lease")
+    if outcome.failed_errno is not None:
+        error: FenceholdError = _not_started(plan.argv[0], outcome.failed_errno)
+    elif outcome.because == guardian.EXITED and outcome.exit_code is not None:
+        return outcome.exit_code
+    else:
+        error = LeaseLost(
+            f"Lease {plan.name!r} epoch {term.epoch}: {_why(term, outcome)}; {_ended(outcome)}.",
+            hint="Run it again when the lease is free; what it had begun may be half done.",
+            name=plan.name,
+            epoch=term.epoch,
+        )
+    plan.setup.screen.error(error, ended_by=outcome.ended_by or None)
+    return exit_codes.of_error(error)
+
+
+def _ended(outcome: Outcome) -> str:
+    """What was ended, and how its processes were found; docs/commands.md says what each way promises."""
+    what = "all of the command but the processes named above" if outcome.survivors else "the command"
+    found = f" (its processes were found {FOUND_BY[outcome.ended_by]})" if outcome.ended_by else ""
+    return f"{what} was ended{found}"
+
+
+def _why(term: Term, outcome: Outcome) -> str:
+    match outcome.because:
+        case guardian.DEADLINE:
+            return "it was not renewed in time"
+        case x if x == GUARDIAN_GONE:
+            return "the guardian process died"
+        case x if x == GUARDIAN_FROZEN:
+            return "the guardian process did not answer"
+        case _ if term.ended_because == RELEASED:
+            return "it was asked back"
+        case _:
+            return (term.ended_because or "it is over").replace("_", " ")

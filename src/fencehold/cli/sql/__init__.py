@@ -1,0 +1,1 @@
+"""`fencehold sql`: the tables and rights as SQL for an administrator."""

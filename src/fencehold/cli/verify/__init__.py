@@ -1,0 +1,1 @@
+"""`fencehold verify`: tests the guarantees on the user's own database."""

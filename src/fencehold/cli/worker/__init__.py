@@ -1,0 +1,1 @@
+"""`fencehold worker` and `fencehold reaper`: long-running commands with health and metrics."""

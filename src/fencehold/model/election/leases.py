@@ -1,0 +1,211 @@
+"""What may happen to a named lease, as a table. Backends restate these rules; the conformance suite cites their ids.
+
+The boundary instant belongs to the taker: a lease is live while `expires_at > now` and lapsed once `expires_at <= now`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from fencehold.model.election import places
+from fencehold.model.election.places import Place
+
+
+@dataclass(frozen=True)
+class TermKey:
+    """Which term of which lease: what a renewal, a release and a fence compare."""
+
+    name: str
+    holder_id: str
+    epoch: int
+    lease_s: float
+    lease_id: str = field(default="", repr=False)  # as in Lease
+
+
+@dataclass(frozen=True)
+class Lease:
+    """One row as the store answered it; all times are the store's own."""
+
+    name: str
+    holder_id: str
+    epoch: int
+    acquired_at: dt.datetime
+    renewed_at: dt.datetime
+    expires_at: dt.datetime
+    remaining_s: float
+    step_down_requested: bool = False
+    nonce: str = field(default="", repr=False)
+    #: Made with the row and never changed: tells it from a lease of the same name in another database.
+    lease_id: str = field(default="", repr=False, compare=False)
+    #: Where it was granted; a renewal and a release leave it. Backends that restate the rules keep it to themselves.
+    place: Place = field(default=places.UNKNOWN, repr=False, compare=False)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it was live when the store answered."""
+        return self.remaining_s > 0
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its holder gave it back; a lease that ran out was renewed before it ended."""
+        return not self.is_live and self.renewed_at >= self.expires_at
+
+    def key(self, lease_s: float) -> TermKey:
+        return TermKey(self.name, self.holder_id, self.epoch, lease_s, self.lease_id)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request to acquire; the nonce lets a repeat after a lost answer recognise its own grant."""
+
+    name: str
+    holder_id: str
+    lease_s: float
+    nonce: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """No: the rules do not allow it. `current` is the row as it stands, where the store could show it."""
+
+    reason: str
+    current: Lease | None = None
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Don't know yet: another session had the row locked. Ask again; nothing was changed."""
+
+    current: Lease | None = None
+
+
+class Row(enum.Enum):
+    ABSENT = "absent"
+    LIVE = "live"
+    LAPSED = "lapsed"
+
+
+class Verb(enum.Enum):
+    ACQUIRE = "acquire"
+    RENEW = "renew"
+    RELEASE = "release"
+    ASK_STEP_DOWN = "ask_step_down"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a verb carries. `now` is the store's clock, read after the row was locked."""
+
+    name: str
+    now: dt.datetime
+    holder_id: str = ""
+    epoch: int = 0
+    lease_s: float = 0.0
+    nonce: str = ""
+    place: Place = places.UNKNOWN
+    #: Where the table was made: a name without a row counts from there.
+    origin: Place = places.UNKNOWN
+
+
+When = Callable[["Lease | None", Request], bool]
+Then = Callable[["Lease | None", Request], Lease]
+
+
+@dataclass(frozen=True)
+class Rule:
+    source: Row
+    on: Verb
+    when: When
+    target: Row
+    then: Then
+
+    @property
+    def id(self) -> str:
+        return f"{self.source.value}.{self.on.value}.{self.when.__name__}"
+
+
+def always(row: Lease | None, request: Request) -> bool:
+    return True
+
+
+def is_same_request(row: Lease | None, request: Request) -> bool:
+    return row is not None and bool(request.nonce) and (row.nonce, row.holder_id) == (request.nonce, request.holder_id)
+
+
+def is_holder(row: Lease | None, request: Request) -> bool:
+    return row is not None and (row.holder_id, row.epoch) == (request.holder_id, request.epoch)
+
+
+def is_epoch(row: Lease | None, request: Request) -> bool:
+    return row is not None and row.epoch == request.epoch
+
+
+def grant(row: Lease | None, request: Request) -> Lease:
+    last = row.place if row else request.origin
+    epoch = places.next_epoch(row.epoch if row else None, last, request.place)
+    until = request.now + dt.timedelta(seconds=request.lease_s)
+    now = request.now
+    return Lease(
+        request.name, request.holder_id, epoch, now, now, until, request.lease_s, step_down_requested=False,
+        nonce=request.nonce, place=places.recorded(last, request.place),
+    )  # fmt: skip
+
+
+def keep(row: Lease | None, request: Request) -> Lease:
+    return _present(row)
+
+
+def extend(row: Lease | None, request: Request) -> Lease:
+    until = request.now + dt.timedelta(seconds=request.lease_s)
+    return replace(_present(row), renewed_at=request.now, expires_at=until)
+
+
+def expire(row: Lease | None, request: Request) -> Lease:
+    """With the last contact at the same instant, by which a release is told from a lease that ran out."""
+    return replace(_present(row), renewed_at=request.now, expires_at=request.now)
+
+
+def mark(row: Lease | None, request: Request) -> Lease:
+    return replace(_present(row), step_down_requested=True)
+
+
+def _present(row: Lease | None) -> Lease:
+    assert row is not None, "the rule table sends only existing rows here"
+    return row
+
+
+RULES: tuple[Rule, ...] = (
+    #    from        on                  when             to          then
+    Rule(Row.ABSENT, Verb.ACQUIRE,       always,          Row.LIVE,   grant),
+    Rule(Row.LAPSED, Verb.ACQUIRE,       always,          Row.LIVE,   grant),
+    Rule(Row.LIVE,   Verb.ACQUIRE,       is_same_request, Row.LIVE,   keep),
+    Rule(Row.LIVE,   Verb.RENEW,         is_holder,       Row.LIVE,   extend),
+    Rule(Row.LIVE,   Verb.RELEASE,       is_holder,       Row.LAPSED, expire),
+    Rule(Row.LIVE,   Verb.ASK_STEP_DOWN, is_epoch,        Row.LIVE,   mark),
+)  # fmt: skip
+
+
+def row_state(row: Lease | None, now: dt.datetime) -> Row:
+    if row is None:
+        return Row.ABSENT
+    return Row.LIVE if row.expires_at > now else Row.LAPSED
+
+
+def decide(row: Lease | None, verb: Verb, request: Request) -> Rule | None:
+    """The one rule that applies, or None: refused."""
+    state = row_state(row, request.now)
+    return next((r for r in RULES if (r.source, r.on) == (state, verb) and r.when(row, request)), None)
+
+
+def refusal_reason(row: Lease | None, now: dt.datetime) -> str:
+    """Why a renewal or a release was refused, in a word for logs."""
+    match row_state(row, now):
+        case Row.ABSENT:
+            return "absent"
+        case Row.LAPSED:
+            return "lapsed"
+        case Row.LIVE:
+            return "held_by_another"

@@ -1,0 +1,1 @@
+"""Items: the table of what may happen to one, and the checks of what is written and set."""

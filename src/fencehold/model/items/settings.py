@@ -1,0 +1,92 @@
+"""The durations and limits of items and of what processes them; every problem is reported at once, before any I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencehold.model.durations import Duration
+from fencehold.model.election.settings import LEASE_S_MIN, MARGIN_S_MAX, call_limit_s
+from fencehold.model.outbox.settings import CONCURRENCY_MAX, HEARTBEAT_PART, Check
+
+DOCUMENT_BYTES_MAX = 1024 * 1024
+BATCH_MAX = 1000  # items one statement leases at most
+PROCESSOR_BATCH_MAX = 500
+STALL_LEASES = 3
+
+
+@dataclass(frozen=True)
+class ItemSettings:
+    lease_s: float
+    heartbeat_every_s: float
+    stall_limit_s: float
+    document_bytes_max: int
+
+    @property
+    def margin_s(self) -> float:
+        """How long before the lease ends this process stops trusting it."""
+        return min(MARGIN_S_MAX, self.lease_s / 10)
+
+    @property
+    def trusted_s(self) -> float:
+        """How long a lease is trusted, counted from when it was asked for."""
+        return self.lease_s - self.margin_s
+
+    @property
+    def call_limit_s(self) -> float:
+        return call_limit_s(self.lease_s, self.heartbeat_every_s, self.margin_s)
+
+
+def item_settings(
+    *,
+    lease: Duration = 60,
+    heartbeat_every: Duration | None = None,
+    stall_limit: Duration | None = None,
+    document_bytes_max: int = DOCUMENT_BYTES_MAX,
+) -> ItemSettings:
+    """Settings with defaults filled in, or one ConfigurationError that names every problem."""
+    check = Check("Item")
+    lease_s = check.seconds(lease, "lease", 60.0)
+    heartbeat_s = check.seconds(heartbeat_every, "heartbeat_every", lease_s * HEARTBEAT_PART)
+    stall_s = check.seconds(stall_limit, "stall_limit", lease_s * STALL_LEASES)
+    check.that(lease_s >= LEASE_S_MIN, f"lease is {lease_s:g} s; below {LEASE_S_MIN:g} s it cannot be renewed in time")
+    check.that(
+        heartbeat_s < lease_s / 3, f"heartbeat_every ({heartbeat_s:g} s) must be below a third of lease ({lease_s:g} s)"
+    )
+    check.that(
+        stall_s >= heartbeat_s, f"stall_limit ({stall_s:g} s) must not be below heartbeat_every ({heartbeat_s:g} s)"
+    )
+    check.count(document_bytes_max, "document_bytes_max", 1, 1024**3)
+    check.done("A lease of 60 s with everything else left to its default is a good start.")
+    return ItemSettings(lease_s, heartbeat_s, stall_s, document_bytes_max)
+
+
+@dataclass(frozen=True)
+class ProcessorSettings:
+    concurrency: int
+    batch: int
+    poll_every_s: float
+    max_processing_s: float
+    shutdown_timeout_s: float
+
+
+def processor_settings(
+    lease_s: float,
+    *,
+    concurrency: int = 10,
+    batch: int = 20,
+    poll_every: Duration = 1,
+    max_processing: Duration | None = None,
+    shutdown_timeout: Duration | None = None,
+) -> ProcessorSettings:
+    """Settings of one processor, checked against the lease of its items."""
+    check = Check("Processor")
+    poll_s = check.seconds(poll_every, "poll_every", 1.0)
+    processing_s = check.seconds(max_processing, "max_processing", 3 * lease_s)
+    shutdown_s = check.seconds(shutdown_timeout, "shutdown_timeout", lease_s)
+    check.count(concurrency, "concurrency", 1, CONCURRENCY_MAX)
+    check.count(batch, "batch", 1, PROCESSOR_BATCH_MAX)
+    check.that(
+        shutdown_s <= lease_s, f"shutdown_timeout ({shutdown_s:g} s) must not be above the lease ({lease_s:g} s)"
+    )
+    check.done("Leave what you are unsure of to its default.")
+    return ProcessorSettings(concurrency, batch, poll_s, processing_s, shutdown_s)

@@ -1,0 +1,204 @@
+"""The durations and limits of an outbox and of its workers; every problem is reported at once, before any I/O."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from fencehold.model import durations
+from fencehold.model.durations import Duration
+from fencehold.model.election.settings import LEASE_S_MIN, MARGIN_S_MAX, call_limit_s
+from fencehold.model.errors import ConfigurationError
+
+HEARTBEAT_PART = 0.3  # of the lease; the rule is: strictly below a third
+REAP_EVERY_S = 10.0
+RETRY_S_MIN = 0.1
+CONCURRENCY_MAX = 10_000
+PAYLOAD_BYTES_MAX = 1024 * 1024
+RETRIES_MAX = 32_000
+LOOP_SILENT_S = 5.0
+STUCK_AFTER_S = 300.0
+DEFAULT_OUTBOX = "outbox"
+UNSURE = "Leave what you are unsure of to its default."
+
+
+def outbox_flag(name: str) -> str:
+    """What a command that is advised has to be told, so that it is about this outbox; nothing for the default one."""
+    return "" if name == DEFAULT_OUTBOX else f" --outbox {name}"
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """base * 2^(attempt - 1), up to 10 % more by chance, never above the cap and never below 100 ms."""
+
+    base_s: float = 1.0
+    cap_s: float = 30.0
+    jitter: float = 0.1
+
+    def delay_s(self, attempt: int, rng: random.Random) -> float:
+        doubled_s = self.base_s * 2.0 ** min(max(attempt - 1, 0), 60)
+        return max(RETRY_S_MIN, min(self.cap_s, doubled_s * (1 + rng.uniform(0.0, self.jitter))))
+
+
+@dataclass(frozen=True)
+class OutboxSettings:
+    lease_s: float
+    heartbeat_every_s: float
+    reap_every_s: float
+    max_retries: int
+    backoff: Backoff
+    payload_bytes_max: int
+    event_types: frozenset[str] | None
+    in_order: bool
+
+    @property
+    def margin_s(self) -> float:
+        """How long before the lease ends this process stops trusting it."""
+        return min(MARGIN_S_MAX, self.lease_s / 10)
+
+    @property
+    def call_limit_s(self) -> float:
+        return call_limit_s(self.lease_s, self.heartbeat_every_s, self.margin_s)
+
+
+def outbox_settings(
+    *,
+    lease: Duration = 30,
+    heartbeat_every: Duration | None = None,
+    reap_every: Duration | None = None,
+    max_retries: int = 5,
+    retry_base: Duration = 1,
+    retry_cap: Duration = 30,
+    payload_bytes_max: int = PAYLOAD_BYTES_MAX,
+    event_types: Collection[str] | None = None,
+    in_order: bool = False,
+) -> OutboxSettings:
+    """Settings with defaults filled in, or one ConfigurationError that names every problem."""
+    check = Check("Outbox")
+    lease_s = check.seconds(lease, "lease", 30.0)
+    heartbeat_s = check.seconds(heartbeat_every, "heartbeat_every", lease_s * HEARTBEAT_PART)
+    reap_s = check.seconds(reap_every, "reap_every", min(REAP_EVERY_S, lease_s / 3))
+    base_s, cap_s = check.seconds(retry_base, "retry_base", 1.0), check.seconds(retry_cap, "retry_cap", 30.0)
+    check.that(lease_s >= LEASE_S_MIN, f"lease is {lease_s:g} s; below {LEASE_S_MIN:g} s it cannot be renewed in time")
+    check.that(
+        heartbeat_s < lease_s / 3, f"heartbeat_every ({heartbeat_s:g} s) must be below a third of lease ({lease_s:g} s)"
+    )
+    check.that(reap_s < lease_s, f"reap_every ({reap_s:g} s) must be below lease ({lease_s:g} s)")
+    check.that(base_s <= cap_s, f"retry_base ({base_s:g} s) must not be above retry_cap ({cap_s:g} s)")
+    of_lease = check.is_wrong
+    check.count(max_retries, "max_retries", 1, RETRIES_MAX)
+    check.count(payload_bytes_max, "payload_bytes_max", 1, 1024**3)
+    check.that(not isinstance(event_types, str), "event_types is one text; it must be a list of them")
+    check.done("A lease of 30 s with everything else left to its default is a good start." if of_lease else UNSURE)
+    types = None if event_types is None else frozenset(event_types)
+    return OutboxSettings(
+        lease_s, heartbeat_s, reap_s, max_retries, Backoff(base_s, cap_s), payload_bytes_max, types, in_order
+    )
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """`max_processing_given_s` and `shutdown_given_s` are what was set by hand; None follows the lease."""
+
+    concurrency: int
+    poll_every_s: float
+    batch_size: int | None
+    lease_s: float
+    max_processing_given_s: float | None = None
+    shutdown_given_s: float | None = None
+    give_up_after_s: float | None = None
+
+    @property
+    def slow_after_s(self) -> float:
+        """A handler that takes longer is told of."""
+        return self.max_processing_s / 2
+
+    @property
+    def stuck_after_s(self) -> float:
+        """Handlers that take longer in all places are told of."""
+        return min(STUCK_AFTER_S, self.slow_after_s)
+
+    @property
+    def loop_silent_s(self) -> float:
+        """An event loop that does not turn for longer is told of."""
+        return min(LOOP_SILENT_S, self.lease_s / 3)
+
+    @property
+    def max_processing_s(self) -> float:
+        return 3 * self.lease_s if self.max_processing_given_s is None else self.max_processing_given_s
+
+    @property
+    def shutdown_timeout_s(self) -> float:
+        """Never above the lease: what is in hand longer than that is no longer ours to finish."""
+        return self.lease_s if self.shutdown_given_s is None else min(self.shutdown_given_s, self.lease_s)
+
+    def with_lease(self, lease_s: float) -> WorkerSettings:
+        return self if lease_s == self.lease_s else replace(self, lease_s=lease_s)
+
+
+def worker_settings(
+    lease_s: float,
+    *,
+    concurrency: int = 10,
+    poll_every: Duration = 1,
+    max_processing: Duration | None = None,
+    shutdown_timeout: Duration | None = None,
+    batch_size: int | None = None,
+    give_up_after: Duration | None = None,
+) -> WorkerSettings:
+    """Settings of one worker, checked against the lease of its outbox."""
+    check = Check("Worker")
+    poll_s = check.seconds(poll_every, "poll_every", 1.0)
+    processing_s = None if max_processing is None else check.seconds(max_processing, "max_processing", 3 * lease_s)
+    shutdown_s = None if shutdown_timeout is None else check.seconds(shutdown_timeout, "shutdown_timeout", lease_s)
+    give_up_s = None if give_up_after is None else check.seconds(give_up_after, "give_up_after", lease_s)
+    check.count(concurrency, "concurrency", 1, CONCURRENCY_MAX)
+    if batch_size is not None:
+        check.count(batch_size, "batch_size", 1, CONCURRENCY_MAX)
+        check.at_most(batch_size, "batch_size", concurrency, "concurrency, which counts its events too")
+    if shutdown_s is not None:
+        check.that(
+            shutdown_s <= lease_s, f"shutdown_timeout ({shutdown_s:g} s) must not be above the lease ({lease_s:g} s)"
+        )
+    check.done(UNSURE)
+    return WorkerSettings(concurrency, poll_s, batch_size, lease_s, processing_s, shutdown_s, give_up_s)
+
+
+class Check:
+    """Collects what is wrong, and says all of it at once."""
+
+    def __init__(self, whose: str) -> None:
+        self._whose = whose
+        self._problems: list[str] = []
+
+    def seconds(self, value: Duration | None, what: str, instead: float) -> float:
+        if value is None:
+            return instead
+        try:
+            return durations.seconds(value, what)
+        except ConfigurationError as error:
+            self._problems.append(error.message.rstrip("."))
+            return instead
+
+    @property
+    def is_wrong(self) -> bool:
+        return bool(self._problems)
+
+    def count(self, value: object, what: str, least: int, most: int) -> None:
+        right = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+        self.that(right, f"{what} is {value!r}; it must be a whole number from {least} to {most}")
+
+    def at_most(self, value: object, what: str, most: object, of_what: str) -> None:
+        if isinstance(value, int) and isinstance(most, int):
+            self.that(value <= most, f"{what} ({value}) must not be above {most}, the {of_what}")
+
+    def that(self, holds: bool, problem: str) -> None:
+        if not holds:
+            self._problems.append(problem)
+
+    def done(self, hint: str) -> None:
+        if self._problems:
+            message = f"{self._whose} settings cannot work: {'; '.join(self._problems)}."
+            is_duration = len(self._problems) == 1 and "not a duration" in message
+            raise ConfigurationError(message, hint=durations.HINT if is_duration else hint, code="bad_settings")

@@ -1,0 +1,86 @@
+"""What can be asked of an open store about its own health; for `fencehold doctor`, and for programs that look ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from fencehold.model.errors import ConfigurationError
+from fencehold.ports.backend import Backend
+from fencehold.ports.checkup import Condition, TablesMade
+from fencehold.ports.events import Events
+from fencehold.ports.items import ItemStore
+from fencehold.ports.schema import SchemaPort
+from fencehold.runtime.core.keeper_thread import Host
+from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.first_use import ANY_KIND, ITEMS
+
+LIMIT_S = 5.0
+
+#: Under this name, and ITEMS, the answers stand beside those of the outboxes, whose names have no blank.
+LEASES = "the leases"
+
+T = TypeVar("T")
+
+
+class StoreCheckup:
+    """Every question changes nothing; each raises FenceholdError when the store does not answer."""
+
+    def __init__(self, parts: Callable[[], tuple[Engine, Host]]) -> None:
+        self._parts = parts
+
+    async def try_write(self) -> str | None:
+        """Acquire a lease and roll it back; raises what keeps this process from writing.
+
+        Returns None, or in words why no write was tried: not every store can take one back.
+        """
+        return await self._on_keeper(lambda backend: backend.checkup.try_write(LIMIT_S))
+
+    async def conditions(self) -> list[Condition]:
+        """Settings that matter for leases, each with what was found."""
+        return await self._on_keeper(lambda backend: backend.checkup.conditions(LIMIT_S))
+
+    async def tables_made(self) -> TablesMade:
+        """Which outboxes are there, and whether items are; ConfigurationError if this role may not read the record."""
+        return await self._on_keeper(lambda backend: backend.checkup.tables_made(LIMIT_S))
+
+    async def faults(self, outboxes: Sequence[str]) -> Mapping[str, ConfigurationError | None]:
+        """What keeps the tables of leases, of items and of each outbox from being used, with the advice that helps."""
+        return await self._of_tables(outboxes, lambda tables: tables.fault(LIMIT_S), lambda error: error)
+
+    async def rights_missing(self, outboxes: Sequence[str]) -> Mapping[str, list[str]]:
+        """What this role lacks on the tables of leases, of items and of each outbox."""
+        return await self._of_tables(outboxes, lambda tables: tables.rights_missing(LIMIT_S), lambda _: [])
+
+    async def _of_tables(
+        self,
+        outboxes: Sequence[str],
+        ask: Callable[[SchemaPort], Coroutine[Any, Any, T]],
+        without: Callable[[ConfigurationError], T],
+    ) -> dict[str, T]:
+        """`without` answers for tables that this kind of database cannot have at all."""
+
+        async def asked(backend: Backend) -> dict[str, T]:
+            answers = {LEASES: await ask(backend.schema)}
+            makers: dict[str, Callable[[], Events | ItemStore]] = {
+                ITEMS: lambda: backend.items(ANY_KIND),  # all kinds share their tables
+                **{name: partial(backend.events, name) for name in outboxes},
+            }
+            for name, make in makers.items():
+                try:
+                    tables = make()
+                except ConfigurationError as error:  # Cosmos DB has no outbox
+                    answers[name] = without(error)
+                    continue
+                try:
+                    answers[name] = await ask(tables)
+                finally:
+                    await tables.close()
+            return answers
+
+        return await self._on_keeper(asked)
+
+    async def _on_keeper(self, ask: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
+        engine, host = self._parts()
+        return await host.begin(ask(engine.backend))

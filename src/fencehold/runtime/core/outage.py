@@ -1,0 +1,75 @@
+"""What is said while something waits for the store: the first word at once, a reminder now and then, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
+from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.ports.clock import Clock
+
+REMIND_EVERY_S = 60.0
+PAUSE_S_MAX = 2.0
+
+T = TypeVar("T")
+Tell = Callable[..., None]
+
+
+class Outage:
+    """Tells `store_unreachable` at the first failure of each kind and then once a minute; at the end `store_answers`.
+
+    `tell` takes the fact's name and its fields; it adds who is waiting.
+    """
+
+    def __init__(self, tell: Tell, clock: Clock) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._began_s: float | None = None
+        self._told_s: dict[str, float] = {}
+        self._failures = 0
+        self._pauses = DecorrelatedJitter(base_s=0.1, max_s=PAUSE_S_MAX)
+
+    async def wait_for(self, ask: Callable[[], Awaitable[T]], within_s: float | None = None) -> T:
+        """What `ask` gives; while the store is away it is called again, after a pause of at most 2 s.
+
+        Raises ConfigurationError at once, because no waiting mends it, and any other error when `within_s` is over.
+        """
+        ends_s = math.inf if within_s is None else self._clock.now_s() + within_s
+        while True:
+            try:
+                answer = await ask()
+                self.answered()
+                return answer
+            except ConfigurationError:
+                raise
+            except FenceholdError as error:
+                pause_s = self._pauses.next_delay_s(RetryContext(self._failures + 1, 0.0, error)) or PAUSE_S_MAX
+                if self._clock.now_s() + pause_s >= ends_s:
+                    raise
+                self.failed(error)
+            await asyncio.sleep(pause_s)
+
+    def failed(self, error: FenceholdError) -> None:
+        """The store did not do what it was asked, and will be asked again."""
+        now_s = self._clock.now_s()
+        self._failures += 1
+        if self._began_s is None:
+            self._began_s = now_s
+        if now_s - self._told_s.get(error.code, -math.inf) < REMIND_EVERY_S:
+            return
+        self._told_s[error.code] = now_s
+        self._tell(
+            "store_unreachable", code=error.code, error=error.message, hint=error.hint,
+            waited_s=round(now_s - self._began_s, 1), tries=self._failures,
+        )  # fmt: skip
+
+    def answered(self) -> None:
+        """The store has answered, whatever it said."""
+        if self._began_s is None:
+            return
+        began_s, self._began_s, self._failures = self._began_s, None, 0
+        self._told_s.clear()
+        self._tell("store_answers", waited_s=round(self._clock.now_s() - began_s, 1))

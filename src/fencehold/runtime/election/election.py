@@ -1,0 +1,285 @@
+"""The lifecycle of one candidate, driven by the table in model/election.py, over any mechanism that can make a leader.
+
+Shape: one private method per state; each returns the input that ends it. The state flips before callbacks are sent and
+before anything that can block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from fencehold.model.election.election import Circumstances, Emit, Input, LockState, transition
+from fencehold.model.election.retry import RetryContext, RetryStrategy
+from fencehold.ports.clock import Clock
+from fencehold.ports.mechanism import Mechanism, Unanswered
+from fencehold.ports.time_limit import TimeLimit
+from fencehold.runtime.core.callbacks import Callbacks
+from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S
+
+G = TypeVar("G")
+T = TypeVar("T")
+
+LEADING = (LockState.LEADER, LockState.RELEASING)
+STEP_DOWN_REQUESTED = "step_down_requested"
+HEAD_START_S = 1.0  # what a leader that steps down gives the others; SQLite followers look four times in it
+
+
+@dataclass(frozen=True)
+class ElectionSettings:
+    auto_reacquire: bool = True
+    grace_s: float | None = None
+    heed_hints: bool = True
+
+
+class Election(Generic[G]):
+    """Never leads without a grant, and stops leading before it says so to anybody."""
+
+    def __init__(
+        self,
+        mechanism: Mechanism[G],
+        settings: ElectionSettings,
+        retry: RetryStrategy,
+        callbacks: Callbacks,
+        clock: Clock,
+        on_state: Callable[[LockState, LockState, str], None],
+    ) -> None:
+        self._mechanism = mechanism
+        self._settings = settings
+        self._retry = retry
+        self._callbacks = callbacks
+        self._clock = clock
+        self._on_state = on_state
+        self.state = LockState.STOPPED
+        self.has_stopped = False  # as opposed to: not yet begun
+        self.closed = asyncio.Event()  # nothing of it is left but callbacks
+        self.is_replaced = False  # its owner was started again
+        self.last_told = 0  # up to which callback those of the last transition reach
+        self.grant: G | None = None
+        self.stop = asyncio.Event()
+        self.step_down = asyncio.Event()
+        self.changed = asyncio.Event()
+        self._circumstances = Circumstances(settings.auto_reacquire, settings.grace_s is not None)
+        self._attempt = 0
+        self._first_attempt_s = 0.0
+        self._last_error: Exception | None = None
+        self._yielding = False
+
+    async def run(self) -> None:
+        """From START to STOPPED, whatever happens in between.
+
+        When it is cancelled, its end is told from here: an event loop that closes waits for no later task. Callbacks
+        have 2 s then.
+        """
+        try:
+            await self._until_stopped()
+        except asyncio.CancelledError:
+            if not await self._callbacks.told(DRAIN_LIMIT_S) and not self.is_replaced:
+                self._callbacks.drop()
+            raise
+
+    async def _until_stopped(self) -> None:
+        self._apply(Input.START)
+        try:
+            while self.state is not LockState.STOPPED:
+                on = await self._live()
+                if not self.has_stopped:  # else it was cut off meanwhile
+                    self._apply(on)
+        except asyncio.CancelledError:
+            self.cut_off()
+            raise
+        finally:
+            self.has_stopped = True
+            try:
+                await self._mechanism.close()
+            finally:
+                self.closed.set()
+
+    async def make_way(self) -> bool:
+        """If it has stopped, wait until it is closed; True if another may begin in its place."""
+        if self.has_stopped:
+            await self.closed.wait()
+            self.is_replaced = True
+        return self.is_replaced
+
+    def ended(self) -> None:
+        """Its task has ended, however that was."""
+        self.cut_off()
+        self.closed.set()
+
+    def cut_off(self) -> None:
+        """Nothing is held any more, and the end is told like any other, once."""
+        self.has_stopped = True
+        if self.state is not LockState.STOPPED:
+            self._apply(Input.CUT_OFF)
+        self.changed.set()
+
+    @property
+    def is_over(self) -> bool:
+        """The end was told; the mechanism may still be closing."""
+        return self.has_stopped and self.state is LockState.STOPPED
+
+    def _live(self) -> Coroutine[Any, Any, Input]:
+        match self.state:
+            case LockState.FOLLOWER:
+                return self._follow()
+            case LockState.ACQUIRING:
+                return self._acquire()
+            case LockState.LEADER:
+                return self._lead()
+            case LockState.RECONNECTING:
+                return self._reconnect()
+            case LockState.RELEASING:
+                return self._release()
+            case LockState.STOPPED:
+                raise AssertionError("a stopped election does not run")
+
+    def _apply(self, on: Input) -> None:
+        row = transition(self.state, on, self._circumstances)
+        assert row is not None, f"{on} means nothing in {self.state}"
+        old, self.state = self.state, row.target
+        self.changed.set()
+        self.changed = asyncio.Event()
+        if row.target is not old:
+            self._on_state(old, row.target, on.value)
+            self._callbacks.state_changed(old, row.target)
+        for emit in row.emits:
+            self._callbacks.emit(emit, self._last_error if emit is Emit.ERROR else None)
+        self.last_told = self._callbacks.sent
+
+    # --- one method per state ---
+
+    async def _follow(self) -> Input:
+        self.step_down.clear()
+        if self._attempt > 0 or self._yielding:
+            delay_s = self._retry.next_delay_s(self._context())
+            if delay_s is None:
+                return Input.GAVE_UP
+            if self._yielding:
+                # Deaf for a moment, so that others have it first; no longer, or a lease that comes free again in the
+                # meantime would find nobody.
+                head_start_s = min(delay_s, HEAD_START_S)
+                delay_s -= head_start_s
+                await self._mechanism.pause(head_start_s, self.stop, heed_hints=False)
+            await self._mechanism.pause(delay_s, self.stop, heed_hints=self._settings.heed_hints)
+        self._yielding = False
+        return Input.STOP_REQUESTED if self.stop.is_set() else Input.ACQUIRE_ATTEMPT
+
+    async def _acquire(self) -> Input:
+        if self._attempt == 0:
+            self._first_attempt_s = self._clock.now_s()
+        self._attempt += 1
+        done, answer = await self._unless_stopped(self._mechanism.attempt())
+        if not done:
+            return Input.STOP_REQUESTED
+        if isinstance(answer, Exception):
+            self._last_error = answer
+            return Input.DB_ERROR
+        if answer is None:
+            self._last_error = None
+            return Input.ACQUIRE_FAILED
+        self.grant = answer
+        self._attempt = 0
+        return Input.ACQUIRE_SUCCEEDED
+
+    async def _lead(self) -> Input:
+        assert self.grant is not None, "the table leads here only with a grant"
+        hold = asyncio.ensure_future(self._mechanism.hold(self.grant))
+        waits = [hold, asyncio.ensure_future(self.stop.wait()), asyncio.ensure_future(self.step_down.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if hold.done() and not hold.cancelled():
+            error = hold.exception()
+            if error is None and hold.result() == STEP_DOWN_REQUESTED:
+                self.step_down.set()
+            else:
+                return self._over(error)
+        if self.stop.is_set():
+            return Input.STOP_REQUESTED
+        self._circumstances = replace(self._circumstances, stepping_down=True)
+        return Input.RELEASE_REQUESTED
+
+    def _over(self, error: BaseException | None) -> Input:
+        if self._settings.grace_s is None:
+            self.grant = None
+        if isinstance(error, Exception):
+            self._last_error = error
+            return Input.DB_ERROR
+        return Input.HEALTH_FAILED
+
+    async def _reconnect(self) -> Input:
+        """Grace: attempts, at the retry strategy's pace, until one is answered or the time is over."""
+        self.grant = None
+        end_s = self._clock.now_s() + (self._settings.grace_s or 0.0)
+        self._attempt = 0
+        while (left_s := end_s - self._clock.now_s()) > 0:
+            try:
+                async with TimeLimit(left_s):
+                    done, answer = await self._unless_stopped(self._mechanism.attempt())
+            except TimeoutError:
+                break
+            if not done:
+                return Input.STOP_REQUESTED
+            if not isinstance(answer, Exception):
+                return self._regained(answer)
+            self._last_error = answer
+            self._attempt += 1
+            delay_s = self._retry.next_delay_s(self._context())
+            if delay_s is None:
+                return Input.REACQUIRE_FAILED
+            left_s = max(0.0, end_s - self._clock.now_s())
+            await self._mechanism.pause(min(delay_s, left_s), self.stop, heed_hints=False)
+            if self.stop.is_set():
+                return Input.STOP_REQUESTED
+        return Input.GRACE_EXPIRED
+
+    def _regained(self, answer: G | None) -> Input:
+        if answer is None:
+            return Input.REACQUIRE_FAILED
+        self.grant = answer
+        self._attempt = 0
+        self._circumstances = replace(self._circumstances, new_term=self._mechanism.is_new_term(answer))
+        return Input.REACQUIRE_SUCCEEDED
+
+    async def _release(self) -> Input:
+        assert self.grant is not None, "the table releases only what was granted"
+        grant, self.grant = self.grant, None
+        self._yielding = self._circumstances.stepping_down
+        try:
+            outcome = Input.RELEASE_SUCCEEDED if await self._mechanism.release(grant) else Input.RELEASE_FAILED
+        except Unanswered as unanswered:
+            self._last_error = unanswered.error
+            outcome = Input.RELEASE_UNANSWERED
+        except Exception as error:  # noqa: BLE001 - whatever it was, it goes to on_error and the grant is gone
+            self._last_error = error
+            return Input.DB_ERROR
+        if self.stop.is_set():
+            self._circumstances = replace(self._circumstances, stepping_down=False)
+        return outcome
+
+    # --- parts ---
+
+    def _context(self) -> RetryContext:
+        elapsed_s = self._clock.now_s() - self._first_attempt_s if self._attempt else 0.0
+        return RetryContext(max(1, self._attempt), elapsed_s, self._last_error)
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> tuple[bool, T | Exception | None]:
+        """(True, result or error), or (False, None) when a stop came first; the work is then cancelled."""
+        task = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(self.stop.wait())
+        try:
+            await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                return False, None
+            error = task.exception()
+            if error is not None and not isinstance(error, Exception):
+                raise error
+            return True, error if error is not None else task.result()
+        finally:
+            task.cancel()
+            stop.cancel()

@@ -1,0 +1,256 @@
+"""What renews: every lease this process holds in one store, in batches, on the keeper's own thread and connection.
+
+Shape: wait until something is due, end what lapsed, renew what is due. User code that blocks its event loop does not
+stop it; an event loop that stays blocked beyond the stall limit does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from fencehold.model.election.leases import Ask, Busy, Lease, Refusal
+from fencehold.model.election.settings import LeaderSettings
+from fencehold.model.errors import FenceholdError, Uncertain
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.ports.leases import Answer, LeasePort
+from fencehold.runtime.core.loop_liveness import Pulse
+from fencehold.runtime.election.held_lease import DEADLINE_PASSED, LOST, RELEASED, RELEASING, Held
+
+BATCH_MAX = 1000
+STORE_CLOSED = "store_closed"
+COALESCE = 0.25  # a lease due within this part of its interval goes along with one that is due now
+
+
+class Keeper:
+    """Renewed is kept; refused is lost at once; no answer is retried until the local deadline, or drops if so set."""
+
+    def __init__(self, port: LeasePort, clock: Clock, facts: FactSink) -> None:
+        self._port = port
+        self._clock = clock
+        self._facts = facts
+        self._held: dict[tuple[str, str, int], Held] = {}
+        self._wake = asyncio.Event()
+        self._closed = False
+        self._over = False
+        self._background: set[asyncio.Future[bool]] = set()
+        self._taking = 0
+        self._unheard: dict[str, tuple[Ask, LeaderSettings]] = {}  # by nonce: no answer, so perhaps granted
+        self._all_taken = asyncio.Event()
+
+    async def run(self) -> None:
+        while not self._closed:
+            await self._clock.wait(self._wake, self._next_s())
+            self._wake.clear()
+            self._end_lapsed()
+            due = self._due()
+            for start in range(0, len(due), BATCH_MAX):
+                await self._renew(due[start : start + BATCH_MAX])
+
+    async def take(self, ask: Ask, settings: LeaderSettings, pulse: Pulse | None) -> Held | Refusal | Busy:
+        """Acquire and, from the moment of the grant, keep."""
+        sent_s = self._clock.now_s()
+        self._taking += 1
+        try:
+            answer = await self._port.acquire(ask, settings.acquire_limit_s)
+            self._unheard.pop(ask.nonce, None)
+            if not isinstance(answer, Lease):
+                return answer
+            held = Held(answer, settings, sent_s, self._clock, self._facts, pulse)
+            held.renew_now = self._nudge(answer.name)
+            if not held.is_valid or self._closed:
+                reason = STORE_CLOSED if self._closed else "granted_too_late"
+                held.end(reason, RELEASING if self._closed else LOST)
+                await self.give_back(held, reason)
+                return Refusal(reason, answer)
+        except Uncertain:
+            if self._closed:  # whoever asked can no longer do it
+                await self._give_back_unanswered(ask, settings)
+            else:
+                self._unheard[ask.nonce] = (ask, settings)
+            raise
+        finally:
+            self._taking -= 1
+            self._all_taken.set()
+        self._held[answer.name, answer.holder_id, answer.epoch] = held
+        self._wake.set()
+        return held
+
+    async def give_back(self, held: Held, reason: str, release: bool = True) -> bool:
+        """Over locally first; then the row is expired, so that a successor need not wait.
+
+        True when the store has confirmed it. Without `release` the lease is left to lapse.
+        """
+        held.end(reason)
+        self._forget(held)
+        if not release or self._over:
+            self._tell_released(held, left_to_lapse=True)
+            return False
+        try:
+            answers = await self._port.release([held.key], held.settings.call_limit_s)
+        except FenceholdError as error:
+            self._tell_not_released(held, reason=reason, sql_error=str(error))
+            return False
+        if isinstance(answers[0], Lease):
+            self._tell_released(held)
+            return True
+        if held.is_given_up:
+            self._tell_not_released(held, reason="not ours any more")
+        return False
+
+    def _tell_not_released(self, held: Held, **fields: object) -> None:
+        held.tell("leader_release_failed", **fields)
+        if held.is_given_up:  # otherwise it is known as lost already
+            held.tell(LOST, reason="release_not_confirmed")
+
+    def _tell_released(self, held: Held, **fields: object) -> None:
+        if held.is_given_up:
+            held.tell("leader_released", reason=held.ended_because, **fields)
+
+    def start_giving_back(self, held: Held, reason: str, release: bool = True) -> None:
+        """Give back without waiting: a store slow to release one lease must not hold up the renewal of others."""
+        self._in_background(self.give_back(held, reason, release))
+
+    def start_giving_back_unanswered(self, ask: Ask, settings: LeaderSettings) -> None:
+        """Give back what an acquire without an answer may have been granted, without waiting for it."""
+        self._unheard.pop(ask.nonce, None)
+        if not self._over:
+            self._in_background(self._give_back_unanswered(ask, settings))
+
+    async def _give_back_unanswered(self, ask: Ask, settings: LeaderSettings) -> bool:
+        """The same request again: the store knows its own grant by the nonce, and so it has an epoch to release."""
+        sent_s = self._clock.now_s()
+        try:
+            answer = await self._port.acquire(ask, settings.call_limit_s)
+        except FenceholdError:
+            return False  # it lapses by itself
+        if not isinstance(answer, Lease):
+            return False
+        held = Held(answer, settings, sent_s, self._clock, self._facts)
+        held.end("unanswered", RELEASING)
+        return await self.give_back(held, "unanswered")
+
+    def _in_background(self, work: Coroutine[Any, Any, bool]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def hint(self, name: str) -> None:
+        """Something was said of this lease: look at it now instead of at the next round."""
+        for held in self._held.values():
+            if held.key.name == name:
+                held.renew_at_s = self._clock.now_s()
+                self._wake.set()
+
+    def _nudge(self, name: str) -> Callable[[], bool]:
+        """`hint` for any thread but the keeper's own, which would wait for itself."""
+        loop, thread_id = asyncio.get_running_loop(), threading.get_ident()
+
+        def nudge() -> bool:
+            if threading.get_ident() == thread_id or loop.is_closed():
+                return False
+            loop.call_soon_threadsafe(self.hint, name)
+            return True
+
+        return nudge
+
+    async def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+        for held in list(self._held.values()):
+            held.end(STORE_CLOSED, RELEASING)
+            self.start_giving_back(held, STORE_CLOSED, release=held.settings.release_on_stop)
+        while self._taking:  # what is being granted now is given back too
+            self._all_taken.clear()
+            await self._all_taken.wait()
+        for ask, settings in list(self._unheard.values()):  # whoever asked may be too late to give it back
+            if settings.release_on_stop:
+                self.start_giving_back_unanswered(ask, settings)
+        while self._background:  # one of them may have begun another
+            await asyncio.gather(*self._background)
+            # From Python 3.12 on gather() does not wait where all are done: without a turn of the loop the callback
+            # that takes them out of the set never runs, and this thread, on which all stores renew, would spin here.
+            await asyncio.sleep(0)
+        self._over = True
+
+    # --- one turn ---
+
+    def _next_s(self) -> float | None:
+        if not self._held:
+            return None
+        now_s = self._clock.now_s()
+        return max(0.0, min(min(h.renew_at_s - now_s, h.remaining_s) for h in self._held.values()))
+
+    def _end_lapsed(self) -> None:
+        for held in [h for h in self._held.values() if not h.is_valid]:
+            held.end(DEADLINE_PASSED)
+            self._forget(held)
+
+    def _due(self) -> list[Held]:
+        now_s = self._clock.now_s()
+        ready = [h for h in self._held.values() if h.renew_at_s <= now_s]
+        if not ready:
+            return []
+        soon = [h for h in self._held.values() if h.renew_at_s <= now_s + COALESCE * h.settings.renew_every_s]
+        return [h for h in soon if self._is_attended(h)]
+
+    def _is_attended(self, held: Held) -> bool:
+        """False once the holder's event loop has been silent beyond its limit: the lease is left to expire."""
+        if held.pulse is None:
+            return True
+        silent_s = held.pulse.silent_s()
+        held.pulse.ask()
+        if silent_s <= held.settings.stall_limit_s:
+            held.stall_told = False
+            return True
+        held.renew_at_s = self._clock.now_s() + held.retry_after_s()
+        if not held.stall_told:  # once: the keeper comes by ever more often as the deadline nears
+            held.stall_told = True
+            held.tell("leader_stalled", silent_s=round(silent_s, 3))
+        return False
+
+    async def _renew(self, batch: Sequence[Held]) -> None:
+        sent_s = self._clock.now_s()
+        limit_s = min(h.settings.call_limit_s for h in batch)
+        try:
+            answers = await self._port.renew([h.key for h in batch], limit_s)
+        except FenceholdError as error:
+            for held in batch:
+                self._unanswered(held, error)
+            return
+        late = [h for h, answer in zip(batch, answers, strict=True) if not self._answered(h, answer, sent_s)]
+        for held in late:
+            self.start_giving_back(held, "renewed_too_late")
+
+    def _answered(self, held: Held, answer: Answer, sent_s: float) -> bool:
+        """False when the store renewed what is over here: the row then has to be given back."""
+        if not isinstance(answer, Busy):
+            held.row_locked.gone()
+        match answer:
+            case Lease():
+                if held.extend(answer, sent_s):
+                    held.tell("leader_renewed", **held.renew_failures.ended())
+                    return True
+                # Whoever released it gives the row back in their own time. One that was lost before its deadline may
+                # have a body that is still leaving: its row lapses by itself.
+                return held.ended_because == RELEASED or held.until_deadline_s > 0
+            case Refusal(reason=reason):
+                held.end(reason)
+                self._forget(held)
+            case Busy():
+                held.row_locked.found()
+                held.renew_at_s = self._clock.now_s() + held.retry_after_s()
+        return True
+
+    def _unanswered(self, held: Held, error: FenceholdError) -> None:
+        held.renew_at_s = self._clock.now_s() + held.retry_after_s()
+        held.tell("leader_renew_failed", sql_error=str(error), **held.renew_failures.failed())
+        if held.settings.drop_on_error:
+            held.end("renewal_failed")
+            self._forget(held)
+
+    def _forget(self, held: Held) -> None:
+        self._held.pop((held.key.name, held.key.holder_id, held.key.epoch), None)

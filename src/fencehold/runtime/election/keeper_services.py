@@ -1,0 +1,68 @@
+"""One store's keeper and watch, running together on the keeper's thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fencehold.model.errors import FenceholdError
+from fencehold.ports.backend import Backend
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.election.keeper import Keeper
+from fencehold.runtime.election.watch import Watch
+
+CRASH_PAUSE_S = 1.0
+
+
+class Engine:
+    """Built and used on the keeper's loop only."""
+
+    def __init__(self, backend: Backend, clock: Clock, facts: FactSink) -> None:
+        self.backend = backend
+        self.keeper = Keeper(backend.leases, clock, facts)
+        self.watch = Watch(backend.leases, backend.wakeup, clock, facts, self.keeper.hint)
+        self._clock = clock
+        self._facts = facts
+        self._tasks: list[asyncio.Task[None]] = []
+        self._listening = False
+        self._is_unwanted = False
+
+    async def open(self, limit_s: float) -> None:
+        await self.backend.open(limit_s)
+        if self._is_unwanted:
+            raise asyncio.CancelledError
+        parts = (self.keeper.run, self.watch.run)
+        self._tasks = [asyncio.create_task(lasting(run, self._facts)) for run in parts]
+
+    async def listen(self) -> None:
+        """Hints are asked for only by those who lead, follow or observe: a one-off command needs none."""
+        if not self._listening:
+            self._listening = True
+            await self.watch.listen()
+
+    async def give_up(self) -> None:
+        """Whoever asked for it to be opened was cancelled: close it, or let `open` fail if it is still under way."""
+        self._is_unwanted = True
+        if self._tasks:
+            await self.close()
+
+    async def close(self) -> None:
+        await self.keeper.close()
+        self.watch.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.backend.close()
+
+
+async def lasting(run: Callable[[], Coroutine[Any, Any, None]], facts: FactSink) -> None:
+    """A fault of our own must not stop renewals: it is told, and the loop goes on."""
+    while True:
+        try:
+            return await run()
+        except Exception as error:  # noqa: BLE001 - told, and survived
+            kind = error.code if isinstance(error, FenceholdError) else type(error).__name__
+            facts.fact("internal_error", error=f"{kind}: {error}")
+            await asyncio.sleep(CRASH_PAUSE_S)

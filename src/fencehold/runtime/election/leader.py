@@ -1,0 +1,310 @@
+"""`store.leader(...)`: one candidate for one lease, in the caller's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Self
+
+from fencehold.model.election.election import Emit, LockState
+from fencehold.model.election.leases import Lease
+from fencehold.model.election.retry import RetryStrategy
+from fencehold.model.election.settings import LeaderSettings
+from fencehold.model.errors import FenceholdError, Uncertain, redact
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.ports.time_limit import TimeLimit
+from fencehold.runtime.core.block_kinds import AsyncBlock
+from fencehold.runtime.core.callbacks import Callbacks, Registers
+from fencehold.runtime.core.keeper_thread import Host
+from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S, Limit
+from fencehold.runtime.election.election import LEADING, Election, ElectionSettings
+from fencehold.runtime.election.held_lease import Held
+from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.lease_mechanism import GivesUpAtFirstContact, LeaseMechanism, LeaseRetry
+from fencehold.runtime.election.term import Term
+from fencehold.runtime.election.terms import Terms
+from fencehold.runtime.election.watch import Follow, News
+
+FIRST_TRY_LIMIT_S = 5.0
+CUT_OFF = "The store did not confirm the release of the lease within the {} s that the shutdown had."
+LAPSES = "Others may have to wait until the lease lapses by itself."
+
+
+class Leader(AsyncBlock, Registers):
+    """At most one holder of this name has a valid term at any time; each term has a higher epoch than all before."""
+
+    def __init__(
+        self,
+        name: str,
+        holder_id: str,
+        settings: LeaderSettings,
+        *,
+        retry_strategy: RetryStrategy | None,
+        engine: Callable[[], tuple[Engine, Host]],
+        clock: Clock,
+        facts: FactSink,
+        enrol: Callable[[Leader], None],
+        done: Callable[[], object],
+        rng: random.Random | None = None,
+    ) -> None:
+        self.name = name
+        self.holder_id = holder_id
+        self.settings = settings
+        self._retry_strategy = retry_strategy
+        self._parts = engine
+        self._clock = clock
+        self._facts = facts
+        self._enrol = enrol
+        self._done = done
+        self._rng = rng
+        self._callbacks = Callbacks(facts)
+        self._election: Election[Held] | None = None
+        self._mechanism: LeaseMechanism | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._term: Term | None = None
+        self._starting = asyncio.Lock()
+        self._begun = asyncio.Event()  # started for the first time, or told to stop before that
+        self._is_started = False
+        self._stops = 0  # how often it was told to stop
+
+    # --- lifecycle ---
+
+    async def start(self) -> None:
+        """Begin to follow and to seek the lease. Idempotent.
+
+        Returns when the first attempt has ended, at the latest after 5 s; a store that is away is waited for in the
+        background. Raises ConfigurationError for what no waiting mends: a missing table or right, a refused login. Once
+        the store has answered, such a fault is logged and retried like an outage.
+        """
+        async with self._starting:  # of two starts at once the second waits for the first, and has nothing to do
+            stops = self._stops
+            is_free = self._election is None or await self._election.make_way()
+            if is_free and stops == self._stops:  # else shut down meanwhile
+                self._enrol(self)
+                await self._start()
+                self._is_started = True
+        self._raise_mistake()
+
+    async def _start(self) -> None:
+        engine, host = self._parts()
+        host.begin(engine.listen())  # not waited for: the first word about an outage comes from the first attempt
+        mechanism = LeaseMechanism(
+            self.name, self.holder_id, self.settings, engine=engine, host=host, clock=self._clock, facts=self._facts,
+            patient=self._retry_strategy is None, bodies_left=self._bodies_left,
+        )  # fmt: skip
+        retry = GivesUpAtFirstContact(self._retry_strategy or LeaseRetry(self.settings, self._rng), mechanism)
+        election: Election[Held] = Election(
+            mechanism, ElectionSettings(), retry, self._callbacks, self._clock, self._on_state
+        )
+        mechanism.stopping(election.stop.is_set)
+        self._election = election
+        self._task = asyncio.create_task(election.run(), name=f"fencehold-leader-{self.name}")
+        self._begun.set()
+        self._task.add_done_callback(partial(self._ended, election))
+        self._mechanism = mechanism
+        try:
+            await self._clock.wait(mechanism.first_tried, FIRST_TRY_LIMIT_S)
+        except asyncio.CancelledError:
+            self._task.cancel()  # whoever started this candidate would not know of it
+            raise
+        if mechanism.mistake is not None:
+            await asyncio.wait([self._task])
+
+    async def shutdown(self, timeout_s: float | None = None) -> None:
+        """Give the lease back and stop. Idempotent. After the timeout it stops without waiting for the store.
+
+        A release that was not confirmed in time is told as `on_lost` and `on_error`, not as `on_released`. Returns
+        after the callbacks have run, or when the time is over (10 s without a timeout; at least 2 s): what has not
+        ended then is cancelled.
+        """
+        limit = Limit(timeout_s)
+        self._stops += 1
+        self._begun.set()
+        if (task := self._task) is None or (election := self._election) is None:
+            self._done()
+            return
+        election.stop.set()
+        if not task.done():
+            await asyncio.wait([task], timeout=timeout_s)
+        callbacks = Limit(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
+        if not task.done():
+            if not election.is_over:
+                self._facts.fact("shutdown_cut_off", limit_s=timeout_s)
+                self._callbacks.emit(Emit.ERROR, Uncertain(CUT_OFF.format(timeout_s), hint=LAPSES))
+            task.cancel()
+            await asyncio.wait([task])
+        told = await self._callbacks.told(callbacks.of_callbacks_s)
+        if self._task is not task:
+            return  # a callback has started it again
+        if not told:
+            self._callbacks.drop()
+        self._done()
+
+    def stop_at_once(self) -> None:
+        """Stop without waiting for anything: the lease is given back in the background, or lapses under a body."""
+        self._stops += 1
+        self._begun.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def step_down(self, timeout_s: float | None = None) -> None:
+        """Give the lease back and let others have it; afterwards seek it again. Nothing to do when not leading.
+
+        Returns after the `on_released` callbacks have run, or when the time is over (10 s for them without a timeout);
+        called inside a callback it does not wait for callbacks.
+        """
+        election = self._election
+        if election is None or election.state not in LEADING:
+            return
+        limit = Limit(timeout_s)
+        if election.state is LockState.LEADER:
+            election.step_down.set()
+        try:
+            async with TimeLimit(timeout_s):
+                while election.state in LEADING:
+                    await election.changed.wait()
+        except TimeoutError:
+            if self._term is not None:
+                self._term.lost("step_down did not finish in time")
+            return
+        await self._callbacks.told(limit.of_callbacks_s, upto=election.last_told)
+
+    async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
+        """True once we lead and the `on_acquired` callbacks have run; False on timeout or once stopped.
+
+        Once stopped, it answers after `on_lost`, `on_error` and `on_stopped` have run. True is returned only while we
+        lead. Callbacks are waited for until the timeout, at most 10 s; called inside a callback it does not wait for
+        callbacks. Before `start()` it waits for the start too.
+        """
+        with suppress(TimeoutError):
+            async with TimeLimit(timeout_s):
+                await self._begun.wait()
+                while (term := await self._term_or_end(after=None)) is not None:
+                    await self._callbacks.told(upto=self._last_told)
+                    if self.term is term:
+                        return True
+                await self._callbacks.told()
+        if not self.is_leader and self._election is not None and self._election.is_over:
+            self._raise_mistake()
+        return self.is_leader
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.shutdown(None if exc[0] is None else self.settings.lease_s)
+
+    # --- state ---
+
+    @property
+    def state(self) -> LockState:
+        return self._election.state if self._election is not None else LockState.STOPPED
+
+    @property
+    def is_leader(self) -> bool:
+        """A clock comparison: True only while the current term is valid."""
+        return self.term is not None
+
+    @property
+    def term(self) -> Term | None:
+        """The current term, while it is valid."""
+        term = self._term
+        return term if term is not None and term.is_valid else None
+
+    def terms(self) -> Terms:
+        """The current term and each later one, once; a pass that is done early waits for the end of its term.
+
+        Ends when the leader is shut down, at once if it has been. Raises ConfigurationError (`leader_not_started`) when
+        the loop begins if the leader was neither entered nor started.
+        """
+        return Terms(self.name, self._was_started, self._next_term)
+
+    async def observe(self) -> AsyncGenerator[Lease | None, None]:
+        """Who leads, now and after every change: a live Lease, or None while nobody does. Ends with the store."""
+        engine, host = self._parts()
+        seen: asyncio.Queue[tuple[News, Lease | None]] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def hear(news: News, lease: Lease | None) -> None:
+            with suppress(RuntimeError):  # the observer's loop is closed
+                loop.call_soon_threadsafe(seen.put_nowait, (news, lease))
+
+        follow = Follow(self.name, self.settings.acquire_every_s, hear, wants_changes=True)
+        await host.begin(engine.listen())
+        host.post(engine.watch.follow, follow)
+        try:
+            last: tuple[str, int] | str | None = "nothing seen yet"
+            while (said := await seen.get())[0] is not News.CLOSED:
+                lease = said[1] if said[1] is not None and said[1].is_live else None
+                who = (lease.holder_id, lease.epoch) if lease else None
+                if said[0] is News.SEEN and who != last:
+                    last = who
+                    yield lease
+        finally:
+            with suppress(RuntimeError):  # the store is closed
+                host.post(engine.watch.unfollow, follow)
+
+    # --- parts ---
+
+    async def _was_started(self) -> bool:
+        async with self._starting:  # a start under way counts, once it has succeeded
+            return self._is_started
+
+    def _raise_mistake(self) -> None:
+        """Raise what ended the election, if it was a mistake that the store named at first contact."""
+        if self._mechanism is not None and self._mechanism.mistake is not None:
+            raise self._mechanism.mistake
+
+    async def _next_term(self, after: Term | None) -> Term | None:
+        term = await self._term_or_end(after)
+        if term is None:
+            self._raise_mistake()
+        return term
+
+    async def _term_or_end(self, after: Term | None) -> Term | None:
+        """The current term, or a later one; None once stopped."""
+        while (election := self._election) is not None:
+            changed = election.changed
+            if (term := self.term) is not None and term is not after:
+                return term
+            if election.is_over:
+                return None
+            await changed.wait()
+        return None
+
+    @property
+    def _last_told(self) -> int:
+        return self._election.last_told if self._election is not None else 0
+
+    async def _bodies_left(self, limit_s: float) -> bool:
+        return self._term is None or await self._term.bodies_left(limit_s)
+
+    def _on_state(self, old: LockState, new: LockState, why: str) -> None:
+        self._facts.fact(
+            "state_change", lease_name=self.name, holder_id=self.holder_id, old=old.value, new=new.value, why=why
+        )
+        assert self._election is not None, "states change only while an election runs"
+        held = self._election.grant
+        if new is LockState.LEADER and held is not None:
+            self._term = Term(held, self._parts()[0].backend.fences)
+            held.tell("leader_acquired")
+
+    def _ended(self, election: Election[Held], task: asyncio.Task[None]) -> None:
+        """However it ended: no term is valid, whoever waits is woken, and an end out of turn is told like any other."""
+        is_replaced = self._election is not election
+        if self._term is not None and self._term.is_valid and not is_replaced:
+            self._term.lost("the leader was cancelled")
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._facts.fact("internal_error", error=f"{type(error).__name__}: {error}")
+            self._callbacks.emit(Emit.ERROR, FenceholdError(redact(f"{type(error).__name__}: {error}")))
+        election.ended()
+        if is_replaced:
+            return
+        self._done()
+        if self._mechanism is not None:
+            self._mechanism.first_tried.set()  # also if it was stopped before it had begun

@@ -1,0 +1,205 @@
+"""`store.run_as_leader(...)`: a job that runs while this process leads, and is tried again when it fails.
+
+The steps are the same with and without an event loop: `next_term`, the job, `failed` if it raised, `end` at last. The
+async store takes them in `run`; `fencehold.sync` takes them around a job in the calling thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fencehold.model.election.retry import DecorrelatedJitter, RetryContext, RetryStrategy
+from fencehold.model.errors import ConfigurationError, LeaseLost
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.election.job_checks import NotAwaitable, awaited
+from fencehold.runtime.election.leader import Leader
+from fencehold.runtime.election.term import Term
+from fencehold.runtime.election.terms import Terms
+from fencehold.runtime.handlers.error_text import described, in_full
+
+BACKOFF_BASE_S, BACKOFF_MAX_S = 1.0, 60.0
+HEALTHY_S = 60.0  # after a failure of a job that had run this long, pauses begin with the shortest again
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The job has returned while its term was valid: it is done."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The job has failed."""
+
+    error: BaseException
+
+
+class Pauses:
+    """How long to wait after each failure in a row, by a retry strategy."""
+
+    def __init__(self, strategy: RetryStrategy | None, clock: Clock) -> None:
+        self._strategy = strategy or DecorrelatedJitter(BACKOFF_BASE_S, BACKOFF_MAX_S)
+        self._clock = clock
+        self.failures = 0
+        self._since_s = 0.0
+
+    def after(self, error: BaseException, ran_s: float) -> float | None:
+        """Seconds to wait before the next try; None if the strategy gives up."""
+        now_s = self._clock.now_s()
+        if self.failures == 0 or ran_s >= HEALTHY_S:
+            self.failures, self._since_s = 0, now_s
+        self.failures += 1
+        last_error = error if isinstance(error, Exception) else None
+        return self._strategy.next_delay_s(RetryContext(self.failures, now_s - self._since_s, last_error))
+
+
+class LeaderJob:
+    """One job under one leader, on one event loop. `until` is awaited beside it: when it returns, all is stopped."""
+
+    def __init__(
+        self,
+        leader: Leader,
+        *,
+        pauses: Pauses,
+        until: Callable[[], Awaitable[object]] | None,
+        clock: Clock,
+        facts: FactSink,
+    ) -> None:
+        self.leader = leader
+        self._pauses, self._until = pauses, until
+        self._clock, self._facts = clock, facts
+        self._stopped = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+        self._terms: Terms | None = None
+        self._has_led = False
+        self._began_s = 0.0
+        self._pause_s = 0.0
+
+    async def run(self, job: Callable[[Term], Any]) -> Any:
+        """What the job returned; None if it was stopped first. Raises what no retry can mend."""
+        try:
+            while (term := await self.next_term()) is not None:
+                match await self._under(term, job):
+                    case Returned(value):
+                        self.done(term)
+                        return value
+                    case Raised(error):
+                        await self.failed(term, error)
+        except Exception as error:
+            self.gave_up(error)
+            raise
+        finally:
+            await self.end()
+
+    async def _under(self, term: Term, job: Callable[[Term], Any]) -> Returned | Raised | None:
+        """The job under this term; None if the term ended first, which is no fault of the job."""
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        cancelling = task.cancelling()
+        try:
+            async with term:
+                value = await awaited(job(term))
+                return Returned(value) if term.is_valid else None
+        except NotAwaitable:
+            raise
+        except asyncio.CancelledError as error:
+            if task.cancelling() > cancelling:
+                raise
+            return Raised(error)  # of something that the job waited for: nobody cancelled the job itself
+        except Exception as error:  # noqa: BLE001 - whatever the job raises is logged, and the job tried again
+            return None if is_end_of(term, error) else Raised(error)
+        return None
+
+    def stop(self) -> None:
+        """Lead no more. The current term ends, and `next_term` returns None."""
+        self._stopped.set()
+
+    # --- the steps ---
+
+    async def next_term(self) -> Term | None:
+        """Wait until this process leads (after a failure, for a pause first). None once stopped."""
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._shut_down_when_stopped())
+        while not await self._clock.wait(self._stopped, self._pause_s):
+            self._pause_s = 0.0
+            try:
+                if self._terms is None:
+                    await self.leader.start()
+                    self._terms = self.leader.terms()
+                term = await anext(self._terms, None)
+            except ConfigurationError as error:
+                self._not_started(error)
+                continue
+            self._has_led, self._began_s = True, self._clock.now_s()
+            return term
+        return None
+
+    def _not_started(self, error: ConfigurationError) -> None:
+        """A right or a table is missing. At first that is a mistake; for one that has led it may pass."""
+        pause_s = self._pauses.after(error, 0.0) if self._has_led else None
+        if pause_s is None:
+            raise error
+        self._pause_s, self._terms = pause_s, None
+        self._tell("leader_job_not_started", error=described(error), retry_in_s=round(pause_s, 3))
+
+    def done(self, term: Term) -> None:
+        self._tell("leader_job_done", lease_epoch=term.epoch)
+
+    async def failed(self, term: Term, error: BaseException) -> None:
+        """Log it, give the lease back so that another may try, and have `next_term` wait. Raises it to give up."""
+        pause_s = self._pauses.after(error, self._clock.now_s() - self._began_s)
+        self._tell(
+            "leader_job_failed", lease_epoch=term.epoch, error=_said_by(error), failures=self._pauses.failures,
+            retry_in_s=None if pause_s is None else round(pause_s, 3), traceback=in_full(error) or None,
+        )  # fmt: skip
+        if pause_s is None:
+            raise error
+        self._pause_s, self._terms = pause_s, None
+        await self.leader.step_down(self.leader.settings.lease_s)  # a shutdown may be set not to release
+        await self._shut_down()
+
+    def gave_up(self, error: Exception) -> None:
+        """The call ends by this error; in a background task nobody may ever look at it."""
+        self._tell("leader_job_gave_up", error=described(error))
+
+    async def end(self) -> None:
+        """Give the lease back and stop. Idempotent."""
+        if self._watch is not None:
+            self._watch.cancel()
+        await self._shut_down()
+
+    # --- parts ---
+
+    async def _shut_down_when_stopped(self) -> None:
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._stopped.wait())]
+        if self._until is not None:
+            waits.append(asyncio.ensure_future(self._until()))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self._stopped.set()
+        await self._shut_down()
+
+    async def _shut_down(self) -> None:
+        await self.leader.shutdown(self.leader.settings.lease_s)
+
+    def _tell(self, event: str, **fields: Any) -> None:
+        self._facts.fact(event, lease_name=self.leader.name, holder_id=self.leader.holder_id, **fields)
+
+
+def is_end_of(term: Term, error: BaseException) -> bool:
+    """Whether the error says no more than that this term is over."""
+    return isinstance(error, LeaseLost) and (error.name, error.epoch) == (term.name, term.epoch)
+
+
+def _said_by(error: BaseException) -> str:
+    if isinstance(error, asyncio.CancelledError):
+        return "CancelledError: raised in the job, or in what it waited for; nobody cancelled the job itself"
+    return described(error)

@@ -1,0 +1,237 @@
+"""Leadership by a lease row: the keeper acquires and renews on its thread, the election lives in the caller's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fencehold.model.election.leases import Ask, Busy, Lease, Refusal
+from fencehold.model.election.retry import DecorrelatedJitter, RetryContext, RetryStrategy
+from fencehold.model.election.settings import LeaderSettings
+from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.ports.mechanism import Unanswered
+from fencehold.runtime.core.keeper_thread import Host
+from fencehold.runtime.core.loop_liveness import Pulse
+from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.election.election import STEP_DOWN_REQUESTED
+from fencehold.runtime.election.held_lease import DEADLINE_PASSED, RELEASED, RELEASING, Held
+from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.row_locked import RowLocked
+from fencehold.runtime.election.watch import Follow, News
+
+ERROR_PAUSE_S_MAX = 0.5  # so that a lease is taken within a second of a failover's end
+FIRST_WORD_S = 4.0
+NO_ANSWER_YET = f"The store has not answered an acquire for {FIRST_WORD_S:.0f} s; it is waited for."
+NOT_CONFIRMED = "The store did not confirm the release of the lease."
+
+
+class LeaseRetry:
+    """After a refusal the acquire interval; after an error a jittered backoff of at most half a second."""
+
+    def __init__(self, settings: LeaderSettings, rng: random.Random | None = None) -> None:
+        self._interval_s = settings.acquire_every_s
+        self._backoff = DecorrelatedJitter(
+            base_s=min(0.1, self._interval_s),
+            max_s=min(ERROR_PAUSE_S_MAX, self._interval_s),
+            rng=rng or random.Random(),
+        )
+
+    def next_delay_s(self, ctx: RetryContext) -> float | None:
+        return self._interval_s if ctx.last_error is None else self._backoff.next_delay_s(ctx)
+
+
+class GivesUpAtFirstContact:
+    """The strategy given, except that a mistake which the store names before it has ever answered is not retried."""
+
+    def __init__(self, inner: RetryStrategy, mechanism: LeaseMechanism) -> None:
+        self._inner = inner
+        self._mechanism = mechanism
+
+    def next_delay_s(self, ctx: RetryContext) -> float | None:
+        return self._inner.next_delay_s(ctx) if self._mechanism.mistake is None else None
+
+
+class LeaseMechanism:
+    def __init__(
+        self,
+        name: str,
+        holder_id: str,
+        settings: LeaderSettings,
+        *,
+        engine: Engine,
+        host: Host,
+        clock: Clock,
+        facts: FactSink,
+        patient: bool,
+        bodies_left: Callable[[float], Awaitable[bool]],
+    ) -> None:
+        self._name, self._holder_id, self._settings = name, holder_id, settings
+        self._engine, self._host, self._clock, self._facts = engine, host, clock, facts
+        self._patient = patient
+        self._bodies_left = bodies_left
+        self._loop = asyncio.get_running_loop()
+        self._pulse = Pulse(self._loop, clock)
+        self._nonce = secrets.token_hex(16)
+        self._worth_a_try = asyncio.Event()
+        self._answer: Refusal | Busy | None = None
+        self._held: Held | None = None
+        self._is_unanswered = False  # the last attempt: the store may have granted it
+        self._outage = Outage(self._tell, clock)
+        self._row_locked = RowLocked(self._tell, clock)
+        self._has_worked = False  # the store has answered an attempt: from then on every fault is waited out
+        self.mistake: ConfigurationError | None = None  # named by the store before it had ever answered
+        self.first_tried = asyncio.Event()
+        self._follow = Follow(name, settings.acquire_every_s, self._hear)
+        host.post(engine.watch.follow, self._follow)
+
+    async def attempt(self) -> Held | None:
+        self._worth_a_try.clear()
+        future = self._host.begin(self._engine.keeper.take(self._ask(), self._settings, self._pulse))
+        try:
+            await asyncio.wait([future], timeout=FIRST_WORD_S)
+            if not future.done():
+                self._outage.failed(Unavailable(NO_ANSWER_YET, code="no_answer_yet"))
+            answer = await asyncio.shield(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(self._unwanted)
+            raise
+        except FenceholdError as error:
+            # The nonce stays: if the store did grant it, the next attempt recognises its own grant.
+            self._answer = None
+            self._is_unanswered = isinstance(error, Uncertain)
+            self._tell_refused(None, sql_error=str(error))
+            if isinstance(error, ConfigurationError) and not self._has_worked:
+                self.mistake = error
+            else:
+                self._outage.failed(error)
+            raise
+        finally:
+            self.first_tried.set()
+        self._has_worked, self._is_unanswered = True, False
+        self._outage.answered()
+        self._nonce = secrets.token_hex(16)
+        if isinstance(answer, Busy):
+            self._row_locked.found()
+        else:
+            self._row_locked.gone()
+        if isinstance(answer, Held):
+            self._held = answer
+            self._host.post(self._engine.watch.unfollow, self._follow)
+            return answer
+        self._answer = answer
+        # A row that stays locked is told of by `lease_row_locked`, not by every try.
+        self._tell_refused(answer.current, **({"is_repeat": True} if self._row_locked.tries > 1 else {}))
+        self._host.post(self._engine.watch.saw, self._name, answer.current)
+        return None
+
+    async def hold(self, grant: Held) -> str:
+        changed = asyncio.Event()
+        grant.on_change(lambda: self._post(changed.set))
+        while grant.is_valid:
+            if grant.step_down_requested:
+                return STEP_DOWN_REQUESTED
+            await self._clock.wait(changed, grant.remaining_s)
+        grant.end(DEADLINE_PASSED)
+        self._follow_again()
+        return grant.ended_because or DEADLINE_PASSED
+
+    async def release(self, grant: Held) -> bool:
+        """Local state first, then the bodies leave, then the row is given back, or else lapses by itself."""
+        # Not remaining_s: the term may have ended already, for a reason that the bodies have yet to hear of.
+        left_s = grant.until_deadline_s
+        grant.end(RELEASED, RELEASING)
+        while not await self._bodies_left(left_s) and (left_s := grant.until_deadline_s) > 0:
+            continue  # the event loop's clock is a little ahead of the one that the deadline is on
+        release = self._settings.release_on_stop or grant.step_down_requested or not self._is_stopping()
+        given_back = await asyncio.shield(self._host.begin(self._engine.keeper.give_back(grant, RELEASED, release)))
+        self._held = None
+        self._follow_again()
+        if release and not given_back:
+            raise Unanswered(
+                Uncertain(NOT_CONFIRMED, hint=f"Others wait until it expires at {grant.lease.expires_at}.")
+            )
+        return True
+
+    async def pause(self, delay_s: float, stop: asyncio.Event, *, heed_hints: bool) -> None:
+        if not heed_hints:
+            await self._clock.wait(stop, delay_s)
+            return
+        timeout_s: float | None = delay_s
+        if isinstance(self._answer, Busy):
+            timeout_s = min(delay_s, self._row_locked.pause_s())
+        elif self._patient and isinstance(self._answer, Refusal) and self._answer.current is not None:
+            timeout_s = None  # the watch polls for all followers at once and says when a try is worth while
+        stopped = asyncio.ensure_future(stop.wait())
+        stopped.add_done_callback(self._stopped)
+        try:
+            await self._clock.wait(self._worth_a_try, timeout_s)
+        finally:
+            # Its cancellation must not pass for a hint: every later pause would end at once.
+            stopped.remove_done_callback(self._stopped)
+            stopped.cancel()
+
+    def is_new_term(self, grant: Held) -> bool:
+        return True  # never asked: a lease has no grace period, its term goes on until its deadline
+
+    async def close(self) -> None:
+        self._host.post(self._engine.watch.unfollow, self._follow)
+        held, self._held = self._held, None
+        if held is not None and held.end("cancelled") and await self._bodies_left(0.0):
+            self._start_giving_back(held)  # under a running body it lapses by itself
+        if self._is_unanswered:
+            self._start_giving_back_unanswered()
+
+    # --- parts ---
+
+    def _ask(self) -> Ask:
+        return Ask(self._name, self._holder_id, self._settings.lease_s, self._nonce)
+
+    def stopping(self, is_stopping: Callable[[], bool]) -> None:
+        self._is_stopping = is_stopping
+
+    def _stopped(self, _: asyncio.Future[Any]) -> None:
+        self._worth_a_try.set()
+
+    def _hear(self, news: News, lease: Lease | None) -> None:
+        """On the keeper's loop."""
+        if news is News.FREED or (news is News.SEEN and (lease is None or not lease.is_live)):
+            self._post(self._worth_a_try.set)
+
+    def _post(self, callback: Callable[[], Any]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:  # the caller's loop is closed: nobody is left to hear it
+            return
+
+    def _unwanted(self, future: asyncio.Future[Held | Refusal | Busy]) -> None:
+        """The caller gave up while the store was granting: give it back instead of keeping it."""
+        if not future.cancelled() and future.exception() is None and isinstance(held := future.result(), Held):
+            held.end("cancelled", RELEASING)
+            self._start_giving_back(held)
+        elif not future.cancelled() and isinstance(future.exception(), Uncertain):
+            self._start_giving_back_unanswered()
+
+    def _start_giving_back(self, held: Held) -> None:
+        self._host.post(self._engine.keeper.start_giving_back, held, "cancelled", self._settings.release_on_stop)
+
+    def _start_giving_back_unanswered(self) -> None:
+        if self._settings.release_on_stop:
+            self._host.post(self._engine.keeper.start_giving_back_unanswered, self._ask(), self._settings)
+
+    def _follow_again(self) -> None:
+        self._host.post(self._engine.watch.follow, self._follow)
+
+    def _tell(self, event: str, **fields: object) -> None:
+        self._facts.fact(event, lease_name=self._name, holder_id=self._holder_id, **fields)
+
+    def _tell_refused(self, current: Lease | None, **fields: object) -> None:
+        self._tell(
+            "leader_acquire_failed", lease_epoch=current.epoch if current else None,
+            held_by=current.holder_id if current else None,
+            expires_at=current.expires_at.isoformat() if current else None, **fields,
+        )  # fmt: skip

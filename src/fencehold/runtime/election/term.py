@@ -1,0 +1,283 @@
+"""One term of office: the fencing token, the cancel scope and the fence, in the hand of the code that leads."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import Any, Self, overload
+
+from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Uncertain
+from fencehold.ports.connections import AsyncConnection, Connection, SyncConnection
+from fencehold.ports.fence import FencePort, GuardText, SyncTransaction, Transaction
+from fencehold.runtime.core.block_kinds import AsyncBlock, AsyncTransactionBlock, PlainTransactionBlock
+from fencehold.runtime.election.held_lease import IN_WORDS, NOT_AWAITED, Held
+from fencehold.runtime.election.pending_fence import NOT_AWAITED_HINT, PendingFence, sync_needed
+from fencehold.runtime.election.term_bodies import TermBodies, TermBody
+
+
+class Guard:
+    """A condition for the WHERE of ONE statement: it writes only while the epoch holds. Then `check` what it did.
+
+    `sql` is in the driver's own parameter style, `text` in SQLAlchemy's; both use `params`.
+    """
+
+    def __init__(self, term: Term, text: GuardText) -> None:
+        self._term = term
+        self._text = text
+
+    @property
+    def sql(self) -> str:
+        return self._text.sql
+
+    @property
+    def text(self) -> str:
+        return self._text.text
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        return self._text.params
+
+    def __str__(self) -> str:
+        return self.sql
+
+    def check(self, result: Any) -> None:
+        """Raise unless the guarded statement changed a row. Takes a cursor or a row count.
+
+        No row means that the store is asked at once whether the lease is still held: LeaseLost if it is not. If it
+        is, ConfigurationError (guard_matched_nothing), and the term goes on: the statement's own condition matched
+        nothing, or it ran on another database than the store's. The store's answer is waited for in this thread, for
+        one renewal's round trip; without one it is Uncertain.
+        """
+        count = result if isinstance(result, int) else getattr(result, "rowcount", None)
+        # sqlite3 counts a statement WITH a CTE as -1, and one with RETURNING as 0 until its rows are fetched.
+        unsure = type(result).__module__ == "sqlite3" and getattr(result, "description", None) is not None
+        if not isinstance(count, int) or count < 0 or (count == 0 and unsure):
+            raise ConfigurationError(
+                "The driver does not say how many rows this statement changed.",
+                hint="Fetch its rows and give their number: guard.check(len(rows)); in a pipeline of psycopg, sync it "
+                "first. Or use term.transaction().",
+                code="rowcount_unknown",
+            )
+        if count == 0:
+            raise self._term.changed_nothing(self._text)
+
+
+class Term(AsyncBlock):
+    """Valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
+
+    `async with term:` cancels its body when the term ends, and swallows that cancellation, as well as a LeaseLost of
+    this same term: the end of a term is not an error of the program. The body of a term that is over already does not
+    run at all: the block raises LeaseLost, or, in a loop over `leader.terms()`, waits for the next term.
+    """
+
+    def __init__(self, held: Held, fences: FencePort) -> None:
+        self._held = held
+        self._fences = fences
+        self._bodies = TermBodies(held)
+
+    @property
+    def name(self) -> str:
+        return self._held.key.name
+
+    @property
+    def holder_id(self) -> str:
+        return self._held.key.holder_id
+
+    @property
+    def epoch(self) -> int:
+        """The fencing token: higher than that of every earlier term of this lease."""
+        return self._held.key.epoch
+
+    @property
+    def expires_at(self) -> dt.datetime:
+        """In store time, as of the last renewal."""
+        return self._held.lease.expires_at
+
+    @property
+    def is_valid(self) -> bool:
+        return self._held.is_valid
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the local deadline, if no renewal came any more."""
+        return self._held.remaining_s
+
+    @property
+    def ended_because(self) -> str | None:
+        return self._held.ended_because
+
+    def check(self) -> None:
+        """Raise LeaseLost unless the term is valid at this instant."""
+        if not self.is_valid:
+            raise self.lost(self._held.why_over)
+
+    def lost(self, why: str) -> LeaseLost:
+        """End the term and return the error to raise."""
+        if self._held.is_inherited:
+            return self._of_parent()
+        self._held.end(why)
+        words = IN_WORDS.get(why, why)
+        return LeaseLost(f"Lease {self.name!r} epoch {self.epoch}: {words}.", name=self.name, epoch=self.epoch)
+
+    def _of_parent(self) -> LeaseLost:
+        return LeaseLost(
+            f"Lease {self.name!r} epoch {self.epoch}: this term belongs to the parent process, and a forked child has "
+            "no part in it. Nothing that the child writes under it is committed.",
+            hint="Connect anew in the child, or do this in the parent.",
+            name=self.name,
+            epoch=self.epoch,
+        )
+
+    def changed_nothing(self, guard: GuardText) -> FenceholdError:
+        """Why a guarded statement changed no row: the store is asked. Ends the term only if the store says so."""
+        limit_s = min(self._held.settings.call_limit_s, self.remaining_s)
+        is_held = guard.is_held() if self.is_valid else None
+        match self._held.confirmed(limit_s) if is_held is None else is_held:
+            case False:
+                return self.lost("the store says that it is over" if self.is_valid else self._held.why_over)
+            case None:
+                return Uncertain(
+                    f"Lease {self.name!r} epoch {self.epoch}: a guarded statement changed no row, and the store did "
+                    "not say in time whether the lease is still held. The statement wrote nothing.",
+                    hint="The term ends by itself unless a renewal succeeds.",
+                    code="no_answer",
+                )
+        return ConfigurationError(
+            f"A guarded statement changed no row although lease {self.name!r} epoch {self.epoch} is held: its own "
+            "condition matched nothing, or it ran on another database than the store's. The term goes on.",
+            hint="Run it on the store's database. If your condition may fairly match no row, use term.transaction().",
+            code="guard_matched_nothing",
+        )
+
+    async def ended(self) -> None:
+        """Wait until the term is over."""
+        await self._bodies.over.wait()
+
+    # --- the fence ---
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A fenced transaction on a connection of the store's own: it commits only while this epoch holds.
+
+        While it is open no other holder can take the lease over; renewals go on.
+        """
+        return AsyncTransactionBlock(self._fenced())
+
+    @asynccontextmanager
+    async def _fenced(self) -> AsyncIterator[Transaction]:
+        self.check()
+        try:
+            async with self._fences.transaction(self._held.key, lambda: self._held.remaining_s) as tx:
+                yield tx
+        except LeaseLost as error:
+            self._end_by(error)
+            raise
+
+    def transaction_sync(self) -> AbstractContextManager[SyncTransaction]:
+        """`transaction` for code without an event loop, in the calling thread."""
+        return PlainTransactionBlock(self._fenced_sync())
+
+    @contextmanager
+    def _fenced_sync(self) -> Iterator[SyncTransaction]:
+        self.check()
+        try:
+            with self._fences.transaction_sync(self._held.key, lambda: self._held.remaining_s) as tx:
+                yield tx
+        except LeaseLost as error:
+            self._end_by(error)
+            raise
+
+    @overload
+    def fence(self, connection_or_session: SyncConnection) -> Awaitable[None]: ...
+    @overload
+    def fence(self, connection_or_session: AsyncConnection) -> Coroutine[Any, Any, None]: ...
+    def fence(self, connection_or_session: Connection) -> Awaitable[None]:
+        """The same guard in a transaction the caller owns: from here to its commit nobody can take over.
+
+        For connections and sessions as `outbox.add(tx=)` takes them; await it for the async ones. Raises LeaseLost, and
+        makes the transaction unable to commit, if the term is over. On an async one that is not awaited nothing is
+        fenced: that is told as an error (`fence_not_awaited`), and ends the term.
+        """
+        new_to = self._bodies.remember(connection_or_session)
+        with self._refusals(connection_or_session, new_to):
+            pending = self._fences.fence(connection_or_session, self._held.key, over=not self.is_valid)
+        if not asyncio.iscoroutine(pending):
+            return pending
+        return PendingFence(self._awaited(pending, connection_or_session, new_to), pending, self._forgotten)
+
+    def fence_sync(self, connection_or_session: SyncConnection) -> None:
+        """`fence` for code without an event loop: done on return. An async connection is refused, and not fenced."""
+        pending = self.fence(connection_or_session)
+        if isinstance(pending, PendingFence):
+            pending.close()
+            raise sync_needed()
+
+    def _forgotten(self) -> None:
+        """A fence was not awaited. The term is not valid from here on; the rest is done where locks may be taken."""
+        self._held.distrust()
+        self._bodies.soon(self._end_forgotten)
+
+    def _end_forgotten(self) -> None:
+        self._held.tell(NOT_AWAITED, hint=NOT_AWAITED_HINT)
+        self._held.end(NOT_AWAITED)
+
+    async def _awaited(self, pending: Awaitable[None], target: object, new_to: list[TermBody]) -> None:
+        with self._refusals(target, new_to):
+            await pending
+
+    @contextmanager
+    def _refusals(self, target: object, new_to: list[TermBody]) -> Iterator[None]:
+        """A lost lease ends the term; a connection that cannot be fenced is left alone when the term ends later."""
+        try:
+            yield
+        except LeaseLost as error:
+            if self._held.is_inherited:
+                raise self._of_parent() from error
+            self._end_by(error)
+            raise
+        except ConfigurationError:
+            self._bodies.forget(target, new_to)
+            raise
+
+    def guard(self) -> Guard:
+        """A condition that makes one statement a fenced write; see Guard."""
+        self.check()
+        return Guard(self, self._fences.guard(self._held.key))
+
+    def _end_by(self, error: LeaseLost) -> None:
+        if error.epoch == self.epoch:
+            self._held.end("fence_refused")
+
+    # --- the cancel scope ---
+
+    async def __aenter__(self) -> Self:
+        await self.until_valid()
+        self._bodies.enter()
+        return self
+
+    async def until_valid(self) -> None:
+        """Raise LeaseLost if the term is over: called before a block begins."""
+        self.check()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        body = self._bodies.leave()
+        swallowed = self._is_mine(error)
+        if body.leave() and body.cancelled_by_us:
+            swallowed = swallowed or isinstance(error, asyncio.CancelledError)
+        if swallowed:  # whoever is outside sees no error, and would commit half of what the body began
+            for target in body.fenced:
+                await self._fences.spoil(target)
+        return swallowed
+
+    def _is_mine(self, error: BaseException | None) -> bool:
+        if isinstance(error, BaseExceptionGroup):  # of a TaskGroup in the body
+            return all(self._is_mine(one) for one in error.exceptions)
+        return isinstance(error, LeaseLost) and (error.name, error.epoch) == (self.name, self.epoch)
+
+    async def bodies_left(self, limit_s: float) -> bool:
+        """Wait, within the limit, until no `async with term:` body runs any more; False when one still does."""
+        return await self._bodies.left(limit_s)

@@ -1,0 +1,119 @@
+"""`leader.terms()`: one pass of the loop per term of office, and what `async with term` does when a term is over."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Self, overload
+
+from fencehold.model.errors import ConfigurationError
+from fencehold.ports.connections import AsyncConnection, SyncConnection
+from fencehold.ports.fence import SyncTransaction, Transaction
+from fencehold.runtime.election.term import Guard, Term
+
+NextTerm = Callable[[Term | None], Awaitable[Term | None]]
+
+
+class Terms(AsyncIterator["TermOfLoop"]):
+    """The current term and each later one, once. Ends when the leader is shut down.
+
+    Raises ConfigurationError (`leader_not_started`) at the first pass if the leader was never started: such a loop
+    would have no pass at all.
+    """
+
+    def __init__(self, name: str, was_started: Callable[[], Awaitable[bool]], next_term: NextTerm) -> None:
+        """`next_term` waits for a valid term other than the given one; its answer is None once the leader stopped."""
+        self._name, self._was_started, self._next_term = name, was_started, next_term
+        self._last: TermOfLoop | None = None
+        self._is_over = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> TermOfLoop:
+        if self._is_over:
+            raise StopAsyncIteration
+        if self._last is None:
+            await self._check_started()
+        term = await self._next_term(self._last.stands_for if self._last is not None else None)
+        if term is None:
+            self._is_over = True
+            raise StopAsyncIteration
+        self._last = TermOfLoop(term, self)
+        return self._last
+
+    async def aclose(self) -> None:
+        """End the loop: no later pass, and no `async with term` waits for another term on its behalf."""
+        self._is_over = True
+
+    async def next_for(self, term: TermOfLoop) -> Term | None:
+        """The term that comes after one that ended before its block; None if this loop gives no more of them."""
+        if self._is_over or term is not self._last:
+            return None
+        return await self._next_term(term.stands_for)
+
+    async def _check_started(self) -> None:
+        if not await self._was_started():
+            raise ConfigurationError(
+                f"The leader {self._name!r} was not started, so it has no terms.",
+                hint="Loop inside `async with leader:`, or after `await leader.start()`.",
+                code="leader_not_started",
+            )
+
+
+class TermOfLoop(Term):
+    """What a loop over `terms()` gets: `async with term:` never runs its body for a term that is over.
+
+    A term can end between the pass and its block. Python cannot skip the body of a block, so the block waits for the
+    leader's next term, and this object then stands for that one. It raises LeaseLost instead, and the body does not
+    run, where waiting would be wrong: after an earlier block or fenced work (that belonged to the ended term, the next
+    block would not know), and when the loop or the leader has ended.
+    """
+
+    def __init__(self, term: Term, terms: Terms) -> None:
+        self._terms = weakref.ref(terms)  # the loop keeps it alive: gone means that the loop was left
+        self._is_begun = False
+        self._stand_for(term)
+
+    def _stand_for(self, term: Term) -> None:
+        """Share all that the term itself has: its lease, its fence, its bodies."""
+        self.stands_for = term
+        self._held, self._fences, self._bodies = term._held, term._fences, term._bodies
+
+    async def until_valid(self) -> None:
+        """Return at once if the term is valid. If it is over, wait for the next one, or raise LeaseLost."""
+        while not self.is_valid:
+            await self._go_on()
+        self._is_begun = True
+
+    async def _go_on(self) -> None:
+        terms = self._terms()
+        term = await terms.next_for(self) if terms is not None and not self._is_begun else None
+        if self.is_valid:
+            return  # a block in another task waited as well, and was first
+        if term is None or self._is_begun:
+            raise self.lost(self._held.why_over)
+        self._stand_for(term)
+
+    # --- fenced work, which keeps this object to its term ---
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        self._is_begun = True
+        return super().transaction()
+
+    def transaction_sync(self) -> AbstractContextManager[SyncTransaction]:
+        self._is_begun = True
+        return super().transaction_sync()
+
+    @overload
+    def fence(self, connection_or_session: SyncConnection) -> Awaitable[None]: ...
+    @overload
+    def fence(self, connection_or_session: AsyncConnection) -> Coroutine[Any, Any, None]: ...
+    def fence(self, connection_or_session: Any) -> Any:
+        self._is_begun = True
+        return super().fence(connection_or_session)
+
+    def guard(self) -> Guard:
+        self._is_begun = True
+        return super().guard()

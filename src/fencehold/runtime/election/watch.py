@@ -1,0 +1,157 @@
+"""What followers and observers know of leases they do not hold: one batched read for any number of them.
+
+The read is the truth. It runs at the poll interval and at the earliest known expiry; hints only make it earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fencehold.model.election.leases import Lease
+from fencehold.model.errors import FenceholdError
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.ports.leases import LeasePort
+from fencehold.ports.wakeup import ACQUIRED, ASKED, UNKNOWN, WakeupPort
+from fencehold.runtime.core.outage import Outage
+
+READ_LIMIT_S = 5.0
+LISTEN_LIMIT_S = 2.0  # an attempt to acquire may wait for the same connection
+READ_LIMIT_S_MIN = 0.2
+EXPIRY_SLACK_S = 0.002  # a store whose clock ticks in milliseconds must have passed the boundary
+TROUBLE_PAUSE_S = 1.0
+
+
+class News(enum.Enum):
+    SEEN = "seen"  # the row as just read (None: no such row yet)
+    FREED = "freed"  # said to be released: worth an attempt
+    CHANGED = "changed"  # said to have changed hands
+    CLOSED = "closed"  # nothing more will be said
+
+
+Hear = Callable[[News, Lease | None], None]
+
+
+@dataclass(eq=False)
+class Follow:
+    """One interest in one lease; `hear` is called on the keeper's loop."""
+
+    name: str
+    poll_every_s: float
+    hear: Hear
+    wants_changes: bool = False
+    expiry_s: float = field(default=0.0)
+
+
+class Watch:
+    """Says so when the store stops answering: a follower sends nothing else, and would wait without a word."""
+
+    def __init__(
+        self, port: LeasePort, wakeup: WakeupPort, clock: Clock, facts: FactSink, on_asked: Callable[[str], None]
+    ) -> None:
+        self._port = port
+        self._wakeup = wakeup
+        self._clock = clock
+        self._facts = facts
+        self._outage = Outage(self._tell, clock)
+        self._has_read = False  # until then the candidates' own attempts say what is wrong
+        self._on_asked = on_asked
+        self._follows: list[Follow] = []
+        self._due_s = 0.0
+        self._wake = asyncio.Event()
+        self._closed = False
+        wakeup.on_hint(self._hint)
+
+    async def run(self) -> None:
+        while not self._closed:
+            await self._clock.wait(self._wake, self._next_s())
+            self._wake.clear()
+            if self._follows and self._clock.now_s() >= self._due_s:
+                await self._look()
+
+    def follow(self, follow: Follow) -> None:
+        self._follows.append(follow)
+        self._hurry()
+
+    def unfollow(self, follow: Follow) -> None:
+        if follow in self._follows:
+            self._follows.remove(follow)
+
+    def saw(self, name: str, lease: Lease | None) -> None:
+        """An answer that came another way, such as a refused acquire: saves a read."""
+        expiry_s = self._expiry_s(lease)
+        for follow in self._follows:
+            if follow.name == name:
+                follow.expiry_s = expiry_s
+        self._due_s = min(self._due_s, expiry_s)
+        self._wake.set()
+
+    async def listen(self) -> None:
+        try:
+            await self._wakeup.listen(LISTEN_LIMIT_S)
+        except FenceholdError:
+            return  # hints only: every later connection tries again
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+        for follow in self._follows:
+            follow.hear(News.CLOSED, None)
+
+    def _next_s(self) -> float | None:
+        return max(0.0, self._due_s - self._clock.now_s()) if self._follows else None
+
+    def _hurry(self) -> None:
+        self._due_s = self._clock.now_s()
+        self._wake.set()
+
+    async def _look(self) -> None:
+        names = {follow.name for follow in self._follows}
+        # Set before the read: whoever asks for a look while it is under way gets another one.
+        self._due_s = self._clock.now_s() + self._poll_s()
+        try:
+            rows = await self._port.read(sorted(names), self._read_limit_s())
+        except FenceholdError as error:
+            self._due_s = min(self._due_s, self._clock.now_s() + TROUBLE_PAUSE_S)
+            if self._has_read:
+                self._outage.failed(error)
+            return
+        self._has_read = True
+        self._outage.answered()
+        # A name that was not asked for is not absent.
+        for follow in [f for f in self._follows if f.name in names]:
+            lease = rows.get(follow.name)
+            follow.expiry_s = self._expiry_s(lease)
+            self._due_s = min(self._due_s, follow.expiry_s)
+            follow.hear(News.SEEN, lease)
+
+    def _tell(self, event: str, **fields: object) -> None:
+        self._facts.fact(event, following=sorted({follow.name for follow in self._follows}), **fields)
+
+    def _read_limit_s(self) -> float:
+        """No longer than a poll: renewals wait for the same connection."""
+        return min(READ_LIMIT_S, max(READ_LIMIT_S_MIN, self._poll_s()))
+
+    def _poll_s(self) -> float:
+        return min((follow.poll_every_s for follow in self._follows), default=TROUBLE_PAUSE_S)
+
+    def _expiry_s(self, lease: Lease | None) -> float:
+        """When to look again: at the expiry of a live lease; a free one is left to the poll."""
+        if lease is None or not lease.is_live:
+            return float("inf")
+        return self._clock.now_s() + lease.remaining_s + EXPIRY_SLACK_S
+
+    def _hint(self, what: str, name: str) -> None:
+        if what == UNKNOWN:
+            self._hurry()
+            return
+        if what == ASKED:
+            self._on_asked(name)
+        for follow in [f for f in self._follows if f.name == name]:
+            if follow.wants_changes:
+                self._hurry()
+            elif what != ASKED:
+                follow.hear(News.CHANGED if what == ACQUIRED else News.FREED, None)

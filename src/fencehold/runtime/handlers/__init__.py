@@ -1,0 +1,1 @@
+"""A user's handlers: their kinds, their mistakes, their errors as text, and those that do not end."""

@@ -1,0 +1,227 @@
+"""Tells of handlers that do not come to an end, and gives up for a worker that can do nothing any more.
+
+It runs on the keeper's thread: a handler that blocks its event loop cannot hold it up. Time is counted in steps of its
+own, none longer than a step should be: a process that was frozen as a whole is not taken for one with a blocked loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Protocol
+
+from fencehold.model.errors import WorkerStuck
+from fencehold.model.outbox.settings import WorkerSettings
+from fencehold.ports.clock import Clock
+from fencehold.ports.events import Claim
+from fencehold.runtime.core.loop_liveness import Pulse
+from fencehold.runtime.outbox.claimed_event import Flight, Teller
+
+STEP_S = 1.0
+STEPS_PER_LIMIT = 4  # it looks at least so often within any limit
+STEP_PARTS_MAX = 2  # a step that took longer counts as so many steps
+HUNG_AFTER_S = 1.5  # after its lease was lost, more than a handler has to end and its place to be freed
+WARNINGS_MAX = 10  # at a time; the others are told of a step later
+NAMES_MAX = 3  # of handlers that a blocked loop may be the fault of
+AGAIN_FACTOR = 2  # a warning is repeated when what it tells of lasts so many times as long
+
+
+class Watched(Protocol):
+    """A worker, as seen from here."""
+
+    @property
+    def settings(self) -> WorkerSettings: ...
+    @property
+    def flights(self) -> dict[int, Flight]: ...
+    @property
+    def strays(self) -> dict[int, Flight]: ...
+    @property
+    def is_stopping(self) -> bool: ...
+    @property
+    def tell(self) -> Teller: ...
+
+    def handler_name(self, claim: Claim) -> str: ...
+
+    def give_up(self, error: WorkerStuck) -> None:
+        """Any thread."""
+        ...
+
+
+class HandlerWatch:
+    def __init__(self, worker: Watched, loop: asyncio.AbstractEventLoop, thread_id: int, clock: Clock) -> None:
+        self._worker, self._loop, self._thread_id, self._clock = worker, loop, thread_id, clock
+        self._pulse = Pulse(loop, clock)
+        self._wake = asyncio.Event()
+        self._closed = False
+        self._looked_s = clock.now_s()
+        self._lost_s: dict[int, float] = {}  # since when it has seen a flight as lost
+        self._silent_s = self._silent_told_s = 0.0  # how long the loop has not turned
+        self._full_s = self._full_next_s = 0.0  # how long all places have been taken by handlers that seem hung
+        self._dead_s = 0.0  # how long all places have been taken by handlers whose leases are lost
+
+    async def run(self) -> None:
+        while not self._closed:
+            await self._clock.wait(self._wake, self._step_s())
+            self._wake.clear()
+            if not self._closed:
+                self._look()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+
+    # --- one step ---
+
+    def _step_s(self) -> float:
+        settings = self._worker.settings
+        limits_s = [settings.slow_after_s, settings.loop_silent_s, settings.give_up_after_s or settings.slow_after_s]
+        return min(STEP_S, min(limits_s) / STEPS_PER_LIMIT)
+
+    def _look(self) -> None:
+        now_s = self._clock.now_s()
+        passed_s = min(now_s - self._looked_s, STEP_PARTS_MAX * self._step_s())
+        self._looked_s = now_s
+        in_place, strays = list(self._worker.flights.values()), list(self._worker.strays.values())
+        self._count(in_place, now_s, passed_s)
+        self._lost_s = {id(f): self._lost_s.get(id(f), now_s) for f in (*in_place, *strays) if f.lost}
+        self._tell_handlers(in_place, strays, now_s)
+        self._tell_loop([*in_place, *strays], now_s)
+        self._tell_full(in_place, now_s)
+        self._give_up(in_place, strays, now_s)
+        hung = sum(1 for flight in in_place if flight.lost) + len(strays)
+        self._worker.tell(
+            "worker_watched", running=len(in_place) + len(strays), hung=hung, silent_s=round(self._silent_s, 3),
+            oldest_s=round(max((now_s - flight.started_s for flight in (*in_place, *strays)), default=0.0), 3),
+        )  # fmt: skip
+
+    def _count(self, in_place: list[Flight], now_s: float, passed_s: float) -> None:
+        is_silent = self._pulse.silent_s() > 0
+        self._pulse.ask()
+        settings = self._worker.settings
+        is_full = len(in_place) >= settings.concurrency
+        is_dead = is_full and all(flight.lost for flight in in_place)
+        seems_hung = is_full and all(f.lost or now_s - f.started_s >= settings.stuck_after_s for f in in_place)
+        self._silent_s = self._silent_s + passed_s if is_silent else 0.0
+        self._dead_s = self._dead_s + passed_s if is_dead else 0.0
+        self._full_s = self._full_s + passed_s if seems_hung else 0.0
+
+    # --- what is told ---
+
+    def _tell_handlers(self, in_place: list[Flight], strays: list[Flight], now_s: float) -> None:
+        """Of each call of a handler once, however many events it has; again when it has taken twice as long."""
+        due = [flight for flight in (*in_place, *strays) if self._is_due(flight, now_s - flight.started_s)]
+        calls = {id(flight.task): flight for flight in reversed(due)}
+        for flight in list(calls.values())[:WARNINGS_MAX]:
+            self._warn(flight, now_s - flight.started_s, has_place=id(flight) in self._worker.flights)
+            for same in due:
+                if same.task is flight.task:
+                    same.warned_s = now_s - same.started_s
+
+    def _is_due(self, flight: Flight, age_s: float) -> bool:
+        if flight.task is None:
+            return False
+        if flight.lost and not flight.hung_told:  # it may be cleaning up
+            return self._looked_s - self._lost_s[id(flight)] >= HUNG_AFTER_S
+        return age_s >= max(self._worker.settings.slow_after_s, AGAIN_FACTOR * flight.warned_s)
+
+    def _warn(self, flight: Flight, age_s: float, has_place: bool) -> None:
+        about = {"handler": self._name(flight), "age_s": round(age_s, 1)}
+        if not flight.lost:
+            self._worker.tell.event("handler_slow", flight.claim, **about)
+            return
+        flight.hung_told = True
+        place = "taken" if has_place else "free"
+        self._worker.tell.event("handler_hung", flight.claim, **about, reason=flight.lost, place=place)
+
+    def _tell_loop(self, flights: list[Flight], now_s: float) -> None:
+        if self._silent_s < max(self._worker.settings.loop_silent_s, AGAIN_FACTOR * self._silent_told_s):
+            self._silent_told_s = self._silent_told_s if self._silent_s else 0.0
+            return
+        self._silent_told_s = self._silent_s
+        about: dict[str, object] = {"silent_s": round(self._silent_s, 1), "handler": None}
+        if running := running_now(self._loop, flights):
+            about |= {"handler": self._name(running), "age_s": round(now_s - running.started_s, 1)}
+        else:
+            about["in_hand"] = self._in_hand(flights, now_s) or None
+        self._worker.tell("worker_loop_blocked", **about, where=where_is(self._thread_id) or None)
+
+    def _tell_full(self, in_place: list[Flight], now_s: float) -> None:
+        if self._full_s <= self._full_next_s:
+            self._full_next_s = self._full_next_s if self._full_s else 0.0
+            return
+        self._full_next_s = max(self._worker.settings.stuck_after_s, AGAIN_FACTOR * self._full_s)
+        self._worker.tell("worker_stuck", **self._oldest(in_place, now_s))
+
+    def _oldest(self, in_place: list[Flight], now_s: float) -> dict[str, object]:
+        first = min(in_place, key=lambda flight: flight.started_s)
+        return {
+            "places": len(in_place), "hung": sum(1 for flight in in_place if flight.lost),
+            "handler": self._name(first), "age_s": round(now_s - first.started_s, 1),
+        }  # fmt: skip
+
+    # --- a loop that does not turn ---
+
+    def _in_hand(self, flights: list[Flight], now_s: float) -> str:
+        """The handlers that it may be, the oldest first, each with its age."""
+        ages_s: dict[str, float] = {}
+        for flight in sorted(flights, key=lambda flight: flight.started_s):
+            ages_s.setdefault(self._name(flight), now_s - flight.started_s)
+        return ", ".join(f"{name} ({age_s:.1f} s)" for name, age_s in list(ages_s.items())[:NAMES_MAX])
+
+    def _name(self, flight: Flight) -> str:
+        return self._worker.handler_name(flight.claim)
+
+    # --- the end ---
+
+    def _give_up(self, in_place: list[Flight], strays: list[Flight], now_s: float) -> None:
+        limit_s = self._worker.settings.give_up_after_s
+        if limit_s is None or self._worker.is_stopping:
+            return
+        if self._silent_s >= limit_s:
+            flights = [*in_place, *strays]
+            if running := running_now(self._loop, flights):
+                where = f" in the handler {self._name(running)}"
+            else:
+                where = f"; in hand: {in_hand}" if (in_hand := self._in_hand(flights, now_s)) else ""
+            self._worker.give_up(stuck(f"its event loop has not turned for {self._silent_s:.0f} s{where}"))
+        elif self._dead_s >= limit_s:
+            oldest = self._oldest(in_place, now_s)
+            self._worker.give_up(
+                stuck(
+                    f"all its {oldest['places']} places have been taken for {self._dead_s:.0f} s by handlers that lost "
+                    f"their leases and do not return; the oldest, {oldest['handler']}, has run for {oldest['age_s']} s"
+                )
+            )
+
+
+def blocked_by(worker: Watched, loop: asyncio.AbstractEventLoop, thread_id: int) -> str:
+    """In words, what a loop that does not turn is doing: which handler it runs, or else where it is. Any thread."""
+    running = running_now(loop, [*list(worker.flights.values()), *list(worker.strays.values())])
+    if running is not None:
+        return f"the handler {worker.handler_name(running.claim)} blocks it"
+    where = where_is(thread_id)
+    return f"it is at {where}" if where else ""
+
+
+def running_now(loop: asyncio.AbstractEventLoop, flights: list[Flight]) -> Flight | None:
+    """The handler that the loop is running now; None if it runs a task that a handler, or somebody else, made."""
+    try:
+        task = asyncio.current_task(loop)
+    except RuntimeError:
+        return None
+    return next((flight for flight in flights if flight.task is task), None) if task else None
+
+
+def where_is(thread_id: int) -> str:
+    """What a thread is doing: file, line and function of its innermost frame."""
+    frame = sys._current_frames().get(thread_id)
+    if frame is None:
+        return ""
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+def stuck(why: str) -> WorkerStuck:
+    return WorkerStuck(
+        f"The worker cannot handle anything any more: {why}.",
+        hint="Start the process anew; its events are recovered when their leases have lapsed.",
+    )

@@ -1,0 +1,1 @@
+"""`store.items(...)`: one holder per document."""

@@ -1,0 +1,224 @@
+"""One item in the hand of the code that works on it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Self
+
+from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
+from fencehold.model.items.changes import checked_change
+from fencehold.model.json_types import J, Json
+from fencehold.ports.items import ItemRefusal, ItemRow
+from fencehold.runtime.core.block_kinds import AsyncBlock
+from fencehold.runtime.core.cancel_scope import Body
+from fencehold.runtime.core.heartbeat import TOO_LATE
+from fencehold.runtime.items.lease import DONE, GONE, LEFT, ItemLease
+
+if TYPE_CHECKING:
+    from fencehold.runtime.items.store_side import ItemParts
+
+LIMIT_S = 10.0
+SAVE_NOW_LIMIT_S = LIMIT_S + 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ItemView(Generic[J]):
+    """An item as it stood when the store answered; it gives no right to write. `holder_id` None: nobody holds it.
+
+    `ItemView[Contract]`, `Item[Contract]` say to a type checker what the document is; nothing checks it when it runs.
+    """
+
+    id: str
+    kind: str
+    state: str
+    state_timestamp: dt.datetime
+    document: J = field(repr=False)
+    token: int = 0
+    holder_id: str | None = None
+    leased_at: dt.datetime | None = None
+    expires_at: dt.datetime | None = None
+
+
+def view(kind: str, row: ItemRow) -> ItemView:
+    return ItemView(
+        row.id, kind, row.state, row.state_timestamp, json.loads(row.document_json), row.token, row.holder_id,
+        row.leased_at, row.expires_at,
+    )  # fmt: skip
+
+
+class Item(AsyncBlock, Generic[J]):
+    """Ours until a local deadline that falls before the store's own expiry; every write is checked by the store too.
+
+    `async with item:` keeps the lease while the body runs, breaks it on every way out, and cancels the body when it is
+    lost: then the block raises LeaseLost. It ends without an error only if the item was ours to its end.
+    """
+
+    def __init__(self, row: ItemRow, lease: ItemLease, parts: ItemParts) -> None:
+        self._lease = lease
+        self._parts = parts
+        self._body: Body | None = None
+        self._loop = asyncio.get_running_loop()
+        self.has_saved = False
+        self._renew_fields(row)
+
+    def _renew_fields(self, row: ItemRow) -> None:
+        self.state = row.state
+        self.state_timestamp = row.state_timestamp
+        self.document: J = json.loads(row.document_json)
+
+    def __repr__(self) -> str:
+        held = f"until {self.expires_at.isoformat()}" if self.is_valid else f"over: {self._lease.lost or TOO_LATE}"
+        return f"<Item {self.kind}/{self.id} {self.state} token={self.token} {held}>"
+
+    @property
+    def lease(self) -> ItemLease:
+        """For the runtime."""
+        return self._lease
+
+    @property
+    def parts(self) -> ItemParts:
+        """For the runtime: whose it is."""
+        return self._parts
+
+    @property
+    def id(self) -> str:
+        return self._lease.key.id
+
+    @property
+    def kind(self) -> str:
+        return self._lease.kind
+
+    @property
+    def holder_id(self) -> str:
+        return self._lease.key.holder_id
+
+    @property
+    def token(self) -> int:
+        """The fencing token: higher than that of every earlier lease on this item."""
+        return self._lease.key.token
+
+    @property
+    def expires_at(self) -> dt.datetime:
+        """In store time, as of the last renewal."""
+        return self._lease.expires_at
+
+    @property
+    def is_valid(self) -> bool:
+        return self._lease.is_valid
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the local deadline, if no renewal came any more."""
+        return self._lease.remaining_s
+
+    @property
+    def ended_because(self) -> str | None:
+        return self._lease.lost or None
+
+    def check(self) -> None:
+        """Raise LeaseLost unless the item is ours at this instant."""
+        self._lease.check()
+
+    async def save(self, *, state: str | None = None, document: Json = None) -> None:
+        """Written, and true of this object too; or LeaseLost, and nothing was written. What is None stays as it is.
+
+        Naming a state, even the same one, puts the item at the back of that state's queue.
+        """
+        change = checked_change(state, document, self._lease.settings)
+        self.check()
+        limit_s = min(LIMIT_S, max(self._lease.settings.call_limit_s, self.remaining_s))
+        port = self._parts.port(self.kind)
+        # Shielded: a statement cut short could not say what it did; this way a break that follows waits for it.
+        answer = await asyncio.shield(port.save(self._lease.key, *change, limit_s))
+        if isinstance(answer, ItemRefusal):
+            raise self._lease.refused(answer.reason)
+        self.has_saved = True
+        self._renew_fields(answer)
+
+    def save_now(self, *, state: str | None = None, document: Json = None) -> None:
+        """`save` for a handler on a thread of its own; blocks."""
+        self.check()  # in a forked child there is no loop that could be asked
+        with suppress(RuntimeError):
+            if asyncio.get_running_loop() is self._loop:
+                hint = "Use `await item.save(...)` there."
+                raise ConfigurationError("save_now() would block the event loop for ever.", hint=hint, code="on_loop")
+        work = self.save(state=state, document=document)
+        try:
+            saving = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise Unavailable("The item's event loop is closed; nothing was saved.", code="loop_closed") from None
+        try:
+            saving.result(SAVE_NOW_LIMIT_S)
+        except TimeoutError:
+            if not saving.done():
+                saving.cancel()
+                hint = "Something blocks that loop. Read the item again before anything else."
+                raise Uncertain("The item's event loop gave no answer in time.", hint=hint, code="timeout") from None
+            raise
+
+    # --- the cancel scope ---
+
+    async def __aenter__(self) -> Self:
+        self.check()
+        if self._body is not None:
+            raise ConfigurationError(
+                f"Item {self.id!r} is in a `with` block already.",
+                hint="One block per lease: the body of the first would lose it at the end of the second.",
+                code="already_entered",
+            )
+        self._parts.enter(self._lease)
+        self._loop = asyncio.get_running_loop()
+        self._body = Body("the lease on the item is over")
+        self._lease.on_end = self._ended
+        try:
+            self._parts.keep(self._lease)
+        except BaseException:
+            self._parts.leave(self._lease)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        body, lease = self._body, self._lease
+        assert body is not None, "entered"
+        body.has_left = True
+        if not lease.is_valid:
+            lease.end(TOO_LATE)
+        is_lost = bool(lease.lost) and lease.lost not in DONE
+        self._parts.drop(lease)
+        self._parts.leave(lease)
+        cancelled = await self._give_back()
+        is_ours = body.leave()
+        if cancelled is not None and not is_ours:
+            raise cancelled
+        if is_lost and (error is None or (is_ours and isinstance(error, asyncio.CancelledError))):
+            raise lease.error() from None
+
+    async def _give_back(self) -> asyncio.CancelledError | None:
+        """The lease is broken, within a limit, whoever cancels us meanwhile: that cancel is returned."""
+        lease = self._lease
+        is_gone = lease.lost in GONE
+        lease.end(LEFT)
+        waits = [] if is_gone else [asyncio.ensure_future(self._parts.break_quietly([lease]))]
+        cancelled: asyncio.CancelledError | None = None
+        while waits and not waits[0].done():
+            try:
+                await asyncio.wait(waits)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        return cancelled
+
+    def _ended(self) -> None:
+        """On any thread: the state has flipped already, this stops the body."""
+        body = self._body
+        if body is None or self._lease.lost in DONE:
+            return
+        with suppress(RuntimeError):  # the loop is closed, and with it the body
+            self._loop.call_soon_threadsafe(body.cancel)

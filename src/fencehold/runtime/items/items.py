@@ -1,0 +1,276 @@
+"""`store.items(...)`: items of one kind, each with at most one holder at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, NoReturn
+
+from fencehold.model import names
+from fencehold.model.durations import Duration
+from fencehold.model.errors import AlreadyLeased, ConfigurationError, NoSuchItem
+from fencehold.model.items.changes import checked_limit, document_json
+from fencehold.model.items.items import ABSENT, ItemKey
+from fencehold.model.items.settings import ItemSettings, processor_settings
+from fencehold.model.json_types import Json
+from fencehold.ports.items import EVER, ItemRefusal, ItemRow, NewItem, Stretch
+from fencehold.runtime.core.heartbeat import REFUSED, TOO_LATE
+from fencehold.runtime.handlers.types import ItemHandler
+from fencehold.runtime.items.item import LIMIT_S, Item, ItemView, view
+from fencehold.runtime.items.lease import BROKEN, DELETED, GRANTED_TOO_LATE, ItemLease
+from fencehold.runtime.items.processor import ItemProcessor, item_handlers
+from fencehold.runtime.items.store_side import ItemParts
+
+RENEW_BATCH = 1000
+FIND_MAX = 1000
+SEEN_ONLY = "What get(), find() or put() returned gives no right to write; acquire it."
+
+
+class Items:
+    """At most one holder per item; whoever lost it cannot write it. Every verb is one statement, by the store's clock.
+
+    `holder_id` is unique to this object unless given; two processes must never share one.
+    """
+
+    def __init__(self, kind: str, holder_id: str, settings: ItemSettings, parts: ItemParts) -> None:
+        self.kind, self.holder_id, self.settings = kind, holder_id, settings
+        self._parts = parts
+
+    # --- without a lease ---
+
+    async def put(self, id: str, *, state: str, document: Json) -> ItemView:
+        """The item as stored, new or replaced; AlreadyLeased, and nothing written, while another holds it."""
+        new = NewItem(
+            names.item_id(id), names.item_state(state), document_json(document, self.settings), self.holder_id
+        )
+        port = await self._parts.ready_port(self.kind)
+        answer = await asyncio.shield(port.put(new, LIMIT_S))
+        if isinstance(answer, ItemRefusal):
+            self._refuse(new.id, answer)
+        return view(self.kind, answer)
+
+    async def get(self, id: str) -> ItemView | None:
+        """The item as it stands, held or not; None if there is none."""
+        port = await self._parts.ready_port(self.kind)
+        rows = await port.get([names.item_id(id)], LIMIT_S)
+        return view(self.kind, rows[id]) if id in rows else None
+
+    async def find(self, state: str | None = None, limit: int = 100) -> list[ItemView]:
+        """Items as they stand, held or not, the longest in their state first."""
+        which = None if state is None else names.item_state(state)
+        most = checked_limit(limit, FIND_MAX, "Ask for as many as you want to see.")
+        rows = await (await self._parts.ready_port(self.kind)).find(which, most, LIMIT_S)
+        return [view(self.kind, row) for row in rows]
+
+    # --- leasing ---
+
+    async def acquire(self, id: str) -> Item:
+        """The item, ours alone from now; AlreadyLeased while another holds it, NoSuchItem if there is none.
+
+        Of an item this holder has already the lease before ends, if nobody is inside its `async with` or its handler:
+        else it is AlreadyLeased too, by ourselves.
+        """
+        item_id = names.item_id(id)
+        (item,) = await self._granted(self._acquire(item_id))
+        if not item.is_valid:
+            item.lease.end(GRANTED_TOO_LATE)
+            await self._parts.break_quietly([item.lease])
+            raise item.lease.error()
+        return item
+
+    async def next_for_state(self, state: str, limit: int = 20) -> list[Item]:
+        """Up to `limit` free items in this state, the longest in it first, each now ours alone.
+
+        None is returned that anybody holds, this holder included. Enter each with `async with` soon: until then nobody
+        renews it.
+        """
+        return await self.next_but(names.item_state(state), checked_limit(limit), ())
+
+    async def next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch = EVER) -> list[Item]:
+        """For the processor: `next_for_state`, checked already, without these ids; they are not touched either."""
+        items = await self._granted(self._next(state, limit, skip, stretch))
+        if late := [item.lease for item in items if not item.is_valid]:
+            for lease in late:
+                lease.end(GRANTED_TOO_LATE)
+            await self._parts.break_quietly(late)
+        self._parts.facts.fact("items_leased", kind=self.kind, holder_id=self.holder_id, leased=len(items) - len(late))
+        return [item for item in items if item.is_valid]
+
+    async def renew(self, items: Item | Sequence[Item]) -> list[Item]:
+        """Those still held, each for a whole lease from now; the others are lost: stop working on them.
+
+        Touches nothing but the lease. One whose deadline has passed is lost without asking.
+        """
+        held = self._checked(items)
+        for lease_s in {item.lease.settings.lease_s for item in held}:
+            same = [item.lease for item in held if item.lease.settings.lease_s == lease_s]
+            for start in range(0, len(same), RENEW_BATCH):
+                await self._renew(same[start : start + RENEW_BATCH], lease_s)
+        return [item for item in held if item.is_valid]
+
+    async def break_lease(self, id: str | Item) -> None:
+        """Free from now, if it was ours or nobody's; AlreadyLeased while another holds it."""
+        key = self._checked(id)[0].lease.key if isinstance(id, Item) else self._own(id)
+        ours = self._parts.held_by(self.kind, key.holder_id, key.id)
+        if ours is not None and key.token in (0, ours.key.token):
+            ours.end(BROKEN)
+            self._parts.let_go(ours)
+        port = await self._parts.ready_port(self.kind)
+        refused = await asyncio.shield(port.break_leases([key], LIMIT_S))
+        if refusal := refused.get(key):
+            self._refuse(key.id, refusal)
+
+    async def break_seen(self, seen: ItemView, *, by: str) -> None:
+        """For operators: exactly the lease that was seen is over, whoever holds it; AlreadyLeased if a later one began.
+
+        Told as a fact, with `by`, who did it.
+        """
+        key = ItemKey(seen.id, seen.holder_id or "", seen.token)
+        refused = await asyncio.shield(self._parts.port(self.kind).break_leases([key], LIMIT_S))
+        if refusal := refused.get(key):
+            self._refuse(key.id, refusal)
+        self._parts.facts.fact(
+            "item_lease_broken", kind=self.kind, id=seen.id, holder_id=seen.holder_id, token=seen.token, by=by
+        )
+
+    # --- under a lease ---
+
+    async def save(self, item: Item, *, state: str | None = None, document: Json = None) -> None:
+        """`item.save(...)`: written only while we hold it, else LeaseLost."""
+        (item,) = self._checked(item)
+        await item.save(state=state, document=document)
+
+    async def delete(self, item: Item) -> None:
+        """Gone for good, its lease with it; or LeaseLost, and it is still there."""
+        (item,) = self._checked(item)
+        item.check()
+        port, lease = self._parts.port(self.kind), item.lease
+        was_kept = self._parts.drop(lease)  # or a renewal that comes after the delete would look like a loss
+        try:
+            refusal = await asyncio.shield(port.delete(lease.key, LIMIT_S))
+        except BaseException:
+            if was_kept and item.is_valid:
+                self._parts.keep(lease)
+            raise
+        if refusal is not None:
+            raise lease.refused(refusal.reason)
+        lease.end(DELETED)
+        self._parts.let_go(lease)
+
+    # --- the loop ---
+
+    def process(
+        self,
+        state: str,
+        handler: ItemHandler,
+        *,
+        concurrency: int = 10,
+        batch: int = 20,
+        poll_every: Duration = 1,
+        max_processing: Duration | None = None,
+        shutdown_timeout: Duration | None = None,
+    ) -> ItemProcessor:
+        """A processor, checked and not yet running: `handler(item)` for every item in this state, each under its lease.
+
+        The handler saves the next state itself. An item that is still in this state afterwards, or whose handler
+        raised, is free at once for others; this processor leaves it alone for a pause that grows with every failure.
+        """
+        settings = processor_settings(
+            self.settings.lease_s, concurrency=concurrency, batch=batch, poll_every=poll_every,
+            max_processing=max_processing, shutdown_timeout=shutdown_timeout,
+        )  # fmt: skip
+        run = item_handlers(handler, settings.concurrency)
+        return ItemProcessor(self, names.item_state(state), run, settings, self._parts)
+
+    # --- within ---
+
+    async def _acquire(self, item_id: str) -> list[Item]:
+        port, settings = await self._parts.ready_port(self.kind), self.settings
+        sent_s = self._parts.clock.now_s()
+        with self._parts.asking(self.kind, self.holder_id, item_id):
+            answer = await port.acquire(item_id, self.holder_id, settings.lease_s, min(LIMIT_S, settings.trusted_s))
+            if isinstance(answer, ItemRefusal):
+                self._refuse(item_id, answer)
+            self._parts.facts.fact("items_leased", kind=self.kind, holder_id=self.holder_id, leased=1)
+            return [self._item(answer, sent_s)]
+
+    async def _next(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch) -> list[Item]:
+        port, settings = await self._parts.ready_port(self.kind), self.settings
+        sent_s = self._parts.clock.now_s()
+        limit_s = min(LIMIT_S, settings.trusted_s)
+        rows = await port.next_for_state(state, limit, self.holder_id, settings.lease_s, limit_s, skip, stretch)
+        return [self._item(row, sent_s) for row in rows]
+
+    def _item(self, row: ItemRow, sent_s: float) -> Item:
+        assert row.expires_at is not None, "just leased"
+        lease = ItemLease(
+            self.kind, row.key, row.expires_at, sent_s, self.settings, clock=self._parts.clock,
+            tell_lost=self._parts.tell_lost,
+        )  # fmt: skip
+        self._parts.hold(lease)
+        return Item(row, lease, self._parts)
+
+    async def _granted(self, asking: Coroutine[Any, Any, list[Item]]) -> list[Item]:
+        """If the caller is cancelled meanwhile, what is granted all the same is given back: nobody has it."""
+        task = asyncio.ensure_future(asking)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._give_back_unseen)
+            raise
+
+    def _give_back_unseen(self, task: asyncio.Future[list[Item]]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            leases = [item.lease for item in task.result()]
+            for lease in leases:
+                lease.end(BROKEN)
+            self._parts.start_breaking(leases)
+
+    async def _renew(self, leases: list[ItemLease], lease_s: float) -> None:
+        valid = [lease for lease in leases if lease.is_valid]
+        for lease in leases:
+            if not lease.is_valid:
+                lease.end(TOO_LATE)
+        if not valid:
+            return
+        sent_s = self._parts.clock.now_s()
+        port, limit_s = self._parts.port(self.kind), min(LIMIT_S, self.settings.trusted_s)
+        renewed = await asyncio.shield(port.renew([lease.key for lease in valid], lease_s, limit_s))
+        late: list[ItemLease] = []
+        for lease in valid:
+            if (until := renewed.get(lease.key)) is None:
+                lease.end(REFUSED)
+            elif not lease.extend(until, sent_s, lease.settings.trusted_s):
+                lease.end(TOO_LATE)
+                late.append(lease)
+        if late:
+            await self._parts.break_quietly(late)
+
+    def _own(self, id: object) -> ItemKey:
+        """Whatever lease this holder has on it."""
+        return ItemKey(names.item_id(id), self.holder_id, 0)
+
+    def _checked(self, items: Any) -> list[Item]:
+        given: list[Any] = list(items) if isinstance(items, Iterable) else [items]
+        for one in given:
+            if not isinstance(one, Item) or one.kind != self.kind or one.parts is not self._parts:
+                what = f"{one!r:.80}" if isinstance(one, Item) else f"A {type(one).__name__}"
+                raise ConfigurationError(
+                    f"{what} is no leased item of kind {self.kind!r} of this store.",
+                    hint=SEEN_ONLY
+                    if isinstance(one, ItemView)
+                    else "Give what acquire() or next_for_state() returned.",
+                    code="bad_item",
+                )
+        return given
+
+    def _refuse(self, item_id: str, refusal: ItemRefusal) -> NoReturn:
+        what, current = f"Item {item_id!r} of kind {self.kind!r}", refusal.current
+        if refusal.reason == ABSENT or current is None:
+            raise NoSuchItem(f"{what} does not exist.", hint="Put it first, or look for its id among its kind.")
+        until = current.expires_at.isoformat() if current.expires_at else "some time"
+        raise AlreadyLeased(
+            f"{what} is held by {current.holder_id!r} until {until}; nothing was changed.",
+            holder_id=current.holder_id or "", expires_at=current.expires_at,
+            hint="Try again then: a lease that is not renewed ends by itself.",
+        )  # fmt: skip

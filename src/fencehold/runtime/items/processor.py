@@ -1,0 +1,276 @@
+"""Moves items on from one state: takes what it can start at once, runs the handler on each under its lease.
+
+Shape of a turn: wait until there is room and something may be there, take a batch, start it. Turns never overlap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
+from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
+from fencehold.model.items.settings import ProcessorSettings
+from fencehold.runtime.core.outage import REMIND_EVERY_S, Outage
+from fencehold.runtime.core.stoppable import Stoppable
+from fencehold.runtime.handlers.checks import check_callable
+from fencehold.runtime.handlers.error_text import described, in_full
+from fencehold.runtime.handlers.handlers import Handlers
+from fencehold.runtime.handlers.types import ItemHandler
+from fencehold.runtime.items.item import Item
+from fencehold.runtime.items.lease import BROKEN, DELETED
+from fencehold.runtime.items.rests import Rests
+from fencehold.runtime.items.store_side import ItemParts
+
+if TYPE_CHECKING:
+    from fencehold.runtime.items.items import Items
+
+TROUBLE_S_MAX = 5.0
+UNCHANGED = "the handler returned without saving; it will be called again at the next poll"
+CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
+
+
+class ItemProcessor(Stoppable):
+    """At most `concurrency` items at once, each held alone by this process while its handler runs.
+
+    What a handler saved counts, whatever becomes of it later; what it did not save is not done. A handler may be run
+    again for an item whose holder died, so its effects elsewhere should bear repeating.
+    """
+
+    def __init__(
+        self, items: Items, state: str, handlers: Handlers, settings: ProcessorSettings, parts: ItemParts
+    ) -> None:
+        super().__init__()
+        self.state, self.settings = state, settings
+        self._items, self._handlers, self._parts = items, handlers, parts
+        self._rests = Rests(settings.poll_every_s, parts.clock)
+        self._running: dict[asyncio.Task[None], Item] = {}
+        self._wake = asyncio.Event()
+        self._stopping = self._abandoned = False
+        self._stretch = 0  # where the next turn looks first, while there are several
+        self._more = True  # worth asking at once: at the start, and after a batch that came back full
+        self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
+        self._troubles = 0
+        self._outage = Outage(self._tell, parts.clock)
+        self._idle_calls = 0  # that saved nothing, since it was last told
+        self._idle_told_s: float | None = None
+        self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
+
+    # --- what a program calls ---
+
+    async def run(self) -> None:
+        """Until `stop()`; a store that is away is waited for.
+
+        Raises ConfigurationError for what no retry can mend, at first contact only: once a turn has worked, a missing
+        table or right is logged and retried too.
+        """
+        if self._loop is not None:
+            raise ConfigurationError("This processor has been run already.", hint="Make another.", code="already_run")
+        self._loop = asyncio.get_running_loop()
+        self._parts.processors.add(self)
+        self._tell("processor_started", concurrency=self.settings.concurrency)
+        try:
+            await self._pump()
+            await self._finish()
+        except BaseException as error:
+            if not isinstance(error, asyncio.CancelledError):
+                self._tell("processor_died", error=described(error))
+            self._stopping = True
+            self._cancel_rest()
+            await self._wait_for_handlers(self._items.settings.call_limit_s)
+            raise
+        finally:
+            self._handlers.close()
+            self._tell("processor_stopped")
+            self._parts.processors.discard(self)
+            self.stopped.set()
+
+    def stop(self) -> None:
+        """Take no more, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
+        self._on_loop(self._begin_stopping)
+
+    @property
+    def in_hand(self) -> int:
+        return len(self._running)
+
+    # --- the pump ---
+
+    async def _pump(self) -> None:
+        next_poll_s = 0.0
+        while not self._stopping:
+            polls = self._parts.clock.now_s() >= next_poll_s
+            room = min(self.settings.concurrency - len(self._running), self.settings.batch)
+            if not room or not (self._more or polls):
+                self._wake.clear()
+                pause_s = max(0.0, next_poll_s - self._parts.clock.now_s()) if room else None
+                await self._parts.clock.wait(self._wake, pause_s)
+                continue
+            next_poll_s = self._parts.clock.now_s() + self.settings.poll_every_s
+            try:
+                await self._turn(room)
+                self._troubles, self._has_worked = 0, True
+                self._outage.answered()
+            except FenceholdError as error:
+                if isinstance(error, ConfigurationError) and not self._has_worked:
+                    raise
+                await self._endure(error)
+
+    async def _turn(self, room: int) -> None:
+        """What rests is not even looked at: it may be the oldest, and must neither hide the others nor be leased.
+
+        While more rest than one statement can be told of, the stretches take turns, so that the retries of old items do
+        not keep the younger ones waiting.
+        """
+        stretches = self._rests.stretches()
+        taken: list[Item] = []
+        for _ in stretches:
+            stretch = stretches[self._stretch % len(stretches)]
+            self._stretch += 1
+            skip = [*self._rests.ids(stretch), *self._in_hand()]
+            taken = await self._items.next_but(self.state, room, skip, stretch)
+            if taken or self._stopping:
+                break
+        if self._stopping:
+            await self._give_back(taken)
+            return
+        for item in taken:
+            self._begin(item)
+        self._more = len(taken) == room if len(stretches) == 1 else bool(taken)
+
+    def _in_hand(self) -> set[str]:
+        """May be free in the store, after an operator's break or a lapse, while its handler runs: a thread cannot be
+        stopped. Whoever else takes it meanwhile, a second handler beside the first would not be ours to explain.
+        """
+        inside = self._parts.ids_inside(self._items.kind, self._items.holder_id)
+        return inside | {item.id for item in self._running.values()}
+
+    async def _give_back(self, items: list[Item]) -> None:
+        leases = [item.lease for item in items]
+        for lease in leases:
+            lease.end(BROKEN)
+        await self._parts.break_quietly(leases)
+
+    async def _endure(self, error: FenceholdError) -> None:
+        """The store is away: what is held is the keeper's concern; try again soon, not in a storm."""
+        self._troubles += 1
+        self._tell("processor_store_failed", sql_error=str(error))
+        self._outage.failed(error)
+        delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))
+        until_s = self._parts.clock.now_s() + min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX)
+        while not self._stopping and (left_s := until_s - self._parts.clock.now_s()) > 0:
+            self._wake.clear()
+            await self._parts.clock.wait(self._wake, left_s)
+        self._more = True
+
+    # --- one item ---
+
+    def _begin(self, item: Item) -> None:
+        item.lease.max_s = self.settings.max_processing_s
+        task = asyncio.get_running_loop().create_task(self._handle(item))
+        self._running[task] = item
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        item = self._running.pop(task)
+        if item.lease.end(BROKEN):  # cancelled before it could even begin
+            self._parts.start_breaking([item.lease])
+        if not task.cancelled() and task.exception() is not None:
+            self._begin_stopping()  # Ctrl-C means the program
+        self._wake.set()
+
+    async def _handle(self, item: Item) -> None:
+        run = self._handlers.only
+        assert run is not None, "one handler for all"
+        try:
+            async with item:
+                await run(item)
+        except KeyboardInterrupt:
+            raise
+        except LeaseLost as error:
+            if error.item_id == item.id and error.token == item.token:
+                self._rests.failed(item.id, item.state_timestamp)  # told as item_lost already
+            else:
+                self._failed(item, error)
+        except BaseException as error:  # noqa: BLE001 - whatever it raises, sys.exit() too, is a failed try
+            if self._stopping and isinstance(error, asyncio.CancelledError):
+                self._tell("item_called_off", id=item.id, token=item.token)
+            else:
+                self._failed(item, error)
+        else:
+            self._done(item)
+
+    def _done(self, item: Item) -> None:
+        has_moved = item.state != self.state or item.ended_because == DELETED
+        self._rests.done(item.id, item.state_timestamp, has_moved)
+        self._tell("item_processed", id=item.id, token=item.token, now=item.state, moved=has_moved)
+        if not has_moved and not item.has_saved:
+            self._unchanged(item)
+
+    def _unchanged(self, item: Item) -> None:
+        """Told once a minute at most: a handler may well have nothing to do yet, or forget to save for ever."""
+        self._idle_calls += 1
+        now_s = self._parts.clock.now_s()
+        if self._idle_told_s is not None and now_s - self._idle_told_s < REMIND_EVERY_S:
+            return
+        self._tell("item_unchanged", id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
+        self._idle_told_s, self._idle_calls = now_s, 0
+
+    def _failed(self, item: Item, error: BaseException) -> None:
+        rest_s = self._rests.failed(item.id, item.state_timestamp)
+        self._tell(
+            "item_failed", id=item.id, token=item.token, error=described(error), rest_s=round(rest_s, 3),
+            traceback=in_full(error) or None,
+        )  # fmt: skip
+
+    # --- the end ---
+
+    def _begin_stopping(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        self._tell("processor_stopping", in_hand=len(self._running))
+        self._wake.set()
+        if self._loop is not None:
+            timeout_s = self.settings.shutdown_timeout_s
+            self._loop.call_later(timeout_s * CANCEL_PART, self._cancel_rest)
+            self._loop.call_later(timeout_s, self._abandon)
+
+    async def _finish(self) -> None:
+        while self._running and not self._abandoned:
+            self._wake.clear()
+            await self._wake.wait()
+
+    def _cancel_rest(self) -> None:
+        for task in list(self._running):
+            task.cancel("the processor stops")
+
+    def _abandon(self) -> None:
+        """Handlers that do not even heed a cancel are left behind; their leases end when they return, or lapse."""
+        self._abandoned = True
+        for item in self._running.values():
+            item.lease.end("abandoned")
+        self._wake.set()
+
+    async def _wait_for_handlers(self, limit_s: float) -> None:
+        if self._running:
+            await asyncio.wait(list(self._running), timeout=limit_s)
+
+    def _tell(self, event: str, **fields: Any) -> None:
+        self._parts.facts.fact(event, kind=self._items.kind, state=self.state, **fields)
+
+
+def item_handlers(handler: ItemHandler, threads_max: int) -> Handlers:
+    check_handler(handler)
+    return Handlers(handler, threads_max, argument="item")
+
+
+def check_handler(handler: Callable[[Any], object]) -> None:
+    """Raises ConfigurationError (`bad_handler`) for what cannot be called with one item."""
+    if not callable(handler):
+        raise ConfigurationError(
+            f"{handler!r:.80} cannot handle items.",
+            hint="Give `async def handle(item)`; a plain function runs on a thread and saves with item.save_now(...).",
+            code="bad_handler",
+        )
+    check_callable(handler, "item")

@@ -1,0 +1,248 @@
+"""What all items of one store share: connections, the keepers, and which leases this process holds."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from fencehold.model.errors import AlreadyLeased, ConfigurationError, FenceholdError
+from fencehold.model.items.settings import ItemSettings
+from fencehold.ports.backend import Backend
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.ports.items import ItemPort, ItemStore
+from fencehold.ports.time_limit import TimeLimit
+from fencehold.runtime.core import forks
+from fencehold.runtime.core.keeper_thread import Host
+from fencehold.runtime.core.loop_liveness import Pulse
+from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.first_use import ANY_KIND, FirstUse
+from fencehold.runtime.items.keeper import ItemKeeper
+from fencehold.runtime.items.lease import STORE_CLOSED, SUPERSEDED, ItemLease
+
+if TYPE_CHECKING:
+    from fencehold.runtime.items.processor import ItemProcessor
+
+Place = tuple[str, str, str]  # kind, holder_id, id
+
+BREAK_LIMIT_S = 5.0
+KINDS_LIMIT_S = 10.0
+CLOSE_SLACK_S = 5.0
+PRUNE_AT = 1000
+
+
+class ItemParts:
+    def __init__(
+        self,
+        make_backend: Callable[[], Backend],
+        engine: Callable[[], tuple[Engine, Host]],
+        clock: Clock,
+        facts: FactSink,
+        first_use: FirstUse,
+    ) -> None:
+        self._make_backend, self._engine, self._first_use = make_backend, engine, first_use
+        self._backend: Backend | None = None
+        self.clock, self.facts = clock, facts
+        self.processors: set[ItemProcessor] = set()
+        self._here: dict[tuple[asyncio.AbstractEventLoop, str], ItemStore] = {}
+        self._keepers: dict[tuple[str, ItemSettings], ItemKeeper] = {}
+        self._pulses: WeakKeyDictionary[asyncio.AbstractEventLoop, Pulse] = WeakKeyDictionary()
+        self._held: dict[Place, ItemLease] = {}
+        self._inside: dict[Place, ItemLease] = {}  # whose bodies run, whether still held or not
+        self._asked: set[Place] = set()  # by an acquire that has no answer yet
+        self._doors = threading.Lock()  # tasks of several loops may share one Items
+        self._prune_at = PRUNE_AT
+        self._background: set[asyncio.Future[None]] = set()
+        self._generation = forks.generation()
+
+    # --- connections ---
+
+    def items(self, kind: str) -> ItemStore:
+        """In the caller's loop, on a connection of its own; all items of one kind share it."""
+        self._engine()
+        if self._generation != forks.generation():
+            raise ConfigurationError(
+                "The store belongs to the process that forked this one.",
+                hint="Connect anew in a forked child.",
+                code="store_closed",
+            )
+        loop = asyncio.get_running_loop()
+        if (loop, kind) not in self._here:
+            self._here[loop, kind] = self.make_items(kind)
+        return self._here[loop, kind]
+
+    def port(self, kind: str) -> ItemPort:
+        return self.items(kind).port
+
+    async def ready_port(self, kind: str) -> ItemPort:
+        """The same for a verb that may be the first: the tables are there, if `store.init()` was called."""
+        await self._first_use.items()
+        return self.port(kind)
+
+    async def kinds(self) -> list[str]:
+        return await (await self.ready_port(ANY_KIND)).kinds(KINDS_LIMIT_S)
+
+    def make_items(self, kind: str) -> ItemStore:
+        if self._backend is None:
+            self._backend = self._make_backend()
+        return self._backend.items(kind)
+
+    # --- what is held ---
+
+    def hold(self, lease: ItemLease) -> None:
+        """A later lease of the same holder on the same item ends the one before, also in the store."""
+        place = self._place(lease)
+        before = self._held.get(place)
+        if before is not None and before.key.token > lease.key.token:  # the answers came in another order
+            lease.end(SUPERSEDED)
+            return
+        if before is not None and before.end(SUPERSEDED) and self._inside.get(place) is before:
+            self.tell_lost(before)
+        self._held[place] = lease
+        if len(self._held) > self._prune_at:  # leases that lapsed unused: nobody will ever give them back
+            self._held = {place: lease for place, lease in self._held.items() if lease.is_valid}
+            self._prune_at = max(PRUNE_AT, 2 * len(self._held))
+
+    def held_by(self, kind: str, holder_id: str, item_id: str) -> ItemLease | None:
+        return self._held.get((kind, holder_id, item_id))
+
+    def let_go(self, lease: ItemLease) -> None:
+        place = self._place(lease)
+        if self._held.get(place) is lease:
+            self._held.pop(place, None)
+
+    # --- whose bodies run ---
+
+    @contextmanager
+    def asking(self, kind: str, holder_id: str, item_id: str) -> Iterator[None]:
+        """An acquire is under way; AlreadyLeased if it could take the item from under a body of this same holder."""
+        place = (kind, holder_id, item_id)
+        with self._doors:
+            inside = self._inside.get(place)
+            is_held = inside is not None and inside.is_valid
+            if is_held or place in self._asked:
+                raise held_here(place, inside.expires_at if inside is not None and is_held else None)
+            self._asked.add(place)
+        try:
+            yield
+        finally:
+            self._asked.discard(place)
+
+    def enter(self, lease: ItemLease) -> None:
+        """Nobody here acquires it anew from now on; LeaseLost if somebody is just about to."""
+        place = self._place(lease)
+        with self._doors:
+            is_ours = place not in self._asked
+            if is_ours:
+                self._inside[place] = lease
+        if not is_ours:
+            lease.end(SUPERSEDED)
+            raise lease.error()
+
+    def leave(self, lease: ItemLease) -> None:
+        place = self._place(lease)
+        if self._inside.get(place) is lease:
+            self._inside.pop(place, None)
+
+    def ids_inside(self, kind: str, holder_id: str) -> set[str]:
+        with self._doors:
+            return {place[2] for place in self._inside if place[:2] == (kind, holder_id)}
+
+    def _place(self, lease: ItemLease) -> Place:
+        return lease.kind, lease.key.holder_id, lease.key.id
+
+    # --- keeping ---
+
+    def keep(self, lease: ItemLease) -> None:
+        host = self._engine()[1]
+        loop = asyncio.get_running_loop()
+        if loop not in self._pulses:
+            self._pulses[loop] = Pulse(loop, self.clock)
+        lease.pulse = self._pulses[loop]
+        self._keeper(lease, host).keep(lease)
+
+    def drop(self, lease: ItemLease) -> bool:
+        """No longer renewed; whether it was."""
+        keeper = self._keepers.get((lease.kind, lease.settings))
+        return keeper is not None and keeper.drop(lease)
+
+    def _keeper(self, lease: ItemLease, host: Host) -> ItemKeeper:
+        which = (lease.kind, lease.settings)
+        if which not in self._keepers:
+            self._keepers[which] = ItemKeeper(
+                *which, host, self.make_items, clock=self.clock, facts=self.facts, tell_stalled=self._tell_stalled
+            )  # fmt: skip
+        return self._keepers[which]
+
+    # --- giving back ---
+
+    async def break_quietly(self, leases: Iterable[ItemLease]) -> None:
+        """Over locally first; then in the store, in one statement per kind, within a limit. A failure is told."""
+        by_kind: dict[str, list[ItemLease]] = {}
+        for lease in leases:
+            self.let_go(lease)
+            if lease.generation == forks.generation():  # a forked child has nothing to give back
+                by_kind.setdefault(lease.kind, []).append(lease)
+        for kind, same in by_kind.items():
+            try:
+                await self.port(kind).break_leases([lease.key for lease in same], BREAK_LIMIT_S)
+            except FenceholdError as error:
+                for lease in same:
+                    self.tell("item_break_failed", lease, sql_error=str(error))
+
+    def start_breaking(self, leases: Iterable[ItemLease]) -> None:
+        """`break_quietly` without waiting for it; closing the store does."""
+        task = asyncio.ensure_future(self.break_quietly(list(leases)))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def close(self) -> None:
+        """Before the store's own parts: no processor runs, no item is held, when this returns."""
+        for processor in list(self.processors):
+            processor.stop()
+            with suppress(TimeoutError):
+                limit_s = processor.settings.shutdown_timeout_s + CLOSE_SLACK_S
+                async with TimeLimit(limit_s):
+                    await processor.stopped.wait()
+        if self._background:
+            await asyncio.wait(self._background, timeout=BREAK_LIMIT_S + CLOSE_SLACK_S)
+        held = [lease for lease in self._held.values() if lease.is_valid]
+        for lease in held:
+            lease.end(STORE_CLOSED)
+        await self.break_quietly(held)
+        self._held.clear()
+        for keeper in self._keepers.values():
+            await keeper.stop()
+        self._keepers.clear()
+        while self._here:
+            await self._here.popitem()[1].close()
+
+    # --- telling ---
+
+    def tell(self, event: str, lease: ItemLease, **fields: object) -> None:
+        """A fact about one lease, with the fields every such fact has."""
+        self.facts.fact(
+            event, kind=lease.kind, id=lease.key.id, holder_id=lease.key.holder_id, token=lease.key.token,
+            expires_at=lease.expires_at.isoformat(), **fields,
+        )  # fmt: skip
+
+    def tell_lost(self, lease: ItemLease) -> None:
+        self.tell("item_lost", lease, reason=lease.lost)
+
+    def _tell_stalled(self, lease: ItemLease, silent_s: float) -> None:
+        self.tell("item_stalled", lease, silent_s=round(silent_s, 3))
+
+
+def held_here(place: Place, until: dt.datetime | None) -> AlreadyLeased:
+    kind, holder_id, item_id = place
+    how = f"is held by {holder_id!r}, which is this holder," if until else f"is being acquired by {holder_id!r}"
+    when = f" until {until.isoformat()}" if until else ""
+    return AlreadyLeased(
+        f"Item {item_id!r} of kind {kind!r} {how}{when}; nothing was changed.", holder_id=holder_id, expires_at=until,
+        hint="Another task or thread of this very process has it: wait for it, or use a store.items(...) for each.",
+    )  # fmt: skip

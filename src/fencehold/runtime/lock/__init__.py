@@ -1,0 +1,1 @@
+"""Leaders by a lock of a server session (pgleaderlock, mssqlleaderlock)."""

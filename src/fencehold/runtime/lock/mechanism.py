@@ -1,0 +1,288 @@
+"""Leadership by a lock that a server session holds, for the election. Runs entirely in the caller's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from fencehold.model.election.lock_errors import (
+    ConnectionError,  # noqa: A004 - spec 002's name
+    HopelessError,
+    LockError,
+    PoolerError,
+    as_lock_error,
+    as_outage,
+)
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from fencehold.ports.lock_session import Companion, LockSession
+from fencehold.ports.mechanism import Unanswered
+from fencehold.ports.time_limit import TimeLimit
+from fencehold.runtime.core import forks
+from fencehold.runtime.core.outage import Outage
+
+S = TypeVar("S", bound=LockSession)
+
+ROUND_TRIP_LIMIT_S = 5.0
+
+NO_ANSWER = (
+    "the release got no answer within {:g} s: the connection was dropped, and the lock is free once the server sees it"
+)
+
+#: An unlock that is cut off inside ends by the outer limit, which knows that cutting the connection unlocks too.
+INNER_EXTRA_S = 1.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How often a leader proves possession, and for how long a proof counts."""
+
+    health_interval_s: float
+
+    @property
+    def trust_s(self) -> float:
+        """Longer than a loop blocked for three intervals right before its next probe was due, and then some."""
+        return self.health_interval_s * 5
+
+    @property
+    def margin_s(self) -> float:
+        return min(1.0, self.health_interval_s / 4)
+
+    @property
+    def probe_limit_s(self) -> float:
+        return min(ROUND_TRIP_LIMIT_S, max(0.05, self.health_interval_s))
+
+    @property
+    def seize_limit_s(self) -> float:
+        """An earlier leader's open fenced transaction is waited for; the server ends it after half a lease."""
+        return max(ROUND_TRIP_LIMIT_S, self.trust_s)
+
+
+class Grant:
+    """The lock is ours until `ends_at_s`, which every probe moves on; it counts from when the probe was sent."""
+
+    def __init__(self, clock: Clock, sent_s: float, timing: Timing, expires: bool) -> None:
+        self._clock = clock
+        self._timing = timing
+        self._expires = expires
+        self._generation = forks.generation()
+        self.ends_at_s = 0.0
+        self.is_over = False
+        self.may_resume = True
+        self.epoch: int | None = None
+        self.prove(sent_s)
+
+    @property
+    def is_valid(self) -> bool:
+        """Pure comparison. A forked child holds nothing: its parent has the session."""
+        if self.is_over or self._generation != forks.generation():
+            return False
+        return not self._expires or self._clock.now_s() < self.ends_at_s
+
+    @property
+    def remaining_s(self) -> float:
+        return max(0.0, self.ends_at_s - self._clock.now_s()) if self.is_valid else 0.0
+
+    def resume(self, sent_s: float) -> None:
+        """After an interruption that nobody was told of."""
+        self.prove(sent_s)
+        self.is_over = False
+
+    def prove(self, sent_s: float) -> None:
+        self.ends_at_s = sent_s + self._timing.trust_s - self._timing.margin_s
+
+
+class SessionMechanism(Generic[S]):
+    """Owns the connection. After any error, timeout or cancel it is dropped: the server then frees the lock."""
+
+    def __init__(
+        self,
+        open_session: Callable[[], Awaitable[S]],
+        timing: Timing,
+        clock: Clock,
+        facts: FactSink,
+        *,
+        companion: Companion[S] | None = None,
+        as_error: Callable[[Exception], Exception] = as_lock_error,
+        where: str = "",
+    ) -> None:
+        """`where`: the database's address without secrets, for what is told while it is away."""
+        self._open = open_session
+        self._where = where
+        self._outage = Outage(facts.fact, clock)
+        self._timing = timing
+        self._clock = clock
+        self._facts = facts
+        self._companion = companion
+        self._as_error = as_error
+        self._session: S | None = None
+        self._grant: Grant | None = None
+        self._left_behind: Any | None = None
+        self._interrupted: Grant | None = None
+        self._turn = asyncio.Lock()
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
+        self._has_worked = False
+        self.attempts = 0
+        self.release_limit_s: float | None = None
+
+    async def attempt(self) -> Grant | None:
+        async with self._turn:  # a cancelled attempt may still be letting go of its session
+            self.attempts += 1
+            try:
+                answer = await self._attempt()
+                self._has_worked = True
+                self._outage.answered()
+                return answer
+            except Exception as error:
+                await self.close()
+                fault = self._as_error(error)
+                if self._has_worked and isinstance(fault, HopelessError) and not isinstance(fault, PoolerError):
+                    fault = ConnectionError(str(fault))  # a password or a right that worked once may work again
+                if isinstance(fault, HopelessError):  # nobody will try again
+                    self._facts.fact("gave_up", error=fault)
+                else:
+                    self._outage.failed(as_outage(fault, self._where))
+                raise fault from error
+            except BaseException:
+                await self.close()  # a cancelled try may have locked: only the end of the session is sure to unlock
+                raise
+
+    async def _attempt(self) -> Grant | None:
+        if self._session is None:
+            self._session = await self._open()
+        session = self._session
+        sent_s = await self._locked(session)
+        if sent_s is None:
+            return None
+        self._grant = Grant(self._clock, sent_s, self._timing, expires=session.expires)
+        if self._companion is not None:
+            self._grant = await self._fenced(session, self._companion, self._grant)
+        return self._grant
+
+    async def _fenced(self, session: S, companion: Companion[S], new: Grant) -> Grant:
+        """The term that was interrupted, if its epoch is still the last one; else a new one, with the next epoch."""
+        old, lease_s, limit_s = self._interrupted, self._timing.trust_s, self._timing.seize_limit_s
+        epoch = old.epoch if old is not None and old.may_resume else None
+        if old is not None and epoch is not None and await companion.resume(session, epoch, lease_s, limit_s):
+            old.resume(await self._probe(session))
+            return old
+        new.epoch = await companion.seize(session, lease_s, limit_s)
+        new.prove(await self._probe(session))  # seizing may have waited for long
+        return new
+
+    async def _locked(self, session: S) -> float | None:
+        """When the request that locked was sent; None when another holds the lock."""
+        sent_s = self._clock.now_s()
+        if await session.try_lock(ROUND_TRIP_LIMIT_S):
+            return sent_s
+        # The one who holds it may be ourselves: a session that we dropped and whose end the server has not noticed.
+        born, self._left_behind = self._left_behind, None
+        if born is None or not await session.evict(born, ROUND_TRIP_LIMIT_S):
+            return None
+        sent_s = self._clock.now_s()
+        return sent_s if await session.try_lock(ROUND_TRIP_LIMIT_S) else None
+
+    async def hold(self, grant: Grant) -> str:
+        """Probe until possession cannot be proven; raises what the database said, if it said anything."""
+        self._at_rest.clear()
+        try:
+            while True:
+                assert self._session is not None, "a leader has its session"
+                await self._session.rest(self._timing.health_interval_s)
+                await self._undisturbed(self._prove(grant))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            grant.is_over = True
+            self._interrupted = grant
+            await self.close()
+            self._facts.fact("health_check_failed", error=self._as_error(error))
+            raise self._as_error(error) from error
+        finally:
+            self._at_rest.set()
+
+    async def _undisturbed(self, proving: Awaitable[None]) -> None:
+        """A probe that is under way ends before its caller does: cancelling it would cost the connection."""
+        probe = asyncio.ensure_future(proving)
+        try:
+            await asyncio.shield(probe)
+        except asyncio.CancelledError:
+            await asyncio.wait([probe])
+            if not probe.cancelled():
+                probe.exception()
+            raise
+
+    async def _prove(self, grant: Grant) -> None:
+        session = self._session
+        if session is None:
+            raise LockError("the connection was closed")
+        sent_s = await self._probe(session)
+        if not grant.is_valid:
+            raise LockError("the answer to the probe came too late: the server may have ended the session's time")
+        if self._companion is not None and grant.epoch is not None:
+            lease_s = self._timing.trust_s
+            await self._companion.renew(session, grant.epoch, lease_s, self._timing.probe_limit_s)
+        grant.prove(sent_s)
+
+    async def _probe(self, session: S) -> float:
+        """When the probe was sent that found the lock in our hands."""
+        sent_s = self._clock.now_s()
+        if not await session.probe(self._timing.probe_limit_s):
+            raise LockError("the session is alive but no longer holds the lock")
+        return sent_s
+
+    async def release(self, grant: Grant) -> bool:
+        """Local state first. Past its limit the connection is cut; the server unlocks when it notices."""
+        grant.is_over = True
+        session = self._session
+        limit_s = self.release_limit_s if self.release_limit_s is not None else ROUND_TRIP_LIMIT_S
+        if session is None:
+            raise Unanswered(ConnectionError("the connection broke before the lock could be released"))
+        try:
+            async with TimeLimit(limit_s):
+                await self._at_rest.wait()
+                if self._companion is not None and grant.epoch is not None:
+                    await self._companion.release(session, grant.epoch, limit_s + INNER_EXTRA_S)
+                if not await session.unlock(limit_s + INNER_EXTRA_S):
+                    raise LockError("the session did not hold the lock that it was to release")
+        except TimeoutError:
+            self._facts.fact("release_cut_off", limit_s=limit_s)
+            await self.close()
+            raise Unanswered(ConnectionError(NO_ANSWER.format(limit_s))) from None
+        except BaseException as error:
+            await self.close()
+            raise self._as_error(error) if isinstance(error, Exception) else error from error
+        self._grant = None
+        return True
+
+    async def pause(self, delay_s: float, stop: asyncio.Event, *, heed_hints: bool) -> None:
+        if heed_hints and self._session is not None:
+            await self._session.wait_for_news(delay_s, stop)
+            return
+        await self._clock.wait(stop, delay_s)
+
+    def is_new_term(self, grant: Grant) -> bool:
+        """Known only with a fencing epoch: without one nothing on the server remembers who led."""
+        return grant.epoch is not None and grant is not self._interrupted
+
+    def led(self) -> None:
+        self.attempts = 0
+
+    def end_term(self) -> None:
+        """The end is about to be told: what was granted is over, what is granted from now on is a new term."""
+        self._interrupted = None
+        if self._grant is not None:
+            self._grant.is_over = True
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        grant, self._grant = self._grant, None
+        if grant is not None:
+            grant.is_over = True
+        if session is not None:
+            if grant is not None:
+                self._left_behind = session.birth
+            await session.close()

@@ -1,0 +1,67 @@
+"""What a leader by lock may do under its fencing epoch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, overload
+
+from fencehold.model.election.leases import TermKey
+from fencehold.ports.connections import AsyncConnection, Connection, SyncConnection
+from fencehold.ports.facts import FactSink
+from fencehold.ports.fence import Transaction
+from fencehold.ports.lock_session import Companion
+from fencehold.runtime.core.block_kinds import AsyncTransactionBlock
+from fencehold.runtime.election.held_lease import NOT_AWAITED
+from fencehold.runtime.election.pending_fence import NOT_AWAITED_HINT, PendingFence, loop_here, told_on
+from fencehold.runtime.lock.mechanism import Grant
+
+
+async def _awaited(pending: Awaitable[None]) -> None:
+    await pending
+
+
+class LockTerm:
+    """The current term when the lock has a fencing epoch: the token, and fenced transactions."""
+
+    def __init__(self, grant: Grant, companion: Companion[Any], lease_s: float, log: FactSink) -> None:
+        assert grant.epoch is not None, "a term has an epoch"
+        self._log = log
+        self._loop = loop_here()
+        self.epoch = grant.epoch
+        self._grant = grant
+        self._companion = companion
+        self._lease_s = lease_s
+
+    @property
+    def is_valid(self) -> bool:
+        return self._grant.is_valid
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A fenced transaction on a connection of its own: it commits only while this epoch holds."""
+        block = self._companion.fences.transaction(self._key(), lambda: self._grant.remaining_s)
+        return AsyncTransactionBlock(block)
+
+    @overload
+    def fence(self, connection_or_session: SyncConnection) -> Awaitable[None]: ...
+    @overload
+    def fence(self, connection_or_session: AsyncConnection) -> Coroutine[Any, Any, None]: ...
+    def fence(self, connection_or_session: Connection) -> Awaitable[None]:
+        """The same guard in a transaction the caller owns; await it for async connections and sessions.
+
+        One that is not awaited fences nothing: that is told as an error (`fence_not_awaited`), and ends the term.
+        """
+        pending = self._companion.fences.fence(connection_or_session, self._key())
+        if not asyncio.iscoroutine(pending):
+            return pending
+        return PendingFence(_awaited(pending), pending, self._forgotten)
+
+    def _forgotten(self) -> None:
+        self._grant.may_resume = False  # this very term is over, whatever the grace would allow
+        self._grant.is_over = True
+        told_on(self._loop, lambda: self._log.fact(NOT_AWAITED, epoch=self.epoch, hint=NOT_AWAITED_HINT))
+
+    def _key(self) -> TermKey:
+        companion = self._companion
+        return TermKey(companion.name, companion.holder_id, self.epoch, self._lease_s, companion.lease_id)

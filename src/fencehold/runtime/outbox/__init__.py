@@ -1,0 +1,1 @@
+"""`store.outbox(...)`: adding events, and the worker that claims, handles, renews and recovers them."""

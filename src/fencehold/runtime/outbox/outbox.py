@@ -1,0 +1,382 @@
+"""`store.outbox(...)`: events that are handled at least once, each by exactly one worker at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import math
+import secrets
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, Unpack, overload
+
+from fencehold.model import names
+from fencehold.model.durations import AGE_YEARS_MAX, Duration, seconds
+from fencehold.model.errors import ConfigurationError
+from fencehold.model.json_types import Json, JsonMapping
+from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.new_events import NewEvent, new_event, new_tracking_ids
+from fencehold.model.outbox.settings import Check, OutboxSettings, outbox_settings, worker_settings
+from fencehold.ports.connections import Connection, SyncConnection
+from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Events, Failure, Filter, Recovered, Stats
+from fencehold.runtime.handlers.error_text import storable, stored
+from fencehold.runtime.handlers.handlers import Handlers
+from fencehold.runtime.handlers.types import BatchHandler, EventHandler
+from fencehold.runtime.options import WorkerOptions
+from fencehold.runtime.outbox.adding import add_surely
+from fencehold.runtime.outbox.arguments import EventToAdd, claims_of, done_now, listed, tracking_id_of
+from fencehold.runtime.outbox.identity import OutboxIdentity
+from fencehold.runtime.outbox.reaper import REAP_MAX, Reaper, tell_reaped
+from fencehold.runtime.outbox.store_side import OutboxParts
+from fencehold.runtime.outbox.worker import Worker, check_hook
+
+LIMIT_S = 10.0
+DESK_LIMIT_S = 60.0
+REDRIVE_PER_MINUTE = 100
+PURGE_BATCH = ADD_BATCH = 5000
+FIND_MAX = 1000
+
+Progress = Callable[[int], None]
+T = TypeVar("T")
+
+
+class Outbox:
+    """Low-level verbs for programs that keep their own time, `worker()` for all others. Every verb is one statement."""
+
+    def __init__(self, name: str, settings: OutboxSettings, parts: OutboxParts) -> None:
+        self.name = name
+        self._settings = settings
+        self._parts = parts
+        self._identity = OutboxIdentity(name, self._ask_identity, parts.shared.outbox_ids)
+
+    @property
+    def settings(self) -> OutboxSettings:
+        return self._settings
+
+    def configure(self, *, lease: Duration, heartbeat_every: Duration | None = None) -> None:
+        """Another lease from the next claim and heartbeat on, also for workers that run already.
+
+        Their `max_processing` and `shutdown_timeout` follow it unless they were set by hand.
+        """
+        checked = outbox_settings(lease=lease, heartbeat_every=heartbeat_every)
+        self._settings = replace(
+            self._settings, lease_s=checked.lease_s, heartbeat_every_s=checked.heartbeat_every_s,
+            reap_every_s=min(self._settings.reap_every_s, checked.reap_every_s),
+        )  # fmt: skip
+        for worker in [w for w in list(self._parts.workers) if w.outbox == self.name]:
+            worker.reconfigured()
+
+    async def init(self) -> list[str]:
+        """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
+        steps = await self._events_here().init(DESK_LIMIT_S, self._waits)
+        self._parts.first_use.made(self.name)
+        return steps
+
+    def _waits(self, what: str) -> None:
+        self._parts.facts.fact("schema_waiting", outbox=self.name, detail=what)
+
+    # --- producers ---
+
+    async def add(
+        self,
+        event_type: str,
+        payload: Json,
+        *,
+        aggregate_id: str | None = None,
+        aggregate_type: str | None = None,
+        tracking_id: str | uuid.UUID | None = None,
+        not_before: dt.datetime | Duration | None = None,
+        priority: int = 0,
+        metadata: JsonMapping | None = None,
+        tx: Connection | None = None,
+    ) -> str:
+        """Stored for sure when this returns, or with the caller's transaction `tx`; the tracking id.
+
+        Without an answer it is asked once more; without one again it is Uncertain: repeat it then with the same
+        `tracking_id`. An event whose `tracking_id` is known already is not stored again. Higher `priority` is handled
+        sooner; `not_before` is a time or a delay.
+        """
+        event = self._new(
+            self._carried(), event_type, payload, aggregate_id=aggregate_id, aggregate_type=aggregate_type,
+            tracking_id=tracking_id, not_before=not_before, priority=priority, metadata=metadata,
+        )  # fmt: skip
+        await self._store([event], tx)
+        return event.tracking_id
+
+    async def add_many(self, events: Iterable[EventToAdd], tx: Connection | None = None) -> list[str]:
+        """All or none of up to 5,000 at a time (all of them with `tx`); their tracking ids in order.
+
+        Each is (event_type, payload) or a mapping with the names of `add`'s arguments.
+        """
+        given, new = listed(events), list[NewEvent]()
+        making = self._making(given, new)
+        if tx is None and 0 < len(given) <= ADD_BATCH and not any(isinstance(one, Mapping) for one in given):
+            await self._store(making, tx)  # one transaction: events may be made while it goes on
+            return [event.tracking_id for event in new]
+        made = list(making)  # a bad one among them is found before the first is written
+        for batch in [made[i : i + ADD_BATCH] for i in range(0, len(made), ADD_BATCH)] if tx is None else [made]:
+            if batch:
+                await self._store(batch, tx)
+        return [event.tracking_id for event in new]
+
+    def add_now(self, events: Iterable[EventToAdd], tx: SyncConnection, outbox_id: str) -> list[str]:
+        """`add_many` for callers without an event loop: in the transaction of a sync connection or session."""
+        new = list(self._making(listed(events), []))
+        done_now(self._parts.make_events(self.name).port.add_in(tx, new, outbox_id))
+        return [event.tracking_id for event in new]
+
+    def first_time_now(
+        self, event: Claim | str | uuid.UUID, consumer_id: str, tx: SyncConnection, outbox_id: str
+    ) -> bool:
+        """`first_time` for callers without an event loop."""
+        desk = self._parts.make_events(self.name).desk
+        return bool(done_now(desk.first_time(tracking_id_of(event), names.consumer_id(consumer_id), tx, outbox_id)))
+
+    async def outbox_id(self) -> str:
+        """What tells this outbox from one of the same name in another database; asked of the store once."""
+        return await self._identity.get()
+
+    async def _ask_identity(self) -> str:
+        return await (await self._here(in_tx=True)).desk.identity(LIMIT_S)
+
+    async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Connection) -> bool:
+        """True if this consumer meets this event for the first time; recorded in the caller's transaction `tx`.
+
+        Write the effect in the same transaction: then both are there, or neither is, however often it is delivered.
+        """
+        who = tracking_id_of(event), names.consumer_id(consumer_id)
+        desk = (await self._here(in_tx=True)).desk
+        return await self._identity.given_to(lambda outbox_id: desk.first_time(*who, tx, outbox_id))
+
+    # --- consumers ---
+
+    async def claim(self, limit: int, worker_id: str, *, lease: Duration | None = None) -> list[Claim]:
+        """Up to `limit` due events, each under a lease that nobody else has."""
+        check = Check("Claim")
+        check.count(limit, "limit", 1, 10_000)
+        check.done("Claim as many as can be started at once.")
+        lease_s = self._settings.lease_s if lease is None else seconds(lease, "lease")
+        token = f"{names.holder_id(worker_id)}/{secrets.token_hex(6)}"
+        ask = ClaimAsk(limit, token, lease_s, in_order=self._settings.in_order)
+        claims = (await self._bounded((await self._here()).port.turn([], ask, LIMIT_S))).claims
+        if lease is not None:
+            for claim in claims:
+                claim.lease_s = lease_s
+        return claims
+
+    def _lease_s(self, claim: Claim) -> float:
+        return claim.lease_s or self._settings.lease_s
+
+    async def renew(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
+        """Those still held, each with its new `locked_until`; the others are lost: stop working on them.
+
+        Each for as long again as `claim` was told, or as the outbox is set to by now.
+        """
+        held = claims_of(claims)
+        renewed: dict[ClaimKey, Any] = {}
+        for lease_s in {self._lease_s(claim) for claim in held}:
+            keys = [claim.key for claim in held if self._lease_s(claim) == lease_s]
+            renewed |= await (await self._here()).port.renew(keys, lease_s, LIMIT_S)
+        for claim in held:
+            claim.locked_until = renewed.get(claim.key, claim.locked_until)
+        return [claim for claim in held if claim.key in renewed]
+
+    async def complete(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
+        """Those completed; one whose lease is over, or that another holds, is refused and left out."""
+        held = claims_of(claims)
+        turn = await self._bounded((await self._here()).port.turn(held, None, LIMIT_S))
+        accepted = {(key.id, key.token) for key in turn.completed}
+        return [claim for claim in held if (claim.id, claim.token) in accepted]
+
+    async def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
+        """FAILED (it will be tried again) or DEAD_LETTER; None: refused, it was no longer ours."""
+        delay_s = self._settings.backoff.delay_s(claim.attempt, self._parts.rng)
+        text = stored(error) if isinstance(error, BaseException) else storable(str(error))
+        recorded = await (await self._here()).port.fail(
+            [Failure(claims_of(claim)[0].key, text, delay_s, retry)], LIMIT_S
+        )
+        return recorded[0][1] if recorded else None
+
+    async def reap(self) -> list[Recovered]:
+        """Recover every event whose lease has lapsed, now."""
+        began_s, found = self._parts.clock.now_s(), list[Recovered]()
+        while len(batch := await (await self._here()).port.reap(REAP_MAX, LIMIT_S)) == REAP_MAX:
+            found += batch
+        found += batch
+        tell_reaped(self._parts.facts, self.name, found, self._parts.clock.now_s() - began_s)
+        return found
+
+    @overload
+    def worker(
+        self, handler: EventHandler | Mapping[str, EventHandler], *, batch_size: None = None,
+        **options: Unpack[WorkerOptions],
+    ) -> Worker: ...  # fmt: skip
+    @overload
+    def worker(
+        self, handler: BatchHandler | Mapping[str, BatchHandler], *, batch_size: int, **options: Unpack[WorkerOptions]
+    ) -> Worker: ...
+    def worker(
+        self,
+        handler: Any,
+        *,
+        concurrency: int = 10,
+        worker_id: str | None = None,
+        poll_every: Duration = 1,
+        max_processing: Duration | None = None,
+        shutdown_timeout: Duration | None = None,
+        batch_size: int | None = None,
+        saturated: Callable[[], bool] | None = None,
+        reaper: bool = True,
+        give_up_after: Duration | None = None,
+    ) -> Worker:
+        """A worker, checked and not yet running. `handler(event)`: to return is done, to raise is to be tried again.
+
+        With `batch_size` the handler gets lists of events and answers for all of them; an event whose try has failed is
+        from then on in a list of its own. `saturated` says True while downstream is full. `reaper=False` needs one
+        elsewhere. `give_up_after`: once its event loop has not turned for so long, or all its places have been taken
+        for so long by handlers that lost their leases and do not return, `run` raises WorkerStuck.
+        """
+        settings = worker_settings(
+            self._settings.lease_s, concurrency=concurrency, poll_every=poll_every, max_processing=max_processing,
+            shutdown_timeout=shutdown_timeout, batch_size=batch_size, give_up_after=give_up_after,
+        )  # fmt: skip
+        check_hook(saturated)
+        who = names.holder_id(worker_id) if worker_id is not None else names.default_holder_id()
+        handlers = Handlers(handler, concurrency, argument="event" if batch_size is None else "events")
+        return self._parts.worker(self, who, handlers, settings, saturated, reaper)
+
+    def reaper(self, reaper_id: str | None = None) -> Reaper:
+        """A reaper of its own, for deployments whose workers bring none: `await reaper.run()` until `stop()`."""
+        who = names.holder_id(reaper_id) if reaper_id is not None else names.default_holder_id()
+        return self._parts.reaper(self, who)
+
+    # --- operators ---
+
+    async def stats(self, *, whole: bool = True) -> Stats:
+        """One look at the table; without `whole` the completed are not counted (0), of which there may be millions."""
+        return await (await self._here()).desk.stats(DESK_LIMIT_S, whole)
+
+    async def find(self, which: Filter | None = None, limit: int = 100) -> list[EventRow]:
+        """Events as they stand, the newest first."""
+        return await (await self._here()).desk.find(which or Filter(), min(limit, FIND_MAX), DESK_LIMIT_S)
+
+    async def redrive(
+        self,
+        event_type: str,
+        root_cause: str,
+        limit: int = 1000,
+        *,
+        per_minute: float = REDRIVE_PER_MINUTE,
+        dry_run: bool = False,
+    ) -> list[str]:
+        """Dead letters of this type made PENDING again, so many a minute, their count of tries reset.
+
+        `root_cause` says what was wrong and is fixed; it stays with each event.
+        """
+        if not str(root_cause).strip():
+            hint = "Say what was wrong and has been mended: a redrive without that only fails again."
+            raise ConfigurationError("A redrive needs its root cause.", hint=hint, code="no_root_cause")
+        check = Check("Redrive")
+        check.that(0 < per_minute < math.inf, f"per_minute is {per_minute!r}; it must be above zero, and finite")
+        check.count(limit, "limit", 1, 2**31 - 1)
+        check.done("100 a minute is the default.")
+        which = Filter((Status.DEAD_LETTER,), (event_type,))
+        return await self._redrive(which, root_cause, limit, per_minute, dry_run)
+
+    async def retry(self, tracking_ids: Sequence[str], root_cause: str = "", *, dry_run: bool = False) -> list[str]:
+        """These events, failed or dead, made PENDING now."""
+        which = Filter((Status.DEAD_LETTER, Status.FAILED), (), tuple(map(tracking_id_of, tracking_ids)))
+        return await self._redrive(which, root_cause, len(tracking_ids), 0.0, dry_run)
+
+    async def purge(
+        self,
+        older_than: Duration,
+        *,
+        statuses: Sequence[Status] = (Status.COMPLETED,),
+        dry_run: bool = False,
+        on_progress: Progress | None = None,
+    ) -> int:
+        """Delete finished events, in batches that hold no lock for long; how many. Dead letters only when named."""
+        if set(statuses) - {Status.COMPLETED, Status.DEAD_LETTER} or not statuses:
+            hint = "Only COMPLETED and DEAD_LETTER events are finished."
+            raise ConfigurationError("Unfinished events are never purged.", hint=hint, code="bad_status")
+        which = Filter(tuple(map(Status, statuses)), (), (), seconds(older_than, "older_than", AGE_YEARS_MAX))
+        if dry_run:
+            return await (await self._here()).desk.purge(which, 2**31 - 1, DESK_LIMIT_S, dry_run=True)
+        total = 0
+        while batch := await (await self._here()).desk.purge(which, PURGE_BATCH, DESK_LIMIT_S):
+            total += batch
+            if on_progress:
+                on_progress(total)
+        self._parts.facts.fact("events_purged", outbox=self.name, count=total)
+        return total
+
+    async def close(self) -> None:
+        """Close the connection that other handles of this outbox do not use; `store.close()` closes all."""
+        await self._parts.shared.leave(self)
+
+    # --- within ---
+
+    async def _redrive(self, which: Filter, root_cause: str, limit: int, per_minute: float, dry_run: bool) -> list[str]:
+        spread_s = 60.0 / per_minute if per_minute > 0 else 0.0
+        found = await (await self._here()).desk.redrive(which, root_cause, limit, spread_s, DESK_LIMIT_S, dry_run)
+        if not dry_run:
+            kinds = ",".join(which.event_types)
+            self._parts.facts.fact(
+                "events_redriven", outbox=self.name, event_type=kinds, count=len(found), root_cause=root_cause
+            )
+        return found
+
+    def _carried(self) -> dict[str, Any]:
+        """The caller's trace context, to be kept in an event's metadata."""
+        headers = self._parts.traces.carry()
+        return {"trace": dict(headers)} if headers else {}
+
+    def _new(self, carried: dict[str, Any], event_type: Any, payload: Any, **rest: Any) -> NewEvent:
+        if carried:
+            rest["metadata"] = {**(rest.get("metadata") or {}), **carried}
+        return new_event(self._settings, event_type, payload, **rest)
+
+    def _making(self, given: list[Any], made: list[NewEvent]) -> Iterator[NewEvent]:
+        """Each is checked and serialised when it is asked for, and noted in `made`."""
+        carried = self._carried()
+        for event, fresh_id in zip(given, new_tracking_ids(len(given)), strict=True):
+            new = self._new_of(event, carried, fresh_id)
+            made.append(new)
+            yield new
+
+    def _new_of(self, event: Any, carried: dict[str, Any], fresh_id: str) -> NewEvent:
+        try:
+            if isinstance(event, Mapping):
+                return self._new(carried, **event, fresh_id=fresh_id)
+            event_type, payload = [] if isinstance(event, str) else event
+        except (TypeError, ValueError) as error:
+            if isinstance(error, ConfigurationError):
+                raise
+            hint = 'Give ("order.created", {"id": 7}), or {"event_type": ..., "payload": ..., ...}.'
+            raise ConfigurationError(f"Not an event: {event!r:.80}.", hint=hint, code="bad_event") from None
+        return self._new(carried, event_type, payload, fresh_id=fresh_id)
+
+    async def _store(self, events: Iterable[NewEvent], tx: Connection | None) -> None:
+        port = (await self._here(in_tx=tx is not None)).port
+        if tx is None:
+            await self._bounded(add_surely(port, events, LIMIT_S))
+        else:
+            new = list(events)
+            await self._identity.given_to(lambda outbox_id: port.add_in(tx, new, outbox_id))
+
+    async def _bounded(self, work: Coroutine[Any, Any, T]) -> T:
+        """A verb's own statement is ended by its limit; a cancelled caller does not cut it short."""
+        return await asyncio.shield(work)
+
+    async def _here(self, *, in_tx: bool = False) -> Events:
+        """In the caller's loop, on a connection that all handles of this outbox share there; its tables are there, if
+        `store.init()` was called."""
+        if self._parts.first_use.is_due(self.name):
+            await self._parts.first_use.outbox(self.name, in_tx=in_tx)
+        return self._events_here()
+
+    def _events_here(self) -> Events:
+        self._parts.check_open()
+        return self._parts.shared.here(self)

@@ -1,0 +1,208 @@
+"""What recovers: events whose lease has lapsed become PENDING again, or dead letters when their tries are spent.
+
+Exactly one is active per outbox, by a leader lease; the others follow and take over when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.outbox.events import Status
+from fencehold.model.outbox.settings import OutboxSettings
+from fencehold.ports.clock import Clock
+from fencehold.ports.events import Events, Recovered
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.election.leader import Leader
+from fencehold.runtime.outbox.probe import probe, starting, stopping
+
+REAP_MAX = 1000
+LEASE_S_MAX = 30.0
+STALE_FACTS_MAX = 1000
+AGAIN_S = 2.0  # after a run that failed
+LOST_EVERY = 3  # reaper intervals without a run, beyond a lease, before its absence is an error
+
+
+class Reaper:
+    """Runs as long as `run` does; a fault of the store is told and survived."""
+
+    def __init__(
+        self,
+        outbox: str,
+        settings: Callable[[], OutboxSettings],
+        *,
+        make_leader: Callable[[float], Leader],
+        make_events: Callable[[], Events],
+        make_ready: Callable[[], Coroutine[Any, Any, None]],
+        clock: Clock,
+        facts: FactSink,
+    ) -> None:
+        self.outbox = outbox
+        self._settings = settings
+        self._make_leader = make_leader
+        self._make_events = make_events
+        self._make_ready = make_ready
+        self._clock = clock
+        self._facts = facts
+        self._wants_stats = bool(getattr(facts, "wants_latencies", False))  # as a sink of metrics does
+        self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leader: Leader | None = None
+        self._events: Events | None = None
+        self._outage = Outage(lambda event, **fields: facts.fact(event, outbox=outbox, **fields), clock)
+        self._failure: FenceholdError | None = None  # of the last thing it tried
+        self._has_looked = False  # and what it saw is still shown
+
+    async def begin(self) -> None:
+        """Start to seek the lease that makes this reaper the active one. An outage is waited for in the background.
+
+        Raises ConfigurationError for what no waiting mends, such as a missing right on the lease table.
+        """
+        self._loop = asyncio.get_running_loop()
+        # Its lease ends no later than those of the events it would recover.
+        leader = self._make_leader(min(LEASE_S_MAX, self._settings().lease_s))
+        await leader.start()
+        self._leader, self._failure = leader, None
+
+    async def run(self) -> None:
+        """Until `stop()`: whenever this process leads, recover what lapsed, every `reap_every`. Raises as `begin`."""
+        if self._leader is None:
+            await self.begin()
+        self._events = events = self._make_events()
+        try:
+            while not self._stop.is_set():
+                await self._watch(events)
+        finally:
+            self._events = None
+            self._unsee()
+            if self._leader is not None:
+                await self._leader.shutdown()
+            await events.close()
+
+    async def _watch(self, events: Events) -> None:
+        """One round: lead, then recover. A mistake that the store names only now is told, and tried again later."""
+        try:
+            if self._leader is None:
+                await self.begin()
+            elif await self._leads(self._leader):
+                await self._reap(events)
+                every_s = self._settings().reap_every_s
+                await self._clock.wait(self._stop, min(every_s, AGAIN_S) if self._failure else every_s)
+        except ConfigurationError as error:
+            self._leader = None
+            self._tell_failed(error)
+            await self._clock.wait(self._stop, self._settings().reap_every_s)
+
+    async def _leads(self, leader: Leader) -> bool:
+        """As soon as this process leads; False when it is to stop before that."""
+        if not leader.is_leader:
+            self._failure = None
+            self._unsee()
+        waits = [asyncio.create_task(leader.wait_for_leadership()), asyncio.create_task(self._stop.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        if waits[0].done():
+            waits[0].result()
+        return leader.is_leader and not self._stop.is_set()
+
+    async def probe(self) -> None:
+        """Ask the store for what every run needs, on this reaper's connection; raises what is wrong. On its loop.
+
+        Raises too what the last run failed with: the question reads only, and a run must write.
+        """
+        if self._stop.is_set() or self._events is None:
+            raise stopping() if self._stop.is_set() else starting()
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        await probe(self._events, self._settings().call_limit_s)
+
+    def stop(self) -> None:
+        if self._loop is None:
+            self._stop.set()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+    async def _reap(self, events: Events) -> None:
+        """A run that failed is no reason not to look: how old events grow is what matters then."""
+        failures = [await self._tried(self._run_once(events)), await self._tried(self._look(events))]
+        failure = failures[0] or failures[1]
+        if failure is not None:
+            self._tell_failed(failure)
+        else:
+            self._failure = None
+            self._outage.answered()
+
+    async def _run_once(self, events: Events) -> None:
+        await self._make_ready()
+        await self.once(events)
+
+    async def _tried(self, work: Coroutine[Any, Any, object]) -> FenceholdError | None:
+        try:
+            await work
+        except FenceholdError as error:
+            return error
+        return None
+
+    def _tell_failed(self, error: FenceholdError) -> None:
+        self._failure = error
+        self._facts.fact("reaper_failed", outbox=self.outbox, sql_error=str(error))
+        self._outage.failed(error)
+
+    async def once(self, events: Events) -> list[Recovered]:
+        """All that has lapsed, in batches."""
+        began_s = self._clock.now_s()
+        found: list[Recovered] = []
+        while True:
+            batch = await events.port.reap(REAP_MAX, self._settings().call_limit_s)
+            found += batch
+            if len(batch) < REAP_MAX:
+                break
+        tell_reaped(self._facts, self.outbox, found, self._clock.now_s() - began_s)
+        return found
+
+    async def _look(self, events: Events) -> None:
+        """Tell how the table stands, or that this is not known any more: an old number would look like a new one."""
+        if not self._wants_stats:
+            return
+        try:
+            stats = await events.desk.stats(self._settings().call_limit_s, whole=False)
+        except FenceholdError:
+            self._unsee()
+            raise
+        self._has_looked = True
+        self._facts.fact(
+            "outbox_stats", outbox=self.outbox, pending=stats.pending, processing=stats.processing,
+            failed=stats.failed, dead_letter=stats.dead_letter, oldest_pending_age_s=stats.oldest_pending_age_s,
+            looked_at=time.time(),
+        )  # fmt: skip
+
+    def _unsee(self) -> None:
+        if self._has_looked:
+            self._has_looked = False
+            self._facts.fact("outbox_unseen", outbox=self.outbox)
+
+
+def tell_reaped(facts: FactSink, outbox: str, found: list[Recovered], took_s: float) -> None:
+    dead = sum(1 for recovered in found if recovered.status is Status.DEAD_LETTER)
+    stale_s = [round(recovered.stale_s, 3) for recovered in found[:STALE_FACTS_MAX]]
+    facts.fact(
+        "reaper_run", outbox=outbox, recovered=len(found) - dead, dead=dead, stale_s=stale_s, took_s=round(took_s, 4)
+    )
+    for recovered in found:
+        facts.fact(
+            "event_recovered", outbox=outbox, id=recovered.id, tracking_id=recovered.tracking_id,
+            event_type=recovered.event_type, status=str(recovered.status), retry_count=recovered.retry_count,
+            stale_s=round(recovered.stale_s, 3), lock_token=recovered.token,
+        )  # fmt: skip
+
+
+def is_missing(ran_s_ago: float | None, settings: OutboxSettings) -> bool:
+    """Whether a reaper that ran this long ago has to be taken for absent."""
+    return ran_s_ago is None or ran_s_ago > settings.lease_s + LOST_EVERY * settings.reap_every_s

@@ -1,0 +1,65 @@
+"""Connections that all handles of one outbox share: a handle made per request costs none of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from fencehold.ports.events import Events
+
+if TYPE_CHECKING:
+    from fencehold.runtime.outbox.outbox import Outbox
+
+Place = tuple[asyncio.AbstractEventLoop, str]
+
+
+class SharedEvents:
+    """One connection per outbox and event loop, however many handles there are; and what is known of each outbox."""
+
+    def __init__(self, make_events: Callable[[str], Events]) -> None:
+        self._make_events = make_events
+        self._events: dict[Place, Events] = {}
+        self._users: dict[Place, WeakSet[Outbox]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self.outbox_ids: dict[str, str] = {}
+
+    def here(self, outbox: Outbox) -> Events:
+        """Of the running loop; it opens when needed. It stays open when the handle is gone: the next one uses it."""
+        loop = asyncio.get_running_loop()
+        place = (loop, outbox.name)
+        if place not in self._events:
+            self._leave_closed_loops(loop)
+            self._events[place] = self._make_events(outbox.name)
+            self._users[place] = WeakSet()
+        self._users[place].add(outbox)
+        return self._events[place]
+
+    async def leave(self, outbox: Outbox) -> None:
+        """Close what no other handle has used."""
+        for place in [place for place, users in list(self._users.items()) if outbox in users]:
+            self._users[place].discard(outbox)
+            if not self._users[place]:
+                await self._forget(place).close()
+
+    async def close(self) -> None:
+        self.outbox_ids.clear()
+        while self._events:
+            await self._forget(next(iter(self._events))).close()
+
+    def _forget(self, place: Place) -> Events:
+        self._users.pop(place, None)
+        return self._events.pop(place)
+
+    def _leave_closed_loops(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A program that runs a new event loop for each request would otherwise keep a connection of each."""
+        for place in [place for place in list(self._events) if place[0].is_closed()]:
+            task = loop.create_task(self._ended(self._forget(place).close()))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def _ended(self, closing: Coroutine[Any, Any, None]) -> None:
+        with suppress(RuntimeError):  # a part of it belonged to the closed loop, and ended with it
+            await closing

@@ -1,0 +1,398 @@
+"""Handles events: claims what it can start, runs handlers, records what came of them.
+
+Shape of a turn: wait until there is something to say or to ask, say what was done and ask for the next events in one
+round trip, start them. Turns never overlap, and no handler waits for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
+from fencehold.model.errors import ConfigurationError, FenceholdError, WorkerStuck
+from fencehold.model.outbox.settings import OutboxSettings, WorkerSettings
+from fencehold.ports.clock import Clock
+from fencehold.ports.events import Claim, ClaimAsk, Events, Turn
+from fencehold.ports.facts import FactSink
+from fencehold.ports.traces import TracePort
+from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.stoppable import Stoppable
+from fencehold.runtime.handlers.handlers import Handlers
+from fencehold.runtime.outbox.claimed_event import Flight, Teller
+from fencehold.runtime.outbox.handler_runs import HandlerRuns
+from fencehold.runtime.outbox.pending_results import Ledger
+from fencehold.runtime.outbox.probe import probe, starting, stopping
+from fencehold.runtime.outbox.worker_background import Crew
+
+CLAIM_MAX = 500  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
+TROUBLE_S_MAX = 1.0
+CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
+
+
+class Worker(Stoppable):
+    """At most `concurrency` events at once, each under a lease that is renewed; results count only while it holds."""
+
+    def __init__(
+        self,
+        outbox: str,
+        worker_id: str,
+        handlers: Handlers,
+        settings: WorkerSettings,
+        outbox_settings: Callable[[], OutboxSettings],
+        *,
+        make_events: Callable[[], Events],
+        crew: Crew,
+        clock: Clock,
+        facts: FactSink,
+        traces: TracePort,
+        saturated: Callable[[], bool] | None,
+        workers: set[Worker],
+    ) -> None:
+        super().__init__()
+        self.outbox, self.worker_id, self._settings = outbox, worker_id, settings
+        self._handlers, self._outbox_settings = handlers, outbox_settings
+        self._make_events, self._crew = make_events, crew
+        self._clock, self._saturated, self._workers = clock, saturated, workers
+        self._tell = Teller(facts, outbox, worker_id)
+        self._ledger = Ledger(outbox_settings, self._max_processing_s, handlers.name, clock=clock, tell=self._tell)
+        self._runs = HandlerRuns(
+            outbox, worker_id, handlers, settings.batch_size, clock=clock, traces=traces, on_ended=self._ended,
+            on_stray_ended=self._ledger.stray_ended,
+        )  # fmt: skip
+        self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
+        self._wake = asyncio.Event()
+        self._stopping = self._paused = self._is_saturated = self._abandoned = False
+        self._more = True  # worth asking for events: at the start, after a hint, after a claim that came back full
+        self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
+        self._troubles = 0
+        self._failure: FenceholdError | None = None  # of the last turn
+        self._outage = Outage(self._tell, clock)
+        self._stuck: WorkerStuck | None = None
+        #: Called from the keeper's thread when it gives up: while its event loop is blocked, `run` cannot raise. Keep
+        #: it quick: while it runs, no lease of this process is renewed.
+        self.on_stuck: Callable[[WorkerStuck], object] | None = None
+        self._has_begun = False
+        self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
+
+    # --- what a program calls ---
+
+    async def run(self) -> None:
+        """Work until `stop()`; an outage of the store is waited out.
+
+        Raises ConfigurationError for what no retry can mend (a missing table or right, no reaper), at first contact
+        only: once a turn has worked, such a fault is logged and retried too. Raises WorkerStuck when `give_up_after` is
+        set and for that long nothing could be handled any more.
+        """
+        if self._loop is not None:
+            raise ConfigurationError("This worker has been run already.", hint="Make another.", code="already_run")
+        self._loop = asyncio.get_running_loop()
+        self._events = self._make_events()
+        self._events.hints.on_added(self._hint)
+        self._workers.add(self)
+        pump = None
+        try:
+            await self._begin()
+            self._has_begun = True
+            self._tell("worker_started", concurrency=self.settings.concurrency)
+            await self._listen()
+            pump = asyncio.create_task(self._pump(), name=f"fencehold worker {self.worker_id}")
+            await asyncio.shield(pump)
+            if self._stuck is not None:
+                raise self._stuck
+        except asyncio.CancelledError:
+            await self._leave(pump)
+            raise
+        except BaseException as error:
+            self._tell("worker_died", error=f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            self._stopping = True
+            self._handlers.close()
+            self._runs.call_off()
+            await self._crew.stop()
+            await self._events.close()
+            self._ledger.close()
+            self._tell("worker_stopped")
+            self._workers.discard(self)
+            self.stopped.set()
+
+    def stop(self) -> None:
+        """Claim no more, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
+        self._on_loop(self._begin_stopping)
+
+    def pause(self) -> None:
+        """Claim nothing until `resume()`; what is in hand goes on. Any thread."""
+        self._on_loop(lambda: self._set_paused(True))
+
+    def resume(self) -> None:
+        self._on_loop(lambda: self._set_paused(False))
+
+    async def probe(self) -> None:
+        """Ask the store for what every turn needs, on the connection of the turns; raises what is wrong.
+
+        Raises too what the last turn failed with: the question reads only, and a turn must write.
+        """
+        if self._stopping or not self._has_begun:
+            raise stopping() if self._stopping else starting()
+        if self._failure is not None and not self._paused:
+            raise self._failure.with_traceback(None)
+        await probe(self._events, self._outbox_settings().call_limit_s)
+
+    @property
+    def settings(self) -> WorkerSettings:
+        """As they are now: what was not set by hand follows the lease, also when `configure` changes it."""
+        self._settings = self._settings.with_lease(self._outbox_settings().lease_s)
+        return self._settings
+
+    def _max_processing_s(self) -> float:
+        return self.settings.max_processing_s
+
+    @property
+    def in_flight(self) -> int:
+        """Handlers that run, those too whose lease is lost and that do not heed their cancellation."""
+        return len(self._runs.flights) + len(self._runs.strays)
+
+    # --- the pump ---
+
+    async def _begin(self) -> None:
+        """Once the store answers: one that is away just now is no reason to give up."""
+        while not self._stopping:
+            try:
+                await self._crew.start(self)
+                self._outage.answered()
+                return
+            except ConfigurationError:
+                raise
+            except FenceholdError as error:
+                await self._endure(error)
+
+    async def _pump(self) -> None:
+        next_poll_s = 0.0
+        while not self._is_over():
+            polls = self._clock.now_s() >= next_poll_s
+            if polls:
+                next_poll_s = self._clock.now_s() + self.settings.poll_every_s
+            room = self._room()
+            if not (self._ledger.has_news or (room and (self._more or polls))):
+                if self._runs.waiting:
+                    self._runs.begin()
+                    await asyncio.sleep(0)  # what is quick is done by now, and goes along with the next turn
+                else:
+                    await self._rest(room, next_poll_s)
+                continue
+            try:
+                await self._turn(room, polls)
+                self._troubles, self._failure, self._has_worked = 0, None, True
+                self._outage.answered()
+            except FenceholdError as error:
+                if isinstance(error, ConfigurationError) and not self._has_worked:
+                    raise
+                await self._endure(error)
+
+    def _is_over(self) -> bool:
+        return self._stopping and (self._abandoned or not (self._runs.flights or self._ledger.has_news))
+
+    async def _rest(self, room: int, next_poll_s: float) -> None:
+        """Until a handler ends or a hint comes; with room to spare, no longer than until the next poll."""
+        self._wake.clear()
+        waits_for_poll = room or self._is_saturated
+        pause_s = max(0.0, next_poll_s - self._clock.now_s()) if waits_for_poll else None
+        await self._clock.wait(self._wake, pause_s)
+
+    async def _turn(self, room: int, polls: bool) -> None:
+        await self._ledger.record_failures(self._events.port)
+        await self._ledger.hand_back(self._events.port)
+        completed = self._ledger.take_completed()
+        settings = self._outbox_settings()
+        is_idle = not self._runs.flights and not completed
+        ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle or any(f.claim.is_suspect for f in completed))
+        if ask:
+            self._more = False  # before asking: a hint that comes meanwhile is of what this claim may not have seen
+        sent_s = self._clock.now_s()
+        try:
+            turn = await self._meanwhile(
+                self._events.port.turn([f.claim for f in completed], ask, settings.call_limit_s)
+            )
+        except BaseException:
+            self._ledger.put_back(completed)
+            raise
+        if completed:
+            self._ledger.tell_completed(completed, turn.completed)
+        if ask:
+            self._more = self._more or len(turn.claims) == ask.limit
+        if turn.claims:
+            self._tell("events_claimed", claimed=len(turn.claims))
+            self._take(turn.claims, sent_s, settings)
+
+    async def _meanwhile(self, asking: Coroutine[Any, Any, Turn]) -> Turn:
+        """The question is sent first, then the handlers begin: they run while the store works."""
+        if not self._runs.waiting:
+            return await asking
+        task = asyncio.ensure_future(asking)
+        await asyncio.sleep(0)  # now it is under way
+        self._runs.begin()
+        return await task
+
+    def _ask(self, limit: int, settings: OutboxSettings, sweep: bool) -> ClaimAsk | None:
+        if not limit:
+            return None
+        self._tokens += 1
+        token = f"{self._token_head}{self._tokens:x}"
+        types = self._handlers.event_types
+        # Of events that workers died of, one at a time: others must not die of it again and again. What was lost is not
+        # handled any more, even if a thread that cannot be stopped still runs.
+        has_suspect = any(f.claim.is_suspect and not f.lost for f in self._runs.flights.values())
+        return ClaimAsk(
+            limit, token, settings.lease_s, types, settings.in_order, sweep, patient=True,
+            suspects_max=0 if has_suspect else 1,
+        )  # fmt: skip
+
+    def _room(self) -> int:
+        """How many events could be started now; none while stopping, paused, or while downstream is full."""
+        room = self.settings.concurrency - len(self._runs.flights)
+        return room if room and not self._stopping and not self._paused and self._has_capacity() else 0
+
+    def _has_capacity(self) -> bool:
+        if self._saturated is None:
+            return True
+        try:
+            is_saturated = bool(self._saturated())
+        except Exception as error:  # noqa: BLE001 - a broken gauge must not stop the work
+            self._tell("worker_hook_failed", error=f"{type(error).__name__}: {error}")
+            is_saturated = False
+        if is_saturated and not self._is_saturated:
+            self._tell("worker_saturated")
+        self._is_saturated = is_saturated
+        return not is_saturated
+
+    async def _endure(self, error: FenceholdError) -> None:
+        """The store is away: what is held is the heartbeat's concern; try again soon, not in a storm."""
+        self._troubles += 1
+        self._failure = error
+        self._tell("worker_store_failed", sql_error=str(error))
+        self._outage.failed(error)
+        delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))
+        await asyncio.sleep(min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX))
+        self._more = True
+
+    # --- one event ---
+
+    def _take(self, claims: list[Claim], sent_s: float, settings: OutboxSettings) -> None:
+        trusted_s = settings.lease_s - settings.margin_s
+        flights = [Flight(claim, sent_s, trusted_s) for claim in claims]
+        if self._clock.now_s() >= sent_s + trusted_s:  # this process stood still: begin nothing on a lease that is over
+            for claim in claims:
+                self._tell.event("event_lost", claim, reason="granted_too_late")
+            return
+        self._runs.add(flights)
+        if settings.lease_s != self._outbox_settings().lease_s:
+            self.reconfigured()  # these have the lease of before
+
+    def _ended(self, flight: Flight, error: BaseException | None) -> None:
+        self._ledger.ended(flight, error)
+        self._wake.set()
+
+    # --- being told ---
+
+    def lost(self, flight: Flight) -> None:
+        """From the keeper's thread; its state has flipped already, this stops the handler."""
+        self._on_loop(lambda: self._runs.lose(flight))
+
+    def give_up(self, error: WorkerStuck) -> None:
+        """From the keeper's thread. What can still be handed back is, if that takes no longer than a call."""
+        if self._stuck is not None:
+            return
+        self._stuck = error
+        self._tell("worker_gave_up", error=str(error))
+        try:
+            if self.on_stuck is not None:
+                self.on_stuck(error)
+        except Exception as raised:  # noqa: BLE001 - run() raises all the same
+            self._tell("callback_failed", callback="on_stuck", error=f"{type(raised).__name__}: {raised}")
+        self._on_loop(self._begin_giving_up)
+
+    def handler_name(self, claim: Claim) -> str:
+        return self._handlers.name(claim)
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping
+
+    @property
+    def strays(self) -> dict[int, Flight]:
+        return self._runs.strays
+
+    @property
+    def flights(self) -> dict[int, Flight]:
+        return self._runs.flights
+
+    def reconfigured(self) -> None:
+        self._crew.nudge()
+
+    @property
+    def tell(self) -> Teller:
+        return self._tell
+
+    def _hint(self) -> None:
+        self._more = True
+        self._wake.set()
+
+    def _set_paused(self, paused: bool) -> None:
+        if paused != self._paused:
+            self._paused = paused
+            self._tell("worker_paused" if paused else "worker_resumed")
+        self._more = True
+        self._wake.set()
+
+    async def _listen(self) -> None:
+        try:
+            await self._events.hints.listen(self._outbox_settings().call_limit_s)
+        except ConfigurationError:
+            raise
+        except FenceholdError:
+            return  # hints only; every later connection tries again
+
+    # --- the end ---
+
+    def _begin_stopping(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        self._tell("worker_stopping", in_flight=len(self._runs.flights))
+        self._wake.set()
+        if self._loop is not None:
+            timeout_s = self.settings.shutdown_timeout_s
+            self._loop.call_later(timeout_s * CANCEL_PART, self._runs.call_off)
+            self._loop.call_later(timeout_s, self._abandon)
+
+    def _begin_giving_up(self) -> None:
+        self._begin_stopping()
+        self._runs.call_off()
+        if self._loop is not None:
+            self._loop.call_later(self._outbox_settings().call_limit_s, self._abandon)
+
+    def _abandon(self) -> None:
+        """Handlers that do not even heed a cancel are left behind; the reaper has their events."""
+        self._abandoned = True
+        self._wake.set()
+
+    async def _leave(self, pump: asyncio.Task[None] | None) -> None:
+        """`run` was cancelled: handlers stop now; what they leave is recorded if that takes no longer than a call."""
+        self._begin_stopping()
+        self._runs.call_off()
+        if pump is not None:
+            await asyncio.wait([pump], timeout=self._outbox_settings().call_limit_s)
+            pump.cancel()
+
+
+def check_hook(hook: object) -> None:
+    if hook is not None and (not callable(hook) or inspect.iscoroutinefunction(hook)):
+        raise ConfigurationError(
+            "saturated must be a plain function that says True while downstream is full.",
+            hint="It is asked before every claim, so it must be quick: look at a gauge, do no I/O.",
+            code="bad_handler",
+        )

@@ -1,0 +1,97 @@
+"""Callbacks of a program without an event loop, each on a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from fencehold.model.election.election import Emit, LockState
+from fencehold.runtime.core.callbacks import STATE_CHANGE, Callbacks, check
+from fencehold.runtime.core.dispatcher import RunsOn, name_of
+
+C = TypeVar("C", bound=Callable[[], None])
+S = TypeVar("S", bound=Callable[[LockState, LockState], None])
+E = TypeVar("E", bound=Callable[[Exception], None])
+
+RUNS_ON = "a thread cannot be stopped, so later callbacks may run beside it"
+
+
+def on_thread(fn: Callable[..., object]) -> Callable[..., Coroutine[Any, Any, None]]:
+    """As a coroutine function of the same name that runs it on a thread.
+
+    Cancelled, it says so if the thread has begun: that cannot be stopped. A thread that has not begun never will.
+    """
+
+    async def run(*args: Any) -> None:
+        begun = False
+
+        def call() -> None:
+            nonlocal begun
+            begun = True
+            fn(*args)
+
+        try:
+            await asyncio.to_thread(call)
+        except asyncio.CancelledError:
+            if begun:
+                raise RunsOn(RUNS_ON) from None
+            raise
+
+    run.__qualname__ = name_of(fn)
+    return run
+
+
+class OnThreads(Callbacks):
+    """Registers callbacks to run on threads: they may block, and may call the leader."""
+
+    def __init__(self, inner: Callbacks) -> None:
+        self._inner = inner
+
+    def add(self, event: str, fn: Callable[..., object]) -> None:
+        check(event, fn)
+        self._inner.add(event, on_thread(fn))
+
+
+class PlainRegisters:
+    """The registration methods; each returns the function unchanged, so that it works as a decorator.
+
+    As `Registers` of the async leader, but for plain functions only: nothing awaits what a callback returns.
+    """
+
+    _callbacks: Callbacks
+
+    def on_acquired(self, fn: C) -> C:
+        """We lead from now on."""
+        self._callbacks.add(Emit.ACQUIRED.value, fn)
+        return fn
+
+    def on_released(self, fn: C) -> C:
+        """We gave leadership up ourselves, and the store has confirmed it."""
+        self._callbacks.add(Emit.RELEASED.value, fn)
+        return fn
+
+    def on_lost(self, fn: C) -> C:
+        """Leadership was taken from us, or can no longer be proven."""
+        self._callbacks.add(Emit.LOST.value, fn)
+        return fn
+
+    def on_acquire_failed(self, fn: C) -> C:
+        """An attempt was refused: somebody else leads."""
+        self._callbacks.add(Emit.ACQUIRE_FAILED.value, fn)
+        return fn
+
+    def on_state_change(self, fn: S) -> S:
+        """Called with the old and the new state, before the other callbacks of that transition."""
+        self._callbacks.add(STATE_CHANGE, fn)
+        return fn
+
+    def on_error(self, fn: E) -> E:
+        """The store did not answer as it should, or another callback raised or overran."""
+        self._callbacks.add(Emit.ERROR.value, fn)
+        return fn
+
+    def on_stopped(self, fn: C) -> C:
+        """The lifecycle has ended; nothing follows."""
+        self._callbacks.add(Emit.STOPPED.value, fn)
+        return fn

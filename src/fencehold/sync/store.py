@@ -1,0 +1,134 @@
+"""A connected database, for programs without an event loop."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Never, Self, TypeVar, Unpack, overload
+
+from fencehold import connect as _connect
+from fencehold.model.durations import Duration
+from fencehold.model.election.retry import RetryStrategy
+from fencehold.runtime import store as _store
+from fencehold.runtime.core.block_kinds import NotAwaited, PlainBlock
+from fencehold.runtime.election import leader as _leader
+from fencehold.runtime.election.job_checks import check_sync_job
+from fencehold.runtime.election.leader_job import LeaderJob
+from fencehold.runtime.options import (
+    ConnectOptions,
+    ItemsOptions,
+    LeaderOptions,
+    OutboxOptions,
+    SeekOptions,
+    SyncJobOptions,
+)
+from fencehold.sync.background_loop import BackgroundLoop
+from fencehold.sync.items import Items
+from fencehold.sync.leader import Leader, Term
+from fencehold.sync.leader_job import JobThread, set_elsewhere
+from fencehold.sync.lease_verbs import Leases
+from fencehold.sync.outbox import Outbox
+
+T = TypeVar("T")
+
+
+class Store(PlainBlock, NotAwaited):
+    """A connected database, without an event loop."""
+
+    def __init__(self, store: _store.Store) -> None:
+        self._store = store
+        self._loop: BackgroundLoop | None = None
+
+    @property
+    def leases(self) -> Leases:
+        return Leases(self._running(), self._store)
+
+    def open(self, timeout_s: float | None = None) -> Self:
+        """Connect; a database that is away is waited for, as by the async `store.open`."""
+        if self._loop is None:
+            self._loop = BackgroundLoop()
+            try:
+                self._loop.run(self._store.open(timeout_s))
+            except BaseException:
+                self._loop.stop()
+                self._loop = None
+                raise
+        return self
+
+    def close(self) -> None:
+        if self._loop is not None:
+            loop, self._loop = self._loop, None
+            if not loop.is_stopped:
+                loop.run(self._store.close())
+                loop.stop()
+
+    def init(self) -> list[str]:
+        return self._running().run(self._store.init())
+
+    def leader(self, name: str, **settings: Unpack[LeaderOptions]) -> Leader:
+        """A candidate for the lease `name`; takes the settings of the async `store.leader`."""
+        loop = self._running()
+        return Leader(loop, loop.run(self._make(name, settings)))
+
+    async def _make(self, name: str, settings: LeaderOptions) -> _leader.Leader:
+        return self._store.leader(name, **settings)
+
+    # The second is no use of it: an async job is refused (`bad_job`). A type checker names it, as a call not awaited.
+    @overload
+    def run_as_leader(self, name: str, job: Callable[[Term], None], **settings: Unpack[SyncJobOptions]) -> Any: ...
+    @overload
+    def run_as_leader(
+        self, name: str, job: Callable[[Term], Awaitable[Any]], **settings: Unpack[SyncJobOptions]
+    ) -> Coroutine[Any, Any, Never]: ...
+    @overload
+    def run_as_leader(self, name: str, job: Callable[[Term], T], **settings: Unpack[SyncJobOptions]) -> T | None: ...
+    def run_as_leader(
+        self,
+        name: str,
+        job: Callable[[Term], Any],
+        *,
+        lease: Duration = 30,
+        stop: threading.Event | None = None,
+        backoff: RetryStrategy | None = None,
+        **settings: Unpack[SeekOptions],
+    ) -> Any:
+        """Run `job(term)` in the calling thread while this process leads; see docs/leader.md.
+
+        As the async `store.run_as_leader`, but a running job cannot be cancelled: let it ask `term.is_valid` and return
+        when that is False. It is then called again with the next term, or, once `stop` was set or the store closed on
+        another thread, None is returned.
+        """
+        check_sync_job(job)
+        loop = self._running()
+        until = functools.partial(set_elsewhere, stop) if stop is not None else None
+        steps = loop.run(self._make_job(name, backoff, until, {"lease": lease, **settings}))
+        return JobThread(loop, steps).run(job, lambda term: Term(loop, term))
+
+    async def _make_job(self, name: str, backoff: Any, until: Any, settings: LeaderOptions) -> LeaderJob:
+        return self._store._leader_job(name, backoff, until, **settings)
+
+    def outbox(self, name: str = "outbox", **settings: Unpack[OutboxOptions]) -> Outbox:
+        """The outbox in the table `name`; takes the settings of the async `store.outbox`."""
+        return Outbox(self._running(), self._store.outbox(name, **settings))
+
+    def items(self, kind: str, **settings: Unpack[ItemsOptions]) -> Items:
+        """The items of this kind; takes the settings of the async `store.items`."""
+        return Items(self._running(), self._store.items(kind, **settings))
+
+    def _running(self) -> BackgroundLoop:
+        if self._loop is None:
+            self._store._parts()  # raises: the store is not open
+        assert self._loop is not None, "an open store has its loop"
+        return self._loop
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def connect(url: str, **options: Unpack[ConnectOptions]) -> Store:
+    """A store for the database at `url`, not yet open: use it with `with`. A wrong URL is refused here."""
+    return Store(_connect(url, **options))

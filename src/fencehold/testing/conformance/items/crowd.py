@@ -1,0 +1,186 @@
+"""Many holders at once, with exact totals: one grant per item, one break per lease, nothing passed over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+from fencehold.model.items.items import HELD_BY_ANOTHER, ItemKey
+from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, ItemStore, NewItem
+from fencehold.testing.conformance.items.drain import DONE, NEW, drain
+from fencehold.testing.conformance.items.pair import EVERYTHING, ItemSuite, row
+from fencehold.testing.conformance.leases.crowd import outcome, waiting
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
+from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Harness
+
+HOLDERS = 20
+ROUNDS = 3
+ITEMS = 120
+PRIZES = 20
+PROCESSES = 2
+HOLDERS_PER_PROCESS = 3
+
+
+class ItemCrowd(ItemSuite):
+    async def test_of_20_holders_exactly_one_acquires_and_exactly_one_may_break(self, harness: Harness) -> None:
+        clients = await crowd(harness)
+        row(await clients[0].port.put(NewItem("deal", NEW, "{}", "whoever"), CALL_LIMIT_S))
+        tokens = []
+        for _ in range(ROUNDS):
+            [(winner, held)] = granted(await asyncio.gather(*(acquire(c, n) for n, c in enumerate(clients))))
+            tokens.append(held.token)
+            keys = [ItemKey("deal", holder(n), held.token if n == winner else 0) for n in range(HOLDERS)]
+            await self._only_the_holder_may_break(clients, keys, winner)
+        assert tokens == sorted(set(tokens))
+
+    async def _only_the_holder_may_break(self, clients: list[ItemStore], keys: list[ItemKey], winner: int) -> None:
+        """The others at once, while the holder renews; then the holder."""
+        others = [(clients[n], key) for n, key in enumerate(keys) if n != winner]
+        breaks, until = await asyncio.gather(
+            asyncio.gather(*(client.port.break_leases([key], CALL_LIMIT_S) for client, key in others)),
+            clients[winner].port.renew([keys[winner]], LEASE_S, CALL_LIMIT_S),
+        )
+        assert until == {keys[winner]: START + LEASE}
+        for (_, key), refusals in zip(others, breaks, strict=True):
+            assert list(refusals) == [key]
+            assert_held(refusals[key], holder(winner))
+        assert await clients[winner].port.break_leases([keys[winner]], CALL_LIMIT_S) == {}
+
+    async def test_of_many_who_put_one_new_item_at_once_none_fails(self, harness: Harness) -> None:
+        """Some make it and some replace it; what is there afterwards is whole, and of one of them."""
+        clients = (await crowd(harness))[:9]
+        new = [NewItem("deal", f"state {n}", str(n), holder(n)) for n in range(len(clients))]
+        puts = (client.port.put(item, CALL_LIMIT_S) for client, item in zip(clients, new, strict=True))
+        for item, answer in zip(new, await asyncio.gather(*puts), strict=True):
+            made = row(answer)
+            assert (made.state, made.document_json) == (item.state, item.document_json)
+        left = (await clients[0].port.get(["deal"], CALL_LIMIT_S))["deal"]
+        assert left.state == f"state {left.document_json}"
+
+    async def test_a_delete_among_many_saves_of_its_lease_is_not_undone(self, harness: Harness) -> None:
+        """Whatever came first: a save after the delete is refused, and none is half done."""
+        clients = (await crowd(harness))[:9]
+        row(await clients[0].port.put(NewItem("deal", NEW, "0", "whoever"), CALL_LIMIT_S))
+        key = row(await clients[0].port.acquire("deal", "ada", LEASE_S, CALL_LIMIT_S)).key
+        ended = clients[8].port.delete(key, CALL_LIMIT_S)
+        saves = (c.port.save(key, f"state {n}", str(n), CALL_LIMIT_S) for n, c in enumerate(clients[:8]))
+        gone, *answers = await asyncio.gather(ended, *saves)
+        assert gone is None, "its holder deleted it"
+        for number, answer in enumerate(answers):
+            if isinstance(answer, ItemRow):
+                assert (answer.state, answer.document_json) == (f"state {number}", str(number))
+        assert await clients[0].port.get(["deal"], CALL_LIMIT_S) == {}
+
+    async def test_of_many_takers_each_item_goes_to_exactly_one(self, harness: Harness) -> None:
+        """All leased and never given back, so that an item taken twice is one granted twice."""
+        clients = await crowd(harness)
+        await fill(clients[0])
+        taken: list[str] = []
+
+        async def take_all(number: int, client: ItemStore) -> None:
+            while True:
+                got = await client.port.next_for_state(NEW, 5, holder(number), LEASE_S, CALL_LIMIT_S)
+                taken.extend(one.id for one in got)
+                if not got and await none_is_free(client):
+                    return
+                await asyncio.sleep(0)  # also where a verb waits for nothing, the others have their turn
+
+        await asyncio.gather(*(take_all(n, client) for n, client in enumerate(clients)))
+        assert Counter(taken) == Counter(f"item {n}" for n in range(ITEMS))
+
+    async def test_on_threads_each_item_is_worked_on_exactly_once(self, harness: Harness) -> None:
+        store = (await crowd(harness, 1))[0]
+        await fill(store)
+        done: list[int] = []
+
+        async def work(number: int) -> None:
+            items = harness.make().items(ITEM_KIND)
+            try:
+                await drain(items, holder(number), done.append)
+            finally:
+                await items.close()
+
+        with eager_threads():
+            await asyncio.gather(*(asyncio.to_thread(asyncio.run, work(n)) for n in range(8)))
+        await assert_all_done(store, done)
+
+
+class ItemProcessCrowd(ItemSuite):
+    """Real processes on the items of one kind."""
+
+    async def test_processes_win_each_item_once_and_work_on_each_exactly_once(self, harness: Harness) -> None:
+        await harness.shift_clock(dt.timedelta())
+        store = await harness.items()
+        await fill(store)
+        prizes = [str(n) for n in range(1, PRIZES + 1)]
+        for item_id in prizes:
+            row(await store.port.put(NewItem(item_id, "PRIZE", "{}", "whoever"), CALL_LIMIT_S))
+        order = {"kind": ITEM_KIND, "holders": HOLDERS_PER_PROCESS, "race": prizes}
+        processes = await waiting(harness, "items.drain", PROCESSES, order)
+        told = await asyncio.gather(*map(outcome, processes))
+        assert Counter(-n for line in told for n in line if n < 0) == Counter(range(1, PRIZES + 1))
+        await assert_all_done(store, [n for line in told for n in line if n >= 0])
+
+
+@contextlib.contextmanager
+def eager_threads() -> Iterator[None]:
+    """Threads take turns so often that a verb which is not atomic is caught in the middle."""
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual_s)
+
+
+async def crowd(harness: Harness, count: int = HOLDERS) -> list[ItemStore]:
+    """The clock stands: no lease ends by itself, and all came into their state at one instant."""
+    await harness.set_clock(START)
+    stores = [await harness.items(init=n == 0) for n in range(count)]
+    for store in stores:  # connected, so that they meet at the item and not one after the other
+        await store.port.get(["deal"], CALL_LIMIT_S)
+    return stores
+
+
+async def fill(store: ItemStore) -> None:
+    for n in range(ITEMS):
+        row(await store.port.put(NewItem(f"item {n}", NEW, str(n), "whoever"), CALL_LIMIT_S))
+
+
+def holder(number: int) -> str:
+    return f"holder {number}"
+
+
+async def acquire(client: ItemStore, number: int) -> ItemAnswer:
+    return await client.port.acquire("deal", holder(number), LEASE_S, CALL_LIMIT_S)
+
+
+def granted(answers: list[ItemAnswer]) -> list[tuple[int, ItemRow]]:
+    """Who was; all others were told who."""
+    yes = [(n, answer) for n, answer in enumerate(answers) if isinstance(answer, ItemRow)]
+    assert len(yes) == 1, f"{len(yes)} were granted one item"
+    for answer in answers:
+        if isinstance(answer, ItemRefusal):
+            assert_held(answer, holder(yes[0][0]))
+    return yes
+
+
+def assert_held(no: ItemRefusal, by: str) -> None:
+    assert no.current is not None
+    assert (no.reason, no.current.holder_id, no.current.expires_at) == (HELD_BY_ANOTHER, by, START + LEASE)
+
+
+async def none_is_free(client: ItemStore) -> bool:
+    return all(one.holder_id is not None for one in await client.port.find(NEW, EVERYTHING, CALL_LIMIT_S))
+
+
+async def assert_all_done(store: ItemStore, done: list[int]) -> None:
+    assert Counter(done) == Counter(range(ITEMS))
+    rows = await store.port.find(DONE, EVERYTHING, CALL_LIMIT_S)
+    assert [one.holder_id for one in rows] == [None] * ITEMS
+    assert await store.port.find(NEW, EVERYTHING, CALL_LIMIT_S) == []
+    assert sorted(int(one.document_json) for one in rows) == [1000 + n for n in range(ITEMS)]

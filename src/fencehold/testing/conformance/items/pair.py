@@ -1,0 +1,178 @@
+"""A store of items and the rule table side by side: every call goes to both, and a difference fails."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fencehold.model.items.items import ItemKey, Request, Verb
+from fencehold.ports.items import ItemAnswer, ItemPort, ItemRefusal, ItemRow, ItemStore, NewItem
+from fencehold.testing.conformance.items.oracle import ItemOracle, agree
+from fencehold.testing.conformance.suite import LEASE_S, START, Suite
+from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Harness
+
+EVERYTHING = 10_000
+NEVER_GRANTED = 987_654_321  # a token that no lease of the suite has
+
+
+def as_json(document: Any) -> str:
+    """As the library serialises a document."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def row(answer: ItemAnswer) -> ItemRow:
+    """The item, or a failure that shows what came instead."""
+    assert isinstance(answer, ItemRow), f"not granted: {answer}"
+    return answer
+
+
+def refused(answer: ItemAnswer | None) -> ItemRefusal:
+    assert isinstance(answer, ItemRefusal), f"not refused: {answer}"
+    return answer
+
+
+class ItemSuite(Suite):
+    """Base of the classes of tests for items: the namespace is empty, without tables of leases."""
+
+    async def ready(self, harness: Harness) -> None:
+        await harness.prepare()
+
+
+class ItemPair:
+    """The items of one kind. Holds the clock of both still, at `now`."""
+
+    def __init__(self, harness: Harness, clients: Sequence[ItemStore]) -> None:
+        self.oracle = ItemOracle()
+        self.harness = harness
+        self.clients = clients
+        self.now = START
+        self._calls = 0
+
+    @classmethod
+    async def of(cls, harness: Harness, clients: int = 1, kind: str = ITEM_KIND) -> ItemPair:
+        await harness.set_clock(START)
+        return cls(harness, [await harness.items(kind) for _ in range(clients)])
+
+    async def set_clock(self, at: dt.datetime) -> None:
+        self.now = at
+        await self.harness.set_clock(at)
+
+    @property
+    def port(self) -> ItemPort:
+        """Another client each time: what one has asked, any other may follow up."""
+        self._calls += 1
+        return self.clients[self._calls % len(self.clients)].port
+
+    def key(self, item_id: str) -> ItemKey:
+        """Of whoever holds it, or held it last."""
+        stored = self.oracle.rows[item_id]
+        return ItemKey(item_id, stored.holder_id or "nobody", stored.token)
+
+    async def put(self, item_id: str, state: str = "NEW", document: Any = None, holder: str = "ada") -> ItemAnswer:
+        text = as_json(document)
+        got = await self.port.put(NewItem(item_id, state, text, holder), CALL_LIMIT_S)
+        expected = self.oracle.change(item_id, Verb.PUT, Request(self.now, holder, state=state, document=text))
+        return await self._same(got, expected, item_id, f"put {item_id} in {state}")
+
+    async def acquire(self, item_id: str, holder: str = "ada", lease_s: float = LEASE_S) -> ItemAnswer:
+        got = await self.port.acquire(item_id, holder, lease_s, CALL_LIMIT_S)
+        token = self._fresh_token(got) if isinstance(got, ItemRow) else NEVER_GRANTED
+        request = Request(self.now, holder, next_token=token, lease_s=lease_s)
+        expected = self.oracle.change(item_id, Verb.ACQUIRE, request)
+        return await self._same(got, expected, item_id, f"{holder} acquires {item_id}")
+
+    async def take(self, item_id: str, holder: str = "ada", lease_s: float = LEASE_S) -> ItemKey:
+        """The key to a lease just granted."""
+        return row(await self.acquire(item_id, holder, lease_s)).key
+
+    async def renew(self, keys: Sequence[ItemKey], lease_s: float = LEASE_S) -> list[str]:
+        """The ids of those that were not refused."""
+        got = await self.port.renew(keys, lease_s, CALL_LIMIT_S)
+        until = self.now + dt.timedelta(seconds=lease_s)
+        requests = ((key, Request(self.now, key.holder_id, key.token, lease_s=lease_s)) for key in keys)
+        answers = ((key, self.oracle.change(key.id, Verb.RENEW, request)) for key, request in requests)
+        expected = {key: until for key, answer in answers if isinstance(answer, ItemRow)}
+        assert got == expected, f"renew {keys}:\n  the store says {got}\n  the table says {expected}"
+        await self.check((key.id for key in keys), f"renew {keys}")
+        return [key.id for key in expected]
+
+    async def break_leases(self, *keys: ItemKey) -> dict[ItemKey, ItemRefusal]:
+        """One key per item at most; the refused."""
+        got = await self.port.break_leases(keys, CALL_LIMIT_S)
+        requests = ((key, Request(self.now, key.holder_id, key.token)) for key in keys)
+        answers = [(key, self.oracle.change(key.id, Verb.BREAK, request)) for key, request in requests]
+        expected = {key: answer for key, answer in answers if isinstance(answer, ItemRefusal)}
+        assert set(got) == set(expected), f"break {keys}:\n  refused {got}\n  the table refuses {expected}"
+        for key, answer in expected.items():
+            agree(got[key], answer, f"break {key}")
+        await self.check((key.id for key in keys), f"break {keys}")
+        return got
+
+    async def save(self, key: ItemKey, state: str | None = None, **given: Any) -> ItemAnswer:
+        """`document=` anything, also None, which is JSON's null; left out: it stays."""
+        text = as_json(given["document"]) if given else None
+        got = await self.port.save(key, state, text, CALL_LIMIT_S)
+        request = Request(self.now, key.holder_id, key.token, state=state, document=text)
+        return await self._same(got, self.oracle.change(key.id, Verb.SAVE, request), key.id, f"save {key} as {state}")
+
+    async def delete(self, key: ItemKey) -> ItemRefusal | None:
+        got = await self.port.delete(key, CALL_LIMIT_S)
+        expected = self.oracle.change(key.id, Verb.DELETE, Request(self.now, key.holder_id, key.token))
+        agree(got, expected, f"delete {key}")
+        await self.check([key.id], f"delete {key}")
+        return got
+
+    async def next(
+        self,
+        state: str,
+        limit: int = EVERYTHING,
+        holder: str = "ada",
+        lease_s: float = LEASE_S,
+        skip: Sequence[str] = (),
+    ) -> list[str]:
+        """The ids of those taken; of items that came into the state at one instant, any may be first."""
+        free = [item_id for item_id in self.oracle.free_in(state, self.now) if item_id not in skip][:limit]
+        since = [self.oracle.rows[item_id].state_timestamp for item_id in free]
+        got = await self.port.next_for_state(state, limit, holder, lease_s, CALL_LIMIT_S, skip)
+        what = f"{holder} takes {limit} in {state}"
+        assert [one.state_timestamp for one in got] == since, f"{what}: {got}, the table says {free}"
+        for one in got:
+            request = Request(self.now, holder, next_token=self._fresh_token(one), lease_s=lease_s, state=state)
+            agree(one, self.oracle.change(one.id, Verb.NEXT, request), what)
+        ids = [one.id for one in got]
+        assert len(set(ids)) == len(ids), f"{what}: one of them twice"
+        assert not set(ids) & set(skip), f"{what}: one that was to be skipped"
+        await self.check([*ids, *skip], what)
+        return ids
+
+    async def find(self, state: str | None = None, limit: int = EVERYTHING) -> list[str]:
+        of_state = (i for i, stored in self.oracle.rows.items() if state is None or stored.state == state)
+        since = [self.oracle.rows[item_id].state_timestamp for item_id in self.oracle.oldest_first(of_state)]
+        got = await self.port.find(state, limit, CALL_LIMIT_S)
+        assert [one.state_timestamp for one in got] == since[:limit], f"find {state}: {got}"
+        assert len({one.id for one in got}) == len(got)
+        for one in got:
+            agree(one, self.oracle.view(one.id, self.now), f"find {state}")
+        return [one.id for one in got]
+
+    async def check(self, ids: Iterable[str], what: str) -> None:
+        """The store has these items as the table says, or has them not."""
+        asked = list(dict.fromkeys(ids))
+        if not asked:
+            return
+        got = await self.port.get(asked, CALL_LIMIT_S)
+        assert set(got) <= set(asked), f"{what}: {set(got) - set(asked)} was not asked for"
+        for item_id in asked:
+            agree(got.get(item_id), self.oracle.view(item_id, self.now), what)
+
+    def _fresh_token(self, granted: ItemRow) -> int:
+        highest = self.oracle.token_highest.get(granted.id, 0)
+        assert granted.token > highest, f"{granted.id} was leased under token {highest} before: {granted}"
+        return granted.token
+
+    async def _same(self, got: ItemAnswer, expected: ItemAnswer | None, item_id: str, what: str) -> ItemAnswer:
+        agree(got, expected, what)
+        await self.check([item_id], what)
+        return got

@@ -1,0 +1,127 @@
+"""Many at once, with exact totals: no double grant, consecutive epochs, and not one fenced increment lost or added."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+import sys
+from typing import Any
+
+from fencehold.model.election.leases import Busy, Lease, TermKey
+from fencehold.model.errors import Unavailable
+from fencehold.ports.backend import Backend
+from fencehold.testing.conformance.suite import LEASE_S, Suite, ask, granted, plenty, release, take
+from fencehold.testing.harness import CALL_LIMIT_S, COUNT, READ_COUNT, Harness
+
+CONTENDERS = 32
+ROUNDS = 6
+WRITES = 3
+PROCESSES = 8
+CONTENDERS_PER_PROCESS = 4
+TURNS = 2
+
+
+class Crowd(Suite):
+    async def test_of_32_at_once_exactly_one_is_granted_in_every_round(self, harness: Harness) -> None:
+        clients = [await harness.client() for _ in range(CONTENDERS)]
+        await harness.shift_clock(dt.timedelta())
+        notes: list[int] = []
+        for epoch in range(1, ROUNDS + 1):
+            answers = await asyncio.gather(*(try_once(client, n, epoch) for n, client in enumerate(clients)))
+            winners = [(clients[n], lease) for n, lease in enumerate(answers) if lease is not None]
+            assert [lease.epoch for _, lease in winners] == [epoch]
+            client, lease = winners[0]
+            for _ in range(WRITES):
+                async with client.fences.transaction(lease.key(LEASE_S), plenty) as tx:
+                    await harness.write(tx, epoch)
+                notes.append(epoch)
+            granted(await release(client, lease.key(LEASE_S)))
+        assert await harness.written() == notes
+
+    async def test_stale_and_present_holders_write_at_once_and_only_the_present_one_succeeds(
+        self, harness: Harness
+    ) -> None:
+        clients = [await harness.client() for _ in range(8)]
+        await harness.shift_clock(dt.timedelta())
+        keys: list[TermKey] = []
+        for number, client in enumerate(clients):
+            keys.append(await take(client, "job", f"holder {number}"))
+            if number < len(clients) - 1:
+                await release(client, keys[-1])
+        pairs = zip(clients, keys, strict=True)
+        done = await asyncio.gather(*(write_once(harness, *pair) for pair in pairs), return_exceptions=True)
+        assert [outcome is None for outcome in done] == [False] * 7 + [True]
+        assert await harness.written() == [len(clients)]
+
+
+async def write_once(harness: Harness, client: Backend, key: TermKey) -> None:
+    async with client.fences.transaction(key, plenty) as tx:
+        await harness.write(tx, key.epoch)
+
+
+async def try_once(client: Backend, number: int, epoch: int) -> Lease | None:
+    try:
+        answer = await client.leases.acquire(ask("job", f"holder {number}", f"{number} for {epoch}"), CALL_LIMIT_S)
+    except Unavailable as error:
+        if error.code != "busy":
+            raise
+        return None
+    return answer if isinstance(answer, Lease) else None
+
+
+class ProcessCrowd(Suite):
+    """Real processes; each contender leads exactly TURNS times, so every total is known beforehand."""
+
+    async def test_processes_take_turns_without_a_double_grant_or_a_lost_write(self, harness: Harness) -> None:
+        await harness.shift_clock(dt.timedelta())
+        told = await asyncio.gather(*await started(harness))
+        turns = PROCESSES * CONTENDERS_PER_PROCESS * TURNS
+        epochs = [epoch for line in told for epoch in line]
+        assert sorted(epochs) == list(range(1, turns + 1)), "an epoch was granted twice, or skipped"
+        assert await harness.written() == list(range(1, turns + 1)), "fenced writes are not in epoch order"
+        assert (await harness.sql.run(READ_COUNT))[0][0] == turns
+        backend = await harness.client()
+        answer = await backend.leases.acquire(ask("job", "the last"), CALL_LIMIT_S)
+        assert not isinstance(answer, Busy)
+        assert granted(answer).epoch == turns + 1
+
+
+async def started(harness: Harness) -> list[asyncio.Task[list[int]]]:
+    """All processes connected and waiting; then the word to begin, to all of them at once."""
+    order = {"contenders": CONTENDERS_PER_PROCESS, "turns": TURNS, "count": COUNT}
+    processes = await waiting(harness, "leases.crowd_process", PROCESSES, order)
+    return [asyncio.create_task(outcome(process)) for process in processes]
+
+
+async def waiting(harness: Harness, module: str, count: int, order: dict[str, Any]) -> list[asyncio.subprocess.Process]:
+    """So many processes of this module of the suite, connected, each with its order, waiting for the word to begin."""
+    order = {"maker": harness.remote.maker, "argument": harness.remote.argument, **order}
+    command = [sys.executable, "-m", f"fencehold.testing.conformance.{module}"]
+    pipe = asyncio.subprocess.PIPE
+    processes = []
+    for number in range(count):
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+        harness.stack.push_async_callback(end, process)
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({**order, "process": number}).encode() + b"\n")
+        processes.append(process)
+    for process in processes:
+        assert process.stdout is not None
+        if await process.stdout.readline() != b"ready\n":
+            raise AssertionError((await process.communicate())[1].decode())
+    return processes
+
+
+async def outcome(process: asyncio.subprocess.Process) -> list[int]:
+    """What it told in the end, after the word to begin."""
+    stdout, stderr = await process.communicate(b"go\n")
+    assert process.returncode == 0, stderr.decode()
+    return [int(number) for number in json.loads(stdout)]
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Nothing is left of it, however the test ended."""
+    if process.returncode is None:
+        process.kill()
+        await process.communicate()

@@ -1,0 +1,68 @@
+"""One process of the crowd: its contenders each lead a given number of times; prints the epochs they were granted."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import random
+import sys
+from typing import Any
+
+from fencehold.model.election.leases import Ask, Lease
+from fencehold.model.errors import Unavailable
+from fencehold.ports.backend import Backend
+from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S
+
+LEASE_S = 60.0
+POLL_S_MAX = 0.03
+
+
+async def contend(backend: Backend, order: dict[str, Any], who: str) -> list[int]:
+    """The epochs of this contender's terms; in each it writes once under the fence and gives the lease back."""
+    epochs: list[int] = []
+    while len(epochs) < order["turns"]:
+        lease = await try_once(backend, Ask("job", who, LEASE_S, f"{who}, turn {len(epochs)}"))
+        if lease is None:
+            await asyncio.sleep(random.uniform(0.001, POLL_S_MAX))  # a follower's poll; everybody else has a go
+            continue
+        key = lease.key(LEASE_S)
+        async with backend.fences.transaction(key, lambda: LEASE_S) as tx:
+            await tx.execute(order["count"])
+            await tx.execute(ADD_NOTE.format(note=lease.epoch))
+        answers = await backend.leases.release([key], CALL_LIMIT_S)
+        assert isinstance(answers[0], Lease), f"{who} could not give back {key}: {answers[0]}"
+        epochs.append(lease.epoch)
+    return epochs
+
+
+async def try_once(backend: Backend, ask: Ask) -> Lease | None:
+    try:
+        answer = await backend.leases.acquire(ask, CALL_LIMIT_S)
+    except Unavailable as error:
+        if error.code != "busy":
+            raise
+        return None
+    return answer if isinstance(answer, Lease) else None
+
+
+async def main() -> None:
+    order = json.loads(await asyncio.to_thread(sys.stdin.readline))
+    module, _, maker = order["maker"].partition(":")
+    make = getattr(importlib.import_module(module), maker)(order["argument"])
+    backends: list[Backend] = [make() for _ in range(order["contenders"])]
+    for backend in backends:
+        await backend.open(CALL_LIMIT_S)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.readline)
+    names = [f"process {order['process']}, contender {n}" for n in range(len(backends))]
+    turns = await asyncio.gather(*(contend(b, order, who) for b, who in zip(backends, names, strict=True)))
+    for backend in backends:
+        await backend.fences.close()
+        await backend.close()
+    sys.stdout.write(json.dumps([epoch for epochs in turns for epoch in epochs]))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

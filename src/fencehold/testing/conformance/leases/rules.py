@@ -1,0 +1,126 @@
+"""Each rule of the table, allowed and refused, at the boundary instant and one step of the store's clock off it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+import pytest
+
+from fencehold.model.election.leases import RULES, Ask, Lease, TermKey, Verb
+from fencehold.ports.backend import Backend
+from fencehold.ports.leases import Answer
+from fencehold.testing.conformance.leases.oracle import Oracle, agree
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, Suite
+from fencehold.testing.harness import CALL_LIMIT_S, Harness
+
+NAME = "nightly"
+FIRST = "first nonce"
+OTHER = "other nonce"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Ada holds epoch 1 (unless `ticks` is None); so many ticks off its expiry, somebody asks for something."""
+
+    rule: str
+    title: str
+    ticks: int | None
+    verb: Verb
+    allowed: bool
+    holder: str = "ada"
+    epoch: int = 1
+    nonce: str = OTHER
+    first_nonce: str = FIRST
+
+    @property
+    def id(self) -> str:
+        return f"{self.rule}: {self.title}"
+
+
+ACQUIRE, RENEW, RELEASE, ASK = Verb.ACQUIRE, Verb.RENEW, Verb.RELEASE, Verb.ASK_STEP_DOWN
+NEW, LAPSED, SAME = "absent.acquire.always", "lapsed.acquire.always", "live.acquire.is_same_request"
+KEPT, GIVEN_BACK, ASKED = "live.renew.is_holder", "live.release.is_holder", "live.ask_step_down.is_epoch"
+NO_TICKS_YET = -int(LEASE_S * 1000)  # a whole number of seconds or less before expiry, whatever the tick
+
+CASES: tuple[Case, ...] = (
+    #    rule        title                             ticks  verb     allowed
+    Case(NEW,        "a name nobody has asked for",    None, ACQUIRE, True,  holder="bob"),
+    Case(NEW,        "a name that is held",            NO_TICKS_YET, ACQUIRE, False, holder="bob"),
+    Case(LAPSED,     "one tick before expiry",         -1,   ACQUIRE, False, holder="bob"),
+    Case(LAPSED,     "at the instant of expiry",       0,    ACQUIRE, True,  holder="bob"),
+    Case(LAPSED,     "one tick after expiry",          1,    ACQUIRE, True,  holder="bob"),
+    Case(LAPSED,     "its own holder, one tick before", -1,  ACQUIRE, False),
+    Case(LAPSED,     "its own holder, at expiry",      0,    ACQUIRE, True),
+    Case(LAPSED,     "the same request, at expiry",    0,    ACQUIRE, True,  nonce=FIRST),
+    Case(SAME,       "one tick before expiry",         -1,   ACQUIRE, True,  nonce=FIRST),
+    Case(SAME,       "another request of the holder",  -1,   ACQUIRE, False),
+    Case(SAME,       "another holder's equal nonce",   -1,   ACQUIRE, False, holder="bob", nonce=FIRST),
+    Case(SAME,       "no nonce is no proof",           -1,   ACQUIRE, False, nonce="", first_nonce=""),
+    Case(KEPT,       "one tick before expiry",         -1,   RENEW,   True),
+    Case(KEPT,       "at the instant of expiry",       0,    RENEW,   False),
+    Case(KEPT,       "one tick after expiry",          1,    RENEW,   False),
+    Case(KEPT,       "another holder",                 -1,   RENEW,   False, holder="bob"),
+    Case(KEPT,       "a later epoch",                  -1,   RENEW,   False, epoch=2),
+    Case(KEPT,       "an earlier epoch",               -1,   RENEW,   False, epoch=0),
+    Case(KEPT,       "another holder, lapsed",         0,    RENEW,   False, holder="bob"),
+    Case(KEPT,       "an unknown name",                None, RENEW,   False),
+    Case(GIVEN_BACK, "one tick before expiry",         -1,   RELEASE, True),
+    Case(GIVEN_BACK, "at the instant of expiry",       0,    RELEASE, False),
+    Case(GIVEN_BACK, "another holder",                 -1,   RELEASE, False, holder="bob"),
+    Case(GIVEN_BACK, "another epoch",                  -1,   RELEASE, False, epoch=2),
+    Case(GIVEN_BACK, "another epoch, lapsed",          0,    RELEASE, False, epoch=2),
+    Case(GIVEN_BACK, "an unknown name",                None, RELEASE, False),
+    Case(ASKED,      "one tick before expiry",         -1,   ASK,     True),
+    Case(ASKED,      "at the instant of expiry",       0,    ASK,     False),
+    Case(ASKED,      "another epoch",                  -1,   ASK,     False, epoch=2),
+    Case(ASKED,      "another epoch, lapsed",          0,    ASK,     False, epoch=2),
+    Case(ASKED,      "an unknown name",                None, ASK,     False),
+)  # fmt: skip
+
+
+class Rules(Suite):
+    """The answer, the row it shows and the row that is there afterwards are those of the table."""
+
+    @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+    async def test_rule(self, harness: Harness, case: Case) -> None:
+        backend, oracle = await harness.client(), Oracle()
+        await harness.set_clock(START)
+        if case.ticks is not None:
+            first = Ask(NAME, "ada", LEASE_S, case.first_nonce)
+            oracle.acquire(first, START)
+            await backend.leases.acquire(first, CALL_LIMIT_S)
+        now = START if case.ticks in (None, NO_TICKS_YET) else START + LEASE + case.ticks * harness.traits.tick
+        await harness.set_clock(now)
+        expected = expect(oracle, case, now)
+        assert isinstance(expected, Lease) is case.allowed, "the table and this case do not agree"
+        agree(await perform(backend, case), expected, case.id)
+        if case.allowed:
+            assert oracle.last_rule is not None
+            assert oracle.last_rule.id == case.rule
+        rows = await backend.leases.read([NAME], CALL_LIMIT_S)
+        agree(rows.get(NAME), oracle.view(NAME, now), "the row afterwards")
+
+    def test_every_rule_is_allowed_once_and_refused_once(self) -> None:
+        rules = {rule.id for rule in RULES}
+        assert {case.rule for case in CASES if case.allowed} == rules
+        assert {case.rule for case in CASES if not case.allowed} == rules
+
+
+def expect(oracle: Oracle, case: Case, now: dt.datetime) -> Answer:
+    if case.verb is Verb.ACQUIRE:
+        return oracle.acquire(Ask(NAME, case.holder, LEASE_S, case.nonce), now)
+    return oracle.change(case.verb, TermKey(NAME, case.holder, case.epoch, LEASE_S), now)
+
+
+async def perform(backend: Backend, case: Case) -> Answer:
+    key = TermKey(NAME, case.holder, case.epoch, LEASE_S)
+    match case.verb:
+        case Verb.ACQUIRE:
+            return await backend.leases.acquire(Ask(NAME, case.holder, LEASE_S, case.nonce), CALL_LIMIT_S)
+        case Verb.RENEW:
+            return (await backend.leases.renew([key], CALL_LIMIT_S))[0]
+        case Verb.RELEASE:
+            return (await backend.leases.release([key], CALL_LIMIT_S))[0]
+        case Verb.ASK_STEP_DOWN:
+            return await backend.leases.ask_step_down(NAME, case.epoch, CALL_LIMIT_S)

@@ -1,0 +1,138 @@
+"""Random calls with the rule table as the oracle; most of them are what a true holder would do."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+
+from fencehold.model.election.leases import RULES, Ask, Lease, Row, TermKey, Verb
+from fencehold.ports.backend import Backend
+from fencehold.ports.leases import Answer
+from fencehold.testing.conformance.leases.oracle import Oracle, agree
+from fencehold.testing.conformance.suite import START, Suite
+from fencehold.testing.harness import CALL_LIMIT_S, Harness
+
+SEED = 20_310_517
+NAMES = ("alpha", "Alpha", "beta")
+HOLDERS = ("ada", "bob", "cy")
+LENGTHS_S = (5.0, 7.5, 20.0)
+REFUSABLE = {
+    f"{state.value}.{verb.value}" for state in Row for verb in Verb if verb is not Verb.ACQUIRE or state is Row.LIVE
+}
+
+
+class Walk(Suite):
+    test_limit_s = 58.0
+
+    async def test_a_long_walk_never_leaves_the_table(self, harness: Harness) -> None:
+        clients = [await harness.client() for _ in range(3)]
+        walker = Walker(harness, clients, random.Random(SEED))
+        for step in range(harness.traits.walk_steps):
+            try:
+                await walker.step()
+            except AssertionError as failure:
+                failure.add_note(f"seed {SEED}, step {step}; the last calls:\n  " + "\n  ".join(walker.trail[-12:]))
+                raise
+        assert set(walker.oracle.fired) == {rule.id for rule in RULES}, "a rule never fired"
+        assert set(walker.oracle.refused) == REFUSABLE, "a refusal never happened"
+
+
+class Walker:
+    """Remembers every token and every request ever made: any of them may come back late, from any client."""
+
+    def __init__(self, harness: Harness, clients: list[Backend], random: random.Random) -> None:
+        self.oracle = Oracle()
+        self.trail: list[str] = []
+        self._harness = harness
+        self._clients = clients
+        self._random = random
+        self._now = START
+        self._asks: list[Ask] = [Ask(name, "nobody", 5.0, "never sent") for name in NAMES]
+        self._keys: list[TermKey] = [TermKey(name, "nobody", 1, 5.0) for name in NAMES]
+        self._unknown = TermKey("a name that nobody ever asks for", "ada", 1, 5.0)
+
+    async def step(self) -> None:
+        moves = [self._move_clock, self._acquire, self._renew, self._release, self._ask_step_down, self._read]
+        move = self._random.choices(moves, weights=[30, 22, 24, 8, 8, 8])[0]
+        await move()
+
+    # Draws
+
+    def _client(self) -> Backend:
+        return self._random.choice(self._clients)
+
+    def _key(self) -> TermKey:
+        """Mostly a current token, whether live or lapsed; sometimes any old one, or one that never was."""
+        current = [row.key(self._random.choice(LENGTHS_S)) for row in self.oracle.rows.values()]
+        draw = self._random.random()
+        if current and draw < 0.7:
+            return self._random.choice(current)
+        if draw > 0.96:
+            return self._unknown
+        key = self._random.choice(self._keys[-12:] if draw < 0.85 else self._keys)
+        if draw > 0.92:
+            return TermKey(key.name, self._random.choice(HOLDERS), key.epoch + self._random.choice((-1, 1)), 5.0)
+        return key
+
+    def _instant(self) -> dt.datetime:
+        """Mostly around the expiry of some lease: that is where an off-by-one hides."""
+        rows = list(self.oracle.rows.values())
+        draw = self._random.random()
+        if rows and draw < 0.6:
+            edge = self._random.choice(rows).expires_at + self._random.choice((-1, 0, 1)) * self._harness.traits.tick
+            if edge >= self._now or draw < 0.05:
+                return edge
+        return self._now + dt.timedelta(milliseconds=self._random.randrange(0, 3000))
+
+    # Moves
+
+    async def _move_clock(self) -> None:
+        self._now = self._instant()
+        self._note(f"clock to {self._now.isoformat()}")
+        await self._harness.set_clock(self._now)
+
+    async def _acquire(self) -> None:
+        ask = Ask(
+            self._random.choice(NAMES), self._random.choice(HOLDERS), self._random.choice(LENGTHS_S),
+            f"nonce {len(self._asks)}",
+        )  # fmt: skip
+        if self._random.random() < 0.25:
+            ask = self._random.choice(self._asks[-6:])
+        self._asks.append(ask)
+        self._note(f"acquire {ask}")
+        got = await self._client().leases.acquire(ask, CALL_LIMIT_S)
+        agree(got, self.oracle.acquire(ask, self._now), f"acquire {ask}")
+        if isinstance(got, Lease):
+            self._keys.append(got.key(ask.lease_s))
+
+    async def _renew(self) -> None:
+        await self._batch(Verb.RENEW)
+
+    async def _release(self) -> None:
+        await self._batch(Verb.RELEASE)
+
+    async def _batch(self, verb: Verb) -> None:
+        """One key per name at most: what a key given twice means is tested elsewhere."""
+        keys = list({key.name: key for key in (self._key() for _ in range(self._random.choice((1, 1, 2, 3))))}.values())
+        self._note(f"{verb.value} {keys}")
+        leases = self._client().leases
+        got = await (leases.renew if verb is Verb.RENEW else leases.release)(keys, CALL_LIMIT_S)
+        assert len(got) == len(keys)
+        for key, answer in zip(keys, got, strict=True):
+            agree(answer, self.oracle.change(verb, key, self._now), f"{verb.value} {key}")
+
+    async def _ask_step_down(self) -> None:
+        key = self._key()
+        self._note(f"ask_step_down {key}")
+        got: Answer = await self._client().leases.ask_step_down(key.name, key.epoch, CALL_LIMIT_S)
+        agree(got, self.oracle.change(Verb.ASK_STEP_DOWN, key, self._now), f"ask_step_down {key}")
+
+    async def _read(self) -> None:
+        self._note("list")
+        rows = {lease.name: lease for lease in await self._client().leases.list("", CALL_LIMIT_S)}
+        assert rows.keys() == self.oracle.rows.keys()
+        for name, row in rows.items():
+            agree(row, self.oracle.view(name, self._now), f"list, {name}")
+
+    def _note(self, line: str) -> None:
+        self.trail.append(line)

@@ -1,0 +1,138 @@
+"""Events added inside the caller's own transaction: stored if and only if that commits, through every promised door."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from fencehold.model.errors import ConfigurationError
+from fencehold.ports.events import Events, Filter
+from fencehold.testing.conformance.leases.caller_fences import count, through
+from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventSuite, add_in, claim, event, first_time
+from fencehold.testing.harness import CALL_LIMIT_S, COUNT, OUTBOX_TABLE, Harness
+
+
+class EventCallers(EventSuite):
+    """For stores with SQL."""
+
+    async def test_an_event_is_stored_with_the_callers_change_or_not_at_all(self, harness: Harness) -> None:
+        events = await harness.events()
+        expected: list[str] = []
+        for door in harness.sql.doors():
+            with through(door):
+                for is_kept in (False, True):
+                    made = [event(payload=door.title), event(priority=3, not_before=1.0, metadata={"a": 1})]
+                    async with door.open() as caller:
+                        await caller.begin()
+                        await caller.execute(COUNT)
+                        added = await add_in(events, caller.target, made)
+                        assert sorted(added) == sorted(one.tracking_id for one in made)
+                        await (caller.commit() if is_kept else caller.rollback())
+                    expected += [one.tracking_id for one in made] if is_kept else []
+                assert await stored(events) == expected
+        assert await count(harness) == len(harness.sql.doors())
+
+    async def test_an_event_may_be_the_first_thing_in_a_transaction(self, harness: Harness) -> None:
+        events = await harness.events()
+        for door in harness.sql.doors():
+            with through(door):
+                async with door.open() as caller:
+                    await caller.begin()
+                    await add_in(events, caller.target, [event()])
+                    await caller.execute(COUNT)
+                    await caller.rollback()
+        assert (await stored(events), await count(harness)) == ([], 0)
+
+    async def test_a_known_tracking_id_is_left_out_and_leaves_the_transaction_whole(self, harness: Harness) -> None:
+        events = await harness.events()
+        known = event(tracking_id=uuid.uuid4())
+        await events.port.add([known], CALL_LIMIT_S)
+        for number, door in enumerate(harness.sql.doors(), start=1):
+            with through(door):
+                async with door.open() as caller:
+                    await caller.begin()
+                    assert await add_in(events, caller.target, [known]) == []
+                    await caller.execute(COUNT)
+                    await caller.commit()
+                assert await count(harness) == number
+
+    async def test_outside_a_transaction_nothing_is_written(self, harness: Harness) -> None:
+        events = await harness.events()
+        for door in harness.sql.doors():
+            with through(door):
+                async with door.open(autocommit=True) as caller:
+                    with pytest.raises(ConfigurationError) as caught:
+                        await add_in(events, caller.target, [event()])
+                    assert caught.value.code == "add_outside_transaction"
+                    with pytest.raises(ConfigurationError) as caught:
+                        await first_time(events, str(uuid.uuid4()), "mail", caller.target)
+                    assert caught.value.code == "add_outside_transaction"
+        assert await stored(events) == []
+        assert await harness.sql.run(f"SELECT tracking_id FROM {OUTBOX_TABLE}_consumed") == []
+
+    async def test_a_connection_of_another_database_is_refused_and_nothing_is_written_there(
+        self, harness: Harness
+    ) -> None:
+        events, other = await harness.events(), await harness.another()
+        theirs = await other.events()
+        for door in other.sql.doors():
+            with through(door):
+                async with door.open() as caller:
+                    await caller.begin()
+                    await caller.execute(COUNT)
+                    with pytest.raises(ConfigurationError) as caught:
+                        await add_in(events, caller.target, [event(), event()])
+                    assert caught.value.code == "wrong_store"
+                    with pytest.raises(ConfigurationError) as caught:
+                        await first_time(events, str(uuid.uuid4()), "mail", caller.target)
+                    assert caught.value.code == "wrong_store"
+                    await caller.commit()
+        assert (await stored(events), await stored(theirs)) == ([], [])
+        assert await other.sql.run(f"SELECT tracking_id FROM {OUTBOX_TABLE}_consumed") == []
+        assert await count(other) == len(other.sql.doors()), "what the caller wrote is the caller's"
+
+    async def test_a_connection_of_a_database_without_an_outbox_is_refused_in_the_same_words(
+        self, harness: Harness
+    ) -> None:
+        events, other = await harness.events(), await harness.another()
+        for door in other.sql.doors():
+            with through(door):
+                async with door.open() as caller:
+                    await caller.begin()
+                    with pytest.raises(ConfigurationError) as caught:
+                        await add_in(events, caller.target, [event()])
+                    assert caught.value.code == "wrong_store"
+
+    async def test_what_is_no_connection_is_refused(self, harness: Harness) -> None:
+        await refuses_what_is_no_connection(await harness.events())
+
+    async def test_a_row_inserted_or_set_to_pending_by_hand_is_claimed(self, harness: Harness) -> None:
+        tracking_id = str(uuid.uuid4())
+        await harness.events()
+        await harness.sql.run(
+            f"INSERT INTO {OUTBOX_TABLE} (tracking_id, event_type, payload) "
+            f"VALUES ('{tracking_id}', 'made.by.hand', '{{\"a\": 1}}')"
+        )
+        for _ in range(2):
+            events = await harness.events()
+            [one] = await claim(events.port, "ada")
+            assert (one.tracking_id, one.event_type, one.payload) == (tracking_id, "made.by.hand", {"a": 1})
+            assert (one.attempt, one.max_retries, one.priority) == (1, 5, 0)
+            assert (await events.port.turn([one.key], None, CALL_LIMIT_S)).completed
+            await harness.sql.run(f"UPDATE {OUTBOX_TABLE} SET status = 'PENDING'")
+
+
+async def refuses_what_is_no_connection(events: Events) -> None:
+    targets: list[Any] = [None, "sqlite://", object(), 7]
+    for target in targets:
+        with pytest.raises(ConfigurationError) as caught:
+            await add_in(events, target, [event()])
+        assert caught.value.code == "bad_connection"
+    assert await stored(events) == []
+
+
+async def stored(events: Events) -> list[str]:
+    """The tracking ids that are there, the oldest first."""
+    return [row.tracking_id for row in reversed(await events.desk.find(Filter(), EVERYTHING, CALL_LIMIT_S))]

@@ -1,0 +1,76 @@
+"""Whoever listens hears of added events soon, whoever adds them and on whatever connection."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fencehold.ports.events import Events
+from fencehold.testing.conformance.leases.caller_fences import through
+from fencehold.testing.conformance.outbox.pair import EventSuite, add_in, claim, event
+from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Harness
+
+
+async def hearing(events: Events) -> asyncio.Event:
+    heard = asyncio.Event()
+    events.hints.on_added(heard.set)
+    assert await events.hints.listen(CALL_LIMIT_S) is True
+    return heard
+
+
+async def once(heard: asyncio.Event) -> None:
+    async with asyncio.timeout(CALL_LIMIT_S):
+        await heard.wait()
+    heard.clear()
+
+
+class EventHintsHeard(EventSuite):
+    async def test_an_added_event_is_heard_of_by_others_and_by_oneself(self, harness: Harness) -> None:
+        one, two = await harness.events(), await harness.events()
+        heard_by = [await hearing(one), await hearing(two)]
+        for events in (one, two):
+            await events.port.add([event()], CALL_LIMIT_S)
+            for heard in heard_by:
+                await once(heard)
+
+    async def test_an_event_added_on_another_thread_is_heard_of(self, harness: Harness) -> None:
+        heard = await hearing(await harness.events())
+
+        async def add() -> None:
+            other = harness.make().events(OUTBOX_TABLE)
+            await other.port.add([event()], CALL_LIMIT_S)
+            await other.close()
+
+        await asyncio.to_thread(asyncio.run, add())
+        await once(heard)
+
+    async def test_a_client_that_listens_still_answers(self, harness: Harness) -> None:
+        events = await harness.events()
+        heard = await hearing(events)
+        for turn in range(5):
+            await events.port.add([event()], CALL_LIMIT_S)
+            await once(heard)
+            assert len(await claim(events.port, f"turn {turn}")) == 1
+
+    async def test_whoever_has_left_is_told_nothing(self, harness: Harness) -> None:
+        one, two = await harness.events(), await harness.events()
+        heard, gone = await hearing(one), await hearing(two)
+        await two.close()
+        await one.port.add([event()], CALL_LIMIT_S)
+        await once(heard)
+        assert not gone.is_set()
+
+
+class EventHintsOfCallers(EventSuite):
+    """For stores with SQL."""
+
+    async def test_an_event_in_a_callers_transaction_is_heard_of_once_that_is_committed(self, harness: Harness) -> None:
+        one, two = await harness.events(), await harness.events()
+        heard = await hearing(two)
+        for door in harness.sql.doors():
+            with through(door):
+                async with door.open() as caller:
+                    await caller.begin()
+                    await add_in(one, caller.target, [event()])
+                    assert not heard.is_set()
+                    await caller.commit()
+                await once(heard)

@@ -1,0 +1,186 @@
+"""A store and the rule table side by side: every call goes to both, and a difference fails."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fencehold.model.outbox.events import Request, Status, Verb
+from fencehold.model.outbox.new_events import NewEvent, new_event, new_tracking_id
+from fencehold.model.outbox.settings import outbox_settings
+from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventPort, Events, Failure, Filter
+from fencehold.testing.conformance.outbox.oracle import EventOracle, agree
+from fencehold.testing.conformance.suite import START, Suite
+from fencehold.testing.harness import CALL_LIMIT_S, Harness
+
+LEASE_S = 60.0
+LEASE = dt.timedelta(seconds=LEASE_S)
+SETTINGS = outbox_settings()
+EVERYTHING = 10_000
+
+
+def event(event_type: str = "order.paid", payload: Any = None, max_retries: int = 5, **fields: Any) -> NewEvent:
+    """One event, checked and serialised as the library does it."""
+    made = new_event(SETTINGS, event_type, {"schema_version": 1} if payload is None else payload, **fields)
+    made.max_retries = max_retries
+    return made
+
+
+def stray(token: str = "ada") -> ClaimKey:
+    """The key to an event that never was."""
+    return ClaimKey(123_456_789, token, new_tracking_id())
+
+
+def ask(token: str, limit: int = EVERYTHING, lease_s: float = LEASE_S, **fields: Any) -> ClaimAsk:
+    return ClaimAsk(limit, token, lease_s, **fields)
+
+
+async def claim(port: EventPort, token: str, limit: int = EVERYTHING, **fields: Any) -> list[Claim]:
+    return (await port.turn([], ask(token, limit, **fields), CALL_LIMIT_S)).claims
+
+
+async def add_in(events: Events, target: object, made: Sequence[NewEvent]) -> list[str]:
+    """Add these inside the transaction that is open on `target`."""
+    return await events.port.add_in(target, made, await events.desk.identity(CALL_LIMIT_S))
+
+
+async def first_time(events: Events, tracking_id: str, consumer_id: str, target: object) -> bool:
+    return await events.desk.first_time(tracking_id, consumer_id, target, await events.desk.identity(CALL_LIMIT_S))
+
+
+class EventSuite(Suite):
+    """Base of the classes of tests for outboxes: the namespace is empty, without tables of leases."""
+
+    async def ready(self, harness: Harness) -> None:
+        await harness.prepare()
+
+
+class Pair:
+    """Holds the clock of both still, at `now`."""
+
+    def __init__(self, harness: Harness, clients: Sequence[Events]) -> None:
+        self.oracle = EventOracle()
+        self.harness = harness
+        self.clients = clients
+        self.now = START
+        self._calls = 0
+
+    @classmethod
+    async def of(cls, harness: Harness, clients: int = 1) -> Pair:
+        await harness.set_clock(START)
+        return cls(harness, [await harness.events() for _ in range(clients)])
+
+    async def set_clock(self, at: dt.datetime) -> None:
+        self.now = at
+        await self.harness.set_clock(at)
+
+    @property
+    def events(self) -> Events:
+        """Another client each time: what one has asked, any other may follow up."""
+        self._calls += 1
+        return self.clients[self._calls % len(self.clients)]
+
+    def key(self, event_id: int, token: str) -> ClaimKey:
+        """Of this event, whoever holds it."""
+        return ClaimKey(event_id, token, self.oracle.rows[event_id].new.tracking_id)
+
+    async def add(self, *events: NewEvent) -> list[int]:
+        added = await self.events.port.add(events, CALL_LIMIT_S)
+        assert sorted(added) == sorted(one.tracking_id for one in events)
+        rows = await self.events.desk.find(Filter(tracking_ids=tuple(added)), EVERYTHING, CALL_LIMIT_S)
+        ids = {row.tracking_id: row.id for row in rows}
+        for one in events:
+            self.oracle.add(ids[one.tracking_id], one, self.now)
+        return await self._checked([ids[one.tracking_id] for one in events], "add")
+
+    async def claim(self, ask: ClaimAsk, completed: Sequence[ClaimKey] = ()) -> list[int]:
+        expected_done = self._allowed(Verb.COMPLETE, completed)
+        expected = self.oracle.claim(ask, self.now)
+        turn = await self.events.port.turn(completed, ask, CALL_LIMIT_S)
+        assert set(turn.completed) == set(expected_done)
+        assert [one.id for one in turn.claims] == expected, f"claimed with {ask}"
+        for one in turn.claims:
+            self._agree_on_claim(one, ask)
+        await self._checked([*expected, *(key.id for key in completed)], f"claim {ask}")
+        return expected
+
+    async def change(self, verb: Verb, keys: Sequence[ClaimKey], lease_s: float = LEASE_S) -> list[int]:
+        """RENEW, COMPLETE or RELEASE; the ids that were not refused."""
+        expected = self._allowed(verb, keys, lease_s=lease_s)
+        port = self.events.port
+        match verb:
+            case Verb.RENEW:
+                until = await port.renew(keys, lease_s, CALL_LIMIT_S)
+                assert set(until.values()) <= {self.now + dt.timedelta(seconds=lease_s)}
+                got: Iterable[ClaimKey] = until
+            case Verb.COMPLETE:
+                got = (await port.turn(keys, None, CALL_LIMIT_S)).completed
+            case _:
+                got = await port.release(keys, CALL_LIMIT_S)
+        assert sorted((key.id, key.token) for key in got) == sorted((key.id, key.token) for key in expected), verb
+        await self._checked([key.id for key in keys], f"{verb.value} {keys}")
+        return [key.id for key in expected]
+
+    async def fail(self, *failures: Failure) -> list[int]:
+        expected = {}
+        for one in failures:
+            request = Request(self.now, one.key.token, error=one.error, delay_s=one.delay_s, retry=one.retry)
+            if self.oracle.change(one.key.id, Verb.FAIL, request):
+                expected[one.key] = self.oracle.rows[one.key.id].stored.status
+        assert dict(await self.events.port.fail(failures, CALL_LIMIT_S)) == expected
+        await self._checked([one.key.id for one in failures], f"fail {failures}")
+        return [key.id for key in expected]
+
+    async def reap(self, limit: int = EVERYTHING) -> list[int]:
+        before = {row.id: row.stored for row in self.oracle.rows.values()}
+        expected = self.oracle.reap(limit, self.now)
+        got = await self.events.port.reap(limit, CALL_LIMIT_S)
+        assert sorted(one.id for one in got) == sorted(expected)
+        for one in got:
+            row, was = self.oracle.rows[one.id], before[one.id]
+            assert (one.status, one.retry_count) == (row.stored.status, row.stored.retry_count)
+            assert (one.tracking_id, one.event_type, one.token) == (
+                row.new.tracking_id, row.new.event_type, was.lock_token,
+            )  # fmt: skip
+            assert was.locked_until is not None
+            assert abs(one.stale_s - (self.now - was.locked_until).total_seconds()) < 1e-6
+        return await self._checked(expected, "reap")
+
+    async def redrive(
+        self, ids: Sequence[int], cause: str = "", limit: int = EVERYTHING, spread_s: float = 0.0
+    ) -> None:
+        named = {self.oracle.rows[event_id].new.tracking_id: event_id for event_id in ids}
+        expected = self.oracle.redrive(ids, cause, limit, spread_s, self.now)
+        which = Filter(tuple(Status), tracking_ids=tuple(named))
+        got = await self.events.desk.redrive(which, cause, limit, spread_s, CALL_LIMIT_S)
+        assert [named[tracking_id] for tracking_id in got] == expected
+        await self._checked(ids, f"redrive {ids}")
+
+    async def check_all(self) -> None:
+        rows = await self.events.desk.find(Filter(), EVERYTHING, CALL_LIMIT_S)
+        assert [row.id for row in rows] == sorted(self.oracle.rows, reverse=True)
+        for row in rows:
+            agree(row, self.oracle.rows[row.id], "all rows")
+
+    def _allowed(self, verb: Verb, keys: Sequence[ClaimKey], lease_s: float = 0.0) -> list[ClaimKey]:
+        return [key for key in keys if self.oracle.change(key.id, verb, Request(self.now, key.token, lease_s))]
+
+    def _agree_on_claim(self, one: Claim, ask: ClaimAsk) -> None:
+        row = self.oracle.rows[one.id]
+        assert (one.token, one.locked_until) == (ask.token, self.now + dt.timedelta(seconds=ask.lease_s))
+        assert (one.attempt, one.max_retries) == (row.stored.retry_count + 1, row.stored.max_retries)
+        assert (one.tracking_id, one.event_type, one.payload_json, one.metadata_json, one.priority) == (
+            row.new.tracking_id, row.new.event_type, row.new.payload, row.new.metadata, row.new.priority,
+        )  # fmt: skip
+        assert (one.aggregate_type, one.aggregate_id) == (row.new.aggregate_type, row.new.aggregate_id)
+        assert one.created_at == row.created_at
+
+    async def _checked(self, ids: Sequence[int], what: str) -> list[int]:
+        known = {self.oracle.rows[event_id].new.tracking_id for event_id in ids if event_id in self.oracle.rows}
+        if known:
+            rows = await self.events.desk.find(Filter(tracking_ids=tuple(known)), EVERYTHING, CALL_LIMIT_S)
+            assert len(rows) == len(known)
+            for row in rows:
+                agree(row, self.oracle.rows[row.id], what)
+        return list(ids)

@@ -1,0 +1,162 @@
+"""Random calls on an outbox with the rule table as the oracle; most of them are what a true holder would do."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+
+from fencehold.model.outbox.events import RULES, Request, Status, Verb
+from fencehold.ports.events import ClaimKey, Failure
+from fencehold.testing.conformance.outbox.pair import EventSuite, Pair, ask, event, stray
+from fencehold.testing.harness import CALL_LIMIT_S, Harness
+
+SEED = 20_310_517
+PART_OF_LEASE_WALK = 5  # an event's walk looks at the rows after every step
+LENGTHS_S = (2.0, 5.0, 7.5)
+TYPES = ("order.paid", "Order.paid", "order.sent")
+AGGREGATES = (("order", "1"), ("order", "2"), ("user", "1"), (None, "1"), (None, None))
+
+
+class EventWalk(EventSuite):
+    test_limit_s = 58.0
+
+    async def test_a_long_walk_never_leaves_the_table(self, harness: Harness) -> None:
+        walker = EventWalker(await Pair.of(harness, clients=3), random.Random(SEED))
+        for step in range(harness.traits.walk_steps // PART_OF_LEASE_WALK):
+            try:
+                await walker.step()
+            except AssertionError as failure:
+                failure.add_note(f"seed {SEED}, step {step}; the last calls:\n  " + "\n  ".join(walker.trail[-12:]))
+                raise
+        await walker.pair.check_all()
+        assert set(walker.pair.oracle.fired) == {rule.id for rule in RULES}, "a rule never fired"
+
+
+class EventWalker:
+    """Remembers every key ever given: any of them may come back late, from any client."""
+
+    def __init__(self, pair: Pair, random: random.Random) -> None:
+        self.pair = pair
+        self.trail: list[str] = []
+        self._random = random
+        self._keys: list[ClaimKey] = [stray("never sent")]
+        self._tokens = 0
+
+    async def step(self) -> None:
+        moves = {
+            self._move_clock: 24, self._add: 12, self._claim: 22, self._glance: 6, self._renew: 8, self._complete: 6,
+            self._fail: 14, self._release: 4, self._reap: 8, self._redrive: 6,
+        }  # fmt: skip
+        move = self._random.choices(list(moves), weights=list(moves.values()))[0]
+        await move()
+
+    # Draws
+
+    def _held(self) -> list[ClaimKey]:
+        return [row.key for row in self.pair.oracle.rows.values() if row.stored.status is Status.PROCESSING]
+
+    def _some_keys(self) -> list[ClaimKey]:
+        """One per event at most; mostly present ones, whether live or lapsed, sometimes any old one."""
+        held = self._held()
+        drawn = {}
+        for _ in range(self._random.choice((1, 1, 2, 4))):
+            is_old = not held or self._random.random() < 0.2
+            key = self._random.choice(self._keys[-20:] if is_old else held)
+            drawn[key.id] = key
+        return list(drawn.values())
+
+    def _token(self) -> str:
+        self._tokens += 1
+        return f"token {self._tokens}"
+
+    def _instant(self) -> dt.datetime:
+        """Mostly around the instant at which an event becomes due or a lease lapses."""
+        now = self.pair.now
+        rows = [row.stored for row in self.pair.oracle.rows.values()]
+        edges = [edge for row in rows for edge in (row.due_at, row.locked_until) if edge is not None]
+        ahead = [
+            at for at in (edge + n * self.pair.harness.traits.tick for edge in edges for n in (-1, 0, 1)) if at > now
+        ]
+        if ahead and self._random.random() < 0.7:
+            return self._random.choice(ahead)
+        return now + dt.timedelta(milliseconds=self._random.randrange(0, 2000))
+
+    # Moves
+
+    async def _move_clock(self) -> None:
+        at = self._instant()
+        self._note(f"clock to {at.isoformat()}")
+        await self.pair.set_clock(at)
+
+    async def _add(self) -> None:
+        aggregate_type, aggregate_id = self._random.choice(AGGREGATES)
+        made = [
+            event(
+                self._random.choice(TYPES), {"n": len(self.trail)}, self._random.choice((1, 2, 3)),
+                aggregate_type=aggregate_type, aggregate_id=aggregate_id, priority=self._random.choice((0, 0, 5, -1)),
+                not_before=self._random.choice((None, None, 1.5)), metadata=self._random.choice((None, {"trace": "1"})),
+            )
+            for _ in range(self._random.choice((1, 1, 3)))
+        ]  # fmt: skip
+        self._note(f"add {made}")
+        await self.pair.add(*made)
+
+    async def _claim(self) -> None:
+        types = self._random.choice((None, None, None, TYPES[:2], TYPES[2:], ()))
+        limit, lease_s = self._random.choice((1, 2, 5)), self._random.choice(LENGTHS_S)
+        asked = ask(self._token(), limit, lease_s, event_types=types, in_order=self._random.random() < 0.4)
+        completed = self._some_keys() if self._random.random() < 0.3 else []
+        self._note(f"claim {asked}, completing {completed}")
+        await self.pair.claim(asked, completed)
+        self._keys += [key for key in self._held() if key.token == asked.token]
+
+    async def _glance(self) -> None:
+        """Not a sweep: it may pass over an event, but what it claims must be claimable."""
+        asked = ask(self._token(), 2, 5.0, sweep=False)
+        self._note(f"glance {asked}")
+        got = (await self.pair.events.port.turn([], asked, CALL_LIMIT_S)).claims
+        assert len(got) <= asked.limit
+        for claim in got:
+            request = Request(self.pair.now, asked.token, asked.lease_s)
+            assert self.pair.oracle.change(claim.id, Verb.CLAIM, request), f"{claim} was not to be had"
+            self._keys.append(claim.key)
+
+    async def _renew(self) -> None:
+        await self._change(Verb.RENEW)
+
+    async def _complete(self) -> None:
+        await self._change(Verb.COMPLETE)
+
+    async def _release(self) -> None:
+        await self._change(Verb.RELEASE)
+
+    async def _change(self, verb: Verb) -> None:
+        keys, lease_s = self._some_keys(), self._random.choice(LENGTHS_S)
+        self._note(f"{verb.value} {keys} for {lease_s} s")
+        await self.pair.change(verb, keys, lease_s)
+
+    async def _fail(self) -> None:
+        failures = [
+            Failure(key, f"error {len(self.trail)}", self._random.choice((0.0, 0.1, 2.0)), self._random.random() < 0.9)
+            for key in self._some_keys()
+        ]
+        self._note(f"fail {failures}")
+        await self.pair.fail(*failures)
+
+    async def _reap(self) -> None:
+        self._note("reap")
+        await self.pair.reap()
+
+    async def _redrive(self) -> None:
+        final = [
+            row.id for row in self.pair.oracle.rows.values() if row.stored.status in (Status.DEAD_LETTER, Status.FAILED)
+        ]
+        ids = list(
+            {*final[-4:], *self._random.sample(sorted(self.pair.oracle.rows), min(1, len(self.pair.oracle.rows)))}
+        )
+        self._note(f"redrive {ids}")
+        if ids:
+            await self.pair.redrive(ids, self._random.choice(("", "a bad deployment")), 3, 1.5)
+
+    def _note(self, line: str) -> None:
+        self.trail.append(line)

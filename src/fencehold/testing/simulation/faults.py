@@ -1,0 +1,140 @@
+"""Faults planted on purpose: each breaks one part of the product, and the simulation must find every one of them.
+
+They exist to show that a clean run means something. Each is put in for one run and taken out again; the product's own
+code has no switch for any of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from fencehold.model.election import places
+from fencehold.model.election.leases import Lease, Refusal
+from fencehold.model.election.places import Place
+from fencehold.model.errors import Uncertain
+from fencehold.ports.leases import Answer
+from fencehold.runtime.election.held_lease import Held
+from fencehold.runtime.election.keeper import Keeper
+from fencehold.runtime.election.leader import Leader
+from fencehold.runtime.election.lease_mechanism import LeaseMechanism
+from fencehold.runtime.election.watch import News
+
+Patch = tuple[Any, str, Any]  # of a class or a module
+
+
+def _until_from_answer(held: Held, lease: Lease, sent_s: float) -> float:
+    return held._clock.now_s() + lease.remaining_s - held.settings.margin_s
+
+
+def _remaining_without_deadline(held: Held) -> float:
+    return held.settings.lease_s if held.ended_because is None else 0.0
+
+
+def _remaining_though_ended(held: Held) -> float:
+    return max(0.0, held._deadline_s - held._clock.now_s())
+
+
+def _extend_always(held: Held, lease: Lease, sent_s: float) -> bool:
+    held.lease = lease
+    held._deadline_s = max(held._deadline_s, held._until(lease, sent_s))
+    held.renew_at_s = sent_s + held.settings.renew_every_s
+    return True
+
+
+def _refusal_as_unknown(keeper: Keeper, held: Held, answer: Answer, sent_s: float) -> bool:
+    if isinstance(answer, Refusal):
+        keeper._unanswered(held, Uncertain("perhaps"))
+        return True
+    return _ANSWERED(keeper, held, answer, sent_s)
+
+
+async def _attempt_with_new_nonce(mechanism: LeaseMechanism) -> Held | None:
+    mechanism._nonce = secrets.token_hex(16)
+    return await _ATTEMPT(mechanism)
+
+
+async def _attempt_believing_hints(mechanism: LeaseMechanism) -> Held | None:
+    seen = mechanism._answer.current if mechanism._answer is not None else None
+    if seen is None or not getattr(mechanism, "hinted", False):
+        return await _ATTEMPT(mechanism)
+    mechanism.hinted = False  # type: ignore[attr-defined]
+    mechanism._answer = None
+    settings, clock = mechanism._settings, mechanism._clock
+    lease = replace(seen, holder_id=mechanism._holder_id, epoch=seen.epoch + 1, remaining_s=settings.lease_s)
+    mechanism._held = Held(lease, settings, clock.now_s(), clock, mechanism._facts)
+    return mechanism._held
+
+
+def _hear_and_believe(mechanism: LeaseMechanism, news: News, lease: Lease | None) -> None:
+    if news is News.FREED:
+        mechanism.hinted = True  # type: ignore[attr-defined]
+    _HEAR(mechanism, news, lease)
+
+
+async def _bodies_not_awaited(leader: Leader, limit_s: float) -> bool:
+    return True
+
+
+def _always_attended(keeper: Keeper, held: Held) -> bool:
+    return True
+
+
+def _next_without_jump(epoch: int | None, last: Place, now: Place) -> int:
+    return 1 if epoch is None else epoch + 1
+
+
+def _next_with_one_jump(epoch: int | None, last: Place, now: Place) -> int:
+    """However many timelines lie between."""
+    lift = places.EPOCH_JUMP * min(1, places.decide(last, now).jumps(last, now))
+    return 1 + lift if epoch is None else epoch + (lift or 1)
+
+
+def _next_born_at_1(epoch: int | None, last: Place, now: Place) -> int:
+    return 1 if epoch is None else _NEXT_EPOCH(epoch, last, now)
+
+
+_NEXT_EPOCH = places.next_epoch
+_ANSWERED: Callable[[Keeper, Held, Answer, float], bool] = Keeper._answered
+_ATTEMPT = LeaseMechanism.attempt
+_HEAR = LeaseMechanism._hear
+
+PATCHES: dict[str, tuple[Patch, ...]] = {
+    "deadline_from_answer": ((Held, "_until", _until_from_answer),),
+    "no_local_deadline": ((Held, "remaining_s", property(_remaining_without_deadline)),),
+    "no_fence": (),
+    "fence_by_holder": (),
+    "late_success_accepted": ((Held, "extend", _extend_always),),
+    "valid_again": ((Held, "remaining_s", property(_remaining_though_ended)), (Held, "extend", _extend_always)),
+    "refusal_as_unknown": ((Keeper, "_answered", _refusal_as_unknown),),
+    "nonce_ignored": ((LeaseMechanism, "attempt", _attempt_with_new_nonce),),
+    "stall_ignored": ((Keeper, "_is_attended", _always_attended),),
+    "released_under_body": ((Leader, "_bodies_left", _bodies_not_awaited),),
+    "hint_is_truth": (
+        (LeaseMechanism, "attempt", _attempt_believing_hints),
+        (LeaseMechanism, "_hear", _hear_and_believe),
+    ),
+    "no_jump": ((places, "next_epoch", _next_without_jump),),
+    "jump_once": ((places, "next_epoch", _next_with_one_jump),),
+    "born_at_1": ((places, "next_epoch", _next_born_at_1),),
+}
+
+#: How the store checks writes under a fault of the fence itself.
+FENCES = {"no_fence": "none", "fence_by_holder": "holder"}
+
+
+@contextmanager
+def planted(fault: str | None) -> Iterator[str]:
+    """The fault is in the product's classes until the block ends; gives how the store is to check writes."""
+    patches = PATCHES[fault] if fault else ()
+    before = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
+    try:
+        for owner, name, broken in patches:
+            setattr(owner, name, broken)
+        yield FENCES.get(fault or "", "epoch")
+    finally:
+        for owner, name, sound in before:
+            setattr(owner, name, sound)

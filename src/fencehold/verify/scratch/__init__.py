@@ -1,0 +1,1 @@
+"""The run's own schema or file: made, prepared, read, dropped."""

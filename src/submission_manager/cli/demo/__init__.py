@@ -1,0 +1,1 @@
+"""`submission-manager demo`."""

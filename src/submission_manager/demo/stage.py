@@ -1,0 +1,155 @@
+"""The demonstration's processes: instances, gateway, front. None of them outlives it, however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import random
+import shutil
+import signal
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fencehold.model.errors import Unavailable
+from submission_manager.demo.load import Connection
+
+HOST = "127.0.0.1"
+PR_SET_PDEATHSIG = 1
+UP_LIMIT_S = 30.0
+ASK_LIMIT_S = 1.0
+LOOK_EVERY_S = 0.05
+PROGRAM = (sys.executable, "-m", "submission_manager.cli")
+SBIN = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+
+_prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
+
+
+def _die_with_the_demo() -> None:
+    if _prctl is not None:
+        _prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def free_port() -> int:
+    """Below the range from which outgoing connections are given theirs, so that it is still free a moment later."""
+    for _ in range(200):
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((HOST, port))
+            return port
+    raise Unavailable("No free port was found between 20000 and 32000.", code="no_port")
+
+
+def haproxy() -> str | None:
+    """Debian keeps servers in sbin, which an ordinary user's PATH leaves out."""
+    return shutil.which("haproxy", path=SBIN)
+
+
+def haproxy_config() -> Path | None:
+    """Beside the package when it is installed; in deploy/ when it is run from its sources."""
+    here = Path(__file__).resolve()
+    places = (here.parent / "haproxy.cfg", here.parents[2] / "deploy" / "haproxy.cfg")
+    return next((place for place in places if place.is_file()), None)
+
+
+@dataclass
+class Instance:
+    holder_id: str
+    port: int
+    process: Process
+    is_frozen: bool = False
+    is_ready: bool = False
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.returncode is None
+
+    async def freeze(self) -> None:
+        """Back when all threads stand still: one inside a call to the kernel ends it first, perhaps with a lock."""
+        self.process.send_signal(signal.SIGSTOP)
+        self.is_frozen = True
+        await asyncio.to_thread(os.waitid, os.P_PID, self.process.pid, os.WSTOPPED)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.is_frozen = False
+
+    async def answers(self, path: str) -> bool:
+        """200 in good time."""
+        connection = Connection(HOST, self.port)
+        try:
+            async with asyncio.timeout(ASK_LIMIT_S):
+                return (await connection.get(path))[0] == 200
+        except (OSError, EOFError, ValueError, TimeoutError):
+            return False
+        finally:
+            connection.close()
+
+
+@dataclass
+class Stage:
+    """Starts and ends what the story needs; `settings` are the SM_* variables of every instance."""
+
+    folder: Path
+    settings: Mapping[str, str]
+    instances: list[Instance] = field(default_factory=list)
+    _processes: list[Process] = field(default_factory=list)
+    _named: int = 0
+
+    async def spawn(self, *command: str, **variables: str) -> Process:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SM_")}
+        with (self.folder / "stderr.log").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=DEVNULL, stdout=DEVNULL, stderr=log, env=kept | variables,
+                start_new_session=True,  # Ctrl-C is for the demo alone, which then ends them all
+                preexec_fn=_die_with_the_demo,
+            )  # fmt: skip
+        self._processes.append(process)
+        return process
+
+    async def begin(self, port: int) -> Instance:
+        self._named += 1
+        holder_id = f"sm-{self._named:02}"
+        process = await self.spawn(
+            *PROGRAM, "serve", **{**self.settings, "SM_PORT": str(port), "SM_HOLDER_ID": holder_id}
+        )
+        return Instance(holder_id, port, process)
+
+    async def replace(self, old: Instance) -> Instance:
+        """Another of a new name at the same address."""
+        place = self.instances.index(old)
+        self.instances[place] = await self.begin(old.port)
+        return self.instances[place]
+
+    async def until_up(self, instance: Instance) -> None:
+        await self.until(lambda: instance.answers("/readyz"), f"{instance.holder_id} to be up", instance.process)
+        instance.is_ready = True
+
+    async def until(self, holds: Callable[[], object], what: str, process: Process | None = None) -> None:
+        try:
+            async with asyncio.timeout(UP_LIMIT_S):
+                while not await holds():  # type: ignore[misc]
+                    if process is not None and process.returncode is not None:
+                        raise Unavailable(f"While waiting for {what}: it ended. {self.log_end()}", code="demo_stuck")
+                    await asyncio.sleep(LOOK_EVERY_S)
+        except TimeoutError:
+            raise Unavailable(f"The demo waited {UP_LIMIT_S:g} s in vain for {what}.", code="demo_stuck") from None
+
+    def log_end(self) -> str:
+        lines = (self.folder / "stderr.log").read_text("utf-8", "replace").splitlines()
+        return " | ".join(lines[-3:])
+
+    async def close(self) -> None:
+        """SIGKILL, which the frozen heed too."""
+        for process in self._processes:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+        for process in self._processes:
+            await process.wait()

@@ -1,0 +1,50 @@
+"""What waits beyond its time, as the database sees it: for whoever watches the leader, and for nothing it does."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from fencehold import FenceholdError
+from fencehold.ports.facts import FactSink
+from submission_manager.executor.metrics import ExecutorMetrics
+from submission_manager.executor.tenure import Tenure
+from submission_manager.ports import AttemptPort
+
+
+@dataclass(frozen=True)
+class BacklogSettings:
+    """`rows_max`: of the longest due that one look counts."""
+
+    look_every_s: float = 10.0
+    late_s: int = 30
+    rows_max: int = 100_000
+    read_limit_s: float = 5.0
+
+
+class BacklogWatch:
+    """Counts by the database, not by the leader's own schedule: what that lost is seen here all the same."""
+
+    def __init__(
+        self, attempts: AttemptPort, metrics: ExecutorMetrics, facts: FactSink, settings: BacklogSettings | None = None
+    ) -> None:
+        self._attempts, self._metrics, self._facts = attempts, metrics, facts
+        self._settings = settings or BacklogSettings()
+
+    async def run(self, tenure: Tenure) -> None:
+        """Until the term ends. A look without an answer ends no term: what is executed does not depend on it."""
+        settings = self._settings
+        while True:
+            tenure.check()
+            try:
+                self._metrics.backlog(
+                    await self._attempts.backlog(settings.late_s, settings.rows_max, settings.read_limit_s)
+                )
+            except Exception as error:  # noqa: BLE001 - nor does a fault of ours
+                self._metrics.backlog(None)
+                self._facts.fact("backlog_unknown", lease_name=tenure.term.name, sql_error=_words(error))
+            await asyncio.sleep(settings.look_every_s)
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, FenceholdError) else f"{type(error).__name__}: {error}"

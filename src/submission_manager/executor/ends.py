@@ -1,0 +1,43 @@
+"""What follows from an intent's end, whoever brought it about: it is counted, and its webhook owed."""
+
+from __future__ import annotations
+
+from fencehold.ports.facts import FactSink
+from submission_manager.executor.late import LateWatch
+from submission_manager.executor.metrics import ExecutorMetrics
+from submission_manager.executor.tenure import Tenure
+from submission_manager.executor.webhooks import WebhookDesk
+from submission_manager.model.intents import Exhausted
+from submission_manager.model.outcomes import Answer, Outcome
+from submission_manager.ports import Over
+
+
+class Ends:
+    """A deadline that was missed is also told of."""
+
+    def __init__(self, webhooks: WebhookDesk, metrics: ExecutorMetrics, facts: FactSink) -> None:
+        self._webhooks, self._metrics = webhooks, metrics
+        self._late = LateWatch(facts)
+
+    def put(self, tenure: Tenure, over: Over | None, outcome: Outcome | None = None) -> None:
+        """Its end is on record; None: it has not ended. `outcome`: of the attempt that brought its end."""
+        if over is None:
+            return
+        intent = over.intent
+        took = (intent.completed_at - intent.created_at).total_seconds() if intent.completed_at else 0.0
+        self._metrics.terminal(intent.status.value, took)
+        self._metrics.target_ended(intent.submission_target, intent.status.value, intent.exhausted_reason)
+        if intent.exhausted_reason is not None:
+            self._metrics.exhausted(intent.exhausted_reason)
+        if intent.exhausted_reason == Exhausted.DEADLINE_EXCEEDED:
+            self._missed(over, outcome is not None and outcome.answer is Answer.ACCEPTED)
+        self._webhooks.owe(tenure, over)
+
+    def close(self) -> None:
+        self._late.close()
+
+    def _missed(self, over: Over, is_accepted: bool) -> None:
+        target = over.intent.submission_target
+        if is_accepted:
+            self._metrics.accepted_late(target)
+        self._late.missed(target, over.intent.intent_id, is_accepted=is_accepted)

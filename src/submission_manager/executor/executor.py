@@ -1,0 +1,324 @@
+"""The leader's attempts: start on record, one gateway call, outcome on record; each write fenced by the term.
+
+Not promised: that calls in flight never overlap. A call that was under way when the lease was lost goes on to its end,
+so that the provider is not cut off, and nothing of it is written; the next leader finds its start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from fencehold import FenceholdError, LeaseLost, Uncertain
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from submission_manager.executor.ends import Ends
+from submission_manager.executor.expiry import Expiry
+from submission_manager.executor.gateways import GatewayWatch
+from submission_manager.executor.metrics import ExecutorMetrics
+from submission_manager.executor.parking import Parking, is_locked, unanswered
+from submission_manager.executor.running import InHand, Phase, Running
+from submission_manager.executor.tenure import SQL_ERRORS, Dropped, Tenure
+from submission_manager.executor.webhooks import WebhookDesk
+from submission_manager.model.call_times import CallTimes
+from submission_manager.model.intents import ERROR_CHARS_MAX, Status
+from submission_manager.model.outcomes import Answer, Outcome, no_answer
+from submission_manager.ports import AttemptPort, GatewayPort, NotNow, Recorded, Started
+from submission_manager.schedule.schedule import micros
+
+GATEWAY_SLACK_S = 1.0  # what a gateway client gets beyond its own limit before it is cut
+NOT_NOW_PAUSE_US = 50_000  # our idea of the database's clock was early: ask again, but not in a storm
+TROUBLE_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True)
+class ExecutorSettings:
+    """Of all attempts at once `concurrency` go to one gateway: one that hangs holds up its own and no other."""
+
+    concurrency: int = 16
+    concurrency_total: int = 128
+    retry_delay_s: float = 5.0
+    gateway_limit_s: float = 10.0
+    write_limit_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.concurrency <= self.concurrency_total:
+            raise ValueError("0 < concurrency <= concurrency_total")
+        if not (self.retry_delay_s > 0 and self.gateway_limit_s > 0 and self.write_limit_s > 0):
+            raise ValueError("retry_delay_s, gateway_limit_s and write_limit_s must be above 0")
+
+
+class Executor:
+    """Begins attempts only while its term is valid; at most one per intent and term at a time."""
+
+    def __init__(
+        self,
+        attempts: AttemptPort,
+        gateway: GatewayPort,
+        webhooks: WebhookDesk,
+        settings: ExecutorSettings,
+        *,
+        writes: asyncio.Semaphore,
+        clock: Clock,
+        metrics: ExecutorMetrics,
+        facts: FactSink,
+    ) -> None:
+        self._attempts, self._gateway, self._ends = attempts, gateway, Ends(webhooks, metrics, facts)
+        self._settings = settings
+        self._writes = writes
+        self._parking = Parking(facts)
+        self._expiry = Expiry(
+            attempts, self._ends, settings.write_limit_s, parking=self._parking, writes=writes, clock=clock,
+            metrics=metrics, facts=facts,
+        )  # fmt: skip
+        self._clock, self._metrics, self._facts = clock, metrics, facts
+        self._gateways = GatewayWatch(metrics, facts)
+        self.in_hand = InHand(settings.concurrency, settings.concurrency_total, clock)
+        self._times = CallTimes()  # over all terms
+        self._tenure: Tenure | None = None
+        self._resting = False
+
+    # --- what leadership asks ---
+
+    async def run(self, tenure: Tenure) -> None:
+        """Begin what is due, until the term ends."""
+        self._tenure = tenure
+        while True:
+            tenure.check()
+            tenure.work.clear()
+            now_us = tenure.store_clock.now_us()
+            job = None if self._resting else tenure.schedule.take(now_us, self.in_hand.load, self._times.expected_us)
+            self._metrics.queue_depth(len(tenure.schedule))
+            if job is not None:
+                self._begin(Running(job, tenure))
+            else:
+                await self._clock.wait(tenure.work, self._rest_s(tenure, now_us))
+
+    async def expire(self, tenure: Tenure) -> None:
+        """End what is past its deadline, when it is, until the term ends; whether a lane has room does not matter."""
+        await self._expiry.run(tenure)
+
+    def abandon(self, tenure: Tenure) -> None:
+        """Nothing more begins: what has not been issued is aborted, what has been may end.
+
+        While the lease is still ours its outcome is recorded; of a lease that is lost nothing is written.
+        """
+        for running in self.in_hand.of(tenure):
+            is_over = not tenure.term.is_valid
+            if running.task is not None and (
+                running.phase is Phase.START or (is_over and running.phase is Phase.RECORD)
+            ):
+                running.is_abandoned = True
+                running.task.cancel()
+
+    async def settled(self, tenure: Tenure, limit_s: float) -> bool:
+        """Wait until every attempt of this term that was made is on record, within the limit, and while it is valid."""
+        ends_s = self._clock.now_s() + limit_s
+        over = asyncio.ensure_future(tenure.term.ended())
+        try:
+            while tenure.term.is_valid and (tasks := self._made(tenure)):
+                left_s = ends_s - self._clock.now_s()
+                if left_s <= 0:
+                    return False
+                await asyncio.wait([*tasks, over], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+        return not self._made(tenure)
+
+    def _made(self, tenure: Tenure) -> list[asyncio.Task[None]]:
+        return [one.task for one in self.in_hand.of(tenure) if one.is_made and one.task is not None]
+
+    def rest(self) -> None:
+        """Begin nothing any more."""
+        self._resting = True
+
+    async def drained(self, limit_s: float) -> bool:
+        """Wait, within the limit, until nothing is under way."""
+        return await self._clock.wait(self.in_hand.idle, limit_s)
+
+    async def close(self) -> None:
+        """Cut whatever is still under way."""
+        tasks = [one.task for one in self.in_hand.all() if one.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._gateways.close()
+        self._ends.close()
+        self._parking.close()
+
+    @property
+    def inflight(self) -> int:
+        return len(self.in_hand)
+
+    # --- one attempt ---
+
+    def _begin(self, running: Running) -> None:
+        self.in_hand.begin(running)
+        self._metrics.inflight(len(self.in_hand))
+        running.task = asyncio.create_task(self._attempt(running), name=f"attempt-{running.job.intent_id}")
+        running.task.add_done_callback(lambda _: self._ended(running))
+
+    def _ended(self, running: Running) -> None:
+        self.in_hand.end(running)
+        self._metrics.inflight(len(self.in_hand))
+        if self._tenure is not None:  # not the attempt's own: one of an earlier term has just made room too
+            self._tenure.wake()
+
+    async def _attempt(self, running: Running) -> None:
+        taken_s = self._clock.now_s()
+        try:
+            running.started = started = await self._start(running)
+            if started is None:
+                return
+            running.tenure.check()
+            running.phase = Phase.CALL
+            began_s = self._clock.now_s()
+            running.outcome = await self._call(started)
+            running.phase = Phase.RECORD
+            await self._record(running, started, self._clock.now_s() - began_s)
+            if running.outcome.answer is not Answer.ERROR:  # a timeout says nothing of how long an answer takes
+                self._times.took(running.job.lane, int((self._clock.now_s() - taken_s) * 1_000_000))
+        except Dropped:
+            return
+        except LeaseLost:
+            self._fenced_out(running)
+        except asyncio.CancelledError:
+            if running.is_made and running.is_abandoned:
+                self._fenced_out(running)
+            elif running.is_made:
+                self.in_hand.lost(running)
+            raise
+        except Exception as error:  # noqa: BLE001 - one poisonous intent must not cost the others their leader
+            self._poisoned(running, error)
+
+    async def _start(self, running: Running) -> Started | None:
+        tenure, job = running.tenure, running.job
+        try:
+            async with self._writes:
+                tenure.check()
+                # Before the database itself gives up, at the end of the lease: that would pass for its failure.
+                limit_s = min(self._settings.write_limit_s, tenure.term.remaining_s / 2)
+                async with asyncio.timeout(limit_s):
+                    answer = await self._attempts.start(tenure.term, job.intent_id, self._settings.retry_delay_s)
+        except TimeoutError:
+            # It must cost neither the others their leader nor a slot; that the database is away others will notice.
+            self._again(running, self._parking.put_off(job.intent_id, "start", unanswered(limit_s)))
+            return None
+        except SQL_ERRORS as error:
+            if is_locked(error):
+                self._again(running, self._parking.put_off(job.intent_id, "start", error))
+                return None
+            tenure.troubled("start", error)
+            self._again(running, TROUBLE_PAUSE_S)
+            return None
+        self._parking.freed(job.intent_id)
+        if isinstance(answer, NotNow):
+            self._not_now(running, answer)
+            return None
+        self._metrics.queue_delay(max(0, micros(answer.started_at) - job.due_us) / 1_000_000)
+        return answer
+
+    async def _call(self, started: Started) -> Outcome:
+        limit_s = self._settings.gateway_limit_s
+        try:
+            async with asyncio.timeout(limit_s + GATEWAY_SLACK_S):
+                return await self._gateway.submit(started, limit_s)
+        except TimeoutError:
+            return Outcome(Answer.ERROR, error=f"gateway: {no_answer(limit_s)}")
+        except Exception as error:  # noqa: BLE001 - the attempt was made, so it is recorded, whatever broke here
+            return Outcome(Answer.ERROR, error=f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
+
+    async def _record(self, running: Running, started: Started, call_s: float) -> None:
+        assert running.outcome is not None, "the call has ended"
+        outcome = running.outcome
+        try:
+            recorded = await self._recorded(running, started, outcome)
+        except (FenceholdError, Dropped):
+            raise
+        except Exception as error:  # noqa: BLE001 - what a gateway said may be what cannot be stored
+            outcome = Outcome(Answer.ERROR, error=f"the outcome could not be recorded: {type(error).__name__}")
+            recorded = await self._recorded(running, started, outcome)
+        self._metrics.attempt(outcome.answer.value, (recorded.finished_at - started.started_at).total_seconds())
+        self._gateways.ended(started, outcome, recorded, call_s)
+        self._settle(running, recorded, outcome)
+
+    async def _recorded(self, running: Running, started: Started, outcome: Outcome) -> Recorded:
+        """Also while leadership is being given up: the fence is the judge, and an outcome known is worth recording."""
+        tenure = running.tenure
+        while True:
+            pause_s = TROUBLE_PAUSE_S
+            try:
+                async with self._writes:
+                    tenure.term.check()
+                    async with asyncio.timeout(self._settings.write_limit_s):
+                        answer = await self._attempts.record(
+                            tenure.term, started, outcome, self._settings.retry_delay_s
+                        )
+                self._parking.freed(started.intent_id)
+                return answer
+            except TimeoutError:
+                tenure.trouble("record", Uncertain("The record of an attempt was not answered in time."))
+            except SQL_ERRORS as error:
+                if is_locked(error):
+                    self.in_hand.put_off(running)
+                    tenure.wake()  # there may be room for another
+                    pause_s = self._parking.put_off(started.intent_id, "record", error)
+                else:
+                    tenure.trouble("record", error)
+            await self._clock.wait(tenure.over, pause_s)
+
+    # --- what became of it ---
+
+    def _not_now(self, running: Running, answer: NotNow) -> None:
+        tenure = running.tenure
+        if answer.unknown_outcome:
+            self._metrics.attempt("unknown", None)
+            if answer.status is Status.PENDING:
+                self._metrics.retry_scheduled()
+        self._ends.put(tenure, answer.over)
+        if answer.status is not Status.PENDING:
+            tenure.schedule.settle(running.job, None)
+            return
+        floor_us = tenure.store_clock.now_us() + NOT_NOW_PAUSE_US
+        due_us = micros(answer.due_at) if answer.due_at is not None else floor_us
+        tenure.schedule.settle(running.job, max(due_us, floor_us))
+
+    def _settle(self, running: Running, recorded: Recorded, outcome: Outcome) -> None:
+        pending = recorded.status is Status.PENDING and recorded.due_at is not None
+        if pending:
+            self._metrics.retry_scheduled()
+        due_us = micros(recorded.due_at) if recorded.due_at is not None and pending else None
+        running.tenure.schedule.settle(running.job, due_us)
+        self._ends.put(running.tenure, recorded.over, outcome)
+
+    def _fenced_out(self, running: Running) -> None:
+        self._metrics.fenced_out(Phase.RECORD.value if running.is_made else Phase.START.value)
+        if running.is_made:
+            self.in_hand.lost(running)
+        self._facts.fact(
+            "attempt_fenced_out", **running.fields(), write=running.phase.value,
+            lease_name=running.tenure.term.name, lease_epoch=running.tenure.term.epoch,
+        )  # fmt: skip
+
+    def _again(self, running: Running, pause_s: float) -> None:
+        """Its start is tried again, later."""
+        tenure = running.tenure
+        tenure.schedule.settle(running.job, tenure.store_clock.now_us() + int(pause_s * 1_000_000))
+
+    def _poisoned(self, running: Running, error: Exception) -> None:
+        """A start that failed is tried again, later. An attempt that was made is left as it is for this term.
+
+        Its start is on record, so the next leader judges it by policy, and the provider sees no more than it may.
+        """
+        pause_s = self._parking.poisoned([running.job.intent_id], running.phase.value, error)
+        if running.is_made:
+            self.in_hand.lost(running)
+        else:
+            self._again(running, pause_s)
+
+    # --- room ---
+
+    def _rest_s(self, tenure: Tenure, now_us: int) -> float | None:
+        due_us = None if self._resting else tenure.schedule.next_due_us(self.in_hand.load)
+        return None if due_us is None else max(0, due_us - now_us) / 1_000_000 + 0.000_5

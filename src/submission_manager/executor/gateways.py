@@ -1,0 +1,98 @@
+"""What becomes of the calls to each gateway: counted, and a gateway that fails is told of once a minute."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from fencehold.ports.facts import FactSink
+from submission_manager.executor.metrics import ExecutorMetrics
+from submission_manager.model.intents import Status
+from submission_manager.model.outcomes import Answer, Outcome
+from submission_manager.ports import Recorded, Started
+
+TELL_EVERY_S = 60.0
+NAME_CHARS_MAX = 120
+
+
+def gateway_name(url: str) -> str:
+    """The gateway's address without user, password and query: what may stand in a log and a metric."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"[:NAME_CHARS_MAX]
+
+
+def came_to(outcome: Outcome, status: Status) -> str:
+    """`accepted`; `rejected` for a reason the contract calls final, which is no fault of the gateway; or `failed`."""
+    if outcome.answer is Answer.ACCEPTED:
+        return "accepted"
+    return "rejected" if status is Status.REJECTED else "failed"
+
+
+@dataclass
+class Count:
+    """Of one gateway, since the log last heard of it."""
+
+    attempts: int = 0
+    failures: int = 0
+    newest: dict[str, Any] = field(default_factory=dict)  # of the failures
+
+    def add(self, failure: dict[str, Any] | None) -> None:
+        self.attempts += 1
+        if failure is not None:
+            self.failures += 1
+            self.newest = failure
+
+
+class GatewayWatch:
+    """A gateway's first failure is told at once, then once a minute how many of how many, until a minute has none."""
+
+    def __init__(self, metrics: ExecutorMetrics, facts: FactSink) -> None:
+        self._metrics, self._facts = metrics, facts
+        self._failing: dict[str, Count] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def ended(self, started: Started, outcome: Outcome, recorded: Recorded, seconds: float) -> None:
+        """One attempt is on record; `seconds` is what its call took."""
+        name, word = gateway_name(started.contract.gateway_url), came_to(outcome, recorded.status)
+        self._metrics.gateway_call(name, word, seconds)
+        fields = {
+            "intent_id": started.intent_id, "submission_target": started.contract.submission_target,
+            "attempt_number": started.attempt_number, "reason": outcome.reason, "error": outcome.error,
+            "status": recorded.status.value,
+        }  # fmt: skip
+        if word == "rejected":
+            self._facts.fact("attempt_rejected", gateway=name, **fields)
+        self._count(name, fields if word == "failed" else None)
+
+    def close(self) -> None:
+        """What was counted and not told yet is told now."""
+        for name, timer in self._timers.items():
+            timer.cancel()
+            self._tell(name)
+        self._timers.clear()
+        self._failing.clear()
+
+    def _count(self, name: str, failure: dict[str, Any] | None) -> None:
+        if name in self._failing:
+            self._failing[name].add(failure)
+        elif failure is not None:
+            self._failing[name] = Count()
+            self._failing[name].add(failure)
+            self._summed_up(name)
+
+    def _summed_up(self, name: str) -> None:
+        if not self._tell(name):
+            del self._failing[name], self._timers[name]
+            return
+        self._failing[name] = Count()
+        self._timers[name] = asyncio.get_running_loop().call_later(TELL_EVERY_S, self._summed_up, name)
+
+    def _tell(self, name: str) -> bool:
+        """False: nothing has failed since."""
+        count = self._failing[name]
+        if count.failures:
+            counts = {"failures": count.failures, "attempts": count.attempts}
+            self._facts.fact("attempt_failed", gateway=name, **counts, **count.newest)
+        return count.failures > 0

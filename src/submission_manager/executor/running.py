@@ -1,0 +1,120 @@
+"""Attempts under way: where each of them stands, the places they take at their gateways, and those left unrecorded."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import Counter, deque
+from typing import Any
+
+from fencehold.ports.clock import Clock
+from submission_manager.executor.tenure import Tenure
+from submission_manager.model.outcomes import Outcome
+from submission_manager.ports import Started
+from submission_manager.schedule.schedule import Job
+
+PUT_OFF_MAX = 16  # records that wait for a lock and take no place; with more the gateway must wait for them
+LOST_MAX = 1000
+NOTHING_YET = "nothing yet"
+
+
+class Phase(enum.Enum):
+    START = "start"
+    CALL = "call"  # the provider may have it: never cut short because of the lease
+    RECORD = "record"
+
+
+class Running:
+    """One attempt under way."""
+
+    def __init__(self, job: Job, tenure: Tenure) -> None:
+        self.job = job
+        self.tenure = tenure
+        self.phase = Phase.START
+        self.task: asyncio.Task[None] | None = None
+        self.started: Started | None = None
+        self.outcome: Outcome | None = None
+        self.is_abandoned = False  # its term is over
+        self.has_place = True
+
+    @property
+    def is_made(self) -> bool:
+        """The provider may have it."""
+        return self.phase is not Phase.START
+
+    @property
+    def key(self) -> str | None:
+        return None if self.started is None else self.started.key
+
+    def received(self) -> str:
+        """What the gateway has said, in words."""
+        if self.outcome is None:
+            return NOTHING_YET
+        said = self.outcome.reason or self.outcome.error
+        return f"{self.outcome.answer.value}: {said}" if said else self.outcome.answer.value
+
+    def fields(self) -> dict[str, Any]:
+        """Which attempt it is, for a line of the log."""
+        number = None if self.started is None else self.started.attempt_number
+        received = self.received() if self.is_made else None
+        return {"intent_id": self.job.intent_id, "attempt_number": number, "key": self.key, "received": received}
+
+
+class InHand:
+    """At most so many at one gateway, and in all: over all terms, for an old call that hangs still counts."""
+
+    def __init__(self, at_a_gateway: int, in_all: int, clock: Clock) -> None:
+        self._at_a_gateway, self._in_all, self._clock = at_a_gateway, in_all, clock
+        self._running: set[Running] = set()
+        self._places: Counter[str] = Counter()
+        self._lost: deque[tuple[float, Running]] = deque(maxlen=LOST_MAX)
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def all(self) -> list[Running]:
+        """Any thread."""
+        return sorted(self._running.copy(), key=lambda one: one.job.intent_id)
+
+    def of(self, tenure: Tenure) -> list[Running]:
+        return [one for one in self._running if one.tenure is tenure]
+
+    def begin(self, running: Running) -> None:
+        self._running.add(running)
+        self._places[running.job.lane] += 1
+        self.idle.clear()
+
+    def end(self, running: Running) -> None:
+        self._running.discard(running)
+        if running.has_place:
+            self._leave_place(running)
+        if not self._running:
+            self.idle.set()
+
+    def put_off(self, running: Running) -> None:
+        """Its record waits for somebody else's lock: until then another may have its place, if not many wait so."""
+        waiting = sum(not one.has_place for one in self._running)
+        if running.has_place and waiting < PUT_OFF_MAX:
+            running.has_place = False
+            self._leave_place(running)
+
+    def load(self, lane: str) -> int | None:
+        """How many are under way in a lane; None: it has no room for another."""
+        under_way = self._places[lane]
+        is_full = self._places.total() >= self._in_all or under_way >= self._at_a_gateway
+        return None if is_full else under_way
+
+    def lost(self, running: Running) -> None:
+        """It was made, and its outcome is not on record."""
+        self._lost.append((self._clock.now_s(), running))
+
+    def lost_since(self, when_s: float) -> list[Running]:
+        return [one for at_s, one in self._lost.copy() if at_s >= when_s]
+
+    def _leave_place(self, running: Running) -> None:
+        lane = running.job.lane
+        self._places[lane] -= 1
+        if not self._places[lane]:
+            del self._places[lane]

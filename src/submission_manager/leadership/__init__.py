@@ -1,0 +1,1 @@
+"""Follower, leader, follower: the schedule read and kept while this instance leads."""

@@ -1,0 +1,248 @@
+"""Follower, leader, follower: in each term the schedule is rebuilt, kept fresh and executed, and then forgotten.
+
+Followers build no schedule. Whatever ends the term ends all of it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from fencehold import ConfigurationError, FenceholdError, Leader, LeaseLost, Term
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from submission_manager.executor.backlog import BacklogWatch
+from submission_manager.executor.executor import Executor
+from submission_manager.executor.metrics import ExecutorMetrics
+from submission_manager.executor.running import Running
+from submission_manager.executor.tenure import Dropped, Tenure
+from submission_manager.executor.webhooks import WebhookDesk
+from submission_manager.leadership.reading import ScheduleReader
+from submission_manager.leadership.settings import LeadershipSettings
+
+# After a term that ended at once by an SQL error: else instances would hand the lease around every second. What no
+# retry can mend, such as a missing table, is tried again more seldom than what may have passed.
+PAUSE_S, PAUSE_MAX_S, MISFIT_PAUSE_MAX_S = 1.0, 15.0, 60.0
+MISFIT_KNOWN_S = 2 * MISFIT_PAUSE_MAX_S
+AT_ONCE_S = 10.0
+CUT, CUT_AT_ONCE = "they did not end within the drain timeout", "a second signal ended the process at once"
+UNRECORDED = "the database did not take their outcome"
+UNKNOWN = "; the next leader counts each as an attempt with an unknown outcome"
+SETTLE_SHARE = 0.9  # of what is left of a lease that is given up: so long attempts in hand may keep it
+
+
+class Leadership:
+    """Executes only inside a valid term, and only after a full rebuild within it."""
+
+    def __init__(
+        self,
+        leader: Leader,
+        reader: ScheduleReader,
+        executor: Executor,
+        webhooks: WebhookDesk,
+        backlog: BacklogWatch,
+        settings: LeadershipSettings,
+        *,
+        clock: Clock,
+        metrics: ExecutorMetrics,
+        facts: FactSink,
+    ) -> None:
+        self._leader, self._reader = leader, reader
+        self._executor, self._webhooks, self._backlog = executor, webhooks, backlog
+        self._settings = settings
+        self._clock, self._metrics, self._facts = clock, metrics, facts
+        self._stopping, self._drained = asyncio.Event(), asyncio.Event()
+        self._pause_s = PAUSE_S
+        self._misfit: FenceholdError | None = None  # what ended our newest term, unless we have led well since
+        self._misfit_s = 0.0
+        self._leads_since_s: float | None = None
+
+    @property
+    def misfit(self) -> FenceholdError | None:
+        """What keeps this instance from leading, such as a right it has lost, or ended its terms as soon as they began.
+
+        Until it has led for a minute, or has not failed for two: while another leads it would else be named for ever.
+        """
+        now_s, since_s = self._clock.now_s(), self._leads_since_s
+        has_led = since_s is not None and now_s - since_s > MISFIT_PAUSE_MAX_S
+        if has_led or now_s - self._misfit_s > MISFIT_KNOWN_S:
+            self._misfit = None
+        return self._misfit
+
+    async def run(self) -> None:
+        """Until `stop()`."""
+        self._reader.listen()
+        try:
+            async with self._leader:
+                while not self._stopping.is_set() and not await self._terms():
+                    await self._rest()
+            if self._stopping.is_set():  # attempts have until then, also if the last term has ended before
+                await self._clock.wait(self._drained, self._settings.stop_limit_s)
+        finally:
+            await self._executor.close()
+            await self._webhooks.close()
+
+    async def _terms(self) -> bool:
+        """True: the leader is done; False: a term ended by what no retry can mend, or at once by an SQL error."""
+        terms = self._leader.terms()
+        try:
+            async for term in terms:
+                began_s = self._leads_since_s = self._clock.now_s()
+                fault = await self._hold(term)
+                self._leads_since_s = None
+                lasted_s = self._clock.now_s() - began_s
+                if fault is None or lasted_s > MISFIT_PAUSE_MAX_S:
+                    self._pause_s = PAUSE_S
+                if isinstance(fault, ConfigurationError) or (fault is not None and lasted_s < AT_ONCE_S):
+                    self._unfit(fault)
+                    return False
+            return True
+        finally:
+            await terms.aclose()
+
+    async def _rest(self) -> None:
+        """Seek no lease for a while, twice as long as the last time; then seek it again."""
+        await self._leader.shutdown(self._settings.step_down_limit_s)
+        while True:
+            most_s = MISFIT_PAUSE_MAX_S if isinstance(self._misfit, ConfigurationError) else PAUSE_MAX_S
+            pause_s = min(self._pause_s, most_s)
+            self._facts.fact("leadership_paused", holder_id=self._leader.holder_id, seconds=pause_s)
+            is_stopping = await self._clock.wait(self._stopping, pause_s)
+            self._pause_s = 2 * pause_s
+            if is_stopping:
+                return
+            try:
+                await self._leader.start()
+                return
+            except ConfigurationError as error:  # the leases' own table is missing too
+                self._unfit(error)
+                self._facts.fact("leader_acquire_failed", lease_name=self._leader.name, sql_error=str(error))
+
+    def _unfit(self, fault: FenceholdError) -> None:
+        self._misfit, self._misfit_s = fault, self._clock.now_s()
+
+    async def stop(self, lost_since_s: float | None = None) -> int:
+        """Nothing new begins, what runs may finish within its limit, then the lease is given back.
+
+        Returns how many attempts the limit cut, or are not on record since that time: of those nobody will know whether
+        the provider took them.
+        """
+        self._stopping.set()
+        lost_since_s = self._clock.now_s() if lost_since_s is None else lost_since_s
+        self._executor.rest()
+        limit_s = self._settings.stop_limit_s
+        began_s = self._clock.now_s()
+        await self._executor.drained(limit_s)
+        in_hand, lost = self._executor.in_hand.all(), self._executor.in_hand.lost_since(lost_since_s)
+        cut = in_hand + lost
+        if cut:
+            why = " or ".join([CUT] * bool(in_hand) + [UNRECORDED] * bool(lost)) + UNKNOWN
+            self._facts.fact("attempts_cut", **_which(cut), after_s=limit_s, why=why)
+        await self._webhooks.drained(max(0.0, began_s + limit_s - self._clock.now_s()))
+        if self._webhooks.in_hand:
+            self._facts.fact("webhooks_cut", webhooks=self._webhooks.in_hand, why="the next leader sends them")
+        self._drained.set()
+        await self._leader.shutdown(self._settings.step_down_limit_s)
+        return len(cut)
+
+    def tell_cut(self) -> None:
+        """The process ends now: what that cuts is told, if anything. Any thread."""
+        cut = self._executor.in_hand.all()
+        if cut:
+            self._facts.fact("attempts_cut", **_which(cut), why=CUT_AT_ONCE + UNKNOWN)
+
+    def hint(self) -> None:
+        """Something was submitted, here or elsewhere: look now instead of at the next round."""
+        self._reader.hint()
+
+    # --- one term ---
+
+    async def _hold(self, term: Term) -> FenceholdError | None:
+        """What the database did to end it, if it did."""
+        tenure: Tenure | None = None
+        try:
+            async with term:  # one that is over already: waits for the next, which `term` then is
+                tenure = Tenure(
+                    term, self._clock, self._facts, drops_on_error=self._settings.drops_on_error,
+                    virtual_us=int(self._settings.virtual_deadline_s * 1_000_000),
+                )  # fmt: skip
+                await self._lead_as(tenure, term.epoch)
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends this term, not the service
+            if tenure is None and isinstance(error, LeaseLost):
+                return None  # the leader was stopped before the term began
+            self._facts.fact("internal_error", error=f"{type(error).__name__}: {error}")
+        fault = tenure.fault.result() if tenure is not None and tenure.fault.done() else None
+        if tenure is not None:
+            await self._give_up(tenure, fault)
+        if term.is_valid:  # so that others need not wait for it to lapse
+            await self._leader.step_down(self._settings.step_down_limit_s)
+        if tenure is not None:
+            tenure.end()
+        return fault
+
+    async def _give_up(self, tenure: Tenure, fault: FenceholdError | None) -> None:
+        """Nothing new begins from here on. The lease stays ours while calls are under way, but not until its end.
+
+        So what they came to is recorded, if the database lets us; and the next leader does not repeat them at once.
+        """
+        limit_s = SETTLE_SHARE * tenure.term.remaining_s
+        if isinstance(fault, ConfigurationError):
+            self._unfit(fault)
+        if fault is not None:
+            self._tell_lost(tenure.term, fault, len(self._executor.in_hand.of(tenure)))
+        await self._executor.settled(tenure, limit_s)
+
+    async def _lead_as(self, tenure: Tenure, epoch: int) -> None:
+        self._metrics.role(True, epoch)
+        try:
+            await self._lead(tenure)
+        finally:
+            self._executor.abandon(tenure)
+            self._webhooks.abandon(tenure)
+            self._metrics.role(False, epoch)
+            self._metrics.queue_depth(0)
+
+    async def _lead(self, tenure: Tenure) -> None:
+        """Returns when leadership is to be dropped; cancelled when it is lost."""
+        try:
+            cursor = await self._reader.rebuild(tenure)
+            tenure.check()  # it may have been lost meanwhile; then this schedule is never used
+        except Dropped:
+            return
+        async with asyncio.TaskGroup() as group:
+            loops = [
+                group.create_task(_until_dropped(loop))
+                for loop in (
+                    self._reader.refresh(tenure, cursor),
+                    self._executor.run(tenure),
+                    self._executor.expire(tenure),
+                    self._webhooks.sweep(tenure),
+                    self._backlog.run(tenure),
+                    self._reader.stay_fit(tenure),
+                )
+            ]
+            await asyncio.shield(tenure.fault)
+            for one in loops:
+                one.cancel()
+
+    def _tell_lost(self, term: Term, error: FenceholdError, under_way: int) -> None:
+        self._facts.fact(
+            "leader_lost", lease_name=term.name, holder_id=term.holder_id, lease_epoch=term.epoch,
+            expires_at=term.expires_at.isoformat(), reason="sql_error", attempts_under_way=under_way,
+            sql_error=str(error),
+        )  # fmt: skip
+
+
+def _which(cut: Sequence[Running]) -> dict[str, Any]:
+    """How many attempts, of which intents, under which keys, and what their gateways had said."""
+    received = [f"{one.key}: {one.received()}" for one in cut if one.outcome is not None]
+    ids, keys = [one.job.intent_id for one in cut], [one.key for one in cut if one.key]
+    return {"attempts": len(cut), "intents": ids, "keys": keys, "received": received}
+
+
+async def _until_dropped(loop: Coroutine[Any, Any, None]) -> None:
+    try:
+        await loop
+    except Dropped:
+        return

@@ -1,0 +1,1 @@
+"""The registry file of targets, read and checked as a whole."""

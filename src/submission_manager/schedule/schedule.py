@@ -1,0 +1,171 @@
+"""What is due when, and ends when, in the leader's memory: a copy of what the database says, and never more than a hint
+to it.
+
+One lane per gateway (schedule_lane.py says whose turn it is), one heap of deadlines over all of them, and one map from
+intent to its entry. A heap entry that the map no longer holds is stale and skipped. Instants are whole microseconds of
+the database's clock: a million intents fit in 450 MB.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from submission_manager.schedule.lane import Entry, Lane
+
+EPOCH_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+MICROSECOND = dt.timedelta(microseconds=1)
+STALE_MIN = 1024  # below this, sweeping out stale entries costs more than it frees
+VIRTUAL_US = 60_000_000
+
+#: How many attempts are under way in a lane; None: it has no room for another.
+Load = Callable[[str], int | None]
+#: How long an attempt in a lane is expected to take; 0: nobody knows.
+Expected = Callable[[str], int]
+
+
+def unknown(lane: str) -> int:
+    return 0
+
+
+def micros(instant: dt.datetime) -> int:
+    return (instant - EPOCH_START) // MICROSECOND
+
+
+def micros_or_none(instant: dt.datetime | None) -> int | None:
+    return None if instant is None else micros(instant)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One intent taken out to be attempted, or to be ended because its deadline has passed."""
+
+    intent_id: str
+    lane: str
+    due_us: int
+    deadline_us: int | None = None
+    priority: int = 0
+
+
+class Schedule:
+    """Each intent is due at most once, and not at all while it is taken; observing it again changes nothing."""
+
+    def __init__(self, virtual_us: int = VIRTUAL_US) -> None:
+        self._virtual_us = virtual_us
+        self._live: dict[str, Entry] = {}
+        self._lanes: dict[str, Lane] = {}
+        self._deadlines: list[tuple[int, str]] = []  # every live intent with a deadline is in it, at least once
+        self._taken: set[str] = set()
+        self._sequence = 0
+        self._swept_at = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    @property
+    def entries(self) -> int:
+        """Heap entries, stale ones included: what is kept in memory."""
+        return sum(lane.entries for lane in self._lanes.values()) + len(self._deadlines)
+
+    def observe(
+        self, intent_id: str, due_us: int | None, lane: str,
+        *, deadline_us: int | None = None, priority: int = 0, now_us: int = 0,
+    ) -> None:  # fmt: skip
+        """What the database said of this intent; of one that is taken, whoever took it will hear last."""
+        if intent_id in self._taken:
+            return
+        if due_us is None:
+            self._live.pop(intent_id, None)
+            return
+        known = self._live.get(intent_id)
+        if known is None or known.due_us != due_us:
+            self._put(Entry(due_us, self._next(), intent_id, lane, due_us, deadline_us, priority), deadline_us, now_us)
+
+    def take(self, now_us: int, load: Load, expected_us: Expected = unknown) -> Job | None:
+        """Whose turn it is in the lane with the fewest under way; it stays taken until it is settled."""
+        best: tuple[tuple[int, int, Entry], Lane] | None = None
+        for name, lane in self._open_lanes():
+            under_way = load(name)
+            entry = None if under_way is None else lane.head(now_us, expected_us(name))
+            if under_way is not None and entry is not None:
+                turn = (under_way, -entry.priority, entry), lane
+                best = turn if best is None or turn[0] < best[0] else best
+        if best is None:
+            return None
+        (_, _, chosen), lane = best
+        lane.take(chosen)
+        return self._taken_out(chosen)
+
+    def settle(self, job: Job, due_us: int | None, *, expires_us: int | None = None) -> None:
+        """No longer taken: due again then, or not at all. `expires_us`: its end is not to be tried before."""
+        self._taken.discard(job.intent_id)
+        if due_us is not None:
+            until_us = job.deadline_us
+            entry = Entry(due_us, self._next(), job.intent_id, job.lane, due_us, until_us, job.priority)
+            self._put(entry, until_us if until_us is None else max(until_us, expires_us or 0), 0)
+
+    def next_due_us(self, load: Load) -> int | None:
+        """When the next one of the lanes with room is due; None: none of them has any."""
+        dues = [lane.next_due_us() for name, lane in self._open_lanes() if load(name) is not None]
+        return min((due for due in dues if due is not None), default=None)
+
+    # --- deadlines ---
+
+    def expired(self, now_us: int, limit: int) -> list[Job]:
+        """At most so many whose deadline has passed, the earliest first, whatever their lanes do; they are taken.
+
+        Not those that are taken already: whoever has one in hand will judge it by its deadline.
+        """
+        jobs: list[Job] = []
+        while self._deadlines and self._deadlines[0][0] <= now_us and len(jobs) < limit:
+            _, intent_id = heapq.heappop(self._deadlines)
+            entry = self._live.get(intent_id)
+            if entry is not None:
+                jobs.append(self._taken_out(entry))
+        return jobs
+
+    def next_deadline_us(self) -> int | None:
+        while self._deadlines and self._deadlines[0][1] not in self._live:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    # --- parts ---
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def _put(self, entry: Entry, expires_us: int | None, now_us: int) -> None:
+        lane = self._lanes.get(entry.lane)
+        if lane is None:
+            lane = self._lanes[entry.lane] = Lane(self._live, self._virtual_us)
+        lane.put(entry, now_us)
+        if expires_us is not None:
+            heapq.heappush(self._deadlines, (expires_us, entry.intent_id))
+        if self._sequence - self._swept_at > len(self._live) + STALE_MIN:
+            self._sweep()
+
+    def _taken_out(self, entry: Entry) -> Job:
+        del self._live[entry.intent_id]
+        self._taken.add(entry.intent_id)
+        return Job(entry.intent_id, entry.lane, entry.due_us, entry.deadline_us, entry.priority)
+
+    def _open_lanes(self) -> list[tuple[str, Lane]]:
+        """An empty lane is forgotten: gateways come and go."""
+        for name in [name for name, lane in self._lanes.items() if lane.is_empty()]:
+            del self._lanes[name]
+        return list(self._lanes.items())
+
+    def _sweep(self) -> None:
+        """Keep only what counts, once each."""
+        self._swept_at = self._sequence
+        for lane in self._lanes.values():
+            lane.sweep()
+        kept: dict[str, int] = {}
+        for at_us, intent_id in self._deadlines:
+            if intent_id in self._live:
+                kept[intent_id] = max(at_us, kept.get(intent_id, at_us))
+        self._deadlines = [(at_us, intent_id) for intent_id, at_us in kept.items()]
+        heapq.heapify(self._deadlines)

@@ -1,0 +1,1 @@
+"""The service's tables on SQLite."""
