@@ -16,7 +16,8 @@
      -DJUMP_ONCE           the first grant on another timeline jumps once, however many timelines lie between
      -DBORN_AT_1           a name without a row starts at 1 on every timeline
      -DRENEWAL_RECORDS     a renewal writes its own timeline into the row
-     -DTIMELINES_REPEAT    a promoted standby counts on from the timelines that it knows itself */
+     -DTIMELINES_REPEAT    a promoted standby counts on from the timelines that it knows itself
+     -DP2_IN_A_SPLIT       P2 is claimed of a primary before, too, that grants on: it grants below the jump */
 
 #ifndef NODES
 #define NODES 3
@@ -68,7 +69,11 @@ inline grant(n) {
     granted_on[n] = timeline[n];
     far = 0;
     assert(!given[epoch[n]]);                                                                        /* P1 */
+#ifdef P2_IN_A_SPLIT
+    assert(epoch[n] > highest);
+#else
     assert(n != primary || epoch[n] > highest);                                                      /* P2 */
+#endif
     given[epoch[n]] = true;
     highest = (epoch[n] > highest -> epoch[n] : highest)
 }

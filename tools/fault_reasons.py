@@ -66,7 +66,6 @@ REASONS: tuple[Reason, ...] = (
     Reason((*SERVER, "disk-full", "read-only"), ANY, "cosmos", NO_COSMOS),
     Reason(("client-clock", "server-clock"), "lock", ANY, NO_CLOCK),
     Reason(("disk-full", "read-only"), "lock", "postgres", LOCK_WRITES),
-    Reason("disk-full", "service", "postgres", "It is an outage like a full disk on SQLite, told by the same code."),
     Reason("read-only", "service", "sqlite", "It is an outage like a full disk, told by the same code."),
     Reason("fork", "service", ANY, "SubmissionManager never forks."),
     Reason("cancel", "service", ANY, "Its tasks are its own: nobody else can cancel one. A stop can (below)."),

@@ -1,7 +1,7 @@
 """Leadership comes back on its own after a failover of a real cluster: through a list of hosts, HAProxy or PgBouncer.
 
-How long Patroni takes to choose a new primary is Patroni's (its ttl after a node was killed, and the machine's load).
-What is asserted is our part: from when a new primary takes writes to a fenced write that is committed there.
+Asserted is our part, from when a new primary takes writes to a fenced write that is committed there; and the whole,
+from the fault on. Most of that is Patroni's (its ttl after a node was killed), and on a busy machine it may be late.
 """
 
 import asyncio
@@ -18,11 +18,13 @@ from pgleaderlock import LeaderLock
 from submission_manager.stores.opening import open_store
 from tests.cluster.modes import SYNCHRONOUS
 from tests.servers.cluster import FAILOVER_LIMIT_S, Cluster
-from tests.servers.patroni import PatroniNode
+from tests.servers.patroni import TTL_S, PatroniNode
 from tests.servers.pgbouncer import PgBouncer
 
 RENEW_S = 1.0
 OUR_PART_S = 3.0  # idle it is below half a second; HAProxy looks twice a second
+AFTER_SWITCHOVER_S, AFTER_POWER_FAILURE_S = 5.0, TTL_S + 1.0
+TRIES = 3  # whose machine is busy is late once; whose leader comes late is late each time
 IN_RECOVERY = "SELECT pg_is_in_recovery()"
 WRITTEN = "CREATE TABLE IF NOT EXISTS written (at timestamptz DEFAULT now())"
 HELD = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
@@ -41,17 +43,32 @@ def address(cluster: Cluster, database: str, way: str) -> str:
     return cluster.url(database) if way == "hosts" else cluster.proxy_url(database)
 
 
-async def our_part_s(cluster: Cluster, leader: fencehold.Leader, fault: Callable[[PatroniNode], object]) -> float:
-    """Seconds from when another node takes writes to a fenced write that is committed there."""
+async def is_back_within(
+    limit_s: float, cluster: Cluster, leader: fencehold.Leader, fault: Callable[[PatroniNode], object]
+) -> bool:
+    """Whether a fenced write comes so soon after the fault; each time it comes soon after there is a new primary."""
+    for _ in range(TRIES):
+        whole_s, ours_s = await back_s(cluster, leader, fault)
+        assert ours_s < OUR_PART_S
+        if whole_s <= limit_s:
+            return True
+        await asyncio.to_thread(cluster.rejoin)
+    return False
+
+
+async def back_s(
+    cluster: Cluster, leader: fencehold.Leader, fault: Callable[[PatroniNode], object]
+) -> tuple[float, float]:
+    """Seconds to a fenced write on another node: from the fault, and from when that node takes writes."""
     old, began_s = cluster.primary(), time.monotonic()
     taking = asyncio.ensure_future(asyncio.to_thread(taken_over, cluster, old, fault))
     async with asyncio.timeout(FAILOVER_LIMIT_S):
         while await written_at(leader) in (None, old.port):  # noqa: ASYNC110 - until it writes elsewhere
             await asyncio.sleep(0.02)
-    back_s = time.monotonic()
+    written_s = time.monotonic()
     there_s = await taking
-    print(f"{back_s - began_s:.1f} s after the fault, {back_s - there_s:.1f} s after the new primary")
-    return back_s - there_s
+    print(f"{written_s - began_s:.1f} s after the fault, {written_s - there_s:.1f} s after the new primary")
+    return written_s - began_s, written_s - there_s
 
 
 def taken_over(cluster: Cluster, old: PatroniNode, fault: Callable[[PatroniNode], object]) -> float:
@@ -82,28 +99,28 @@ async def written_at(leader: fencehold.Leader) -> int | None:
 
 @pytest.mark.long
 @SYNCHRONOUS
-@pytest.mark.limit(180)
+@pytest.mark.limit(240)
 @pytest.mark.parametrize("way", ["hosts", "proxy"])
-async def test_after_a_switchover_the_leader_writes_on_under_its_epoch(
+async def test_after_a_switchover_the_leader_writes_on_within_5_s_under_its_epoch(
     cluster: Cluster, database: str, way: str
 ) -> None:
     async with leading(address(cluster, database, way)) as leader:
         assert leader.term is not None
         epoch = leader.term.epoch
-        assert await our_part_s(cluster, leader, lambda old: cluster.switchover()) < OUR_PART_S
+        assert await is_back_within(AFTER_SWITCHOVER_S, cluster, leader, lambda old: cluster.switchover())
         assert leader.term is not None
         assert leader.term.epoch == epoch
 
 
 @pytest.mark.long
 @SYNCHRONOUS
-@pytest.mark.limit(240)
+@pytest.mark.limit(360)
 @pytest.mark.parametrize("way", ["hosts", "proxy"])
-async def test_after_a_node_lost_its_power_a_leader_is_back_as_soon_as_there_is_a_primary(
+async def test_after_a_node_lost_its_power_a_leader_is_back_within_the_ttl_and_a_second(
     cluster: Cluster, database: str, way: str
 ) -> None:
     async with leading(address(cluster, database, way)) as leader:
-        assert await our_part_s(cluster, leader, lambda old: old.power_off()) < OUR_PART_S
+        assert await is_back_within(AFTER_POWER_FAILURE_S, cluster, leader, lambda old: old.power_off())
 
 
 @pytest.mark.fault("failover-sync", "outbox", "postgres")
@@ -161,4 +178,5 @@ async def test_behind_pgbouncer_that_leads_to_haproxy_the_leader_is_back_after_a
     assert cluster._proxy is not None
     pooler = own_pgbouncer(cluster._proxy, "transaction")
     async with leading(pooler.dsn(database)) as leader:
-        assert await our_part_s(cluster, leader, lambda old: cluster.switchover()) < OUR_PART_S + 1.0
+        _, ours_s = await back_s(cluster, leader, lambda old: cluster.switchover())
+        assert ours_s < OUR_PART_S + 1.0

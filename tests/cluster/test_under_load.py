@@ -23,8 +23,8 @@ EVENTS, INTENTS, FAILOVERS = 3000, 500, 5
 FEW = (300, 60, 1)
 
 
-def options(events: int, failovers: int, feed_s: float) -> Options:
-    return Options(seconds=failovers + 1.0, events=events, workers=2, lease_s=3.0, feed_s=feed_s, calm_s=1.0)
+def options(events: int, failovers: int) -> Options:
+    return Options(seconds=failovers + 1.0, events=events, workers=2, lease_s=3.0, calm_s=1.0)
 
 
 def blows(failovers: int) -> list[Blow]:
@@ -64,16 +64,17 @@ async def test_in_synchronous_mode_nothing_is_lost_and_nothing_done_twice(
 ) -> None:
     url, (events, intents, failovers) = cluster.url(database), load
     await asyncio.to_thread(prepare, url)
-    failing = FailingOver(cluster, database)
+    failing = FailingOver(cluster, database, failovers)
     async with a_scene(url, tmp_path) as scene:
         await scene.start()
-        run = Run(options(events, failovers, feed_s=5.0 * failovers), failing, tmp_path, print)
+        run = Run(options(events, failovers), failing, tmp_path, print, failing.pace)
         outcome, _ = await asyncio.gather(run.play(blows(failovers)), submitted(scene, failing, intents, failovers))
         await all_over(scene)
         found = await scene.verdict()
     assert outcome.verdict.violations == [], outcome.verdict.shown()
     assert (found.faults, found.intents_accepted) == (NO_FAULTS, intents)
     assert (failing.failovers, len(run.fed)) == (failovers, events)
+    assert_under_load(failing, events)
 
 
 @pytest.mark.fault("failover-async", "outbox", "postgres")
@@ -86,20 +87,28 @@ async def test_in_asynchronous_mode_exactly_that_is_lost_which_the_database_lost
 ) -> None:
     url = cluster.url(database)
     await asyncio.to_thread(prepare, url)
-    losing = Losing(cluster, database, is_enough=lambda count: count > 20 or len(run.fed) == EVENTS)
+    losing = Losing(cluster, database, FAILOVERS)
     async with a_scene(url, tmp_path) as scene:
         await scene.start()
-        run = Run(options(EVENTS, FAILOVERS, feed_s=70.0), losing, tmp_path, print)
+        run = Run(options(EVENTS, FAILOVERS), losing, tmp_path, print, losing.pace)
         outcome, _ = await asyncio.gather(run.play(blows(FAILOVERS)), submitted(scene, losing, INTENTS, FAILOVERS))
         await all_over(scene)
         found, left = await scene.verdict(), await scene.rows("SELECT intent_id FROM submission_intents")
     assert judged_as_lost(outcome.verdict.violations) != [], "nothing was lost: the run proves nothing"
+    assert min(losing.lost_each) > 0, "a failover that lost nothing proves nothing"
+    assert_under_load(losing, EVENTS)
     kept = {row.tracking_id: row.status for row in losing.rows()}
     assert set(run.fed) - set(kept) == (losing.lost.events & set(run.fed)) - set(kept)
     assert (set(kept.values()), losing.completed_twice()) == ({"COMPLETED"}, [])
     intents = {row[0] for row in left}
     assert set(scene.load.acknowledged) - intents == losing.lost.intents - intents
     assert (found.starts_under_an_old_epoch, found.records_under_an_old_epoch) == (0, 0)
+
+
+def assert_under_load(failing: FailingOver, events: int) -> None:
+    """Events were added before each failover, and more of them were still to come."""
+    began_with = [0, *failing.added_from, events]
+    assert began_with == sorted(set(began_with)), "a failover met an outbox in which nothing happened"
 
 
 def judged_as_lost(violations: list[str]) -> list[str]:

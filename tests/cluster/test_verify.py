@@ -19,15 +19,15 @@ ASK = (
 
 @pytest.mark.long
 @SYNCHRONOUS
-@pytest.mark.limit(240)
+@pytest.mark.limit(300)
 def test_verify_passes_through_a_real_switchover(cluster: Cluster, database: str, tmp_path: Path) -> None:
     old, hook = cluster.primary(), tmp_path / "switchover.py"
     hook.write_text(ASK)
     told = f"{sys.executable} {hook} http://127.0.0.1:{old.rest_port}/switchover {old!r}"
     ran = subprocess.run(
-        [sys.executable, "-m", "fencehold.cli", "verify", cluster.url(database), "--for", "30s", "-o", "json",
+        [sys.executable, "-m", "fencehold.cli", "verify", cluster.url(database), "--for", "60s", "-o", "json",
          "--failover-hook", told, "--report", str(tmp_path / "report.html")],
-        capture_output=True, text=True, timeout=200, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     found = json.loads(ran.stdout)
     assert ran.returncode == 0, [one for one in found["invariants"] if one["held"] is not True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from tests.faults.faked_clock import FakedClock, FakedServer
 from tests.faults.test_servers_that_fail import end_others
+from tests.postgres.test_disk_full import a_tablespace_on_a_small_disk, owner_says
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.small_disk import SmallDisk
@@ -82,14 +84,30 @@ async def test_a_database_that_takes_no_writes_is_503_and_then_goes_on(postgres_
 @pytest.mark.fault("disk-full", "service", "sqlite")
 async def test_a_full_disk_is_503_and_then_goes_on(disk: SmallDisk, tmp_path: Path) -> None:
     async with an_instance(f"sqlite:///{disk.folder}/app.db", tmp_path) as one:
-        disk.fill()
+        await refuses_while_full(one, disk)
 
-        async def is_refused() -> bool:
-            return await status_of(one, "refused") == 503
 
-        await until(is_refused, "a full disk took intents")
-        disk.make_room()
-        await takes_intents_again(one)
+@pytest.mark.long
+@pytest.mark.fault("disk-full", "service", "postgres")
+async def test_a_full_disk_of_the_server_is_503_and_then_goes_on(
+    own_postgres: PostgresServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with a_tablespace_on_a_small_disk(own_postgres, request) as disk:
+        owner_says(own_postgres, "ALTER DATABASE postgres SET default_tablespace = small")
+        async with an_instance(own_postgres.dsn(), tmp_path) as one:
+            await refuses_while_full(one, disk)
+
+
+async def refuses_while_full(one: Instance, disk: SmallDisk) -> None:
+    disk.fill()
+    numbers = itertools.count()  # what is there already is answered without a write
+
+    async def is_refused() -> bool:
+        return await status_of(one, f"refused-{next(numbers)}") == 503
+
+    await until(is_refused, "a full disk took intents")
+    disk.make_room()
+    await takes_intents_again(one)
 
 
 @pytest.mark.needs("faketime")

@@ -85,6 +85,7 @@ class Run:
     database: Database
     folder: Path
     say: Say
+    pace: Callable[[], float] | None = None  # which part of the events is due by now; None: as the time asks for
     fed: list[str] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     began_s: float = 0.0
@@ -156,13 +157,12 @@ class Run:
     # --- events ---
 
     async def _feed(self) -> None:
-        """As many as the time asks for; a batch without an answer is added again, which must not double it."""
-        feed_s = self.options.feed_s if self.options.feed_s is not None else self.options.seconds
+        """As many as are due; a batch without an answer is added again, which must not double it."""
+        due = self.pace or self._part_by_time
         async with fencehold.connect(self.database.url, facts=Deaf()) as store:
             outbox = store.outbox(max_retries=MAX_RETRIES)
             while len(self.fed) < len(self._ids):
-                part = min(1.0, (time.monotonic() - self.began_s + FEED_EVERY_S) / max(feed_s, FEED_EVERY_S))
-                batch = self._ids[len(self.fed) : int(part * len(self._ids))][:FEED_MAX]
+                batch = self._ids[len(self.fed) : int(due() * len(self._ids))][:FEED_MAX]
                 events = [{"event_type": "crash", "payload": {"n": 1}, "tracking_id": one} for one in batch]
                 try:
                     await outbox.add_many(events)
@@ -171,6 +171,10 @@ class Run:
                     pass
                 if len(batch) < FEED_MAX:
                     await asyncio.sleep(FEED_EVERY_S)
+
+    def _part_by_time(self) -> float:
+        feed_s = self.options.feed_s if self.options.feed_s is not None else self.options.seconds
+        return min(1.0, (time.monotonic() - self.began_s + FEED_EVERY_S) / max(feed_s, FEED_EVERY_S))
 
     async def _drain(self) -> float | None:
         """Until nothing waits and nothing is held; None when that takes too long."""

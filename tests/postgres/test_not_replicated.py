@@ -30,6 +30,32 @@ async def cut_short(pair: Pair, asked: Any) -> Uncertain:
     return caught.value
 
 
+# --- leases and items ---
+
+
+@pytest.mark.parametrize("verb", ["renew", "release"])
+async def test_a_renewal_or_a_release_whose_wait_was_cancelled_is_uncertain(pair: Pair, url: str, verb: str) -> None:
+    backend = await opened(url)
+    lease = await backend.leases.acquire(request(), LIMIT_S)
+    assert isinstance(lease, Lease)
+    error = await cut_short(pair, getattr(backend.leases, verb)([lease.key(600.0)], LIMIT_S))
+    assert error.code == "not_replicated"
+    pair.standby.thaw()
+    await backend.close()
+
+
+@pytest.mark.parametrize("verb", ["acquire", "next_for_state"])
+async def test_a_grant_of_an_item_whose_wait_was_cancelled_is_uncertain(pair: Pair, url: str, verb: str) -> None:
+    """Whatever the store was opened with: a token that was answered must not come twice."""
+    async with fencehold.connect(url) as store:
+        items = store.items("deal", lease="600s")
+        await store.init()
+        await items.put("7", state="NEW", document={})
+        error = await cut_short(pair, items.acquire("7") if verb == "acquire" else items.next_for_state("NEW"))
+        pair.standby.thaw()
+    assert error.code == "not_replicated"
+
+
 # --- the outbox ---
 
 

@@ -25,6 +25,7 @@ from tests.submission_manager.stores.scene import contract
 
 LIMIT_S = 20.0
 TABLE = "fencehold_leases"
+CLIENTS = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 
 
 @pytest.fixture
@@ -75,6 +76,26 @@ async def test_a_follower_hears_at_the_new_primary_of_a_release(pair: Pair) -> N
             await asyncio.to_thread(until, lambda: renewed_at(pair))
             await first.shutdown()
             assert await second.wait_for_leadership(30)
+
+
+@pytest.mark.long
+async def test_the_sessions_of_holder_and_follower_are_at_the_new_primary_within_one_renewal_interval(
+    pair: Pair,
+) -> None:
+    """When the old one is stopped, as Patroni does to demote it. The follower's own poll would come too late."""
+    renew_s, slack_s = 5.0, 1.0
+    settings: dict[str, Any] = {"lease": "60s", "renew_every": renew_s, "acquire_every": "50s"}
+    async with fencehold.connect(pair.url()) as one, fencehold.connect(pair.url()) as two:
+        await one.init()
+        async with one.leader("x", **settings) as first, two.leader("x", holder_id="two", **settings) as second:
+            assert await first.wait_for_leadership(30)
+            await asyncio.to_thread(until, lambda: len(ask(pair.primary.dsn(), CLIENTS)) >= 2)
+            await asyncio.to_thread(pair.promote)
+            await asyncio.to_thread(pair.primary.stop)
+            async with asyncio.timeout(renew_s + slack_s):
+                await asyncio.to_thread(until, lambda: renewed_at(pair) and len(ask(pair.standby.dsn(), CLIENTS)) >= 2)
+            await first.shutdown()
+            assert await second.wait_for_leadership(20)
 
 
 @pytest.mark.long

@@ -17,6 +17,7 @@ FAILS = {
     "-DBORN_AT_1": "P1",
     "-DRENEWAL_RECORDS": "P1",
     "-DTIMELINES_REPEAT": "P1",
+    "-DP2_IN_A_SPLIT": "P2",
 }
 CLAIMS = {"given[": "P1", "highest": "P2"}
 

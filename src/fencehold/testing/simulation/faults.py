@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from fencehold.backends.memory.backend import Shelf
 from fencehold.model.election import places
-from fencehold.model.election.leases import Lease, Refusal
+from fencehold.model.election.leases import Lease, Refusal, Request, Rule, Verb
 from fencehold.model.election.places import Place
 from fencehold.model.errors import Uncertain
 from fencehold.ports.leases import Answer
@@ -97,6 +98,14 @@ def _next_born_at_1(epoch: int | None, last: Place, now: Place) -> int:
     return 1 if epoch is None else _NEXT_EPOCH(epoch, last, now)
 
 
+def _apply_recording_renewals(shelf: Shelf, verb: Verb, request: Request) -> Rule | None:
+    rule = _APPLY(shelf, verb, request)
+    if rule is not None and verb is Verb.RENEW:
+        shelf.rows[request.name] = replace(shelf.rows[request.name], place=shelf.place)
+    return rule
+
+
+_APPLY = Shelf.apply
 _NEXT_EPOCH = places.next_epoch
 _ANSWERED: Callable[[Keeper, Held, Answer, float], bool] = Keeper._answered
 _ATTEMPT = LeaseMechanism.attempt
@@ -120,6 +129,7 @@ PATCHES: dict[str, tuple[Patch, ...]] = {
     "no_jump": ((places, "next_epoch", _next_without_jump),),
     "jump_once": ((places, "next_epoch", _next_with_one_jump),),
     "born_at_1": ((places, "next_epoch", _next_born_at_1),),
+    "renewal_records": ((Shelf, "apply", _apply_recording_renewals),),
 }
 
 #: How the store checks writes under a fault of the fence itself.
