@@ -114,6 +114,19 @@ async def test_urgent_intents_go_before_the_bulk_that_waits_at_their_gateway(dat
         assert at.gateway.calls.by_key.total() < 400
 
 
+async def test_a_target_with_a_priority_in_the_registry_goes_before_the_others_of_its_gateway(database):
+    bulk, vip = target("bulk", maxAcceptanceSeconds=600), target("vip", maxAcceptanceSeconds=86_400, priority=3)
+    async with service(database, GatedGateway(), bulk, vip, concurrency=1, gateway_timeout="60s") as at:
+        await at.submit("first", "bulk")
+        await until(lambda: at.gateway.calls.by_key.total() == 1)
+        for name in ("second", "third", "urgent"):
+            await at.submit(name, "vip" if name == "urgent" else "bulk")
+        await until(lambda: b"submission_queue_depth 3.0" in at.instance.metrics.exposition()[0])
+        at.gateway.gate.set()
+        await until(lambda: at.gateway.calls.by_key.total() == 4)
+        assert list(at.gateway.calls.by_key) == ["first/1", "urgent/1", "second/1", "third/1"]
+
+
 async def test_a_target_beyond_its_backlog_is_refused_until_it_has_room_again(database):
     limited, gateway = target("limited", policy="one_shot", maxBacklog=3), GatedGateway()
     async with service(database, gateway, limited, concurrency=1, gateway_timeout="60s") as at:
