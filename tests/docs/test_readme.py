@@ -171,6 +171,13 @@ def test_the_commands_of_the_readme_work_in_their_order(shell: dict[str, str], t
         assert child.returncode == 0, f"{command}: {out}{err}"
 
 
+def test_the_readme_says_where_its_commands_are_found_right_before_the_first_of_them() -> None:
+    said = README.partition("<!-- run: shell -->")[0].rpartition("## From the shell")[2]
+    assert "`make shell`" in said
+    assert "pip install '.[cli]'" in said
+    assert "`.venv/bin/python`" in README.partition("```python")[0]
+
+
 def test_a_shell_of_make_finds_the_commands() -> None:
     typed = "fencehold --version\npgleaderlock --help\nsubmission-manager --help\n"
     kept = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL")}

@@ -114,6 +114,35 @@ async def test_urgent_intents_go_before_the_bulk_that_waits_at_their_gateway(dat
         assert at.gateway.calls.by_key.total() < 400
 
 
+async def test_a_target_with_a_priority_in_the_registry_goes_before_the_others_of_its_gateway(database):
+    bulk, vip = target("bulk", maxAcceptanceSeconds=600), target("vip", maxAcceptanceSeconds=86_400, priority=3)
+    gateway = GatedGateway()
+    async with service(database, gateway, bulk, vip, concurrency=1, gateway_timeout="60s") as at:
+        await at.submit("first", "bulk")
+        await until(lambda: gateway.calls.by_key.total() == 1)
+        for name in ("second", "third", "urgent"):
+            await at.submit(name, "vip" if name == "urgent" else "bulk")
+        await until(lambda: b"submission_queue_depth 3.0" in at.instance.metrics.exposition()[0])
+        gateway.gate.set()
+        await until(lambda: gateway.calls.by_key.total() == 4)
+        assert list(gateway.calls.by_key) == ["first/1", "urgent/1", "second/1", "third/1"]
+
+
+async def test_what_has_no_deadline_has_its_turn_by_the_virtual_one_of_the_settings(database):
+    dated, undated, gateway = target("dated", maxAcceptanceSeconds=50), target("any", policy="one_shot"), GatedGateway()
+    given = {"concurrency": 1, "gateway_timeout": "60s", "virtual_deadline": "1s"}
+    async with service(database, gateway, dated, undated, **given) as at:
+        await at.submit("first", "dated")
+        await until(lambda: gateway.calls.by_key.total() == 1)
+        await at.submit("patient", "any")
+        for n in range(4):
+            await at.submit(f"dated{n}", "dated")
+        await until(lambda: b"submission_queue_depth 5.0" in at.instance.metrics.exposition()[0])
+        gateway.gate.set()
+        await until(lambda: gateway.calls.by_key.total() == 6)
+        assert list(gateway.calls.by_key)[-1] == "dated3/1", "beyond one of four it waits, behind them all it does not"
+
+
 async def test_a_target_beyond_its_backlog_is_refused_until_it_has_room_again(database):
     limited, gateway = target("limited", policy="one_shot", maxBacklog=3), GatedGateway()
     async with service(database, gateway, limited, concurrency=1, gateway_timeout="60s") as at:

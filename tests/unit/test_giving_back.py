@@ -8,7 +8,7 @@ import pytest
 import fencehold
 from fencehold import Uncertain
 from fencehold.backends.sqlite.leases import SqliteLeases
-from tests.outbox.scene import Heard
+from tests.outbox.scene import Heard, eventually
 
 
 async def prepared(url: str) -> None:
@@ -47,6 +47,18 @@ async def test_a_grant_whose_answer_was_lost_is_given_back_when_the_store_closes
         await leader.start()
         assert unanswered.is_set()
     assert await is_free(sqlite_url)
+
+
+async def test_a_grant_whose_answer_was_lost_is_given_back_when_its_leader_stops(
+    sqlite_url: str, unanswered: asyncio.Event
+) -> None:
+    await prepared(sqlite_url)
+    async with fencehold.connect(sqlite_url) as store:
+        leader = store.leader("x", lease="60s", retry_strategy=fencehold.FixedInterval(3600))
+        await leader.start()
+        assert unanswered.is_set()
+        await leader.shutdown()
+        await eventually(lambda: is_free(sqlite_url))
 
 
 async def test_a_grant_under_way_when_the_store_closes_is_given_back(

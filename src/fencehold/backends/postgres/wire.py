@@ -322,7 +322,7 @@ async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: 
     `left_s` is asked again whenever the time seems over, so a limit that moves (a renewed lease) is honoured. On
     cancellation the connection is cut and the work fails by itself: psycopg's own clean-up after a cancel can hang.
     """
-    task = asyncio.get_running_loop().create_task(work)
+    task = asyncio.get_running_loop().create_task(_unless_cancelled(work))
     limit = Limit(connection, left_s)
     try:
         with limit:
@@ -333,6 +333,21 @@ async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: 
             task.add_done_callback(_swallow)
             # It must let go of the socket before the descriptor's number can be given to another connection.
             await asyncio.wait([task], timeout=CUT_LIMIT_S)
+        raise
+    finally:
+        if task.done():
+            work.close()  # it never began where the task was cancelled before its first step
+
+
+async def _unless_cancelled(work: Coroutine[Any, Any, T]) -> T:
+    """asyncio.run() cancels every task at its end and prints what else one ends with: here, that its line was cut."""
+    task = asyncio.current_task()
+    assert task is not None, "it is one"
+    try:
+        return await work
+    except Exception:
+        if task.cancelling():
+            raise asyncio.CancelledError from None
         raise
 
 

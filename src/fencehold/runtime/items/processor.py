@@ -186,6 +186,7 @@ class ItemProcessor(Stoppable):
             async with item:
                 await run(item)
         except KeyboardInterrupt:
+            self._begin_stopping()  # before asyncio cancels the others: those are called off and have not failed
             raise
         except LeaseLost as error:
             if error.item_id == item.id and error.token == item.token:

@@ -76,6 +76,8 @@ class HandlerRuns:
 
     def _task_done(self, flights: list[Flight], task: asyncio.Task[None]) -> None:
         """End what the task has not ended: one that is cancelled before its first step runs nothing at all."""
+        if not task.cancelled():
+            task.exception()  # Ctrl-C has ended the event loop already; asyncio would print that nobody looked at it
         left = [f for f in flights if id(f) in self.flights or id(f) in self.strays]
         if left:
             self._ended_together(left, asyncio.CancelledError())
