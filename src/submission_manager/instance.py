@@ -19,7 +19,7 @@ from submission_manager.answers import Answers
 from submission_manager.executor.backlog import BacklogWatch
 from submission_manager.executor.executor import Executor, ExecutorSettings
 from submission_manager.executor.gateways import gateway_name
-from submission_manager.executor.webhooks import WebhookDesk, WebhookSettings
+from submission_manager.executor.webhooks import WebhookDelivery, WebhookSettings
 from submission_manager.fitness import Fitness, tables_missing
 from submission_manager.gateway_client import GatewayClient
 from submission_manager.http import descriptors
@@ -96,10 +96,10 @@ class Instance:
     def ask_to_stop(self) -> None:
         self._is_stopping.set()
 
-    def tell_cut(self) -> None:
+    def log_cut(self) -> None:
         """What is cut when the process ends now. Any thread."""
         if self._running is not None:
-            self._running.tell_cut()
+            self._running.log_cut()
 
     async def serve(self) -> None:
         """Until it is asked to stop. Raises what ended it otherwise."""
@@ -201,7 +201,7 @@ class Instance:
         settings, clock = self.settings, self._clock
         attempts, schedule = HeardAttempts(store.attempts, self._answers), HeardSchedule(store.schedule, self._answers)
         writes = asyncio.Semaphore(CONCURRENT_WRITES)
-        webhooks = WebhookDesk(
+        webhooks = WebhookDelivery(
             attempts, WebhookClient(outgoing),
             WebhookSettings(concurrency=settings.webhook_concurrency, limit_s=settings.webhook_timeout_s),
             writes=writes, clock=clock, metrics=self.metrics, facts=self._facts,

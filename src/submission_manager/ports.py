@@ -285,6 +285,6 @@ class GatewayPort(Protocol):
 
 
 class WebhookPort(Protocol):
-    async def tell(self, over: Over, limit_s: float) -> str | None:
+    async def send(self, over: Over, limit_s: float) -> str | None:
         """None: delivered. Else why not. Never raises."""
         ...

@@ -43,7 +43,7 @@ class WebhookClient:
         self._outgoing = outgoing
         self._environment = os.environ if environment is None else environment
 
-    async def tell(self, over: Over, limit_s: float) -> str | None:
+    async def send(self, over: Over, limit_s: float) -> str | None:
         if over.webhook is None:
             return "the contract has no webhook"
         body = body_of(over.intent)

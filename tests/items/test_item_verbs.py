@@ -231,7 +231,7 @@ def test_a_renewal_answered_after_the_deadline_does_not_bring_the_lease_back() -
     clock, until, told = Watch(), dt.datetime.now(dt.UTC), list[str]()
     lease = ItemLease(
         KIND, ItemKey("n", "me", 1), until, 0.0, item_settings(lease=10), clock=clock,
-        tell_lost=lambda lost: told.append(lost.lost),
+        log_lost=lambda lost: told.append(lost.lost),
     )  # fmt: skip
     clock.now = 8.99
     assert lease.extend(until, 5.0, 9.0)  # asked for at 5: trusted until 14

@@ -105,7 +105,7 @@ class Run:
 
     async def _play(self, planned: Sequence[Blow]) -> Outcome:
         tending = asyncio.create_task(self._tend())
-        telling = asyncio.create_task(self._tell())
+        telling = asyncio.create_task(self._fact())
         await self._all_ready()
         before = [hand.pid for hand in self._crew.slots]
         self.began_s = time.monotonic()
@@ -186,7 +186,7 @@ class Run:
             await asyncio.sleep(0.2)
         return None
 
-    async def _tell(self) -> None:
+    async def _fact(self) -> None:
         while True:
             await asyncio.sleep(1.0)
             found = await counts(self.database)

@@ -7,7 +7,7 @@ import asyncio
 import fencehold
 from fencehold.runtime.core.clock import BootClock
 from fencehold.runtime.handlers.handlers import Handlers
-from fencehold.runtime.outbox.claimed_event import Flight
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent
 from fencehold.runtime.outbox.handler_runs import HandlerRuns
 from fencehold.telemetry.traces import NoTraces
 from tests.outbox.conftest import Opened
@@ -140,14 +140,16 @@ async def test_if_one_event_of_a_list_took_too_long_all_of_it_did() -> None:
     handlers = Handlers(Held(), 1, argument="events")
     runs = HandlerRuns(
         "outbox", "w", handlers, 2, clock=BootClock(), traces=NoTraces(), on_stray_ended=lambda *_: None,
-        on_ended=lambda flight, error: ended.append((flight.lost, isinstance(error, asyncio.CancelledError))),
+        on_ended=lambda claimed, error: ended.append((claimed.lost, isinstance(error, asyncio.CancelledError))),
     )  # fmt: skip
-    flights = [Flight(fencehold.Claim(n, str(n), "a", "1", "w/1"), BootClock().now_s(), 60) for n in range(2)]
-    runs.add(flights)
+    claimed_events = [
+        ClaimedEvent(fencehold.Claim(n, str(n), "a", "1", "w/1"), BootClock().now_s(), 60) for n in range(2)
+    ]
+    runs.add(claimed_events)
     runs.begin()
     await asyncio.sleep(0)
-    flights[0].lose("max_processing")
-    runs.lose(flights[0])
+    claimed_events[0].lose("max_processing")
+    runs.lose(claimed_events[0])
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert ended == [("max_processing", True)] * 2

@@ -267,9 +267,9 @@ async def test_a_second_cancellation_does_not_free_the_place_of_a_running_thread
         run = asyncio.create_task(worker.run())
         try:
             await heard.once("handler_hung")
-            for flight in worker.flights.values():
-                assert flight.task
-                flight.task.cancel()
+            for claimed in worker.claimed_events.values():
+                assert claimed.task
+                claimed.task.cancel()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert worker.in_flight == gate.inside == 1

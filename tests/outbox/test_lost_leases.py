@@ -12,7 +12,7 @@ import pytest
 import fencehold
 from fencehold.model.outbox.settings import outbox_settings
 from fencehold.runtime.core.clock import BootClock
-from fencehold.runtime.outbox.claimed_event import Flight, Heartbeat
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent, Heartbeat
 from fencehold.testing.proxy import ThreadedFaultProxy
 from tests.outbox.conftest import Opened
 from tests.outbox.laborers import laborers
@@ -249,15 +249,15 @@ class NeverAsked:
 async def test_a_flight_whose_time_is_over_is_lost_without_asking_the_store() -> None:
     """As after a freeze: the store would still say yes if nobody has taken the event yet, and the handler is stale."""
     clock, lost = BootClock(), asyncio.Event()
-    flight = Flight(fencehold.Claim(1, "t", "a", "1", "w/1"), clock.now_s() - 10.0, trusted_s=1.0)
+    claimed = ClaimedEvent(fencehold.Claim(1, "t", "a", "1", "w/1"), clock.now_s() - 10.0, trusted_s=1.0)
     port: Any = NeverAsked()
     heartbeat = Heartbeat(
-        {id(flight): flight}, port, lambda: outbox_settings(lease="1s"), lambda: 60.0, clock=clock,
-        tell=lambda *_, **__: None, on_lost=lambda _: lost.set(),
+        {id(claimed): claimed}, port, lambda: outbox_settings(lease="1s"), lambda: 60.0, clock=clock,
+        fact=lambda *_, **__: None, on_lost=lambda _: lost.set(),
     )  # fmt: skip
     task = asyncio.create_task(heartbeat.run())
     async with asyncio.timeout(5):
         await lost.wait()
-    assert flight.lost == "deadline_passed"
+    assert claimed.lost == "deadline_passed"
     heartbeat.close()
     await task

@@ -57,9 +57,9 @@ async def test_an_event_lost_before_its_handler_began_leaves_nothing_behind_that
     url: str, opened: Opened, begin: Any
 ) -> None:
     def lose(runs: HandlerRuns) -> None:
-        for flight in list(runs.flights.values()):
-            flight.lose("lease_lost")
-            runs.lose(flight)
+        for claimed in list(runs.claimed_events.values()):
+            claimed.lose("lease_lost")
+            runs.lose(claimed)
         begin.after = lambda _: None
 
     async with opened(url, lease="30s") as (outbox, heard):

@@ -187,13 +187,13 @@ async def test_purge_refuses_what_is_not_finished(url: str, opened: Opened, wron
 
 
 async def test_the_statement_itself_purges_nothing_unfinished(url: str, opened: Opened) -> None:
-    """Whoever asks the desk past the outbox's own check."""
+    """Whoever asks the admin past the outbox's own check."""
     async with opened(url) as (outbox, _):
         await one_of_each(outbox)
         old = LONG_AGO[dialect(url)]
         await update(url, f"created_at = {old}, processed_at = {old}")
         unfinished = (fencehold.Status.PENDING, fencehold.Status.PROCESSING, fencehold.Status.FAILED)
-        assert await outbox._events_here().desk.purge(fencehold.Filter(unfinished, (), (), 1.0), 100, 5.0) == 0
+        assert await outbox._events_here().admin.purge(fencehold.Filter(unfinished, (), (), 1.0), 100, 5.0) == 0
         assert len(await rows(url)) == 5
 
 

@@ -21,19 +21,19 @@ class Heard(Generic[L]):
         self.heard: list[str] = []
         self.errors: list[Exception] = []
         self._told = asyncio.Event()
-        lock.on_state_change(lambda old, new: self._tell(f"{old.value}>{new.value}"))
+        lock.on_state_change(lambda old, new: self._fact(f"{old.value}>{new.value}"))
         for name in ("acquired", "released", "lost", "acquire_failed", "stopped"):
-            getattr(lock, f"on_{name}")(functools.partial(self._tell, name))
-        lock.on_error(self._tell_error)
+            getattr(lock, f"on_{name}")(functools.partial(self._fact, name))
+        lock.on_error(self._log_error)
 
-    def _tell(self, what: str) -> None:
+    def _fact(self, what: str) -> None:
         self.heard.append(what)
         self._told.set()
         self._told = asyncio.Event()
 
-    def _tell_error(self, error: Exception) -> None:
+    def _log_error(self, error: Exception) -> None:
         self.errors.append(error)
-        self._tell("error")
+        self._fact("error")
 
     async def reach(self, told: str, times: int = 1) -> None:
         """Until this was told so often."""

@@ -31,7 +31,7 @@ async def outbox(path: Path, init: bool = True) -> AsyncIterator[SqliteEvents]:
 
 
 async def stored(events: SqliteEvents) -> list[str]:
-    return [row.tracking_id for row in await events.desk.find(Filter(), 100, LIMIT_S)]
+    return [row.tracking_id for row in await events.admin.find(Filter(), 100, LIMIT_S)]
 
 
 async def test_on_a_sync_connection_the_event_is_written_before_anything_is_awaited(tmp_path: Path):
@@ -72,8 +72,8 @@ async def test_a_callers_factories_do_not_matter(tmp_path: Path):
             connection.text_factory = bytes
             one = event()
             assert await events.port.add_in(connection, [one, one], "") == [one.tracking_id]
-            assert await events.desk.first_time(one.tracking_id, "mail", connection, "") is True
-            assert await events.desk.first_time(one.tracking_id, "mail", connection, "") is False
+            assert await events.admin.first_time(one.tracking_id, "mail", connection, "") is True
+            assert await events.admin.first_time(one.tracking_id, "mail", connection, "") is False
 
 
 async def test_a_file_with_somebody_elses_table_is_not_touched(tmp_path: Path):

@@ -48,8 +48,8 @@ async def use_events(events: SqliteEvents) -> None:
     await events.port.renew([lapsed], 0.001, LIMIT_S)
     while not await events.port.reap(10, LIMIT_S):  # it lapses in a millisecond
         pass
-    await events.desk.redrive(Filter(), "repaired", 10, 0.0, LIMIT_S)
-    assert await events.desk.purge(Filter(statuses=(Status.COMPLETED,)), 10, LIMIT_S) == 1
+    await events.admin.redrive(Filter(), "repaired", 10, 0.0, LIMIT_S)
+    assert await events.admin.purge(Filter(statuses=(Status.COMPLETED,)), 10, LIMIT_S) == 1
 
 
 async def use_items(items: SqliteItems) -> None:

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from fencehold import Leader, LockState, Term
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.model.election.settings import leader_settings
-from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.keeper_services import KeeperServices
 from submission_manager.executor.backlog import BacklogWatch
 from submission_manager.executor.executor import Executor, ExecutorSettings
 from submission_manager.executor.metrics import NoMetrics
-from submission_manager.executor.webhooks import WebhookDesk, WebhookSettings
+from submission_manager.executor.webhooks import WebhookDelivery, WebhookSettings
 from submission_manager.fitness import Fitness
 from submission_manager.leadership.leadership import Leadership
 from submission_manager.leadership.reading import ScheduleReader
@@ -124,7 +124,7 @@ class Receiver:
         self.heard = asyncio.Event()
         self.error: str | None = None
 
-    async def tell(self, over: Over, limit_s: float) -> str | None:
+    async def send(self, over: Over, limit_s: float) -> str | None:
         self.told.append(over.intent.intent_id)
         self.heard.set()
         if self.gate is not None:
@@ -174,7 +174,7 @@ class Scene:
 
     async def instance(self, holder_id: str = "a", **options: Any) -> Instance:
         facts, counts, gateway, receiver = Facts(), Counts(), Gateway(), Receiver()
-        engine = Engine(MemoryBackend(self.shelf), LoopClock(), facts)
+        engine = KeeperServices(MemoryBackend(self.shelf), LoopClock(), facts)
         await engine.open(1.0)
         on_error = "retry" if options.pop("retry_on_error", False) else "drop"
         leader = Leader(
@@ -185,7 +185,7 @@ class Scene:
         parts: dict[str, Any] = {
             "writes": asyncio.Semaphore(4), "clock": LoopClock(), "metrics": counts, "facts": facts,
         }  # fmt: skip
-        webhooks = WebhookDesk(self.table, receiver, options.pop("webhooks", WebhookSettings()), **parts)
+        webhooks = WebhookDelivery(self.table, receiver, options.pop("webhooks", WebhookSettings()), **parts)
         settings = options.pop("executor", ExecutorSettings())
         executor = Executor(self.table, gateway, webhooks, settings, **parts)
         del parts["writes"]

@@ -84,7 +84,7 @@ async def test_a_refusal_is_logged_with_what_was_pending_then_not_with_what_is_l
         assert (await at.submit("one more")).status_code == 429
         del at.intake.rows["before0"], at.intake.rows["before1"]
         await at.app.admission._look()
-        at.app.admission._tell_refused()
+        at.app.admission._log_refused()
         assert told(at, "backlog_full") == [{"submission_target": TARGET, "pending": 3, "max_backlog": 3, "refused": 1}]
 
 

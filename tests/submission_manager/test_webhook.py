@@ -50,7 +50,7 @@ async def receiver(status: int = 204, *, hangs: bool = False) -> AsyncIterator[t
 
 async def told(one: Over, limit_s: float = 5.0) -> str | None:
     async with Outgoing() as outgoing:
-        return await WebhookClient(outgoing, ENVIRONMENT).tell(one, limit_s)
+        return await WebhookClient(outgoing, ENVIRONMENT).send(one, limit_s)
 
 
 async def test_the_receiver_gets_the_event_with_its_headers_and_signature():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fencehold.model.election.leases import RULES
-from fencehold.runtime.election.held_lease import Held
+from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.testing.simulation import FAULTS, main, replay_command, report, simulate, sweep
 
 SEEDS = 10_000
@@ -45,9 +45,9 @@ def test_the_page_names_every_fault() -> None:
 
 
 def test_a_planted_fault_is_taken_out_again() -> None:
-    before = dict(vars(Held))
+    before = dict(vars(HeldLease))
     assert simulate(0, "no_local_deadline").violation is not None
-    assert dict(vars(Held)) == before
+    assert dict(vars(HeldLease)) == before
     assert simulate(0).violation is None
 
 

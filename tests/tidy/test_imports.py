@@ -10,34 +10,34 @@ LOCKS = ("pgleaderlock", "mssqlleaderlock")
 STORAGE = {"model", "ports", "backends", "runtime", "telemetry"}
 
 #: The service's own rooms, each with those of the service below it. A module directly in the package is a room.
-_TOLD = {"sm.model", "sm.ports", "sm.settings", "sm.told_rarely"}
+_SHARED = {"sm.model", "sm.ports", "sm.settings", "sm.rare_log"}
 SERVICE: dict[str, set[str]] = {
     "sm.model": set(),
     "sm.ports": {"sm.model"},
     "sm.settings": {"sm.model"},
     "sm.own_words": set(),
-    "sm.told_rarely": set(),
+    "sm.rare_log": set(),
     "sm.answers": set(),
     "sm.lease_facts": {"sm.own_words"},
     "sm.registry": {"sm.model"},
     "sm.metrics": {"sm.model"},
     "sm.stores": {"sm.model", "sm.ports", "sm.answers"},
-    "sm.schedule": _TOLD,
-    "sm.executor": _TOLD | {"sm.schedule"},
+    "sm.schedule": _SHARED,
+    "sm.executor": _SHARED | {"sm.schedule"},
     "sm.fitness": {"sm.ports", "sm.own_words"},
-    "sm.leadership": _TOLD | {"sm.schedule", "sm.executor", "sm.fitness"},
-    "sm.gateway_client": _TOLD | {"sm.outgoing"},
-    "sm.webhook": _TOLD | {"sm.outgoing"},
+    "sm.leadership": _SHARED | {"sm.schedule", "sm.executor", "sm.fitness"},
+    "sm.gateway_client": _SHARED | {"sm.outgoing"},
+    "sm.webhook": _SHARED | {"sm.outgoing"},
     "sm.outgoing": {"sm.model"},
-    "sm.http": _TOLD | {"sm.registry", "sm.answers"},
+    "sm.http": _SHARED | {"sm.registry", "sm.answers"},
     "sm.fake_gateway": {"sm.model", "sm.http"},
-    "sm.instance": _TOLD
+    "sm.instance": _SHARED
     | {"sm.registry", "sm.metrics", "sm.stores", "sm.schedule", "sm.executor", "sm.leadership", "sm.gateway_client"}
     | {"sm.webhook", "sm.outgoing", "sm.http", "sm.own_words", "sm.lease_facts", "sm.fitness", "sm.answers"},
-    "sm.cli": _TOLD
+    "sm.cli": _SHARED
     | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.metrics", "sm.http", "sm.demo", "sm.stores", "cli"}
     | {"sm.own_words"},
-    "sm.demo": _TOLD | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.stores", "cli"},
+    "sm.demo": _SHARED | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.stores", "cli"},
 }
 
 #: room -> the rooms it may import (besides itself). `connect` is every module at the top of fencehold.

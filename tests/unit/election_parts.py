@@ -11,7 +11,7 @@ from fencehold.model.election.leases import Ask, TermKey
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import Unavailable
 from fencehold.ports.leases import Answer
-from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.election.leader import Leader
 from tests.unit.on_virtual_time import LoopClock, SameLoopHost
 
@@ -57,7 +57,7 @@ class Town:
 
         backend.leases.acquire = slow  # type: ignore[method-assign]
         backend.leases.release = answered  # type: ignore[method-assign]
-        engine = Engine(backend, LoopClock(), self.facts)
+        engine = KeeperServices(backend, LoopClock(), self.facts)
         await engine.open(1.0)
         settings = options.pop("settings", SETTINGS)
         options.setdefault("retry_strategy", None)

@@ -13,7 +13,7 @@ from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.fence import DONE, GuardText, RemainingS
-from fencehold.runtime.election.held_lease import Held
+from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.term import Term
 from tests.unit.on_virtual_time import LoopClock
 
@@ -76,9 +76,9 @@ class Fences(MemoryFences):
         return GuardText("epoch = %(epoch)s", "epoch = :epoch", {"epoch": key.epoch})
 
 
-def a_term(epoch: int = 1) -> tuple[Term, Held, Fences]:
+def a_term(epoch: int = 1) -> tuple[Term, HeldLease, Fences]:
     row = Lease("one", "me", epoch, START, START, START + dt.timedelta(seconds=10), 10.0)
-    held = Held(row, SETTINGS, LoopClock().now_s(), LoopClock(), NoFacts())
+    held = HeldLease(row, SETTINGS, LoopClock().now_s(), LoopClock(), NoFacts())
     fences = Fences()
     return Term(held, fences), held, fences
 

@@ -77,7 +77,7 @@ async def test_a_follower_that_is_cancelled_tells_the_stop_and_no_loss(face: Fac
     await led(face)
     face.lose_to_another()
     await until(lambda: face.lock.state is LockState.FOLLOWER)
-    await face.lock._callbacks.told()
+    await face.lock._callbacks.delivered()
     told = noting_end(face.lock)
     await end_all_tasks()
     assert told == ["follower>stopped", "stopped"]

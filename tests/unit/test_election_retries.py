@@ -78,7 +78,7 @@ async def test_a_false_hint_that_the_lease_is_free_makes_no_leader() -> None:
     assert await leader.wait_for_leadership(1)
     await other.start()
     for _ in range(5):
-        town.shelf.tell("released", "one")
+        town.shelf.notify("released", "one")
         await asyncio.sleep(0.5)
     assert leader.is_leader
     assert not other.is_leader

@@ -9,7 +9,7 @@ from typing import Any
 import fencehold
 from fencehold.model.outbox.settings import worker_settings
 from fencehold.runtime.handlers.watch import WARNINGS_MAX, HandlerWatch
-from fencehold.runtime.outbox.claimed_event import Flight, Teller
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent, WorkerFacts
 
 
 def call() -> Any:
@@ -33,13 +33,13 @@ class Scene:
 
     def __init__(self, concurrency: int = 10, **settings: Any) -> None:
         self.settings = worker_settings(30.0, concurrency=concurrency, give_up_after=60, **settings)
-        self.flights: dict[int, Flight] = {}
-        self.strays: dict[int, Flight] = {}
+        self.claimed_events: dict[int, ClaimedEvent] = {}
+        self.strays: dict[int, ClaimedEvent] = {}
         self.is_stopping = False
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.given_up: list[str] = []
         self.clock = Clock()
-        self.tell = Teller(self, "outbox", "w")
+        self.facts = WorkerFacts(self, "outbox", "w")
         self.watch = HandlerWatch(self, asyncio.get_running_loop(), threading.get_ident(), self.clock)
 
     def fact(self, event: str, **fields: Any) -> None:
@@ -51,11 +51,11 @@ class Scene:
     def give_up(self, error: fencehold.WorkerStuck) -> None:
         self.given_up.append(error.message)
 
-    def begin(self, event_id: int, task: Any = None) -> Flight:
-        flight = Flight(fencehold.Claim(event_id, f"t{event_id}", "send", "{}"), self.clock.s, 27.0)
-        flight.task = task or call()
-        self.flights[id(flight)] = flight
-        return flight
+    def begin(self, event_id: int, task: Any = None) -> ClaimedEvent:
+        claimed = ClaimedEvent(fencehold.Claim(event_id, f"t{event_id}", "send", "{}"), self.clock.s, 27.0)
+        claimed.task = task or call()
+        self.claimed_events[id(claimed)] = claimed
+        return claimed
 
     async def after(self, seconds: int, *, turning: bool = True) -> None:
         """So many looks, one a second; `turning`: the event loop answers in between."""
@@ -101,9 +101,9 @@ async def test_of_many_slow_handlers_all_are_told_but_not_all_at_once() -> None:
 
 async def test_a_handler_that_cleans_up_after_its_lease_was_lost_is_not_called_hung() -> None:
     scene = Scene()
-    flight = scene.begin(1)
+    claimed = scene.begin(1)
     await scene.after(10)
-    flight.lose("lease_lost")
+    claimed.lose("lease_lost")
     await scene.after(2)
     assert scene.count("handler_hung") == 0
     await scene.after(1)

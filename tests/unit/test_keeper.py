@@ -14,8 +14,8 @@ from fencehold.model.election.leases import Ask, Busy, Lease, Refusal, TermKey
 from fencehold.model.election.settings import LeaderSettings, leader_settings
 from fencehold.model.errors import Uncertain
 from fencehold.ports.leases import Answer
-from fencehold.runtime.core.loop_liveness import Pulse
-from fencehold.runtime.election.held_lease import Held
+from fencehold.runtime.core.loop_liveness import LoopLiveness
+from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.keeper import Keeper
 from fencehold.telemetry.logs import level_of
 from tests.unit.on_virtual_time import LoopClock, virtual
@@ -81,9 +81,11 @@ class Bench:
         self.keeper = Keeper(self.port, self.clock, self.facts)
         self.running = asyncio.ensure_future(self.keeper.run())
 
-    async def take(self, name: str = "one", settings: LeaderSettings = SETTINGS, pulse: Pulse | None = None) -> Held:
-        held = await self.keeper.take(Ask(name, "me", settings.lease_s, "n"), settings, pulse)
-        assert isinstance(held, Held)
+    async def take(
+        self, name: str = "one", settings: LeaderSettings = SETTINGS, liveness: LoopLiveness | None = None
+    ) -> HeldLease:
+        held = await self.keeper.take(Ask(name, "me", settings.lease_s, "n"), settings, liveness)
+        assert isinstance(held, HeldLease)
         return held
 
 
@@ -350,10 +352,10 @@ async def test_slow_releases_of_some_leases_do_not_cost_the_others() -> None:
 @virtual
 async def test_the_lease_of_a_silent_event_loop_is_left_to_expire() -> None:
     bench = Bench()
-    pulse = Pulse(asyncio.get_running_loop(), bench.clock)
-    pulse._answer = lambda: None  # type: ignore[method-assign]
+    liveness = LoopLiveness(asyncio.get_running_loop(), bench.clock)
+    liveness._answer = lambda: None  # type: ignore[method-assign]
     settings = leader_settings(lease=9, stall_limit=12)
-    held = await bench.take(settings=settings, pulse=pulse)
+    held = await bench.take(settings=settings, liveness=liveness)
     await asyncio.sleep(15)  # first asked at 3 s, silent beyond its limit after 15 s
     assert held.is_valid
     last_s = bench.port.renewals[-1][0]
@@ -366,13 +368,13 @@ async def test_the_lease_of_a_silent_event_loop_is_left_to_expire() -> None:
 @virtual
 async def test_an_event_loop_that_answers_again_in_time_keeps_its_lease() -> None:
     bench = Bench()
-    pulse = Pulse(asyncio.get_running_loop(), bench.clock)
-    answer = pulse._answer
-    pulse._answer = lambda: None  # type: ignore[method-assign]
-    held = await bench.take(settings=leader_settings(lease=9, stall_limit=12), pulse=pulse)
+    liveness = LoopLiveness(asyncio.get_running_loop(), bench.clock)
+    answer = liveness._answer
+    liveness._answer = lambda: None  # type: ignore[method-assign]
+    held = await bench.take(settings=leader_settings(lease=9, stall_limit=12), liveness=liveness)
     await asyncio.sleep(12)
     answer()
-    pulse._answer = answer  # type: ignore[method-assign]
+    liveness._answer = answer  # type: ignore[method-assign]
     await asyncio.sleep(40)
     assert held.is_valid
 

@@ -19,7 +19,7 @@ from fencehold.model.election.election import LockState
 from fencehold.runtime.core import keeper_thread as host
 from fencehold.runtime.core.clock import BootClock
 from fencehold.runtime.core.keeper_thread import KeeperThread
-from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.telemetry.logs import LogSink
 
 
@@ -144,7 +144,7 @@ async def test_an_engine_given_up_while_it_opens_starts_no_tasks() -> None:
         async def open(self, limit_s: float) -> None:
             await opened.wait()
 
-    engine = Engine(Slow(Shelf()), BootClock(), LogSink())
+    engine = KeeperServices(Slow(Shelf()), BootClock(), LogSink())
     opening = asyncio.ensure_future(engine.open(1.0))
     await asyncio.sleep(0)
     await engine.give_up()

@@ -31,9 +31,9 @@ class Scene:
         self.clock = SetClock()
         self.began_s = self.clock.s
         self.told: list[tuple[float, str, dict[str, Any]]] = []
-        self.outage = Outage(self.tell, self.clock)
+        self.outage = Outage(self.fact, self.clock)
 
-    def tell(self, event: str, **fields: Any) -> None:
+    def fact(self, event: str, **fields: Any) -> None:
         self.told.append((self.clock.s - self.began_s, event, fields))
 
     def fails(self, code: str) -> None:

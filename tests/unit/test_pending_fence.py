@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fencehold.model.errors import LeaseLost
-from fencehold.runtime.election.held_lease import Held
+from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.term import Term
 from tests.unit.on_virtual_time import virtual
 from tests.unit.term_parts import Fences, a_term, for_ever
@@ -27,7 +27,7 @@ class Told:
         self.facts.append((event, fields))
 
 
-def a_told_term() -> tuple[Term, Held, Fences, Told]:
+def a_told_term() -> tuple[Term, HeldLease, Fences, Told]:
     term, held, fences = a_term()
     told = Told()
     held._facts = told

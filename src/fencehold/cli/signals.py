@@ -15,7 +15,7 @@ FORWARDED = (
 HARMLESS = (signal.SIGWINCH,)
 
 
-class SignalDesk:
+class SignalForwarding:
     """`interrupted` becomes the number of the first signal that came while there was nobody to pass it on to."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class SignalDesk:
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class StopDesk:
+class StopSignals:
     """Tells of the first signal and of the second, also while a handler blocks the event loop.
 
     So by plain signal handlers: Python runs them between any two steps of the main thread, and in the middle of a

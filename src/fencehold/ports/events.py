@@ -219,7 +219,7 @@ class EventPort(Protocol):
         ...
 
 
-class EventDesk(Protocol):
+class EventAdmin(Protocol):
     """What an operator asks. `dry_run` answers the same and changes nothing."""
 
     async def stats(self, limit_s: float, whole: bool = True) -> Stats:
@@ -270,7 +270,7 @@ class Events(SchemaPort, Protocol):
     def port(self) -> EventPort: ...
 
     @property
-    def desk(self) -> EventDesk: ...
+    def admin(self) -> EventAdmin: ...
 
     @property
     def hints(self) -> EventHints: ...

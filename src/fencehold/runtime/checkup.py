@@ -13,7 +13,7 @@ from fencehold.ports.events import Events
 from fencehold.ports.items import ItemStore
 from fencehold.ports.schema import SchemaPort
 from fencehold.runtime.core.keeper_thread import Host
-from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.first_use import ANY_KIND, ITEMS
 
 LIMIT_S = 5.0
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class StoreCheckup:
     """Every question changes nothing; each raises FenceholdError when the store does not answer."""
 
-    def __init__(self, parts: Callable[[], tuple[Engine, Host]]) -> None:
+    def __init__(self, parts: Callable[[], tuple[KeeperServices, Host]]) -> None:
         self._parts = parts
 
     async def try_write(self) -> str | None:

@@ -13,7 +13,7 @@ from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemStore
 from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.core.keeper_thread import Host
-from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.keeper_services import KeeperServices
 
 LOOK_LIMIT_S = 10.0
 MAKE_LIMIT_S = 60.0
@@ -34,7 +34,7 @@ class FirstUse:
     nothing is looked for and nothing is made.
     """
 
-    def __init__(self, parts: Callable[[], tuple[Engine, Host]], facts: FactSink) -> None:
+    def __init__(self, parts: Callable[[], tuple[KeeperServices, Host]], facts: FactSink) -> None:
         self._parts, self._facts = parts, facts
         self._is_on = False
         self._ready: set[str] = set()

@@ -27,10 +27,10 @@ from fencehold.runtime.core import keeper_thread as hosts
 from fencehold.runtime.core.block_kinds import AsyncBlock, NotAwaited
 from fencehold.runtime.core.outage import Outage
 from fencehold.runtime.election.job_checks import check_async_job
-from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.leader_job import LeaderJob, Pauses
-from fencehold.runtime.election.lease_verbs import LeaseBook
+from fencehold.runtime.election.lease_verbs import LeaseVerbs
 from fencehold.runtime.election.term import Term
 from fencehold.runtime.first_use import ANY_KIND, ITEMS, FirstUse
 from fencehold.runtime.items.items import Items
@@ -66,12 +66,12 @@ class Store(AsyncBlock, NotAwaited):
         self._label = label
         self._open_timeout_s = open_timeout_s
         self._thread: hosts.KeeperThread | None = None
-        self._engine: Engine | None = None
+        self._engine: KeeperServices | None = None
         self._opening = asyncio.Lock()
         # Weak: a candidate that was never started, and is no longer anybody's, stands in nobody's way.
         self._candidates: WeakValueDictionary[tuple[str, str], Leader] = WeakValueDictionary()
         self._holder_id = names.default_holder_id()
-        self.leases = LeaseBook(make_backend, self._parts, self._holder_id)
+        self.leases = LeaseVerbs(make_backend, self._parts, self._holder_id)
         self.checkup = StoreCheckup(self._parts)
         self._first_use = FirstUse(self._parts, facts)
         self._outbox_parts = OutboxParts(make_backend, self._parts, clock, facts, traces, self._first_use)
@@ -98,7 +98,7 @@ class Store(AsyncBlock, NotAwaited):
         limit_s = self._open_timeout_s if timeout_s is None else timeout_s
         async with self._opening:  # of two at once the second finds it open
             if self._engine is None:
-                thread, made = hosts.enter(), list[Engine]()
+                thread, made = hosts.enter(), list[KeeperServices]()
                 try:
                     self._engine = await thread.begin(self._open(limit_s, made))
                 except BaseException:
@@ -107,9 +107,9 @@ class Store(AsyncBlock, NotAwaited):
                 self._thread = thread
         return self
 
-    async def _open(self, limit_s: float | None, made: list[Engine]) -> Engine:
+    async def _open(self, limit_s: float | None, made: list[KeeperServices]) -> KeeperServices:
         """On the keeper's loop."""
-        engine = Engine(self._make_backend(), self._clock, self._facts)
+        engine = KeeperServices(self._make_backend(), self._clock, self._facts)
         made.append(engine)
         try:
             outage = Outage(lambda event, **fields: self._facts.fact(event, store=self._label, **fields), self._clock)
@@ -191,7 +191,7 @@ class Store(AsyncBlock, NotAwaited):
     def _waits(self, what: str) -> None:
         self._facts.fact("schema_waiting", detail=what)
 
-    async def _init_items(self, engine: Engine) -> list[str]:
+    async def _init_items(self, engine: KeeperServices) -> list[str]:
         """On the keeper's loop. All kinds share their tables, so any kind will do."""
         items = engine.backend.items(ANY_KIND)
         try:
@@ -335,7 +335,7 @@ class Store(AsyncBlock, NotAwaited):
             )
         self._candidates[who] = leader
 
-    def _parts(self) -> tuple[Engine, hosts.Host]:
+    def _parts(self) -> tuple[KeeperServices, hosts.Host]:
         if self._engine is None or self._thread is None:
             raise ConfigurationError(
                 "The store is not open.",
@@ -353,7 +353,7 @@ def try_limits_s(limit_s: float | None) -> Iterator[float]:
     yield from itertools.repeat(min(limit_s or OPEN_LIMIT_S, OPEN_LIMIT_S))
 
 
-async def _give_up(made: list[Engine]) -> None:
+async def _give_up(made: list[KeeperServices]) -> None:
     """On the keeper's loop."""
     for engine in made:
         await engine.give_up()

@@ -117,7 +117,7 @@ class Claiming:
         which = Filter(tracking_ids=(claim.tracking_id,))
         while boottime_s() < until_s:
             with suppress(FenceholdError):
-                rows = await self._events.desk.find(which, 1, self._brief.lease_s)
+                rows = await self._events.admin.find(which, 1, self._brief.lease_s)
                 if rows and rows[0].lock_token not in (None, claim.token):
                     return rows[0]
             await asyncio.sleep(self._brief.lease_s / 40)

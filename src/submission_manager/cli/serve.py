@@ -93,6 +93,6 @@ async def _serve(
     async with instance:
         # Requests have the drain timeout, and then attempts have it.
         within_s = chosen.drain_delay_s + 2 * chosen.drain_timeout_s
-        stop_by(Stop(instance.ask_to_stop, within_s=within_s, spare_s=CLOSING_S, last_words=instance.tell_cut))
+        stop_by(Stop(instance.ask_to_stop, within_s=within_s, spare_s=CLOSING_S, last_words=instance.log_cut))
         await instance.serve()
     return exit_codes.NO if instance.attempts_cut else exit_codes.OK

@@ -6,7 +6,7 @@ from fencehold.ports.facts import FactSink
 from submission_manager.executor.late import LateWatch
 from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.tenure import Tenure
-from submission_manager.executor.webhooks import WebhookDesk
+from submission_manager.executor.webhooks import WebhookDelivery
 from submission_manager.model.intents import Exhausted
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Over
@@ -15,7 +15,7 @@ from submission_manager.ports import Over
 class Ends:
     """A deadline that was missed is also told of."""
 
-    def __init__(self, webhooks: WebhookDesk, metrics: ExecutorMetrics, facts: FactSink) -> None:
+    def __init__(self, webhooks: WebhookDelivery, metrics: ExecutorMetrics, facts: FactSink) -> None:
         self._webhooks, self._metrics = webhooks, metrics
         self._late = LateWatch(facts)
 

@@ -19,7 +19,7 @@ from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.parking import Parking, is_locked, unanswered
 from submission_manager.executor.running import InHand, Phase, Running
 from submission_manager.executor.tenure import SQL_ERRORS, Dropped, Tenure
-from submission_manager.executor.webhooks import WebhookDesk
+from submission_manager.executor.webhooks import WebhookDelivery
 from submission_manager.model.call_times import CallTimes
 from submission_manager.model.intents import ERROR_CHARS_MAX, Status
 from submission_manager.model.outcomes import Answer, Outcome, no_answer
@@ -55,7 +55,7 @@ class Executor:
         self,
         attempts: AttemptPort,
         gateway: GatewayPort,
-        webhooks: WebhookDesk,
+        webhooks: WebhookDelivery,
         settings: ExecutorSettings,
         *,
         writes: asyncio.Semaphore,

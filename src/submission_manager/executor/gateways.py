@@ -70,7 +70,7 @@ class GatewayWatch:
         """What was counted and not told yet is told now."""
         for name, timer in self._timers.items():
             timer.cancel()
-            self._tell(name)
+            self._fact(name)
         self._timers.clear()
         self._failing.clear()
 
@@ -83,13 +83,13 @@ class GatewayWatch:
             self._summed_up(name)
 
     def _summed_up(self, name: str) -> None:
-        if not self._tell(name):
+        if not self._fact(name):
             del self._failing[name], self._timers[name]
             return
         self._failing[name] = Count()
         self._timers[name] = asyncio.get_running_loop().call_later(TELL_EVERY_S, self._summed_up, name)
 
-    def _tell(self, name: str) -> bool:
+    def _fact(self, name: str) -> bool:
         """False: nothing has failed since."""
         count = self._failing[name]
         if count.failures:

@@ -42,16 +42,16 @@ class LateWatch:
         for timer in self._timers.values():
             timer.cancel()
         for target in list(self._missed):
-            self._tell(target)
+            self._fact(target)
         self._timers.clear()
 
     def _summed_up(self, target: str) -> None:
-        if self._tell(target):
+        if self._fact(target):
             self._timers[target] = asyncio.get_running_loop().call_later(TELL_EVERY_S, self._summed_up, target)
         else:
             del self._timers[target]
 
-    def _tell(self, target: str) -> bool:
+    def _fact(self, target: str) -> bool:
         """False: none was missed since."""
         missed = self._missed.pop(target, None)
         if missed is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fencehold import FenceholdError, Unavailable
 from fencehold.ports.facts import FactSink
 from submission_manager.model.intents import ERROR_CHARS_MAX
-from submission_manager.told_rarely import ToldRarely
+from submission_manager.rare_log import RareLog
 
 PAUSE_S, PAUSE_MAX_S = 1.0, 30.0
 POISON_PAUSE_S = 30.0
@@ -35,7 +35,7 @@ class Parking:
     """Remembers how often each intent was put off, until it could be written."""
 
     def __init__(self, facts: FactSink) -> None:
-        self._parked = ToldRarely(facts, "intent_parked", "intents", TELL_EVERY_S)
+        self._parked = RareLog(facts, "intent_parked", "intents", TELL_EVERY_S)
         self._times: dict[str, int] = {}
 
     def put_off(self, intent_id: str, write: str, error: FenceholdError) -> float:
@@ -47,11 +47,11 @@ class Parking:
         return min(PAUSE_S * (1 << min(times - 1, 10)), PAUSE_MAX_S)
 
     def held_up(self, intent_ids: list[str], write: str, error: FenceholdError) -> None:
-        self._tell(f"{write} {error.code}", intent_ids, write, HELD_UP if is_locked(error) else SILENT, error)
+        self._fact(f"{write} {error.code}", intent_ids, write, HELD_UP if is_locked(error) else SILENT, error)
 
     def poisoned(self, intent_ids: list[str], write: str, error: Exception) -> float:
         """What is wrong is no lock, and may stay so."""
-        self._tell(f"{write} {type(error).__name__}", intent_ids, write, POISON, error)
+        self._fact(f"{write} {type(error).__name__}", intent_ids, write, POISON, error)
         return POISON_PAUSE_S
 
     def freed(self, intent_id: str) -> None:
@@ -60,7 +60,7 @@ class Parking:
     def close(self) -> None:
         self._parked.close()
 
-    def _tell(self, kind: str, intent_ids: list[str], write: str, why: str, error: Exception) -> None:
+    def _fact(self, kind: str, intent_ids: list[str], write: str, why: str, error: Exception) -> None:
         text = str(error) if isinstance(error, FenceholdError) else f"{type(error).__name__}: {error}".rstrip(": ")
         self._parked.add(
             kind, len(intent_ids), intent_id=intent_ids[0], write=write, why=why, error=text[:ERROR_CHARS_MAX]

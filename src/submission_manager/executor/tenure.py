@@ -8,8 +8,8 @@ import datetime as dt
 from fencehold import ConfigurationError, FenceholdError, Term, Unavailable, Uncertain
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
+from submission_manager.rare_log import RareLog
 from submission_manager.schedule.schedule import VIRTUAL_US, Schedule, micros
-from submission_manager.told_rarely import ToldRarely
 
 #: The database did not do, or may not have done, what it was asked. LeaseLost is not among them: that is an answer.
 SQL_ERRORS = (Unavailable, Uncertain, ConfigurationError)
@@ -47,7 +47,7 @@ class Tenure:
         self.deadlines = asyncio.Event()  # there may be an earlier one than was known
         self.over = asyncio.Event()  # the lease is given back, or lost: whoever waits to write hears it from the fence
         self.fault: asyncio.Future[FenceholdError] = asyncio.get_running_loop().create_future()
-        self._errors = ToldRarely(facts, "executor_sql_error", "errors", TELL_EVERY_S)
+        self._errors = RareLog(facts, "executor_sql_error", "errors", TELL_EVERY_S)
         self._drops_on_error = drops_on_error
 
     def check(self) -> None:

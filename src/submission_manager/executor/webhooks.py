@@ -1,6 +1,6 @@
 """Terminal webhooks: told after the end is on record, off the attempts' path; what is owed is swept up by the leader.
 
-At least once to one try each: a crash, or a lease lost, between telling and recording makes the next leader tell again.
+At least once to one try each: a crash, or a lease lost, between sending and recording makes the next leader tell again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class WebhookSettings:
     read_limit_s: float = 5.0
 
 
-class Telling:
+class Sending:
     def __init__(self, tenure: Tenure, over: Over) -> None:
         self.tenure = tenure
         self.over = over
@@ -49,7 +49,7 @@ class Telling:
         return self.over.webhook.url if self.over.webhook is not None else ""
 
 
-class WebhookDesk:
+class WebhookDelivery:
     """Each intent at most once at a time; a receiver that hangs holds up its own and no other."""
 
     def __init__(
@@ -66,7 +66,7 @@ class WebhookDesk:
         self._attempts, self._webhook, self._settings = attempts, webhook, settings
         self._writes = writes
         self._clock, self._metrics, self._facts = clock, metrics, facts
-        self._in_hand: dict[tuple[int, str], Telling] = {}  # by epoch and intent
+        self._in_hand: dict[tuple[int, str], Sending] = {}  # by epoch and intent
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._of_receiver: Counter[str] = Counter()
         self._ended_since: set[str] = set()  # since the sweep last asked: its answer may still show them as owed
@@ -84,12 +84,12 @@ class WebhookDesk:
         url = over.webhook.url
         if self._of_receiver[url] >= self._settings.waiting_max:
             return False
-        telling = Telling(tenure, over)
-        self._in_hand[key] = telling
+        sending = Sending(tenure, over)
+        self._in_hand[key] = sending
         self._of_receiver[url] += 1
         self._idle.clear()
-        telling.task = asyncio.create_task(self._deliver(telling), name=f"webhook-{over.intent.intent_id}")
-        telling.task.add_done_callback(lambda _: self._ended(key, telling))
+        sending.task = asyncio.create_task(self._deliver(sending), name=f"webhook-{over.intent.intent_id}")
+        sending.task.add_done_callback(lambda _: self._ended(key, sending))
         return True
 
     async def sweep(self, tenure: Tenure) -> None:
@@ -114,9 +114,9 @@ class WebhookDesk:
 
     def abandon(self, tenure: Tenure) -> None:
         """The term is over: one being told may hear it to the end; nothing is written."""
-        for telling in [one for one in self._in_hand.values() if one.tenure is tenure]:
-            if not telling.is_telling and telling.task is not None:
-                telling.task.cancel()
+        for sending in [one for one in self._in_hand.values() if one.tenure is tenure]:
+            if not sending.is_telling and sending.task is not None:
+                sending.task.cancel()
 
     @property
     def in_hand(self) -> int:
@@ -134,28 +134,28 @@ class WebhookDesk:
 
     # --- one of them ---
 
-    def _ended(self, key: tuple[int, str], telling: Telling) -> None:
+    def _ended(self, key: tuple[int, str], sending: Sending) -> None:
         self._in_hand.pop(key, None)
-        self._of_receiver[telling.url] -= 1
-        if not self._of_receiver[telling.url]:
-            del self._of_receiver[telling.url]
-            self._turns.pop(telling.url, None)
-        self._ended_since.add(telling.over.intent.intent_id)
+        self._of_receiver[sending.url] -= 1
+        if not self._of_receiver[sending.url]:
+            del self._of_receiver[sending.url]
+            self._turns.pop(sending.url, None)
+        self._ended_since.add(sending.over.intent.intent_id)
         self._progress.set()
         if not self._in_hand:
             self._idle.set()
 
-    async def _deliver(self, telling: Telling) -> None:
-        intent_id = telling.over.intent.intent_id
-        turns = self._turns.setdefault(telling.url, asyncio.Semaphore(self._settings.concurrency))
+    async def _deliver(self, sending: Sending) -> None:
+        intent_id = sending.over.intent.intent_id
+        turns = self._turns.setdefault(sending.url, asyncio.Semaphore(self._settings.concurrency))
         try:
             async with turns:
-                telling.tenure.check()
-                telling.is_telling = True
+                sending.tenure.check()
+                sending.is_telling = True
                 began_s = self._clock.now_s()
-                error = await self._tell(telling.over)
-                telling.is_telling = False
-            await self._record(telling, error, self._clock.now_s() - began_s)
+                error = await self._tell(sending.over)
+                sending.is_telling = False
+            await self._record(sending, error, self._clock.now_s() - began_s)
         except Dropped:
             return
         except LeaseLost:
@@ -167,14 +167,14 @@ class WebhookDesk:
         limit_s = self._settings.limit_s
         try:
             async with asyncio.timeout(limit_s + WEBHOOK_SLACK_S):
-                return await self._webhook.tell(over, limit_s)
+                return await self._webhook.send(over, limit_s)
         except TimeoutError:
             return f"webhook: {no_answer(limit_s)}"
         except Exception as error:  # noqa: BLE001 - best effort: it was tried, and that is recorded
             return f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
 
-    async def _record(self, telling: Telling, error: str | None, seconds: float) -> None:
-        term, intent_id = telling.tenure.term, telling.over.intent.intent_id
+    async def _record(self, sending: Sending, error: str | None, seconds: float) -> None:
+        term, intent_id = sending.tenure.term, sending.over.intent.intent_id
         status = WebhookStatus.DELIVERED if error is None else WebhookStatus.FAILED
         pause_s = TROUBLE_PAUSE_S
         while True:
@@ -189,20 +189,20 @@ class WebhookDesk:
                 if is_locked(fault):  # by somebody else: it was told, and is not told again while this leader waits
                     pause_s = min(2 * pause_s, PAUSE_MAX_S)
                 else:
-                    telling.tenure.troubled("record_webhook", fault)
-                await self._clock.wait(telling.tenure.over, pause_s)
+                    sending.tenure.troubled("record_webhook", fault)
+                await self._clock.wait(sending.tenure.over, pause_s)
         self._metrics.webhook(status.value, seconds)
         if error is not None:
-            self._tell_failed(telling, error)
+            self._tell_failed(sending, error)
 
-    def _tell_failed(self, telling: Telling, error: str) -> None:
+    def _tell_failed(self, sending: Sending, error: str) -> None:
         """Now and then for each target: a receiver that is away fails every one of them."""
-        target, now_s = telling.over.intent.submission_target, self._clock.now_s()
+        target, now_s = sending.over.intent.submission_target, self._clock.now_s()
         self._untold[target] += 1
         if now_s - self._told_s.get(target, -FAILED_EVERY_S) < FAILED_EVERY_S:
             return
         self._facts.fact(
-            "webhook_failed", intent_id=telling.over.intent.intent_id, submission_target=target, error=error,
+            "webhook_failed", intent_id=sending.over.intent.intent_id, submission_target=target, error=error,
             failures=self._untold.pop(target),
         )  # fmt: skip
         self._told_s[target] = now_s

@@ -59,7 +59,7 @@ class Admission:
         while True:
             began_s = time.monotonic()
             await self._look()
-            self._tell_refused()
+            self._log_refused()
             self._pause_s = max(LOOK_EVERY_S, LOOK_SHARE * (time.monotonic() - began_s))
             await asyncio.sleep(self._pause_s)
 
@@ -79,7 +79,7 @@ class Admission:
             return
         self._pending, self._counted_s, self._stored_before = pending, began_s, stored
 
-    def _tell_refused(self) -> None:
+    def _log_refused(self) -> None:
         for target in [target for target in self._refused if self._may_tell(target)]:
             self._facts.fact(
                 "backlog_full", submission_target=target, pending=self._pending_then[target],

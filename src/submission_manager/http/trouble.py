@@ -6,7 +6,7 @@ import time
 
 from fencehold.model.errors import FenceholdError, redact
 from fencehold.ports.facts import FactSink
-from submission_manager.told_rarely import ToldRarely
+from submission_manager.rare_log import RareLog
 
 TELL_EVERY_S = 30.0
 FRESH_S = 60.0  # beyond it a failure says nothing of what the next client gets
@@ -16,7 +16,7 @@ class RequestTrouble:
     """At once, then every 30 s with how many: a database that is down fails every request."""
 
     def __init__(self, facts: FactSink) -> None:
-        self._failed = ToldRarely(facts, "request_failed", "requests", TELL_EVERY_S)
+        self._failed = RareLog(facts, "request_failed", "requests", TELL_EVERY_S)
         self._newest: tuple[float, str] | None = None  # of the submissions
 
     def failed(self, path: str, error: FenceholdError, *, is_submission: bool) -> None:

@@ -17,7 +17,7 @@ from submission_manager.executor.executor import Executor
 from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.running import Running
 from submission_manager.executor.tenure import Dropped, Tenure
-from submission_manager.executor.webhooks import WebhookDesk
+from submission_manager.executor.webhooks import WebhookDelivery
 from submission_manager.leadership.reading import ScheduleReader
 from submission_manager.leadership.settings import LeadershipSettings
 
@@ -40,7 +40,7 @@ class Leadership:
         leader: Leader,
         reader: ScheduleReader,
         executor: Executor,
-        webhooks: WebhookDesk,
+        webhooks: WebhookDelivery,
         backlog: BacklogWatch,
         settings: LeadershipSettings,
         *,
@@ -146,7 +146,7 @@ class Leadership:
         await self._leader.shutdown(self._settings.step_down_limit_s)
         return len(cut)
 
-    def tell_cut(self) -> None:
+    def log_cut(self) -> None:
         """The process ends now: what that cuts is told, if anything. Any thread."""
         cut = self._executor.in_hand.all()
         if cut:
@@ -190,7 +190,7 @@ class Leadership:
         if isinstance(fault, ConfigurationError):
             self._unfit(fault)
         if fault is not None:
-            self._tell_lost(tenure.term, fault, len(self._executor.in_hand.of(tenure)))
+            self._log_lost(tenure.term, fault, len(self._executor.in_hand.of(tenure)))
         await self._executor.settled(tenure, limit_s)
 
     async def _lead_as(self, tenure: Tenure, epoch: int) -> None:
@@ -226,7 +226,7 @@ class Leadership:
             for one in loops:
                 one.cancel()
 
-    def _tell_lost(self, term: Term, error: FenceholdError, under_way: int) -> None:
+    def _log_lost(self, term: Term, error: FenceholdError, under_way: int) -> None:
         self._facts.fact(
             "leader_lost", lease_name=term.name, holder_id=term.holder_id, lease_epoch=term.epoch,
             expires_at=term.expires_at.isoformat(), reason="sql_error", attempts_under_way=under_way,

@@ -69,10 +69,10 @@ class ScheduleReader:
             "schedule_rebuilt", lease_name=tenure.term.name, lease_epoch=tenure.term.epoch,
             intents=len(tenure.schedule), seconds=round(took_s, 3),
         )  # fmt: skip
-        await self._tell_left_open(tenure)
+        await self._log_left_open(tenure)
         return cursor
 
-    async def _tell_left_open(self, tenure: Tenure) -> None:
+    async def _log_left_open(self, tenure: Tenure) -> None:
         """Nothing that is executed depends on it: so a database that does not say ends no term here."""
         term = tenure.term
         told = {"lease_name": term.name, "lease_epoch": term.epoch, "why": LEFT_OPEN}

@@ -76,7 +76,7 @@ class Shelf:
         with self.lock:
             return self.outboxes.setdefault(table, EventShelf(self.now))
 
-    def tell(self, what: str, name: str) -> None:
+    def notify(self, what: str, name: str) -> None:
         for hint in list(self.hints):
             hint(what, name)
 
@@ -102,7 +102,7 @@ class MemoryLeases:
             if s.apply(Verb.ACQUIRE, request) is None:
                 return Refusal("held", s.view(row))
             lease = s.view(s.rows[ask.name])
-        s.tell(ACQUIRED, ask.name)
+        s.notify(ACQUIRED, ask.name)
         assert lease is not None, "just granted"
         return lease
 
@@ -113,7 +113,7 @@ class MemoryLeases:
         answers = [self._change(Verb.RELEASE, key) for key in keys]
         for key, answer in zip(keys, answers, strict=True):
             if isinstance(answer, Lease):
-                self._shelf.tell(RELEASED, key.name)
+                self._shelf.notify(RELEASED, key.name)
         return answers
 
     async def read(self, names: Sequence[str], limit_s: float) -> dict[str, Lease]:
@@ -128,7 +128,7 @@ class MemoryLeases:
 
     async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
         answer = self._change(Verb.ASK_STEP_DOWN, TermKey(name, "", epoch, 0.0))
-        self._shelf.tell(ASKED, name)
+        self._shelf.notify(ASKED, name)
         return answer
 
     def _change(self, verb: Verb, key: TermKey) -> Answer:
@@ -184,7 +184,7 @@ class MemoryFences:
                 s.fenced[key.name] -= 1
                 lapsed = row_state(s.rows.get(key.name), s.now()) is Row.LAPSED
             if lapsed:  # a taker was kept out: now it may try
-                s.tell(RELEASED, key.name)
+                s.notify(RELEASED, key.name)
 
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[SyncTransaction]:
         raise no_sql()

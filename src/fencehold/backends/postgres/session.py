@@ -196,7 +196,7 @@ class Session:
             self.is_pooled = not await wire.bounded(connection, own, wire.fixed(wire.CONNECT_LIMIT_S))
             # A pooler hands each statement to any server session: prepared statements and LISTEN would go astray.
             connection.prepare_threshold = None if self.is_pooled else PREPARE_AFTER
-            connection.add_notify_handler(lambda notify: self._tell(notify.payload))
+            connection.add_notify_handler(lambda notify: self._notify(notify.payload))
             await wire.bounded(connection, self._settle(connection), wire.fixed(wire.CONNECT_LIMIT_S))
         except psycopg.Error as error:
             wire.discard(connection)
@@ -227,7 +227,7 @@ class Session:
             await self.run("probe", {}, limit_s)
         return not self.is_pooled
 
-    def _tell(self, payload: str) -> None:
+    def _notify(self, payload: str) -> None:
         what, _, name = payload.partition(" ")
         for hint in self._hints:
             hint(what, name)
@@ -240,7 +240,7 @@ class Session:
             asyncio.get_running_loop().add_reader(self._watched_fd, self._readable)
             # One that came in together with the last answer is in the driver already: the socket will not tell of it.
             while notify := connection.pgconn.notifies():
-                self._tell(notify.extra.decode("utf-8", "replace"))
+                self._notify(notify.extra.decode("utf-8", "replace"))
 
     def _unwatch(self) -> None:
         if self._watched_fd is not None:
@@ -253,10 +253,10 @@ class Session:
         try:
             pgconn.consume_input()
             while notify := pgconn.notifies():
-                self._tell(notify.extra.decode("utf-8", "replace"))
+                self._notify(notify.extra.decode("utf-8", "replace"))
         except psycopg.Error:
             self._drop()
-            self._tell(UNKNOWN)  # whatever was said meanwhile was missed: look for yourselves
+            self._notify(UNKNOWN)  # whatever was said meanwhile was missed: look for yourselves
 
     def _drop(self) -> None:
         self._unwatch()

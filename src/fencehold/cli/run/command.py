@@ -24,7 +24,7 @@ from fencehold.cli.run import guardian
 from fencehold.cli.run.candidacy import Candidacy, Deadline, elected
 from fencehold.cli.run.guarded import GUARDIAN_FROZEN, GUARDIAN_GONE, Guarded, Outcome
 from fencehold.cli.setup import SILENT_FOR_S, Setup, with_setup
-from fencehold.cli.signals import SignalDesk
+from fencehold.cli.signals import SignalForwarding
 from fencehold.model.durations import seconds
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import FenceholdError, LeaseLost
@@ -191,17 +191,17 @@ def _not_started(command: str, number: int) -> exit_codes.Refused:
 
 async def _supervise(plan: Plan) -> NoReturn:
     """The work, until it is done or a signal ends the waiting; then out, within a limit, whatever still hangs."""
-    desk = SignalDesk()
+    signals = SignalForwarding()
     verdict: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    work = asyncio.create_task(_work(plan, desk, verdict))
-    first: list[asyncio.Future[Any]] = [work, desk.interrupted, verdict]
+    work = asyncio.create_task(_work(plan, signals, verdict))
+    first: list[asyncio.Future[Any]] = [work, signals.interrupted, verdict]
     await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
     if not work.done() and not verdict.done():
         work.cancel()
     is_refused = verdict.done() and verdict.exception() is not None
     await asyncio.wait([work], timeout=LEAVE_LIMIT_S if is_refused else GIVE_BACK_LIMIT_S)
-    if desk.interrupted.done() and not verdict.done():
-        _leave(128 + desk.interrupted.result())
+    if signals.interrupted.done() and not verdict.done():
+        _leave(128 + signals.interrupted.result())
     _leave(verdict.result() if verdict.done() and not is_refused else _told(plan, verdict if is_refused else work))
 
 
@@ -220,7 +220,7 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-async def _work(plan: Plan, desk: SignalDesk, verdict: asyncio.Future[int]) -> None:
+async def _work(plan: Plan, signals: SignalForwarding, verdict: asyncio.Future[int]) -> None:
     candidacy = Candidacy(plan.setup.screen, plan.name, one_try=plan.one_try)
     guarded = Guarded(plan.path, plan.argv, may_have_cgroup=plan.may_have_cgroup)
     deadline = Deadline(plan.wait_s)
@@ -236,9 +236,9 @@ async def _work(plan: Plan, desk: SignalDesk, verdict: asyncio.Future[int]) -> N
             leader.settings = replace(leader.settings, acquire_limit_given_s=deadline.try_limit_s)
             stack.push_async_exit(leader)
             term = await _elected(plan, leader, candidacy, deadline, verdict)
-            if desk.interrupted.done():
+            if signals.interrupted.done():
                 return  # the signal came with the grant: the lease goes back, the command never starts
-            outcome = await _while_leading(plan, leader, term, guarded, desk, candidacy)
+            outcome = await _while_leading(plan, leader, term, guarded, signals, candidacy)
             verdict.set_result(_judged(plan, term, outcome))
     finally:
         guarded.close()
@@ -256,7 +256,7 @@ async def _elected(
 
 
 async def _while_leading(
-    plan: Plan, leader: Leader, term: Term, guarded: Guarded, desk: SignalDesk, candidacy: Candidacy
+    plan: Plan, leader: Leader, term: Term, guarded: Guarded, signals: SignalForwarding, candidacy: Candidacy
 ) -> Outcome:
     """Returns when nothing of the command is left; only then may the lease be given back."""
 
@@ -270,7 +270,7 @@ async def _while_leading(
         }  # fmt: skip
         guarded.start(environment, term.remaining_s, plan.lease_s, plan.grace_s)
         candidacy.on_renewed = renewed
-        desk.forward_to(guarded.forward)
+        signals.forward_to(guarded.forward)
         try:
             outcome = await guarded.outcome()
         except asyncio.CancelledError:

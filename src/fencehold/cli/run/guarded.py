@@ -68,7 +68,7 @@ class Guarded:
 
     def start(self, environment: Mapping[str, str], remaining_s: float, lease_s: float, grace_s: float) -> None:
         self._deadline_s = guardian.now_s() + remaining_s
-        self._tell(
+        self._fact(
             start=dict(environment),
             deadline_s=self._deadline_s,
             grace_s=grace_s,
@@ -80,12 +80,12 @@ class Guarded:
         """`asked_s` was read before `remaining_s`: the sum is never later than the truth."""
         if remaining_s > 0:
             self._deadline_s = asked_s + remaining_s
-            self._tell(deadline_s=self._deadline_s)
+            self._fact(deadline_s=self._deadline_s)
 
     def forward(self, signum: int) -> None:
-        self._tell(signal=signum)
+        self._fact(signal=signum)
 
-    def _tell(self, **command: Any) -> None:
+    def _fact(self, **command: Any) -> None:
         # A full pipe is a frozen guardian, a broken one a dead guardian: `outcome` and `end` deal with both.
         with contextlib.suppress(OSError):
             self._process.send_signal(signal.SIGCONT)  # a guardian that somebody stopped goes on with its duty
@@ -99,7 +99,7 @@ class Guarded:
 
     async def end(self, within_s: float) -> Outcome:
         """SIGTERM, and SIGKILL after `within_s` or at the deadline; by ourselves if the guardian does not do it."""
-        self._tell(end_within_s=within_s)
+        self._fact(end_within_s=within_s)
         left_s = max(ANSWER_LIMIT_S_MIN, self._deadline_s - guardian.now_s())
         try:
             async with asyncio.timeout(left_s):

@@ -126,7 +126,7 @@ def _handlers_left() -> bool:
 
 async def _run(store: Store, at_work: Worker, lease_s: float, stop_by: StopBy) -> None:
     def in_hand() -> list[str]:
-        return [flight.claim.tracking_id for flight in list(at_work.flights.values())]
+        return [claimed.claim.tracking_id for claimed in list(at_work.claimed_events.values())]
 
     async with store:
         stop_by(Stop(at_work.stop, at_work.settings.shutdown_timeout_s, in_hand, spare_s=lease_s))

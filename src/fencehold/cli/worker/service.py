@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from fencehold.cli import exit_codes
 from fencehold.cli.run.watchdog import Stop, Watchdog
-from fencehold.cli.signals import StopDesk
+from fencehold.cli.signals import StopSignals
 
 StopBy = Callable[[Stop], None]
 Run = Callable[[StopBy], Awaitable[int]]
@@ -23,7 +23,7 @@ async def serve(run: Run) -> int:
     try:
         return await work
     except asyncio.CancelledError:
-        if service.desk.is_asked:
+        if service.signals.is_asked:
             return exit_codes.OK
         raise
     finally:
@@ -37,10 +37,10 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._watchdog = Watchdog()
         self._is_stopping = False
-        self.desk = StopDesk(first=self._asked, second=self._watchdog.at_once)
+        self.signals = StopSignals(first=self._asked, second=self._watchdog.at_once)
 
     def close(self) -> None:
-        self.desk.close()
+        self.signals.close()
         self._watchdog.close()
 
     def stop_by(self, stop: Stop) -> None:

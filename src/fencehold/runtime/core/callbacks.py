@@ -60,7 +60,7 @@ class Callbacks:
         """The number of the last callback that is due."""
         return self.dispatcher.sent
 
-    async def told(self, limit_s: float = TOLD_LIMIT_S, *, upto: int | None = None) -> bool:
+    async def delivered(self, limit_s: float = TOLD_LIMIT_S, *, upto: int | None = None) -> bool:
         """Wait until the callbacks that are due have run, or those up to this number; False past the limit.
 
         What becomes due meanwhile is not waited for, except `on_error` for one of these. Inside a callback it waits

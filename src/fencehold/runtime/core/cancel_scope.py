@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 
-class Body:
+class CancelScope:
     """One task inside the block; used on that task's loop only."""
 
     def __init__(self, why: str) -> None:

@@ -70,14 +70,14 @@ class Heartbeat(ABC, Generic[K]):
         settings: Callable[[], HeartbeatSettings],
         *,
         clock: Clock,
-        tell: Callable[..., None],
+        fact: Callable[..., None],
         on_lost: Callable[[K], None],
     ) -> None:
         self._kept = kept
         self._ask = renew
         self._settings = settings
         self._clock = clock
-        self._tell = tell
+        self._fact = fact
         self._on_lost = on_lost
         self._wake = asyncio.Event()
         self._closed = False
@@ -149,7 +149,7 @@ class Heartbeat(ABC, Generic[K]):
                 renewed = await self._ask([kept.key for kept in due], settings.lease_s, settings.call_limit_s)
             except FenceholdError as error:
                 if attempt == HEARTBEAT_TRIES:
-                    self._tell(self.failed_fact, held=len(due), sql_error=str(error))
+                    self._fact(self.failed_fact, held=len(due), sql_error=str(error))
                     self._lose_all(due if self.gives_up else [], UNPROVEN)
             else:
                 self._renewed(due, renewed, sent_s, settings.lease_s - settings.margin_s)
@@ -161,7 +161,7 @@ class Heartbeat(ABC, Generic[K]):
             until = renewed.get(kept.key)
             if until and not kept.extend(until, sent_s, trusted_s):
                 self._lose(kept, TOO_LATE)
-        self._tell(self.fact, sent=len(due), refused=len(refused))
+        self._fact(self.fact, sent=len(due), refused=len(refused))
         self._lose_all(refused, REFUSED)
 
     def _is_kept(self, kept: K) -> bool:

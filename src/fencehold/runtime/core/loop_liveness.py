@@ -7,7 +7,7 @@ import asyncio
 from fencehold.ports.clock import Clock
 
 
-class Pulse:
+class LoopLiveness:
     """`silent_s` counts from the first question that got no answer; a closed loop is silent for ever."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:

@@ -15,7 +15,7 @@ REMIND_EVERY_S = 60.0
 PAUSE_S_MAX = 2.0
 
 T = TypeVar("T")
-Tell = Callable[..., None]
+Fact = Callable[..., None]
 
 
 class Outage:
@@ -24,8 +24,8 @@ class Outage:
     `tell` takes the fact's name and its fields; it adds who is waiting.
     """
 
-    def __init__(self, tell: Tell, clock: Clock) -> None:
-        self._tell = tell
+    def __init__(self, fact: Fact, clock: Clock) -> None:
+        self._fact = fact
         self._clock = clock
         self._began_s: float | None = None
         self._told_s: dict[str, float] = {}
@@ -61,7 +61,7 @@ class Outage:
         if now_s - self._told_s.get(error.code, -math.inf) < REMIND_EVERY_S:
             return
         self._told_s[error.code] = now_s
-        self._tell(
+        self._fact(
             "store_unreachable", code=error.code, error=error.message, hint=error.hint,
             waited_s=round(now_s - self._began_s, 1), tries=self._failures,
         )  # fmt: skip
@@ -72,4 +72,4 @@ class Outage:
             return
         began_s, self._began_s, self._failures = self._began_s, None, 0
         self._told_s.clear()
-        self._tell("store_answers", waited_s=round(self._clock.now_s() - began_s, 1))
+        self._fact("store_answers", waited_s=round(self._clock.now_s() - began_s, 1))

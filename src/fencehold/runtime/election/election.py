@@ -56,7 +56,7 @@ class Election(Generic[G]):
         self.has_stopped = False  # as opposed to: not yet begun
         self.closed = asyncio.Event()  # nothing of it is left but callbacks
         self.is_replaced = False  # its owner was started again
-        self.last_told = 0  # up to which callback those of the last transition reach
+        self.last_delivered = 0  # up to which callback those of the last transition reach
         self.grant: G | None = None
         self.stop = asyncio.Event()
         self.step_down = asyncio.Event()
@@ -76,7 +76,7 @@ class Election(Generic[G]):
         try:
             await self._until_stopped()
         except asyncio.CancelledError:
-            if not await self._callbacks.told(DRAIN_LIMIT_S) and not self.is_replaced:
+            if not await self._callbacks.delivered(DRAIN_LIMIT_S) and not self.is_replaced:
                 self._callbacks.drop()
             raise
 
@@ -147,7 +147,7 @@ class Election(Generic[G]):
             self._callbacks.state_changed(old, row.target)
         for emit in row.emits:
             self._callbacks.emit(emit, self._last_error if emit is Emit.ERROR else None)
-        self.last_told = self._callbacks.sent
+        self.last_delivered = self._callbacks.sent
 
     # --- one method per state ---
 

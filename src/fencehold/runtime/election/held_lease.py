@@ -10,7 +10,7 @@ from fencehold.model.election.settings import LeaderSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.core import forks
-from fencehold.runtime.core.loop_liveness import Pulse
+from fencehold.runtime.core.loop_liveness import LoopLiveness
 from fencehold.runtime.election.renew_failures import RenewFailures
 from fencehold.runtime.election.row_locked import RowLocked
 
@@ -23,7 +23,7 @@ RELEASING = "leader_releasing"  # over here; `leader_released` follows when the 
 RETRY_S_MAX = 0.5  # after a failover the new primary is found within this
 
 
-class Held:
+class HeldLease:
     """`is_valid` goes from True to False once and never back; it compares clocks and does nothing else.
 
     Trust counts from when the request was SENT: the store granted it no earlier, so its lease ends no earlier than
@@ -37,18 +37,18 @@ class Held:
         sent_s: float,
         clock: Clock,
         facts: FactSink,
-        pulse: Pulse | None = None,
+        liveness: LoopLiveness | None = None,
     ) -> None:
         self.settings = settings
         self.key = lease.key(settings.lease_s)
         self.lease = lease
-        self.pulse = pulse
+        self.liveness = liveness
         self.renew_at_s = sent_s + min(settings.renew_every_s, lease.remaining_s / 2)
         self.ended_because: str | None = None
         self.is_given_up = False  # by us, and not lost
-        self.stall_told = False
+        self.stall_logged = False
         self.renew_failures = RenewFailures(settings.renew_every_s, clock)
-        self.row_locked = RowLocked(self.tell, clock)
+        self.row_locked = RowLocked(self.fact, clock)
         self._clock = clock
         self._facts = facts
         self._deadline_s = self._until(lease, sent_s)
@@ -93,7 +93,7 @@ class Held:
                 self._deadline_s = self._until(lease, sent_s)
                 self.renew_at_s = sent_s + self.settings.renew_every_s
         if in_time and lease.step_down_requested:
-            self._tell()
+            self._fact()
         return in_time
 
     def confirmed(self, limit_s: float) -> bool | None:
@@ -129,11 +129,11 @@ class Held:
             self.ended_because = reason
             self.is_given_up = event == RELEASING
             self._answered.notify_all()
-        self.tell(event, reason=reason, **self.renew_failures.ended())
-        self._tell()
+        self.fact(event, reason=reason, **self.renew_failures.ended())
+        self._fact()
         return True
 
-    def tell(self, event: str, **fields: object) -> None:
+    def fact(self, event: str, **fields: object) -> None:
         """A fact about this lease, with the fields every such fact has."""
         self._facts.fact(
             event, lease_name=self.key.name, holder_id=self.key.holder_id, lease_epoch=self.key.epoch,
@@ -152,7 +152,7 @@ class Held:
         if happened:
             listener()
 
-    def _tell(self) -> None:
+    def _fact(self) -> None:
         for listener in list(self._listeners):
             listener()
 

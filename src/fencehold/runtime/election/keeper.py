@@ -17,8 +17,8 @@ from fencehold.model.errors import FenceholdError, Uncertain
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.leases import Answer, LeasePort
-from fencehold.runtime.core.loop_liveness import Pulse
-from fencehold.runtime.election.held_lease import DEADLINE_PASSED, LOST, RELEASED, RELEASING, Held
+from fencehold.runtime.core.loop_liveness import LoopLiveness
+from fencehold.runtime.election.held_lease import DEADLINE_PASSED, LOST, RELEASED, RELEASING, HeldLease
 
 BATCH_MAX = 1000
 STORE_CLOSED = "store_closed"
@@ -32,7 +32,7 @@ class Keeper:
         self._port = port
         self._clock = clock
         self._facts = facts
-        self._held: dict[tuple[str, str, int], Held] = {}
+        self._held: dict[tuple[str, str, int], HeldLease] = {}
         self._wake = asyncio.Event()
         self._closed = False
         self._over = False
@@ -50,7 +50,9 @@ class Keeper:
             for start in range(0, len(due), BATCH_MAX):
                 await self._renew(due[start : start + BATCH_MAX])
 
-    async def take(self, ask: Ask, settings: LeaderSettings, pulse: Pulse | None) -> Held | Refusal | Busy:
+    async def take(
+        self, ask: Ask, settings: LeaderSettings, liveness: LoopLiveness | None
+    ) -> HeldLease | Refusal | Busy:
         """Acquire and, from the moment of the grant, keep."""
         sent_s = self._clock.now_s()
         self._taking += 1
@@ -59,7 +61,7 @@ class Keeper:
             self._unheard.pop(ask.nonce, None)
             if not isinstance(answer, Lease):
                 return answer
-            held = Held(answer, settings, sent_s, self._clock, self._facts, pulse)
+            held = HeldLease(answer, settings, sent_s, self._clock, self._facts, liveness)
             held.renew_now = self._nudge(answer.name)
             if not held.is_valid or self._closed:
                 reason = STORE_CLOSED if self._closed else "granted_too_late"
@@ -79,7 +81,7 @@ class Keeper:
         self._wake.set()
         return held
 
-    async def give_back(self, held: Held, reason: str, release: bool = True) -> bool:
+    async def give_back(self, held: HeldLease, reason: str, release: bool = True) -> bool:
         """Over locally first; then the row is expired, so that a successor need not wait.
 
         True when the store has confirmed it. Without `release` the lease is left to lapse.
@@ -87,30 +89,30 @@ class Keeper:
         held.end(reason)
         self._forget(held)
         if not release or self._over:
-            self._tell_released(held, left_to_lapse=True)
+            self._log_released(held, left_to_lapse=True)
             return False
         try:
             answers = await self._port.release([held.key], held.settings.call_limit_s)
         except FenceholdError as error:
-            self._tell_not_released(held, reason=reason, sql_error=str(error))
+            self._log_not_released(held, reason=reason, sql_error=str(error))
             return False
         if isinstance(answers[0], Lease):
-            self._tell_released(held)
+            self._log_released(held)
             return True
         if held.is_given_up:
-            self._tell_not_released(held, reason="not ours any more")
+            self._log_not_released(held, reason="not ours any more")
         return False
 
-    def _tell_not_released(self, held: Held, **fields: object) -> None:
-        held.tell("leader_release_failed", **fields)
+    def _log_not_released(self, held: HeldLease, **fields: object) -> None:
+        held.fact("leader_release_failed", **fields)
         if held.is_given_up:  # otherwise it is known as lost already
-            held.tell(LOST, reason="release_not_confirmed")
+            held.fact(LOST, reason="release_not_confirmed")
 
-    def _tell_released(self, held: Held, **fields: object) -> None:
+    def _log_released(self, held: HeldLease, **fields: object) -> None:
         if held.is_given_up:
-            held.tell("leader_released", reason=held.ended_because, **fields)
+            held.fact("leader_released", reason=held.ended_because, **fields)
 
-    def start_giving_back(self, held: Held, reason: str, release: bool = True) -> None:
+    def start_giving_back(self, held: HeldLease, reason: str, release: bool = True) -> None:
         """Give back without waiting: a store slow to release one lease must not hold up the renewal of others."""
         self._in_background(self.give_back(held, reason, release))
 
@@ -129,7 +131,7 @@ class Keeper:
             return False  # it lapses by itself
         if not isinstance(answer, Lease):
             return False
-        held = Held(answer, settings, sent_s, self._clock, self._facts)
+        held = HeldLease(answer, settings, sent_s, self._clock, self._facts)
         held.end("unanswered", RELEASING)
         return await self.give_back(held, "unanswered")
 
@@ -189,7 +191,7 @@ class Keeper:
             held.end(DEADLINE_PASSED)
             self._forget(held)
 
-    def _due(self) -> list[Held]:
+    def _due(self) -> list[HeldLease]:
         now_s = self._clock.now_s()
         ready = [h for h in self._held.values() if h.renew_at_s <= now_s]
         if not ready:
@@ -197,22 +199,22 @@ class Keeper:
         soon = [h for h in self._held.values() if h.renew_at_s <= now_s + COALESCE * h.settings.renew_every_s]
         return [h for h in soon if self._is_attended(h)]
 
-    def _is_attended(self, held: Held) -> bool:
+    def _is_attended(self, held: HeldLease) -> bool:
         """False once the holder's event loop has been silent beyond its limit: the lease is left to expire."""
-        if held.pulse is None:
+        if held.liveness is None:
             return True
-        silent_s = held.pulse.silent_s()
-        held.pulse.ask()
+        silent_s = held.liveness.silent_s()
+        held.liveness.ask()
         if silent_s <= held.settings.stall_limit_s:
-            held.stall_told = False
+            held.stall_logged = False
             return True
         held.renew_at_s = self._clock.now_s() + held.retry_after_s()
-        if not held.stall_told:  # once: the keeper comes by ever more often as the deadline nears
-            held.stall_told = True
-            held.tell("leader_stalled", silent_s=round(silent_s, 3))
+        if not held.stall_logged:  # once: the keeper comes by ever more often as the deadline nears
+            held.stall_logged = True
+            held.fact("leader_stalled", silent_s=round(silent_s, 3))
         return False
 
-    async def _renew(self, batch: Sequence[Held]) -> None:
+    async def _renew(self, batch: Sequence[HeldLease]) -> None:
         sent_s = self._clock.now_s()
         limit_s = min(h.settings.call_limit_s for h in batch)
         try:
@@ -225,14 +227,14 @@ class Keeper:
         for held in late:
             self.start_giving_back(held, "renewed_too_late")
 
-    def _answered(self, held: Held, answer: Answer, sent_s: float) -> bool:
+    def _answered(self, held: HeldLease, answer: Answer, sent_s: float) -> bool:
         """False when the store renewed what is over here: the row then has to be given back."""
         if not isinstance(answer, Busy):
             held.row_locked.gone()
         match answer:
             case Lease():
                 if held.extend(answer, sent_s):
-                    held.tell("leader_renewed", **held.renew_failures.ended())
+                    held.fact("leader_renewed", **held.renew_failures.ended())
                     return True
                 # Whoever released it gives the row back in their own time. One that was lost before its deadline may
                 # have a body that is still leaving: its row lapses by itself.
@@ -245,12 +247,12 @@ class Keeper:
                 held.renew_at_s = self._clock.now_s() + held.retry_after_s()
         return True
 
-    def _unanswered(self, held: Held, error: FenceholdError) -> None:
+    def _unanswered(self, held: HeldLease, error: FenceholdError) -> None:
         held.renew_at_s = self._clock.now_s() + held.retry_after_s()
-        held.tell("leader_renew_failed", sql_error=str(error), **held.renew_failures.failed())
+        held.fact("leader_renew_failed", sql_error=str(error), **held.renew_failures.failed())
         if held.settings.drop_on_error:
             held.end("renewal_failed")
             self._forget(held)
 
-    def _forget(self, held: Held) -> None:
+    def _forget(self, held: HeldLease) -> None:
         self._held.pop((held.key.name, held.key.holder_id, held.key.epoch), None)

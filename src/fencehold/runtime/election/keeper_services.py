@@ -16,7 +16,7 @@ from fencehold.runtime.election.watch import Watch
 CRASH_PAUSE_S = 1.0
 
 
-class Engine:
+class KeeperServices:
     """Built and used on the keeper's loop only."""
 
     def __init__(self, backend: Backend, clock: Clock, facts: FactSink) -> None:

@@ -22,8 +22,8 @@ from fencehold.runtime.core.callbacks import Callbacks, Registers
 from fencehold.runtime.core.keeper_thread import Host
 from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S, Limit
 from fencehold.runtime.election.election import LEADING, Election, ElectionSettings
-from fencehold.runtime.election.held_lease import Held
-from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.held_lease import HeldLease
+from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.election.lease_mechanism import GivesUpAtFirstContact, LeaseMechanism, LeaseRetry
 from fencehold.runtime.election.term import Term
 from fencehold.runtime.election.terms import Terms
@@ -44,7 +44,7 @@ class Leader(AsyncBlock, Registers):
         settings: LeaderSettings,
         *,
         retry_strategy: RetryStrategy | None,
-        engine: Callable[[], tuple[Engine, Host]],
+        engine: Callable[[], tuple[KeeperServices, Host]],
         clock: Clock,
         facts: FactSink,
         enrol: Callable[[Leader], None],
@@ -62,7 +62,7 @@ class Leader(AsyncBlock, Registers):
         self._done = done
         self._rng = rng
         self._callbacks = Callbacks(facts)
-        self._election: Election[Held] | None = None
+        self._election: Election[HeldLease] | None = None
         self._mechanism: LeaseMechanism | None = None
         self._task: asyncio.Task[None] | None = None
         self._term: Term | None = None
@@ -97,7 +97,7 @@ class Leader(AsyncBlock, Registers):
             patient=self._retry_strategy is None, bodies_left=self._bodies_left,
         )  # fmt: skip
         retry = GivesUpAtFirstContact(self._retry_strategy or LeaseRetry(self.settings, self._rng), mechanism)
-        election: Election[Held] = Election(
+        election: Election[HeldLease] = Election(
             mechanism, ElectionSettings(), retry, self._callbacks, self._clock, self._on_state
         )
         mechanism.stopping(election.stop.is_set)
@@ -137,7 +137,7 @@ class Leader(AsyncBlock, Registers):
                 self._callbacks.emit(Emit.ERROR, Uncertain(CUT_OFF.format(timeout_s), hint=LAPSES))
             task.cancel()
             await asyncio.wait([task])
-        told = await self._callbacks.told(callbacks.of_callbacks_s)
+        told = await self._callbacks.delivered(callbacks.of_callbacks_s)
         if self._task is not task:
             return  # a callback has started it again
         if not told:
@@ -171,7 +171,7 @@ class Leader(AsyncBlock, Registers):
             if self._term is not None:
                 self._term.lost("step_down did not finish in time")
             return
-        await self._callbacks.told(limit.of_callbacks_s, upto=election.last_told)
+        await self._callbacks.delivered(limit.of_callbacks_s, upto=election.last_delivered)
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
         """True once we lead and the `on_acquired` callbacks have run; False on timeout or once stopped.
@@ -184,10 +184,10 @@ class Leader(AsyncBlock, Registers):
             async with TimeLimit(timeout_s):
                 await self._begun.wait()
                 while (term := await self._term_or_end(after=None)) is not None:
-                    await self._callbacks.told(upto=self._last_told)
+                    await self._callbacks.delivered(upto=self._last_delivered)
                     if self.term is term:
                         return True
-                await self._callbacks.told()
+                await self._callbacks.delivered()
         if not self.is_leader and self._election is not None and self._election.is_over:
             self._raise_mistake()
         return self.is_leader
@@ -278,8 +278,8 @@ class Leader(AsyncBlock, Registers):
         return None
 
     @property
-    def _last_told(self) -> int:
-        return self._election.last_told if self._election is not None else 0
+    def _last_delivered(self) -> int:
+        return self._election.last_delivered if self._election is not None else 0
 
     async def _bodies_left(self, limit_s: float) -> bool:
         return self._term is None or await self._term.bodies_left(limit_s)
@@ -292,9 +292,9 @@ class Leader(AsyncBlock, Registers):
         held = self._election.grant
         if new is LockState.LEADER and held is not None:
             self._term = Term(held, self._parts()[0].backend.fences)
-            held.tell("leader_acquired")
+            held.fact("leader_acquired")
 
-    def _ended(self, election: Election[Held], task: asyncio.Task[None]) -> None:
+    def _ended(self, election: Election[HeldLease], task: asyncio.Task[None]) -> None:
         """However it ended: no term is valid, whoever waits is woken, and an end out of turn is told like any other."""
         is_replaced = self._election is not election
         if self._term is not None and self._term.is_valid and not is_replaced:

@@ -145,15 +145,15 @@ class LeaderJob:
         if pause_s is None:
             raise error
         self._pause_s, self._terms = pause_s, None
-        self._tell("leader_job_not_started", error=described(error), retry_in_s=round(pause_s, 3))
+        self._fact("leader_job_not_started", error=described(error), retry_in_s=round(pause_s, 3))
 
     def done(self, term: Term) -> None:
-        self._tell("leader_job_done", lease_epoch=term.epoch)
+        self._fact("leader_job_done", lease_epoch=term.epoch)
 
     async def failed(self, term: Term, error: BaseException) -> None:
         """Log it, give the lease back so that another may try, and have `next_term` wait. Raises it to give up."""
         pause_s = self._pauses.after(error, self._clock.now_s() - self._began_s)
-        self._tell(
+        self._fact(
             "leader_job_failed", lease_epoch=term.epoch, error=_said_by(error), failures=self._pauses.failures,
             retry_in_s=None if pause_s is None else round(pause_s, 3), traceback=in_full(error) or None,
         )  # fmt: skip
@@ -165,7 +165,7 @@ class LeaderJob:
 
     def gave_up(self, error: Exception) -> None:
         """The call ends by this error; in a background task nobody may ever look at it."""
-        self._tell("leader_job_gave_up", error=described(error))
+        self._fact("leader_job_gave_up", error=described(error))
 
     async def end(self) -> None:
         """Give the lease back and stop. Idempotent."""
@@ -190,7 +190,7 @@ class LeaderJob:
     async def _shut_down(self) -> None:
         await self.leader.shutdown(self.leader.settings.lease_s)
 
-    def _tell(self, event: str, **fields: Any) -> None:
+    def _fact(self, event: str, **fields: Any) -> None:
         self._facts.fact(event, lease_name=self.leader.name, holder_id=self.leader.holder_id, **fields)
 
 

@@ -16,11 +16,11 @@ from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.mechanism import Unanswered
 from fencehold.runtime.core.keeper_thread import Host
-from fencehold.runtime.core.loop_liveness import Pulse
+from fencehold.runtime.core.loop_liveness import LoopLiveness
 from fencehold.runtime.core.outage import Outage
 from fencehold.runtime.election.election import STEP_DOWN_REQUESTED
-from fencehold.runtime.election.held_lease import DEADLINE_PASSED, RELEASED, RELEASING, Held
-from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.held_lease import DEADLINE_PASSED, RELEASED, RELEASING, HeldLease
+from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.election.row_locked import RowLocked
 from fencehold.runtime.election.watch import Follow, News
 
@@ -63,7 +63,7 @@ class LeaseMechanism:
         holder_id: str,
         settings: LeaderSettings,
         *,
-        engine: Engine,
+        engine: KeeperServices,
         host: Host,
         clock: Clock,
         facts: FactSink,
@@ -75,23 +75,23 @@ class LeaseMechanism:
         self._patient = patient
         self._bodies_left = bodies_left
         self._loop = asyncio.get_running_loop()
-        self._pulse = Pulse(self._loop, clock)
+        self._liveness = LoopLiveness(self._loop, clock)
         self._nonce = secrets.token_hex(16)
         self._worth_a_try = asyncio.Event()
         self._answer: Refusal | Busy | None = None
-        self._held: Held | None = None
+        self._held: HeldLease | None = None
         self._is_unanswered = False  # the last attempt: the store may have granted it
-        self._outage = Outage(self._tell, clock)
-        self._row_locked = RowLocked(self._tell, clock)
+        self._outage = Outage(self._fact, clock)
+        self._row_locked = RowLocked(self._fact, clock)
         self._has_worked = False  # the store has answered an attempt: from then on every fault is waited out
         self.mistake: ConfigurationError | None = None  # named by the store before it had ever answered
         self.first_tried = asyncio.Event()
         self._follow = Follow(name, settings.acquire_every_s, self._hear)
         host.post(engine.watch.follow, self._follow)
 
-    async def attempt(self) -> Held | None:
+    async def attempt(self) -> HeldLease | None:
         self._worth_a_try.clear()
-        future = self._host.begin(self._engine.keeper.take(self._ask(), self._settings, self._pulse))
+        future = self._host.begin(self._engine.keeper.take(self._ask(), self._settings, self._liveness))
         try:
             await asyncio.wait([future], timeout=FIRST_WORD_S)
             if not future.done():
@@ -104,7 +104,7 @@ class LeaseMechanism:
             # The nonce stays: if the store did grant it, the next attempt recognises its own grant.
             self._answer = None
             self._is_unanswered = isinstance(error, Uncertain)
-            self._tell_refused(None, sql_error=str(error))
+            self._log_refused(None, sql_error=str(error))
             if isinstance(error, ConfigurationError) and not self._has_worked:
                 self.mistake = error
             else:
@@ -119,17 +119,17 @@ class LeaseMechanism:
             self._row_locked.found()
         else:
             self._row_locked.gone()
-        if isinstance(answer, Held):
+        if isinstance(answer, HeldLease):
             self._held = answer
             self._host.post(self._engine.watch.unfollow, self._follow)
             return answer
         self._answer = answer
         # A row that stays locked is told of by `lease_row_locked`, not by every try.
-        self._tell_refused(answer.current, **({"is_repeat": True} if self._row_locked.tries > 1 else {}))
+        self._log_refused(answer.current, **({"is_repeat": True} if self._row_locked.tries > 1 else {}))
         self._host.post(self._engine.watch.saw, self._name, answer.current)
         return None
 
-    async def hold(self, grant: Held) -> str:
+    async def hold(self, grant: HeldLease) -> str:
         changed = asyncio.Event()
         grant.on_change(lambda: self._post(changed.set))
         while grant.is_valid:
@@ -140,7 +140,7 @@ class LeaseMechanism:
         self._follow_again()
         return grant.ended_because or DEADLINE_PASSED
 
-    async def release(self, grant: Held) -> bool:
+    async def release(self, grant: HeldLease) -> bool:
         """Local state first, then the bodies leave, then the row is given back, or else lapses by itself."""
         # Not remaining_s: the term may have ended already, for a reason that the bodies have yet to hear of.
         left_s = grant.until_deadline_s
@@ -175,7 +175,7 @@ class LeaseMechanism:
             stopped.remove_done_callback(self._stopped)
             stopped.cancel()
 
-    def is_new_term(self, grant: Held) -> bool:
+    def is_new_term(self, grant: HeldLease) -> bool:
         return True  # never asked: a lease has no grace period, its term goes on until its deadline
 
     async def close(self) -> None:
@@ -208,15 +208,15 @@ class LeaseMechanism:
         except RuntimeError:  # the caller's loop is closed: nobody is left to hear it
             return
 
-    def _unwanted(self, future: asyncio.Future[Held | Refusal | Busy]) -> None:
+    def _unwanted(self, future: asyncio.Future[HeldLease | Refusal | Busy]) -> None:
         """The caller gave up while the store was granting: give it back instead of keeping it."""
-        if not future.cancelled() and future.exception() is None and isinstance(held := future.result(), Held):
+        if not future.cancelled() and future.exception() is None and isinstance(held := future.result(), HeldLease):
             held.end("cancelled", RELEASING)
             self._start_giving_back(held)
         elif not future.cancelled() and isinstance(future.exception(), Uncertain):
             self._start_giving_back_unanswered()
 
-    def _start_giving_back(self, held: Held) -> None:
+    def _start_giving_back(self, held: HeldLease) -> None:
         self._host.post(self._engine.keeper.start_giving_back, held, "cancelled", self._settings.release_on_stop)
 
     def _start_giving_back_unanswered(self) -> None:
@@ -226,11 +226,11 @@ class LeaseMechanism:
     def _follow_again(self) -> None:
         self._host.post(self._engine.watch.follow, self._follow)
 
-    def _tell(self, event: str, **fields: object) -> None:
+    def _fact(self, event: str, **fields: object) -> None:
         self._facts.fact(event, lease_name=self._name, holder_id=self._holder_id, **fields)
 
-    def _tell_refused(self, current: Lease | None, **fields: object) -> None:
-        self._tell(
+    def _log_refused(self, current: Lease | None, **fields: object) -> None:
+        self._fact(
             "leader_acquire_failed", lease_epoch=current.epoch if current else None,
             held_by=current.holder_id if current else None,
             expires_at=current.expires_at.isoformat() if current else None, **fields,

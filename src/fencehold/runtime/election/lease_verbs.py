@@ -23,7 +23,7 @@ Many = list[Lease]
 Verb = Callable[[Sequence[TermKey], float], Coroutine[Any, Any, list[Answer]]]
 
 
-class LeaseBook:
+class LeaseVerbs:
     """Each verb is one statement, decided by the store's clock. Yes is a Lease, no is None, don't know is raised."""
 
     def __init__(

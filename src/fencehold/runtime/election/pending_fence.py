@@ -66,16 +66,16 @@ def loop_here() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def told_on(loop: asyncio.AbstractEventLoop | None, tell: Callable[[], object]) -> None:
+def told_on(loop: asyncio.AbstractEventLoop | None, fact: Callable[[], object]) -> None:
     """Have `tell` called by the loop, where no lock is held; here, if there is none or it is closed. Never raises."""
     try:
         if loop is not None:
-            loop.call_soon_threadsafe(tell)
+            loop.call_soon_threadsafe(fact)
             return
     except RuntimeError:
         pass
     with suppress(Exception):
-        tell()
+        fact()
 
 
 def sync_needed() -> ConfigurationError:

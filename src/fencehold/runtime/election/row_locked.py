@@ -20,8 +20,8 @@ class RowLocked:
     `tell` takes the fact's name and its fields; it adds whose lease it is.
     """
 
-    def __init__(self, tell: Callable[..., None], clock: Clock, rng: random.Random | None = None) -> None:
-        self._tell, self._clock, self._rng = tell, clock, rng or random.Random()
+    def __init__(self, fact: Callable[..., None], clock: Clock, rng: random.Random | None = None) -> None:
+        self._fact, self._clock, self._rng = fact, clock, rng or random.Random()
         self._since_s: float | None = None
         self._told_s: float | None = None
         self.tries = 0  # in a row, to which the answer was that it is locked
@@ -35,7 +35,7 @@ class RowLocked:
         is_told = self._told_s is not None and now_s - self._told_s < REMIND_EVERY_S
         if locked_s >= TELL_AFTER_S and not is_told:
             self._told_s = now_s
-            self._tell("lease_row_locked", locked_s=round(locked_s, 1), tries=self.tries, why=WHY)
+            self._fact("lease_row_locked", locked_s=round(locked_s, 1), tries=self.tries, why=WHY)
 
     def gone(self) -> None:
         """The store has answered."""

@@ -13,7 +13,7 @@ from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
 from fencehold.ports.connections import AsyncConnection, Connection, SyncConnection
 from fencehold.ports.fence import FencePort, GuardText, SyncTransaction, Transaction
 from fencehold.runtime.core.block_kinds import AsyncBlock, AsyncTransactionBlock, PlainTransactionBlock
-from fencehold.runtime.election.held_lease import IN_WORDS, NOT_AWAITED, Held
+from fencehold.runtime.election.held_lease import IN_WORDS, NOT_AWAITED, HeldLease
 from fencehold.runtime.election.pending_fence import NOT_AWAITED_HINT, PendingFence, sync_needed
 from fencehold.runtime.election.term_bodies import TermBodies, TermBody
 
@@ -73,7 +73,7 @@ class Term(AsyncBlock):
     run at all: the block raises LeaseLost, or, in a loop over `leader.terms()`, waits for the next term.
     """
 
-    def __init__(self, held: Held, fences: FencePort) -> None:
+    def __init__(self, held: HeldLease, fences: FencePort) -> None:
         self._held = held
         self._fences = fences
         self._bodies = TermBodies(held)
@@ -220,7 +220,7 @@ class Term(AsyncBlock):
         self._bodies.soon(self._end_forgotten)
 
     def _end_forgotten(self) -> None:
-        self._held.tell(NOT_AWAITED, hint=NOT_AWAITED_HINT)
+        self._held.fact(NOT_AWAITED, hint=NOT_AWAITED_HINT)
         self._held.end(NOT_AWAITED)
 
     async def _awaited(self, pending: Awaitable[None], target: object, new_to: list[TermBody]) -> None:

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 from fencehold.ports.time_limit import TimeLimit
-from fencehold.runtime.core.cancel_scope import Body
-from fencehold.runtime.election.held_lease import Held
+from fencehold.runtime.core.cancel_scope import CancelScope
+from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.pending_fence import told_on
 
 
-class TermBody(Body):
+class TermBody(CancelScope):
     """`fenced` are the caller's connections with a transaction that this body has put a fence into."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class TermBody(Body):
 class TermBodies:
     """All tasks inside the term at this moment. `over` is set, on their event loop, once the term has ended."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: HeldLease) -> None:
         self.over = asyncio.Event()
         self._held = held
         self._loop = asyncio.get_running_loop()

@@ -56,7 +56,7 @@ class Watch:
         self._wakeup = wakeup
         self._clock = clock
         self._facts = facts
-        self._outage = Outage(self._tell, clock)
+        self._outage = Outage(self._fact, clock)
         self._has_read = False  # until then the candidates' own attempts say what is wrong
         self._on_asked = on_asked
         self._follows: list[Follow] = []
@@ -128,7 +128,7 @@ class Watch:
             self._due_s = min(self._due_s, follow.expiry_s)
             follow.hear(News.SEEN, lease)
 
-    def _tell(self, event: str, **fields: object) -> None:
+    def _fact(self, event: str, **fields: object) -> None:
         self._facts.fact(event, following=sorted({follow.name for follow in self._follows}), **fields)
 
     def _read_limit_s(self) -> float:

@@ -14,8 +14,8 @@ from fencehold.model.errors import WorkerStuck
 from fencehold.model.outbox.settings import WorkerSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Claim
-from fencehold.runtime.core.loop_liveness import Pulse
-from fencehold.runtime.outbox.claimed_event import Flight, Teller
+from fencehold.runtime.core.loop_liveness import LoopLiveness
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent, WorkerFacts
 
 STEP_S = 1.0
 STEPS_PER_LIMIT = 4  # it looks at least so often within any limit
@@ -32,13 +32,13 @@ class Watched(Protocol):
     @property
     def settings(self) -> WorkerSettings: ...
     @property
-    def flights(self) -> dict[int, Flight]: ...
+    def claimed_events(self) -> dict[int, ClaimedEvent]: ...
     @property
-    def strays(self) -> dict[int, Flight]: ...
+    def strays(self) -> dict[int, ClaimedEvent]: ...
     @property
     def is_stopping(self) -> bool: ...
     @property
-    def tell(self) -> Teller: ...
+    def facts(self) -> WorkerFacts: ...
 
     def handler_name(self, claim: Claim) -> str: ...
 
@@ -50,11 +50,11 @@ class Watched(Protocol):
 class HandlerWatch:
     def __init__(self, worker: Watched, loop: asyncio.AbstractEventLoop, thread_id: int, clock: Clock) -> None:
         self._worker, self._loop, self._thread_id, self._clock = worker, loop, thread_id, clock
-        self._pulse = Pulse(loop, clock)
+        self._liveness = LoopLiveness(loop, clock)
         self._wake = asyncio.Event()
         self._closed = False
         self._looked_s = clock.now_s()
-        self._lost_s: dict[int, float] = {}  # since when it has seen a flight as lost
+        self._lost_s: dict[int, float] = {}  # since when it has seen each as lost
         self._silent_s = self._silent_told_s = 0.0  # how long the loop has not turned
         self._full_s = self._full_next_s = 0.0  # how long all places have been taken by handlers that seem hung
         self._dead_s = 0.0  # how long all places have been taken by handlers whose leases are lost
@@ -81,25 +81,25 @@ class HandlerWatch:
         now_s = self._clock.now_s()
         passed_s = min(now_s - self._looked_s, STEP_PARTS_MAX * self._step_s())
         self._looked_s = now_s
-        in_place, strays = list(self._worker.flights.values()), list(self._worker.strays.values())
+        in_place, strays = list(self._worker.claimed_events.values()), list(self._worker.strays.values())
         self._count(in_place, now_s, passed_s)
         self._lost_s = {id(f): self._lost_s.get(id(f), now_s) for f in (*in_place, *strays) if f.lost}
-        self._tell_handlers(in_place, strays, now_s)
-        self._tell_loop([*in_place, *strays], now_s)
-        self._tell_full(in_place, now_s)
+        self._log_handlers(in_place, strays, now_s)
+        self._log_loop([*in_place, *strays], now_s)
+        self._log_full(in_place, now_s)
         self._give_up(in_place, strays, now_s)
-        hung = sum(1 for flight in in_place if flight.lost) + len(strays)
-        self._worker.tell(
+        hung = sum(1 for claimed in in_place if claimed.lost) + len(strays)
+        self._worker.facts(
             "worker_watched", running=len(in_place) + len(strays), hung=hung, silent_s=round(self._silent_s, 3),
-            oldest_s=round(max((now_s - flight.started_s for flight in (*in_place, *strays)), default=0.0), 3),
+            oldest_s=round(max((now_s - claimed.started_s for claimed in (*in_place, *strays)), default=0.0), 3),
         )  # fmt: skip
 
-    def _count(self, in_place: list[Flight], now_s: float, passed_s: float) -> None:
-        is_silent = self._pulse.silent_s() > 0
-        self._pulse.ask()
+    def _count(self, in_place: list[ClaimedEvent], now_s: float, passed_s: float) -> None:
+        is_silent = self._liveness.silent_s() > 0
+        self._liveness.ask()
         settings = self._worker.settings
         is_full = len(in_place) >= settings.concurrency
-        is_dead = is_full and all(flight.lost for flight in in_place)
+        is_dead = is_full and all(claimed.lost for claimed in in_place)
         seems_hung = is_full and all(f.lost or now_s - f.started_s >= settings.stuck_after_s for f in in_place)
         self._silent_s = self._silent_s + passed_s if is_silent else 0.0
         self._dead_s = self._dead_s + passed_s if is_dead else 0.0
@@ -107,82 +107,82 @@ class HandlerWatch:
 
     # --- what is told ---
 
-    def _tell_handlers(self, in_place: list[Flight], strays: list[Flight], now_s: float) -> None:
+    def _log_handlers(self, in_place: list[ClaimedEvent], strays: list[ClaimedEvent], now_s: float) -> None:
         """Of each call of a handler once, however many events it has; again when it has taken twice as long."""
-        due = [flight for flight in (*in_place, *strays) if self._is_due(flight, now_s - flight.started_s)]
-        calls = {id(flight.task): flight for flight in reversed(due)}
-        for flight in list(calls.values())[:WARNINGS_MAX]:
-            self._warn(flight, now_s - flight.started_s, has_place=id(flight) in self._worker.flights)
+        due = [claimed for claimed in (*in_place, *strays) if self._is_due(claimed, now_s - claimed.started_s)]
+        calls = {id(claimed.task): claimed for claimed in reversed(due)}
+        for claimed in list(calls.values())[:WARNINGS_MAX]:
+            self._warn(claimed, now_s - claimed.started_s, has_place=id(claimed) in self._worker.claimed_events)
             for same in due:
-                if same.task is flight.task:
+                if same.task is claimed.task:
                     same.warned_s = now_s - same.started_s
 
-    def _is_due(self, flight: Flight, age_s: float) -> bool:
-        if flight.task is None:
+    def _is_due(self, claimed: ClaimedEvent, age_s: float) -> bool:
+        if claimed.task is None:
             return False
-        if flight.lost and not flight.hung_told:  # it may be cleaning up
-            return self._looked_s - self._lost_s[id(flight)] >= HUNG_AFTER_S
-        return age_s >= max(self._worker.settings.slow_after_s, AGAIN_FACTOR * flight.warned_s)
+        if claimed.lost and not claimed.hung_logged:  # it may be cleaning up
+            return self._looked_s - self._lost_s[id(claimed)] >= HUNG_AFTER_S
+        return age_s >= max(self._worker.settings.slow_after_s, AGAIN_FACTOR * claimed.warned_s)
 
-    def _warn(self, flight: Flight, age_s: float, has_place: bool) -> None:
-        about = {"handler": self._name(flight), "age_s": round(age_s, 1)}
-        if not flight.lost:
-            self._worker.tell.event("handler_slow", flight.claim, **about)
+    def _warn(self, claimed: ClaimedEvent, age_s: float, has_place: bool) -> None:
+        about = {"handler": self._name(claimed), "age_s": round(age_s, 1)}
+        if not claimed.lost:
+            self._worker.facts.event("handler_slow", claimed.claim, **about)
             return
-        flight.hung_told = True
+        claimed.hung_logged = True
         place = "taken" if has_place else "free"
-        self._worker.tell.event("handler_hung", flight.claim, **about, reason=flight.lost, place=place)
+        self._worker.facts.event("handler_hung", claimed.claim, **about, reason=claimed.lost, place=place)
 
-    def _tell_loop(self, flights: list[Flight], now_s: float) -> None:
+    def _log_loop(self, claimed_events: list[ClaimedEvent], now_s: float) -> None:
         if self._silent_s < max(self._worker.settings.loop_silent_s, AGAIN_FACTOR * self._silent_told_s):
             self._silent_told_s = self._silent_told_s if self._silent_s else 0.0
             return
         self._silent_told_s = self._silent_s
         about: dict[str, object] = {"silent_s": round(self._silent_s, 1), "handler": None}
-        if running := running_now(self._loop, flights):
+        if running := running_now(self._loop, claimed_events):
             about |= {"handler": self._name(running), "age_s": round(now_s - running.started_s, 1)}
         else:
-            about["in_hand"] = self._in_hand(flights, now_s) or None
-        self._worker.tell("worker_loop_blocked", **about, where=where_is(self._thread_id) or None)
+            about["in_hand"] = self._in_hand(claimed_events, now_s) or None
+        self._worker.facts("worker_loop_blocked", **about, where=where_is(self._thread_id) or None)
 
-    def _tell_full(self, in_place: list[Flight], now_s: float) -> None:
+    def _log_full(self, in_place: list[ClaimedEvent], now_s: float) -> None:
         if self._full_s <= self._full_next_s:
             self._full_next_s = self._full_next_s if self._full_s else 0.0
             return
         self._full_next_s = max(self._worker.settings.stuck_after_s, AGAIN_FACTOR * self._full_s)
-        self._worker.tell("worker_stuck", **self._oldest(in_place, now_s))
+        self._worker.facts("worker_stuck", **self._oldest(in_place, now_s))
 
-    def _oldest(self, in_place: list[Flight], now_s: float) -> dict[str, object]:
-        first = min(in_place, key=lambda flight: flight.started_s)
+    def _oldest(self, in_place: list[ClaimedEvent], now_s: float) -> dict[str, object]:
+        first = min(in_place, key=lambda claimed: claimed.started_s)
         return {
-            "places": len(in_place), "hung": sum(1 for flight in in_place if flight.lost),
+            "places": len(in_place), "hung": sum(1 for claimed in in_place if claimed.lost),
             "handler": self._name(first), "age_s": round(now_s - first.started_s, 1),
         }  # fmt: skip
 
     # --- a loop that does not turn ---
 
-    def _in_hand(self, flights: list[Flight], now_s: float) -> str:
+    def _in_hand(self, claimed_events: list[ClaimedEvent], now_s: float) -> str:
         """The handlers that it may be, the oldest first, each with its age."""
         ages_s: dict[str, float] = {}
-        for flight in sorted(flights, key=lambda flight: flight.started_s):
-            ages_s.setdefault(self._name(flight), now_s - flight.started_s)
+        for claimed in sorted(claimed_events, key=lambda claimed: claimed.started_s):
+            ages_s.setdefault(self._name(claimed), now_s - claimed.started_s)
         return ", ".join(f"{name} ({age_s:.1f} s)" for name, age_s in list(ages_s.items())[:NAMES_MAX])
 
-    def _name(self, flight: Flight) -> str:
-        return self._worker.handler_name(flight.claim)
+    def _name(self, claimed: ClaimedEvent) -> str:
+        return self._worker.handler_name(claimed.claim)
 
     # --- the end ---
 
-    def _give_up(self, in_place: list[Flight], strays: list[Flight], now_s: float) -> None:
+    def _give_up(self, in_place: list[ClaimedEvent], strays: list[ClaimedEvent], now_s: float) -> None:
         limit_s = self._worker.settings.give_up_after_s
         if limit_s is None or self._worker.is_stopping:
             return
         if self._silent_s >= limit_s:
-            flights = [*in_place, *strays]
-            if running := running_now(self._loop, flights):
+            claimed_events = [*in_place, *strays]
+            if running := running_now(self._loop, claimed_events):
                 where = f" in the handler {self._name(running)}"
             else:
-                where = f"; in hand: {in_hand}" if (in_hand := self._in_hand(flights, now_s)) else ""
+                where = f"; in hand: {in_hand}" if (in_hand := self._in_hand(claimed_events, now_s)) else ""
             self._worker.give_up(stuck(f"its event loop has not turned for {self._silent_s:.0f} s{where}"))
         elif self._dead_s >= limit_s:
             oldest = self._oldest(in_place, now_s)
@@ -196,20 +196,20 @@ class HandlerWatch:
 
 def blocked_by(worker: Watched, loop: asyncio.AbstractEventLoop, thread_id: int) -> str:
     """In words, what a loop that does not turn is doing: which handler it runs, or else where it is. Any thread."""
-    running = running_now(loop, [*list(worker.flights.values()), *list(worker.strays.values())])
+    running = running_now(loop, [*list(worker.claimed_events.values()), *list(worker.strays.values())])
     if running is not None:
         return f"the handler {worker.handler_name(running.claim)} blocks it"
     where = where_is(thread_id)
     return f"it is at {where}" if where else ""
 
 
-def running_now(loop: asyncio.AbstractEventLoop, flights: list[Flight]) -> Flight | None:
+def running_now(loop: asyncio.AbstractEventLoop, claimed_events: list[ClaimedEvent]) -> ClaimedEvent | None:
     """The handler that the loop is running now; None if it runs a task that a handler, or somebody else, made."""
     try:
         task = asyncio.current_task(loop)
     except RuntimeError:
         return None
-    return next((flight for flight in flights if flight.task is task), None) if task else None
+    return next((claimed for claimed in claimed_events if claimed.task is task), None) if task else None
 
 
 def where_is(thread_id: int) -> str:

@@ -15,7 +15,7 @@ from fencehold.model.items.changes import checked_change
 from fencehold.model.json_types import J, Json
 from fencehold.ports.items import ItemRefusal, ItemRow
 from fencehold.runtime.core.block_kinds import AsyncBlock
-from fencehold.runtime.core.cancel_scope import Body
+from fencehold.runtime.core.cancel_scope import CancelScope
 from fencehold.runtime.core.heartbeat import TOO_LATE
 from fencehold.runtime.items.lease import DONE, GONE, LEFT, ItemLease
 
@@ -61,7 +61,7 @@ class Item(AsyncBlock, Generic[J]):
     def __init__(self, row: ItemRow, lease: ItemLease, parts: ItemParts) -> None:
         self._lease = lease
         self._parts = parts
-        self._body: Body | None = None
+        self._body: CancelScope | None = None
         self._loop = asyncio.get_running_loop()
         self.has_saved = False
         self._renew_fields(row)
@@ -174,7 +174,7 @@ class Item(AsyncBlock, Generic[J]):
             )
         self._parts.enter(self._lease)
         self._loop = asyncio.get_running_loop()
-        self._body = Body("the lease on the item is over")
+        self._body = CancelScope("the lease on the item is over")
         self._lease.on_end = self._ended
         try:
             self._parts.keep(self._lease)

@@ -205,7 +205,7 @@ class Items:
         assert row.expires_at is not None, "just leased"
         lease = ItemLease(
             self.kind, row.key, row.expires_at, sent_s, self.settings, clock=self._parts.clock,
-            tell_lost=self._parts.tell_lost,
+            log_lost=self._parts.log_lost,
         )  # fmt: skip
         self._parts.hold(lease)
         return Item(row, lease, self._parts)

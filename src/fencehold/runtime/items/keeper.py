@@ -36,15 +36,15 @@ class ItemHeartbeat(heartbeat.Heartbeat[ItemLease]):
 
     def _is_attended(self, kept: ItemLease) -> bool:
         """False once the holder's event loop has been silent beyond its limit: the lease is left to expire."""
-        if kept.pulse is None:
+        if kept.liveness is None:
             return True
-        silent_s = kept.pulse.silent_s()
-        kept.pulse.ask()
+        silent_s = kept.liveness.silent_s()
+        kept.liveness.ask()
         if silent_s <= kept.settings.stall_limit_s:
-            kept.stall_told = False
+            kept.stall_logged = False
             return True
-        if not kept.stall_told:
-            kept.stall_told = True
+        if not kept.stall_logged:
+            kept.stall_logged = True
             self._stalled(kept, silent_s)
         return False
 
@@ -59,11 +59,11 @@ class ItemKeeper:
         *,
         clock: Clock,
         facts: FactSink,
-        tell_stalled: Callable[[ItemLease, float], None],
+        log_stalled: Callable[[ItemLease, float], None],
     ) -> None:
         self._kind, self._settings, self._host, self._make_items = kind, settings, host, make_items
         self._clock, self._facts = clock, facts
-        self._tell_stalled = tell_stalled
+        self._log_stalled = log_stalled
         self._kept: dict[int, ItemLease] = {}
         self._is_started = False
         self._items: ItemStore | None = None
@@ -91,13 +91,13 @@ class ItemKeeper:
         if self._heartbeat is None:
             self._items = self._make_items(self._kind)
             self._heartbeat = ItemHeartbeat(
-                self._kept, self._items.port.renew, lambda: self._settings, clock=self._clock, tell=self._tell,
-                on_lost=_stopped_by_its_end, stalled=self._tell_stalled,
+                self._kept, self._items.port.renew, lambda: self._settings, clock=self._clock, fact=self._fact,
+                on_lost=_stopped_by_its_end, stalled=self._log_stalled,
             )  # fmt: skip
             self._task = asyncio.create_task(lasting(self._heartbeat.run, self._facts))
         self._heartbeat.nudge()
 
-    def _tell(self, event: str, **fields: Any) -> None:
+    def _fact(self, event: str, **fields: Any) -> None:
         self._facts.fact(event, kind=self._kind, **fields)
 
     async def _stop(self) -> None:

@@ -13,7 +13,7 @@ from fencehold.model.items.settings import ItemSettings
 from fencehold.ports.clock import Clock
 from fencehold.runtime.core import forks
 from fencehold.runtime.core.heartbeat import REFUSED, TOO_LATE
-from fencehold.runtime.core.loop_liveness import Pulse
+from fencehold.runtime.core.loop_liveness import LoopLiveness
 
 LEFT, DELETED, BROKEN = "left", "deleted", "broken"
 SUPERSEDED, STORE_CLOSED, GRANTED_TOO_LATE = "superseded", "store_closed", "granted_too_late"
@@ -38,7 +38,7 @@ class ItemLease:
         settings: ItemSettings,
         *,
         clock: Clock,
-        tell_lost: Callable[[ItemLease], None],
+        log_lost: Callable[[ItemLease], None],
     ) -> None:
         self.kind, self.key, self.settings = kind, key, settings
         self.expires_at = until
@@ -46,10 +46,10 @@ class ItemLease:
         self.deadline_s = sent_s + settings.trusted_s
         self.max_s = math.inf  # how long its body may take
         self.lost = ""  # why it is over; empty while it is not
-        self.pulse: Pulse | None = None
-        self.stall_told = False
+        self.liveness: LoopLiveness | None = None
+        self.stall_logged = False
         self.on_end: Callable[[], None] | None = None
-        self._clock, self._tell_lost = clock, tell_lost
+        self._clock, self._log_lost = clock, log_lost
         self.generation = forks.generation()
         self._mutex = threading.Lock()
 
@@ -81,7 +81,7 @@ class ItemLease:
                 return False
             self.lost = reason
         if reason not in MEANT:
-            self._tell_lost(self)
+            self._log_lost(self)
         if self.on_end is not None:
             self.on_end()
         return True

@@ -52,7 +52,7 @@ class ItemProcessor(Stoppable):
         self._more = True  # worth asking at once: at the start, and after a batch that came back full
         self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
         self._troubles = 0
-        self._outage = Outage(self._tell, parts.clock)
+        self._outage = Outage(self._fact, parts.clock)
         self._idle_calls = 0  # that saved nothing, since it was last told
         self._idle_told_s: float | None = None
         self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
@@ -69,20 +69,20 @@ class ItemProcessor(Stoppable):
             raise ConfigurationError("This processor has been run already.", hint="Make another.", code="already_run")
         self._loop = asyncio.get_running_loop()
         self._parts.processors.add(self)
-        self._tell("processor_started", concurrency=self.settings.concurrency)
+        self._fact("processor_started", concurrency=self.settings.concurrency)
         try:
             await self._pump()
             await self._finish()
         except BaseException as error:
             if not isinstance(error, asyncio.CancelledError):
-                self._tell("processor_died", error=described(error))
+                self._fact("processor_died", error=described(error))
             self._stopping = True
             self._cancel_rest()
             await self._wait_for_handlers(self._items.settings.call_limit_s)
             raise
         finally:
             self._handlers.close()
-            self._tell("processor_stopped")
+            self._fact("processor_stopped")
             self._parts.processors.discard(self)
             self.stopped.set()
 
@@ -154,7 +154,7 @@ class ItemProcessor(Stoppable):
     async def _endure(self, error: FenceholdError) -> None:
         """The store is away: what is held is the keeper's concern; try again soon, not in a storm."""
         self._troubles += 1
-        self._tell("processor_store_failed", sql_error=str(error))
+        self._fact("processor_store_failed", sql_error=str(error))
         self._outage.failed(error)
         delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))
         until_s = self._parts.clock.now_s() + min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX)
@@ -195,7 +195,7 @@ class ItemProcessor(Stoppable):
                 self._failed(item, error)
         except BaseException as error:  # noqa: BLE001 - whatever it raises, sys.exit() too, is a failed try
             if self._stopping and isinstance(error, asyncio.CancelledError):
-                self._tell("item_called_off", id=item.id, token=item.token)
+                self._fact("item_called_off", id=item.id, token=item.token)
             else:
                 self._failed(item, error)
         else:
@@ -204,7 +204,7 @@ class ItemProcessor(Stoppable):
     def _done(self, item: Item) -> None:
         has_moved = item.state != self.state or item.ended_because == DELETED
         self._rests.done(item.id, item.state_timestamp, has_moved)
-        self._tell("item_processed", id=item.id, token=item.token, now=item.state, moved=has_moved)
+        self._fact("item_processed", id=item.id, token=item.token, now=item.state, moved=has_moved)
         if not has_moved and not item.has_saved:
             self._unchanged(item)
 
@@ -214,12 +214,12 @@ class ItemProcessor(Stoppable):
         now_s = self._parts.clock.now_s()
         if self._idle_told_s is not None and now_s - self._idle_told_s < REMIND_EVERY_S:
             return
-        self._tell("item_unchanged", id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
+        self._fact("item_unchanged", id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
         self._idle_told_s, self._idle_calls = now_s, 0
 
     def _failed(self, item: Item, error: BaseException) -> None:
         rest_s = self._rests.failed(item.id, item.state_timestamp)
-        self._tell(
+        self._fact(
             "item_failed", id=item.id, token=item.token, error=described(error), rest_s=round(rest_s, 3),
             traceback=in_full(error) or None,
         )  # fmt: skip
@@ -230,7 +230,7 @@ class ItemProcessor(Stoppable):
         if self._stopping:
             return
         self._stopping = True
-        self._tell("processor_stopping", in_hand=len(self._running))
+        self._fact("processor_stopping", in_hand=len(self._running))
         self._wake.set()
         if self._loop is not None:
             timeout_s = self.settings.shutdown_timeout_s
@@ -257,7 +257,7 @@ class ItemProcessor(Stoppable):
         if self._running:
             await asyncio.wait(list(self._running), timeout=limit_s)
 
-    def _tell(self, event: str, **fields: Any) -> None:
+    def _fact(self, event: str, **fields: Any) -> None:
         self._parts.facts.fact(event, kind=self._items.kind, state=self.state, **fields)
 
 

@@ -19,8 +19,8 @@ from fencehold.ports.items import ItemPort, ItemStore
 from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.core import forks
 from fencehold.runtime.core.keeper_thread import Host
-from fencehold.runtime.core.loop_liveness import Pulse
-from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.core.loop_liveness import LoopLiveness
+from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.first_use import ANY_KIND, FirstUse
 from fencehold.runtime.items.keeper import ItemKeeper
 from fencehold.runtime.items.lease import STORE_CLOSED, SUPERSEDED, ItemLease
@@ -40,7 +40,7 @@ class ItemParts:
     def __init__(
         self,
         make_backend: Callable[[], Backend],
-        engine: Callable[[], tuple[Engine, Host]],
+        engine: Callable[[], tuple[KeeperServices, Host]],
         clock: Clock,
         facts: FactSink,
         first_use: FirstUse,
@@ -51,7 +51,7 @@ class ItemParts:
         self.processors: set[ItemProcessor] = set()
         self._here: dict[tuple[asyncio.AbstractEventLoop, str], ItemStore] = {}
         self._keepers: dict[tuple[str, ItemSettings], ItemKeeper] = {}
-        self._pulses: WeakKeyDictionary[asyncio.AbstractEventLoop, Pulse] = WeakKeyDictionary()
+        self._liveness_of: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopLiveness] = WeakKeyDictionary()
         self._held: dict[Place, ItemLease] = {}
         self._inside: dict[Place, ItemLease] = {}  # whose bodies run, whether still held or not
         self._asked: set[Place] = set()  # by an acquire that has no answer yet
@@ -102,7 +102,7 @@ class ItemParts:
             lease.end(SUPERSEDED)
             return
         if before is not None and before.end(SUPERSEDED) and self._inside.get(place) is before:
-            self.tell_lost(before)
+            self.log_lost(before)
         self._held[place] = lease
         if len(self._held) > self._prune_at:  # leases that lapsed unused: nobody will ever give them back
             self._held = {place: lease for place, lease in self._held.items() if lease.is_valid}
@@ -161,9 +161,9 @@ class ItemParts:
     def keep(self, lease: ItemLease) -> None:
         host = self._engine()[1]
         loop = asyncio.get_running_loop()
-        if loop not in self._pulses:
-            self._pulses[loop] = Pulse(loop, self.clock)
-        lease.pulse = self._pulses[loop]
+        if loop not in self._liveness_of:
+            self._liveness_of[loop] = LoopLiveness(loop, self.clock)
+        lease.liveness = self._liveness_of[loop]
         self._keeper(lease, host).keep(lease)
 
     def drop(self, lease: ItemLease) -> bool:
@@ -175,7 +175,7 @@ class ItemParts:
         which = (lease.kind, lease.settings)
         if which not in self._keepers:
             self._keepers[which] = ItemKeeper(
-                *which, host, self.make_items, clock=self.clock, facts=self.facts, tell_stalled=self._tell_stalled
+                *which, host, self.make_items, clock=self.clock, facts=self.facts, log_stalled=self._log_stalled
             )  # fmt: skip
         return self._keepers[which]
 
@@ -193,7 +193,7 @@ class ItemParts:
                 await self.port(kind).break_leases([lease.key for lease in same], BREAK_LIMIT_S)
             except FenceholdError as error:
                 for lease in same:
-                    self.tell("item_break_failed", lease, sql_error=str(error))
+                    self.fact("item_break_failed", lease, sql_error=str(error))
 
     def start_breaking(self, leases: Iterable[ItemLease]) -> None:
         """`break_quietly` without waiting for it; closing the store does."""
@@ -224,18 +224,18 @@ class ItemParts:
 
     # --- telling ---
 
-    def tell(self, event: str, lease: ItemLease, **fields: object) -> None:
+    def fact(self, event: str, lease: ItemLease, **fields: object) -> None:
         """A fact about one lease, with the fields every such fact has."""
         self.facts.fact(
             event, kind=lease.kind, id=lease.key.id, holder_id=lease.key.holder_id, token=lease.key.token,
             expires_at=lease.expires_at.isoformat(), **fields,
         )  # fmt: skip
 
-    def tell_lost(self, lease: ItemLease) -> None:
-        self.tell("item_lost", lease, reason=lease.lost)
+    def log_lost(self, lease: ItemLease) -> None:
+        self.fact("item_lost", lease, reason=lease.lost)
 
-    def _tell_stalled(self, lease: ItemLease, silent_s: float) -> None:
-        self.tell("item_stalled", lease, silent_s=round(silent_s, 3))
+    def _log_stalled(self, lease: ItemLease, silent_s: float) -> None:
+        self.fact("item_stalled", lease, silent_s=round(silent_s, 3))
 
 
 def held_here(place: Place, until: dt.datetime | None) -> AlreadyLeased:

@@ -132,7 +132,7 @@ class SessionLock(Registers, Generic[S]):
             election.cut_off()  # told before the connection is closed, which may take a while
             task.cancel()
             await asyncio.wait([task], timeout=ROUND_TRIP_LIMIT_S)
-        told = await self._callbacks.told(callbacks.of_callbacks_s)
+        told = await self._callbacks.delivered(callbacks.of_callbacks_s)
         if not told and self._task is task:  # else a callback has started the lock again
             self._callbacks.drop()
         if self._companion is not None:
@@ -154,7 +154,7 @@ class SessionLock(Registers, Generic[S]):
             election.step_down.set()
         while election.state in LEADING:
             await election.changed.wait()
-        await self._callbacks.told(limit.of_callbacks_s, upto=election.last_told)
+        await self._callbacks.delivered(limit.of_callbacks_s, upto=election.last_delivered)
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
         """True once we lead and the `on_acquired` callbacks have run; False on timeout or once stopped.
@@ -167,10 +167,10 @@ class SessionLock(Registers, Generic[S]):
             async with TimeLimit(timeout_s):
                 await self._begun.wait()
                 while (grant := await self._led()) is not None:
-                    await self._callbacks.told(upto=self._last_told)
+                    await self._callbacks.delivered(upto=self._last_delivered)
                     if self.is_leader and self._election is not None and self._election.grant is grant:
                         return True
-                await self._callbacks.told()
+                await self._callbacks.delivered()
         return self.is_leader
 
     async def _led(self) -> Grant | None:
@@ -185,8 +185,8 @@ class SessionLock(Registers, Generic[S]):
         return None
 
     @property
-    def _last_told(self) -> int:
-        return self._election.last_told if self._election is not None else 0
+    def _last_delivered(self) -> int:
+        return self._election.last_delivered if self._election is not None else 0
 
     async def __aenter__(self) -> Self:
         await self.start()

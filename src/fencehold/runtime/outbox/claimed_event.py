@@ -17,11 +17,11 @@ from fencehold.ports.facts import FactSink
 from fencehold.runtime.core import heartbeat
 
 
-class Flight:
+class ClaimedEvent:
     """One claimed event from the claim to the end of its handler."""
 
     __slots__ = (
-        "called_off", "claim", "deadline_s", "hung_told", "is_shared", "lost", "renewed_s", "started_s", "task",
+        "called_off", "claim", "deadline_s", "hung_logged", "is_shared", "lost", "renewed_s", "started_s", "task",
         "warned_s",
     )  # fmt: skip
 
@@ -34,7 +34,7 @@ class Flight:
         self.called_off = False  # cancelled for the worker's sake, or that of another of its list: no fault of its own
         self.task: asyncio.Task[None] | None = None
         self.warned_s = 0.0  # the age at which a warning last told of it
-        self.hung_told = False  # a warning told that it runs on after its lease was lost
+        self.hung_logged = False  # a warning told that it runs on after its lease was lost
 
     @property
     def key(self) -> ClaimKey:
@@ -50,34 +50,34 @@ class Flight:
         self.lost = self.lost or reason
 
 
-class Heartbeat(heartbeat.Heartbeat[Flight]):
-    """`flights` is the worker's own dict; an event whose renewal the store does not answer is lost at once."""
+class Heartbeat(heartbeat.Heartbeat[ClaimedEvent]):
+    """`claimed_events` is the worker's own dict; an event whose renewal the store does not answer is lost at once."""
 
     fact, failed_fact = "worker_heartbeat", "worker_heartbeat_failed"
     gives_up = True
 
     def __init__(
         self,
-        flights: dict[int, Flight],
+        claimed_events: dict[int, ClaimedEvent],
         port: EventPort,
         settings: Callable[[], OutboxSettings],
         max_processing_s: Callable[[], float],
         *,
         clock: Clock,
-        tell: Callable[..., None],
-        on_lost: Callable[[Flight], None],
+        fact: Callable[..., None],
+        on_lost: Callable[[ClaimedEvent], None],
     ) -> None:
-        super().__init__(flights, port.renew, settings, clock=clock, tell=tell, on_lost=on_lost)
+        super().__init__(claimed_events, port.renew, settings, clock=clock, fact=fact, on_lost=on_lost)
         self._max_processing_s = max_processing_s
 
-    def _max_s(self, kept: Flight) -> float:
+    def _max_s(self, kept: ClaimedEvent) -> float:
         return self._max_processing_s()
 
     def _tick_s_max(self) -> float:
         return self._max_processing_s() / 4
 
 
-class Teller:
+class WorkerFacts:
     """Facts of one worker, with the fields every such fact has."""
 
     def __init__(self, facts: FactSink, outbox: str, worker_id: str) -> None:

@@ -15,13 +15,13 @@ from fencehold.ports.events import Claim
 from fencehold.ports.traces import TracePort
 from fencehold.runtime.core.heartbeat import TOO_LONG
 from fencehold.runtime.handlers.handlers import Handlers, Run
-from fencehold.runtime.outbox.claimed_event import Flight
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent
 
 LOST_GRACE_S = 1.0  # a cancelled handler may clean up; then its place is free
 LOST_GRACE_S_MIN = 0.1
 STRAYS_MAX = 100  # handlers that run on without a place: beyond that they keep theirs
 
-OnEnded = Callable[[Flight, BaseException | None], None]
+OnEnded = Callable[[ClaimedEvent, BaseException | None], None]
 
 
 class HandlerRuns:
@@ -46,96 +46,98 @@ class HandlerRuns:
         self._handlers, self._batch_size = handlers, batch_size
         self._clock, self._traces = clock, traces
         self._on_ended, self._on_stray_ended = on_ended, on_stray_ended
-        self.flights: dict[int, Flight] = {}  # by identity: an event lost and claimed again may be in hand twice
-        self.waiting: list[Flight] = []  # claimed, and about to be begun
-        self.strays: dict[int, Flight] = {}  # lost, with handlers that run on: they have no place any more
+        self.claimed_events: dict[
+            int, ClaimedEvent
+        ] = {}  # by identity: an event lost and claimed again may be in hand twice
+        self.waiting: list[ClaimedEvent] = []  # claimed, and about to be begun
+        self.strays: dict[int, ClaimedEvent] = {}  # lost, with handlers that run on: they have no place any more
 
-    def add(self, flights: list[Flight]) -> None:
+    def add(self, claimed_events: list[ClaimedEvent]) -> None:
         """Put them in hand; `begin` starts their handlers."""
-        for flight in flights:
-            self.flights[id(flight)] = flight
-        self.waiting += flights
+        for claimed in claimed_events:
+            self.claimed_events[id(claimed)] = claimed
+        self.waiting += claimed_events
 
     def begin(self) -> None:
         """Start the handlers of all that wait; those that were lost or called off before that end here."""
         loop = asyncio.get_running_loop()
-        flights, self.waiting = self.waiting, []
-        for flight in [f for f in flights if f.called_off or f.lost]:
-            self._ended(flight, asyncio.CancelledError())
-        flights = [f for f in flights if not (f.called_off or f.lost)]
+        claimed_events, self.waiting = self.waiting, []
+        for claimed in [f for f in claimed_events if f.called_off or f.lost]:
+            self._ended(claimed, asyncio.CancelledError())
+        claimed_events = [f for f in claimed_events if not (f.called_off or f.lost)]
         if self._batch_size is None:
-            for flight in flights:
-                flight.task = loop.create_task(self._handle(flight))
-                flight.task.add_done_callback(partial(self._task_done, [flight]))
+            for claimed in claimed_events:
+                claimed.task = loop.create_task(self._handle(claimed))
+                claimed.task.add_done_callback(partial(self._task_done, [claimed]))
             return
-        for run, batch in batches(self._handlers, flights, self._batch_size):
+        for run, batch in batches(self._handlers, claimed_events, self._batch_size):
             task = loop.create_task(self._handle_batch(run, batch))
-            for flight in batch:
-                flight.task, flight.is_shared = task, len(batch) > 1
+            for claimed in batch:
+                claimed.task, claimed.is_shared = task, len(batch) > 1
             task.add_done_callback(partial(self._task_done, batch))
 
-    def _task_done(self, flights: list[Flight], task: asyncio.Task[None]) -> None:
+    def _task_done(self, claimed_events: list[ClaimedEvent], task: asyncio.Task[None]) -> None:
         """End what the task has not ended: one that is cancelled before its first step runs nothing at all."""
         if not task.cancelled():
             task.exception()  # Ctrl-C has ended the event loop already; asyncio would print that nobody looked at it
-        left = [f for f in flights if id(f) in self.flights or id(f) in self.strays]
+        left = [f for f in claimed_events if id(f) in self.claimed_events or id(f) in self.strays]
         if left:
             self._ended_together(left, asyncio.CancelledError())
 
     def call_off(self) -> None:
         """Cancel every handler because the worker stops: no fault of the events."""
-        for flight in [*self.flights.values(), *self.strays.values()]:
-            flight.called_off = True
-            if flight.task is not None:
-                flight.task.cancel()
+        for claimed in [*self.claimed_events.values(), *self.strays.values()]:
+            claimed.called_off = True
+            if claimed.task is not None:
+                claimed.task.cancel()
 
-    def lose(self, flight: Flight) -> None:
+    def lose(self, claimed: ClaimedEvent) -> None:
         """Cancel the handler of an event whose lease was lost; its place is free soon, whether it heeds that or not."""
-        if flight.task is not None and not flight.task.done():
-            flight.task.cancel()
+        if claimed.task is not None and not claimed.task.done():
+            claimed.task.cancel()
             # Within its lease, where some is left: then that it took too long can still be recorded.
-            grace_s = min(LOST_GRACE_S, max(LOST_GRACE_S_MIN, (flight.deadline_s - self._clock.now_s()) / 2))
-            asyncio.get_running_loop().call_later(grace_s, self._free, flight)
+            grace_s = min(LOST_GRACE_S, max(LOST_GRACE_S_MIN, (claimed.deadline_s - self._clock.now_s()) / 2))
+            asyncio.get_running_loop().call_later(grace_s, self._free, claimed)
 
-    def _free(self, flight: Flight) -> None:
-        if id(flight) not in self.flights or self._handlers.is_on_thread(flight.task):
+    def _free(self, claimed: ClaimedEvent) -> None:
+        if id(claimed) not in self.claimed_events or self._handlers.is_on_thread(claimed.task):
             return
         if len(self.strays) >= STRAYS_MAX:
-            asyncio.get_running_loop().call_later(LOST_GRACE_S, self._free, flight)
+            asyncio.get_running_loop().call_later(LOST_GRACE_S, self._free, claimed)
             return
-        del self.flights[id(flight)]
-        self.strays[id(flight)] = flight
-        self._on_ended(flight, asyncio.CancelledError())
+        del self.claimed_events[id(claimed)]
+        self.strays[id(claimed)] = claimed
+        self._on_ended(claimed, asyncio.CancelledError())
 
-    async def _handle_batch(self, run: Run, batch: list[Flight]) -> None:
+    async def _handle_batch(self, run: Run, batch: list[ClaimedEvent]) -> None:
         """One call for all of them: what it returns or raises is the outcome of each that is still ours."""
         error: BaseException | None = None
         try:
-            await run([flight.claim for flight in batch])
+            await run([claimed.claim for claimed in batch])
         except BaseException as raised:  # noqa: BLE001 - whatever it raises is a failed try
             error = raised
         self._ended_together(batch, error)
         if isinstance(error, KeyboardInterrupt):
             raise error
 
-    def _ended_together(self, batch: list[Flight], error: BaseException | None) -> None:
+    def _ended_together(self, batch: list[ClaimedEvent], error: BaseException | None) -> None:
         """A call that was cancelled because one of its events lost its lease is no fault of the others.
 
         If that one took too long, all of them did: its heartbeat may only not have come to the others yet.
         """
-        reasons = {flight.lost for flight in batch if flight.lost}
+        reasons = {claimed.lost for claimed in batch if claimed.lost}
         if reasons and isinstance(error, asyncio.CancelledError):
-            for flight in batch:
-                flight.called_off = True
+            for claimed in batch:
+                claimed.called_off = True
                 if TOO_LONG in reasons:
-                    flight.lose(TOO_LONG)
-        for flight in batch:
-            self._ended(flight, error)
+                    claimed.lose(TOO_LONG)
+        for claimed in batch:
+            self._ended(claimed, error)
 
-    async def _handle(self, flight: Flight) -> None:
-        claim = flight.claim
-        if self._clock.now_s() >= flight.deadline_s:  # this process stood still before its turn came
-            self._ended(flight, None)
+    async def _handle(self, claimed: ClaimedEvent) -> None:
+        claim = claimed.claim
+        if self._clock.now_s() >= claimed.deadline_s:  # this process stood still before its turn came
+            self._ended(claimed, None)
             return
         try:
             run = self._handlers.only or self._handlers.of(claim)
@@ -145,32 +147,32 @@ class HandlerRuns:
                 with span:
                     await run(claim)
         except KeyboardInterrupt as error:
-            self._ended(flight, error)
+            self._ended(claimed, error)
             raise  # Ctrl-C means the program
         except BaseException as error:  # noqa: BLE001 - whatever it raises, sys.exit() too, is a failed try
-            self._ended(flight, error)
+            self._ended(claimed, error)
         else:
-            self._ended(flight, None)
+            self._ended(claimed, None)
 
-    def _ended(self, flight: Flight, error: BaseException | None) -> None:
-        if self.strays.pop(id(flight), None) is not None:
-            self._on_stray_ended(flight, error)  # what came of the event was passed on when its place was freed
+    def _ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
+        if self.strays.pop(id(claimed), None) is not None:
+            self._on_stray_ended(claimed, error)  # what came of the event was passed on when its place was freed
             return
-        self.flights.pop(id(flight), None)
-        self._on_ended(flight, error)
+        self.claimed_events.pop(id(claimed), None)
+        self._on_ended(claimed, error)
 
 
-def batches(handlers: Handlers, flights: list[Flight], size: int) -> list[tuple[Run, list[Flight]]]:
+def batches(handlers: Handlers, claimed_events: list[ClaimedEvent], size: int) -> list[tuple[Run, list[ClaimedEvent]]]:
     """Events of one handler together, at most `size` at a time; in a list of its own what may not share its fate.
 
     That is every event with a failed or lost try behind it, whose row says so to every worker, and one on its last try:
     an event costs the others of its list one try at most, and buries none of them.
     """
-    by_run: dict[Run, list[Flight]] = {}
-    for flight in [f for f in flights if _may_share(f.claim)]:
-        by_run.setdefault(handlers.of(flight.claim), []).append(flight)
+    by_run: dict[Run, list[ClaimedEvent]] = {}
+    for claimed in [f for f in claimed_events if _may_share(f.claim)]:
+        by_run.setdefault(handlers.of(claimed.claim), []).append(claimed)
     together = [(run, same[i : i + size]) for run, same in by_run.items() for i in range(0, len(same), size)]
-    return together + [(handlers.of(f.claim), [f]) for f in flights if not _may_share(f.claim)]
+    return together + [(handlers.of(f.claim), [f]) for f in claimed_events if not _may_share(f.claim)]
 
 
 def _may_share(claim: Claim) -> bool:

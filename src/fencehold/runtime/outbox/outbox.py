@@ -27,12 +27,12 @@ from fencehold.runtime.options import WorkerOptions
 from fencehold.runtime.outbox.adding import add_surely
 from fencehold.runtime.outbox.arguments import EventToAdd, claims_of, done_now, listed, tracking_id_of
 from fencehold.runtime.outbox.identity import OutboxIdentity
-from fencehold.runtime.outbox.reaper import REAP_MAX, Reaper, tell_reaped
+from fencehold.runtime.outbox.reaper import REAP_MAX, Reaper, log_reaped
 from fencehold.runtime.outbox.store_side import OutboxParts
 from fencehold.runtime.outbox.worker import Worker, check_hook
 
 LIMIT_S = 10.0
-DESK_LIMIT_S = 60.0
+ADMIN_LIMIT_S = 60.0
 REDRIVE_PER_MINUTE = 100
 PURGE_BATCH = ADD_BATCH = 5000
 FIND_MAX = 1000
@@ -69,7 +69,7 @@ class Outbox:
 
     async def init(self) -> list[str]:
         """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
-        steps = await self._events_here().init(DESK_LIMIT_S, self._waits)
+        steps = await self._events_here().init(ADMIN_LIMIT_S, self._waits)
         self._parts.first_use.made(self.name)
         return steps
 
@@ -130,15 +130,15 @@ class Outbox:
         self, event: Claim | str | uuid.UUID, consumer_id: str, tx: SyncConnection, outbox_id: str
     ) -> bool:
         """`first_time` for callers without an event loop."""
-        desk = self._parts.make_events(self.name).desk
-        return bool(done_now(desk.first_time(tracking_id_of(event), names.consumer_id(consumer_id), tx, outbox_id)))
+        admin = self._parts.make_events(self.name).admin
+        return bool(done_now(admin.first_time(tracking_id_of(event), names.consumer_id(consumer_id), tx, outbox_id)))
 
     async def outbox_id(self) -> str:
         """What tells this outbox from one of the same name in another database; asked of the store once."""
         return await self._identity.get()
 
     async def _ask_identity(self) -> str:
-        return await (await self._here(in_tx=True)).desk.identity(LIMIT_S)
+        return await (await self._here(in_tx=True)).admin.identity(LIMIT_S)
 
     async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Connection) -> bool:
         """True if this consumer meets this event for the first time; recorded in the caller's transaction `tx`.
@@ -146,8 +146,8 @@ class Outbox:
         Write the effect in the same transaction: then both are there, or neither is, however often it is delivered.
         """
         who = tracking_id_of(event), names.consumer_id(consumer_id)
-        desk = (await self._here(in_tx=True)).desk
-        return await self._identity.given_to(lambda outbox_id: desk.first_time(*who, tx, outbox_id))
+        admin = (await self._here(in_tx=True)).admin
+        return await self._identity.given_to(lambda outbox_id: admin.first_time(*who, tx, outbox_id))
 
     # --- consumers ---
 
@@ -204,7 +204,7 @@ class Outbox:
         while len(batch := await (await self._here()).port.reap(REAP_MAX, LIMIT_S)) == REAP_MAX:
             found += batch
         found += batch
-        tell_reaped(self._parts.facts, self.name, found, self._parts.clock.now_s() - began_s)
+        log_reaped(self._parts.facts, self.name, found, self._parts.clock.now_s() - began_s)
         return found
 
     @overload
@@ -255,11 +255,11 @@ class Outbox:
 
     async def stats(self, *, whole: bool = True) -> Stats:
         """One look at the table; without `whole` the completed are not counted (0), of which there may be millions."""
-        return await (await self._here()).desk.stats(DESK_LIMIT_S, whole)
+        return await (await self._here()).admin.stats(ADMIN_LIMIT_S, whole)
 
     async def find(self, which: Filter | None = None, limit: int = 100) -> list[EventRow]:
         """Events as they stand, the newest first."""
-        return await (await self._here()).desk.find(which or Filter(), min(limit, FIND_MAX), DESK_LIMIT_S)
+        return await (await self._here()).admin.find(which or Filter(), min(limit, FIND_MAX), ADMIN_LIMIT_S)
 
     async def redrive(
         self,
@@ -303,9 +303,9 @@ class Outbox:
             raise ConfigurationError("Unfinished events are never purged.", hint=hint, code="bad_status")
         which = Filter(tuple(map(Status, statuses)), (), (), seconds(older_than, "older_than", AGE_YEARS_MAX))
         if dry_run:
-            return await (await self._here()).desk.purge(which, 2**31 - 1, DESK_LIMIT_S, dry_run=True)
+            return await (await self._here()).admin.purge(which, 2**31 - 1, ADMIN_LIMIT_S, dry_run=True)
         total = 0
-        while batch := await (await self._here()).desk.purge(which, PURGE_BATCH, DESK_LIMIT_S):
+        while batch := await (await self._here()).admin.purge(which, PURGE_BATCH, ADMIN_LIMIT_S):
             total += batch
             if on_progress:
                 on_progress(total)
@@ -320,7 +320,7 @@ class Outbox:
 
     async def _redrive(self, which: Filter, root_cause: str, limit: int, per_minute: float, dry_run: bool) -> list[str]:
         spread_s = 60.0 / per_minute if per_minute > 0 else 0.0
-        found = await (await self._here()).desk.redrive(which, root_cause, limit, spread_s, DESK_LIMIT_S, dry_run)
+        found = await (await self._here()).admin.redrive(which, root_cause, limit, spread_s, ADMIN_LIMIT_S, dry_run)
         if not dry_run:
             kinds = ",".join(which.event_types)
             self._parts.facts.fact(

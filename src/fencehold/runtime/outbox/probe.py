@@ -11,7 +11,7 @@ NOBODYS = Filter(tracking_ids=("00000000-0000-0000-0000-000000000000",))
 
 async def probe(events: Events, limit_s: float) -> None:
     """Raises what is wrong."""
-    await events.desk.find(NOBODYS, 1, limit_s)
+    await events.admin.find(NOBODYS, 1, limit_s)
 
 
 def starting() -> Unavailable:

@@ -94,7 +94,7 @@ class Reaper:
                 await self._clock.wait(self._stop, min(every_s, AGAIN_S) if self._failure else every_s)
         except ConfigurationError as error:
             self._leader = None
-            self._tell_failed(error)
+            self._log_failed(error)
             await self._clock.wait(self._stop, self._settings().reap_every_s)
 
     async def _leads(self, leader: Leader) -> bool:
@@ -134,7 +134,7 @@ class Reaper:
         failures = [await self._tried(self._run_once(events)), await self._tried(self._look(events))]
         failure = failures[0] or failures[1]
         if failure is not None:
-            self._tell_failed(failure)
+            self._log_failed(failure)
         else:
             self._failure = None
             self._outage.answered()
@@ -150,7 +150,7 @@ class Reaper:
             return error
         return None
 
-    def _tell_failed(self, error: FenceholdError) -> None:
+    def _log_failed(self, error: FenceholdError) -> None:
         self._failure = error
         self._facts.fact("reaper_failed", outbox=self.outbox, sql_error=str(error))
         self._outage.failed(error)
@@ -164,7 +164,7 @@ class Reaper:
             found += batch
             if len(batch) < REAP_MAX:
                 break
-        tell_reaped(self._facts, self.outbox, found, self._clock.now_s() - began_s)
+        log_reaped(self._facts, self.outbox, found, self._clock.now_s() - began_s)
         return found
 
     async def _look(self, events: Events) -> None:
@@ -172,7 +172,7 @@ class Reaper:
         if not self._wants_stats:
             return
         try:
-            stats = await events.desk.stats(self._settings().call_limit_s, whole=False)
+            stats = await events.admin.stats(self._settings().call_limit_s, whole=False)
         except FenceholdError:
             self._unsee()
             raise
@@ -189,7 +189,7 @@ class Reaper:
             self._facts.fact("outbox_unseen", outbox=self.outbox)
 
 
-def tell_reaped(facts: FactSink, outbox: str, found: list[Recovered], took_s: float) -> None:
+def log_reaped(facts: FactSink, outbox: str, found: list[Recovered], took_s: float) -> None:
     dead = sum(1 for recovered in found if recovered.status is Status.DEAD_LETTER)
     stale_s = [round(recovered.stale_s, 3) for recovered in found[:STALE_FACTS_MAX]]
     facts.fact(

@@ -16,14 +16,14 @@ from fencehold.ports.events import Events
 from fencehold.ports.facts import FactSink
 from fencehold.ports.traces import TracePort
 from fencehold.runtime.core.keeper_thread import Host
-from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.first_use import FirstUse
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.outbox.reaper import Reaper
 from fencehold.runtime.outbox.shared_connections import SharedEvents
 from fencehold.runtime.outbox.worker import Worker
-from fencehold.runtime.outbox.worker_background import Crew
+from fencehold.runtime.outbox.worker_background import WorkerBackground
 
 if TYPE_CHECKING:
     from fencehold.runtime.outbox.outbox import Outbox
@@ -33,7 +33,7 @@ class OutboxParts:
     def __init__(
         self,
         make_backend: Callable[[], Backend],
-        engine: Callable[[], tuple[Engine, Host]],
+        engine: Callable[[], tuple[KeeperServices, Host]],
         clock: Clock,
         facts: FactSink,
         traces: TracePort,
@@ -74,7 +74,7 @@ class OutboxParts:
         def make_reaper() -> Reaper:
             return self.reaper(outbox, worker_id)
 
-        crew = Crew(
+        crew = WorkerBackground(
             lambda: self._engine()[1], make_events, make_reaper if with_reaper else None, current,
             make_ready=lambda: self.first_use.outbox(outbox.name), clock=self.clock, facts=self.facts,
         )  # fmt: skip

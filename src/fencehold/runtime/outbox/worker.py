@@ -22,11 +22,11 @@ from fencehold.ports.traces import TracePort
 from fencehold.runtime.core.outage import Outage
 from fencehold.runtime.core.stoppable import Stoppable
 from fencehold.runtime.handlers.handlers import Handlers
-from fencehold.runtime.outbox.claimed_event import Flight, Teller
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent, WorkerFacts
 from fencehold.runtime.outbox.handler_runs import HandlerRuns
-from fencehold.runtime.outbox.pending_results import Ledger
+from fencehold.runtime.outbox.pending_results import PendingResults
 from fencehold.runtime.outbox.probe import probe, starting, stopping
-from fencehold.runtime.outbox.worker_background import Crew
+from fencehold.runtime.outbox.worker_background import WorkerBackground
 
 CLAIM_MAX = 500  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
 TROUBLE_S_MAX = 1.0
@@ -45,7 +45,7 @@ class Worker(Stoppable):
         outbox_settings: Callable[[], OutboxSettings],
         *,
         make_events: Callable[[], Events],
-        crew: Crew,
+        crew: WorkerBackground,
         clock: Clock,
         facts: FactSink,
         traces: TracePort,
@@ -57,11 +57,13 @@ class Worker(Stoppable):
         self._handlers, self._outbox_settings = handlers, outbox_settings
         self._make_events, self._crew = make_events, crew
         self._clock, self._saturated, self._workers = clock, saturated, workers
-        self._tell = Teller(facts, outbox, worker_id)
-        self._ledger = Ledger(outbox_settings, self._max_processing_s, handlers.name, clock=clock, tell=self._tell)
+        self._fact = WorkerFacts(facts, outbox, worker_id)
+        self._results = PendingResults(
+            outbox_settings, self._max_processing_s, handlers.name, clock=clock, fact=self._fact
+        )
         self._runs = HandlerRuns(
             outbox, worker_id, handlers, settings.batch_size, clock=clock, traces=traces, on_ended=self._ended,
-            on_stray_ended=self._ledger.stray_ended,
+            on_stray_ended=self._results.stray_ended,
         )  # fmt: skip
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
         self._wake = asyncio.Event()
@@ -70,7 +72,7 @@ class Worker(Stoppable):
         self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
         self._troubles = 0
         self._failure: FenceholdError | None = None  # of the last turn
-        self._outage = Outage(self._tell, clock)
+        self._outage = Outage(self._fact, clock)
         self._stuck: WorkerStuck | None = None
         #: Called from the keeper's thread when it gives up: while its event loop is blocked, `run` cannot raise. Keep
         #: it quick: while it runs, no lease of this process is renewed.
@@ -97,7 +99,7 @@ class Worker(Stoppable):
         try:
             await self._begin()
             self._has_begun = True
-            self._tell("worker_started", concurrency=self.settings.concurrency)
+            self._fact("worker_started", concurrency=self.settings.concurrency)
             await self._listen()
             pump = asyncio.create_task(self._pump(), name=f"fencehold worker {self.worker_id}")
             await asyncio.shield(pump)
@@ -107,7 +109,7 @@ class Worker(Stoppable):
             await self._leave(pump)
             raise
         except BaseException as error:
-            self._tell("worker_died", error=f"{type(error).__name__}: {error}")
+            self._fact("worker_died", error=f"{type(error).__name__}: {error}")
             raise
         finally:
             self._stopping = True
@@ -115,8 +117,8 @@ class Worker(Stoppable):
             self._runs.call_off()
             await self._crew.stop()
             await self._events.close()
-            self._ledger.close()
-            self._tell("worker_stopped")
+            self._results.close()
+            self._fact("worker_stopped")
             self._workers.discard(self)
             self.stopped.set()
 
@@ -154,7 +156,7 @@ class Worker(Stoppable):
     @property
     def in_flight(self) -> int:
         """Handlers that run, those too whose lease is lost and that do not heed their cancellation."""
-        return len(self._runs.flights) + len(self._runs.strays)
+        return len(self._runs.claimed_events) + len(self._runs.strays)
 
     # --- the pump ---
 
@@ -177,7 +179,7 @@ class Worker(Stoppable):
             if polls:
                 next_poll_s = self._clock.now_s() + self.settings.poll_every_s
             room = self._room()
-            if not (self._ledger.has_news or (room and (self._more or polls))):
+            if not (self._results.has_news or (room and (self._more or polls))):
                 if self._runs.waiting:
                     self._runs.begin()
                     await asyncio.sleep(0)  # what is quick is done by now, and goes along with the next turn
@@ -194,7 +196,7 @@ class Worker(Stoppable):
                 await self._endure(error)
 
     def _is_over(self) -> bool:
-        return self._stopping and (self._abandoned or not (self._runs.flights or self._ledger.has_news))
+        return self._stopping and (self._abandoned or not (self._runs.claimed_events or self._results.has_news))
 
     async def _rest(self, room: int, next_poll_s: float) -> None:
         """Until a handler ends or a hint comes; with room to spare, no longer than until the next poll."""
@@ -204,11 +206,11 @@ class Worker(Stoppable):
         await self._clock.wait(self._wake, pause_s)
 
     async def _turn(self, room: int, polls: bool) -> None:
-        await self._ledger.record_failures(self._events.port)
-        await self._ledger.hand_back(self._events.port)
-        completed = self._ledger.take_completed()
+        await self._results.record_failures(self._events.port)
+        await self._results.hand_back(self._events.port)
+        completed = self._results.take_completed()
         settings = self._outbox_settings()
-        is_idle = not self._runs.flights and not completed
+        is_idle = not self._runs.claimed_events and not completed
         ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle or any(f.claim.is_suspect for f in completed))
         if ask:
             self._more = False  # before asking: a hint that comes meanwhile is of what this claim may not have seen
@@ -218,14 +220,14 @@ class Worker(Stoppable):
                 self._events.port.turn([f.claim for f in completed], ask, settings.call_limit_s)
             )
         except BaseException:
-            self._ledger.put_back(completed)
+            self._results.put_back(completed)
             raise
         if completed:
-            self._ledger.tell_completed(completed, turn.completed)
+            self._results.log_completed(completed, turn.completed)
         if ask:
             self._more = self._more or len(turn.claims) == ask.limit
         if turn.claims:
-            self._tell("events_claimed", claimed=len(turn.claims))
+            self._fact("events_claimed", claimed=len(turn.claims))
             self._take(turn.claims, sent_s, settings)
 
     async def _meanwhile(self, asking: Coroutine[Any, Any, Turn]) -> Turn:
@@ -245,7 +247,7 @@ class Worker(Stoppable):
         types = self._handlers.event_types
         # Of events that workers died of, one at a time: others must not die of it again and again. What was lost is not
         # handled any more, even if a thread that cannot be stopped still runs.
-        has_suspect = any(f.claim.is_suspect and not f.lost for f in self._runs.flights.values())
+        has_suspect = any(f.claim.is_suspect and not f.lost for f in self._runs.claimed_events.values())
         return ClaimAsk(
             limit, token, settings.lease_s, types, settings.in_order, sweep, patient=True,
             suspects_max=0 if has_suspect else 1,
@@ -253,7 +255,7 @@ class Worker(Stoppable):
 
     def _room(self) -> int:
         """How many events could be started now; none while stopping, paused, or while downstream is full."""
-        room = self.settings.concurrency - len(self._runs.flights)
+        room = self.settings.concurrency - len(self._runs.claimed_events)
         return room if room and not self._stopping and not self._paused and self._has_capacity() else 0
 
     def _has_capacity(self) -> bool:
@@ -262,10 +264,10 @@ class Worker(Stoppable):
         try:
             is_saturated = bool(self._saturated())
         except Exception as error:  # noqa: BLE001 - a broken gauge must not stop the work
-            self._tell("worker_hook_failed", error=f"{type(error).__name__}: {error}")
+            self._fact("worker_hook_failed", error=f"{type(error).__name__}: {error}")
             is_saturated = False
         if is_saturated and not self._is_saturated:
-            self._tell("worker_saturated")
+            self._fact("worker_saturated")
         self._is_saturated = is_saturated
         return not is_saturated
 
@@ -273,7 +275,7 @@ class Worker(Stoppable):
         """The store is away: what is held is the heartbeat's concern; try again soon, not in a storm."""
         self._troubles += 1
         self._failure = error
-        self._tell("worker_store_failed", sql_error=str(error))
+        self._fact("worker_store_failed", sql_error=str(error))
         self._outage.failed(error)
         delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))
         await asyncio.sleep(min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX))
@@ -283,36 +285,36 @@ class Worker(Stoppable):
 
     def _take(self, claims: list[Claim], sent_s: float, settings: OutboxSettings) -> None:
         trusted_s = settings.lease_s - settings.margin_s
-        flights = [Flight(claim, sent_s, trusted_s) for claim in claims]
+        claimed_events = [ClaimedEvent(claim, sent_s, trusted_s) for claim in claims]
         if self._clock.now_s() >= sent_s + trusted_s:  # this process stood still: begin nothing on a lease that is over
             for claim in claims:
-                self._tell.event("event_lost", claim, reason="granted_too_late")
+                self._fact.event("event_lost", claim, reason="granted_too_late")
             return
-        self._runs.add(flights)
+        self._runs.add(claimed_events)
         if settings.lease_s != self._outbox_settings().lease_s:
             self.reconfigured()  # these have the lease of before
 
-    def _ended(self, flight: Flight, error: BaseException | None) -> None:
-        self._ledger.ended(flight, error)
+    def _ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
+        self._results.ended(claimed, error)
         self._wake.set()
 
     # --- being told ---
 
-    def lost(self, flight: Flight) -> None:
+    def lost(self, claimed: ClaimedEvent) -> None:
         """From the keeper's thread; its state has flipped already, this stops the handler."""
-        self._on_loop(lambda: self._runs.lose(flight))
+        self._on_loop(lambda: self._runs.lose(claimed))
 
     def give_up(self, error: WorkerStuck) -> None:
         """From the keeper's thread. What can still be handed back is, if that takes no longer than a call."""
         if self._stuck is not None:
             return
         self._stuck = error
-        self._tell("worker_gave_up", error=str(error))
+        self._fact("worker_gave_up", error=str(error))
         try:
             if self.on_stuck is not None:
                 self.on_stuck(error)
         except Exception as raised:  # noqa: BLE001 - run() raises all the same
-            self._tell("callback_failed", callback="on_stuck", error=f"{type(raised).__name__}: {raised}")
+            self._fact("callback_failed", callback="on_stuck", error=f"{type(raised).__name__}: {raised}")
         self._on_loop(self._begin_giving_up)
 
     def handler_name(self, claim: Claim) -> str:
@@ -323,19 +325,19 @@ class Worker(Stoppable):
         return self._stopping
 
     @property
-    def strays(self) -> dict[int, Flight]:
+    def strays(self) -> dict[int, ClaimedEvent]:
         return self._runs.strays
 
     @property
-    def flights(self) -> dict[int, Flight]:
-        return self._runs.flights
+    def claimed_events(self) -> dict[int, ClaimedEvent]:
+        return self._runs.claimed_events
 
     def reconfigured(self) -> None:
         self._crew.nudge()
 
     @property
-    def tell(self) -> Teller:
-        return self._tell
+    def facts(self) -> WorkerFacts:
+        return self._fact
 
     def _hint(self) -> None:
         self._more = True
@@ -344,7 +346,7 @@ class Worker(Stoppable):
     def _set_paused(self, paused: bool) -> None:
         if paused != self._paused:
             self._paused = paused
-            self._tell("worker_paused" if paused else "worker_resumed")
+            self._fact("worker_paused" if paused else "worker_resumed")
         self._more = True
         self._wake.set()
 
@@ -362,7 +364,7 @@ class Worker(Stoppable):
         if self._stopping:
             return
         self._stopping = True
-        self._tell("worker_stopping", in_flight=len(self._runs.flights))
+        self._fact("worker_stopping", in_flight=len(self._runs.claimed_events))
         self._wake.set()
         if self._loop is not None:
             timeout_s = self.settings.shutdown_timeout_s

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 STOP_LIMIT_S = 5.0
 
 
-class Crew:
+class WorkerBackground:
     def __init__(
         self,
         host: Callable[[], Host],
@@ -69,16 +69,16 @@ class Crew:
         await self._make_ready()
         self._events = events = self._events or self._make_events()
         limit_s = self._settings().call_limit_s
-        stats = await events.desk.stats(limit_s, whole=False)
-        await events.desk.identity(limit_s)  # tables of an older version lack it, and are refused here
+        stats = await events.admin.stats(limit_s, whole=False)
+        await events.admin.identity(limit_s)  # tables of an older version lack it, and are refused here
         if self._make_reaper is None and is_missing(stats.reaper_ran_s_ago, self._settings()):
             raise no_reaper(worker.outbox, stats.reaper_ran_s_ago)
         if self._make_reaper is not None:
             self._reaper = self._make_reaper()
             await self._reaper.begin()
         self._heartbeat = Heartbeat(
-            worker.flights, events.port, self._settings, lambda: worker.settings.max_processing_s, clock=self._clock,
-            tell=worker.tell, on_lost=worker.lost,
+            worker.claimed_events, events.port, self._settings, lambda: worker.settings.max_processing_s,
+            clock=self._clock, fact=worker.facts, on_lost=worker.lost,
         )  # fmt: skip
         self._run(self._heartbeat.run)
         self._watch = HandlerWatch(worker, loop, thread_id, self._clock)

@@ -28,7 +28,7 @@ The same for outboxes:
 | kind   | classes                          | for                                                     |
 | ------ | -------------------------------- | ------------------------------------------------------- |
 | rules  | EventRules, EventVerbs           | every store                                             |
-|        | EventDesks, EventDedupe          | every store                                             |
+|        | EventAdmins, EventDedupe          | every store                                             |
 |        | EventCallers, EventConsumers     | stores with SQL                                         |
 |        | EventSchemas                     | stores with SQL                                         |
 |        | EventHintsHeard                  | stores that tell of added events                        |
@@ -85,7 +85,7 @@ from fencehold.testing.conformance.outbox.hints import EventHintsHeard, EventHin
 from fencehold.testing.conformance.outbox.names import EventNames  # noqa: E402
 from fencehold.testing.conformance.outbox.rules import EventRules  # noqa: E402
 from fencehold.testing.conformance.outbox.schemas import EventSchemas  # noqa: E402
-from fencehold.testing.conformance.outbox.verbs import EventDesks, EventVerbs  # noqa: E402
+from fencehold.testing.conformance.outbox.verbs import EventAdmins, EventVerbs  # noqa: E402
 from fencehold.testing.conformance.outbox.walk import EventWalk  # noqa: E402
 
 __all__ = [
@@ -108,7 +108,7 @@ __all__ = [
     "Times",
     "EventRules",
     "EventVerbs",
-    "EventDesks",
+    "EventAdmins",
     "EventDedupe",
     "EventCallers",
     "EventConsumers",

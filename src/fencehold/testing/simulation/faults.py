@@ -18,7 +18,7 @@ from fencehold.model.election.leases import Lease, Refusal, Request, Rule, Verb
 from fencehold.model.election.places import Place
 from fencehold.model.errors import Uncertain
 from fencehold.ports.leases import Answer
-from fencehold.runtime.election.held_lease import Held
+from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.keeper import Keeper
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.lease_mechanism import LeaseMechanism
@@ -27,38 +27,38 @@ from fencehold.runtime.election.watch import News
 Patch = tuple[Any, str, Any]  # of a class or a module
 
 
-def _until_from_answer(held: Held, lease: Lease, sent_s: float) -> float:
+def _until_from_answer(held: HeldLease, lease: Lease, sent_s: float) -> float:
     return held._clock.now_s() + lease.remaining_s - held.settings.margin_s
 
 
-def _remaining_without_deadline(held: Held) -> float:
+def _remaining_without_deadline(held: HeldLease) -> float:
     return held.settings.lease_s if held.ended_because is None else 0.0
 
 
-def _remaining_though_ended(held: Held) -> float:
+def _remaining_though_ended(held: HeldLease) -> float:
     return max(0.0, held._deadline_s - held._clock.now_s())
 
 
-def _extend_always(held: Held, lease: Lease, sent_s: float) -> bool:
+def _extend_always(held: HeldLease, lease: Lease, sent_s: float) -> bool:
     held.lease = lease
     held._deadline_s = max(held._deadline_s, held._until(lease, sent_s))
     held.renew_at_s = sent_s + held.settings.renew_every_s
     return True
 
 
-def _refusal_as_unknown(keeper: Keeper, held: Held, answer: Answer, sent_s: float) -> bool:
+def _refusal_as_unknown(keeper: Keeper, held: HeldLease, answer: Answer, sent_s: float) -> bool:
     if isinstance(answer, Refusal):
         keeper._unanswered(held, Uncertain("perhaps"))
         return True
     return _ANSWERED(keeper, held, answer, sent_s)
 
 
-async def _attempt_with_new_nonce(mechanism: LeaseMechanism) -> Held | None:
+async def _attempt_with_new_nonce(mechanism: LeaseMechanism) -> HeldLease | None:
     mechanism._nonce = secrets.token_hex(16)
     return await _ATTEMPT(mechanism)
 
 
-async def _attempt_believing_hints(mechanism: LeaseMechanism) -> Held | None:
+async def _attempt_believing_hints(mechanism: LeaseMechanism) -> HeldLease | None:
     seen = mechanism._answer.current if mechanism._answer is not None else None
     if seen is None or not getattr(mechanism, "hinted", False):
         return await _ATTEMPT(mechanism)
@@ -66,7 +66,7 @@ async def _attempt_believing_hints(mechanism: LeaseMechanism) -> Held | None:
     mechanism._answer = None
     settings, clock = mechanism._settings, mechanism._clock
     lease = replace(seen, holder_id=mechanism._holder_id, epoch=seen.epoch + 1, remaining_s=settings.lease_s)
-    mechanism._held = Held(lease, settings, clock.now_s(), clock, mechanism._facts)
+    mechanism._held = HeldLease(lease, settings, clock.now_s(), clock, mechanism._facts)
     return mechanism._held
 
 
@@ -80,7 +80,7 @@ async def _bodies_not_awaited(leader: Leader, limit_s: float) -> bool:
     return True
 
 
-def _always_attended(keeper: Keeper, held: Held) -> bool:
+def _always_attended(keeper: Keeper, held: HeldLease) -> bool:
     return True
 
 
@@ -107,17 +107,20 @@ def _apply_recording_renewals(shelf: Shelf, verb: Verb, request: Request) -> Rul
 
 _APPLY = Shelf.apply
 _NEXT_EPOCH = places.next_epoch
-_ANSWERED: Callable[[Keeper, Held, Answer, float], bool] = Keeper._answered
+_ANSWERED: Callable[[Keeper, HeldLease, Answer, float], bool] = Keeper._answered
 _ATTEMPT = LeaseMechanism.attempt
 _HEAR = LeaseMechanism._hear
 
 PATCHES: dict[str, tuple[Patch, ...]] = {
-    "deadline_from_answer": ((Held, "_until", _until_from_answer),),
-    "no_local_deadline": ((Held, "remaining_s", property(_remaining_without_deadline)),),
+    "deadline_from_answer": ((HeldLease, "_until", _until_from_answer),),
+    "no_local_deadline": ((HeldLease, "remaining_s", property(_remaining_without_deadline)),),
     "no_fence": (),
     "fence_by_holder": (),
-    "late_success_accepted": ((Held, "extend", _extend_always),),
-    "valid_again": ((Held, "remaining_s", property(_remaining_though_ended)), (Held, "extend", _extend_always)),
+    "late_success_accepted": ((HeldLease, "extend", _extend_always),),
+    "valid_again": (
+        (HeldLease, "remaining_s", property(_remaining_though_ended)),
+        (HeldLease, "extend", _extend_always),
+    ),
     "refusal_as_unknown": ((Keeper, "_answered", _refusal_as_unknown),),
     "nonce_ignored": ((LeaseMechanism, "attempt", _attempt_with_new_nonce),),
     "stall_ignored": ((Keeper, "_is_attended", _always_attended),),

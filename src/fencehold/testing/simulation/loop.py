@@ -118,7 +118,7 @@ class SimulationLoop(VirtualLoop):
         self.look: Callable[[], None] = _nothing
         self.failed: Callable[[str], None] = _ignored
         self._tasks_begun: list[asyncio.Task[Any]] = []
-        self.set_exception_handler(self._tell_failure)
+        self.set_exception_handler(self._log_failure)
 
     def due_again(self, handles: list[asyncio.Handle]) -> None:
         self._queue.extend(handles)
@@ -189,7 +189,7 @@ class SimulationLoop(VirtualLoop):
             except Exception as error:  # noqa: BLE001 - whatever a callback raises is for the referee
                 self.failed(f"a callback raised {error!r}")
 
-    def _tell_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _log_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.failed(f"{context.get('message')}: {context.get('exception')!r}")
 
 

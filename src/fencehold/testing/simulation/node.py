@@ -1,4 +1,4 @@
-"""One process of the simulation: the product's own Leader, Engine and Term, and a user whose work is fenced writes."""
+"""One process of the simulation: our own Leader, KeeperServices and Term, and a user whose work is fenced writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import LeaseLost, Unavailable, Uncertain
 from fencehold.runtime.core.keeper_thread import Host
 from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S
-from fencehold.runtime.election.keeper_services import Engine
+from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.term import Term
 from fencehold.testing.simulation.loop import NodeClock, NodeHost, Side, SimulationLoop
@@ -50,7 +50,7 @@ class Node:
         self._loop, self._referee, self._trace = loop, referee, trace
         self._rng, self._draw = rng, rng.random
         self._host = NodeHost(loop, self.keeper, self.user)
-        self._engine: Engine | None = None
+        self._engine: KeeperServices | None = None
         self._leader: Leader | None = None
         self._work: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()  # no start and no restart is under way
@@ -66,8 +66,8 @@ class Node:
         await self.start()
         self._settled.set()
 
-    async def _open(self) -> Engine:
-        engine = Engine(BackendOverLine(self.line), self.clock, self)
+    async def _open(self) -> KeeperServices:
+        engine = KeeperServices(BackendOverLine(self.line), self.clock, self)
         await engine.open(OPEN_LIMIT_S)
         return engine
 
@@ -86,7 +86,7 @@ class Node:
             facts=self, enrol=lambda _: None, done=lambda: None, rng=self._rng,
         )  # fmt: skip
 
-    def _parts(self) -> tuple[Engine, Host]:
+    def _parts(self) -> tuple[KeeperServices, Host]:
         assert self._engine is not None, "opened first"
         return self._engine, self._host
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.election.settings import LeaderSettings
-from fencehold.runtime.election.held_lease import Held
+from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.term import Term
 from fencehold.testing.history import Believed, Ended, Event, Granted, Refused, Wrote, check
 from fencehold.testing.simulation.loop import NodeClock, Side, SimulationLoop
@@ -50,7 +50,7 @@ class Belief:
 
     node: Process
     term: Term
-    held: Held  # what the term asks; here directly, because it is asked at every instant
+    held: HeldLease  # what the term asks; here directly, because it is asked at every instant
     start_s: float
     until_s: float
 

@@ -124,7 +124,7 @@ class SimulatedStore:
             self.shelf.rows[LEASE_NAME] = replace(row, expires_at=self.shelf.now())
             self._referee.taken_away(row.epoch)
             self._committed()
-            self.shelf.tell("released", LEASE_NAME)
+            self.shelf.notify("released", LEASE_NAME)
 
     # --- fenced writes ---
 

@@ -42,7 +42,7 @@ class MemoryEventPort:
         with self._shelf.lock:
             added = [event.tracking_id for event in made if self._shelf.add(event)]
         if added:
-            self._shelf.tell()
+            self._shelf.notify()
         return added
 
     def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
@@ -70,7 +70,7 @@ class MemoryEventPort:
         with self._shelf.lock:
             released = [key for key in keys if self._change(Verb.RELEASE, key)]
         if released:
-            self._shelf.tell()
+            self._shelf.notify()
         return released
 
     async def reap(self, limit: int, limit_s: float) -> list[Recovered]:
@@ -81,7 +81,7 @@ class MemoryEventPort:
             recovered = [self._recover(event_id, until, now) for until, event_id in lapsed[:limit]]
             shelf.reaper_ran_at, shelf.reaper_runs = now, shelf.reaper_runs + 1
         if any(one.status is Status.PENDING for one in recovered):
-            shelf.tell()
+            shelf.notify()
         return recovered
 
     def _recover(self, event_id: int, until: dt.datetime, now: dt.datetime) -> Recovered:
@@ -107,7 +107,7 @@ class MemoryEventPort:
         return self._shelf.apply(key.id, verb, request)
 
 
-class MemoryEventDesk:
+class MemoryEventAdmin:
     def __init__(self, shelf: EventShelf) -> None:
         self._shelf = shelf
 
@@ -142,7 +142,7 @@ class MemoryEventDesk:
                 request = Request(now, delay_s=place * spread_s, root_cause=root_cause)
                 shelf.apply(row.id, Verb.REDRIVE, request)
         if chosen and not dry_run:
-            shelf.tell()
+            shelf.notify()
         return [row.new.tracking_id for row in chosen]
 
     async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
@@ -216,7 +216,7 @@ class MemoryEventHints:
 class MemoryEvents(NoTables):
     def __init__(self, shelf: EventShelf) -> None:
         self.port = MemoryEventPort(shelf)
-        self.desk = MemoryEventDesk(shelf)
+        self.admin = MemoryEventAdmin(shelf)
         self.hints = MemoryEventHints(shelf)
 
     async def close(self) -> None:

@@ -101,7 +101,7 @@ class EventShelf:
             if row.aggregate is None or (row.aggregate not in held and oldest[row.aggregate] == row.id):
                 yield row
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         for relay in list(self.relays):
             relay()
 

@@ -12,7 +12,7 @@ from fencehold.backends.sql.statements import Statements
 from fencehold.ports.events import EventRow, Filter, Stats
 
 
-class PostgresEventDesk:
+class PostgresEventAdmin:
     def __init__(self, session: EventSession, statements: Statements) -> None:
         self._session = session
         self._statements = statements

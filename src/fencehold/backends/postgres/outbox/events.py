@@ -15,7 +15,7 @@ from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.arrays import array, text_array
 from fencehold.backends.postgres.commits import Commits
 from fencehold.backends.postgres.outbox import rows as event_rows
-from fencehold.backends.postgres.outbox.admin import PostgresEventDesk
+from fencehold.backends.postgres.outbox.admin import PostgresEventAdmin
 from fencehold.backends.postgres.outbox.callers import add_in
 from fencehold.backends.postgres.outbox.session import EventSession
 from fencehold.backends.postgres.schema import PostgresSchema
@@ -106,7 +106,7 @@ class PostgresEventPort:
         await self._session.copy("copy", copy_chunks(made, making), limit_s)
         priorities = ",".join(sorted({str(event.priority) for event in made}))
         with contextlib.suppress(Unavailable, Uncertain):  # they are stored, whatever becomes of the hint
-            await self._session.run("tell", {"priorities": priorities}, limit_s)
+            await self._session.run("notify", {"priorities": priorities}, limit_s)
         return [event.tracking_id for event in made]
 
     def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
@@ -202,7 +202,7 @@ class PostgresEvents(OwnTables):
         self._session = EventSession(info, statements, commits)
         super().__init__(PostgresSchema(info, statements))
         self.port = PostgresEventPort(self._session, statements)
-        self.desk = PostgresEventDesk(self._session, statements)
+        self.admin = PostgresEventAdmin(self._session, statements)
         self.hints = PostgresEventHints(self._session)
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ from fencehold.backends.sqlite.session import Session
 from fencehold.ports.events import EventRow, Filter, Stats
 
 
-class SqliteEventDesk:
+class SqliteEventAdmin:
     def __init__(self, session: Session, statements: Statements, neighbours: Neighbours) -> None:
         self._session = session
         self._statements = statements
@@ -38,7 +38,7 @@ class SqliteEventDesk:
         }  # fmt: skip
         rows = await self._change("redrive", params, limit_s, dry_run)
         if rows and not dry_run:
-            self._neighbours.tell()
+            self._neighbours.notify()
         return [tracking_id for _, tracking_id in sorted(rows)]
 
     async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:

@@ -12,7 +12,7 @@ from fencehold.backends.sql.rounds import rounds
 from fencehold.backends.sql.statements import OUTBOX, Statements
 from fencehold.backends.sqlite.leases import instant, modifier
 from fencehold.backends.sqlite.outbox import rows as event_rows
-from fencehold.backends.sqlite.outbox.admin import SqliteEventDesk
+from fencehold.backends.sqlite.outbox.admin import SqliteEventAdmin
 from fencehold.backends.sqlite.outbox.callers import CallerStatements
 from fencehold.backends.sqlite.outbox.hints import Neighbours, SqliteEventHints
 from fencehold.backends.sqlite.outbox.rows import Row
@@ -46,7 +46,7 @@ class SqliteEventPort:
 
         added = [rows[0][0] for rows in await self._session.write(work, limit_s) if rows]
         if added:
-            self._neighbours.tell()
+            self._neighbours.notify()
         return added
 
     def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
@@ -90,7 +90,7 @@ class SqliteEventPort:
         change = KeyChange(self._statements["release"], keys)
         released = [key for key, _ in change.answers(await self._session.write(change.run, limit_s))]
         if released:
-            self._neighbours.tell()
+            self._neighbours.notify()
         return released
 
     async def reap(self, limit: int, limit_s: float) -> list[Recovered]:
@@ -105,7 +105,7 @@ class SqliteEventPort:
         rows = {row[0]: row for row in reaped}
         recovered = [event_rows.recovered(rows[row[0]], row) for row in stuck]
         if any(one.status is Status.PENDING for one in recovered):
-            self._neighbours.tell()
+            self._neighbours.notify()
         return recovered
 
 
@@ -141,7 +141,7 @@ class SqliteEvents(OwnTables):
         self._session = Session(path, "fencehold-sqlite-events", statements, facts)
         super().__init__(SqliteSchema(self._session, statements))
         self.port = SqliteEventPort(self._session, statements, neighbours)
-        self.desk = SqliteEventDesk(self._session, statements, neighbours)
+        self.admin = SqliteEventAdmin(self._session, statements, neighbours)
         self.hints = SqliteEventHints(self._session, statements, neighbours)
 
     async def close(self) -> None:

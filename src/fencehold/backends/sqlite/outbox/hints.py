@@ -39,7 +39,7 @@ class Neighbours:
             if left:
                 _relays[self._key] = left
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         with _lock:
             relays = list(_relays.get(self._key, ()))
         for relay in relays:

@@ -12,7 +12,7 @@ from fencehold.backends.sqlserver.session import Session
 from fencehold.ports.events import EventRow, Filter, Stats
 
 
-class SqlServerEventDesk:
+class SqlServerEventAdmin:
     def __init__(self, session: Session) -> None:
         self._session = session
 

@@ -12,7 +12,7 @@ from fencehold.backends.sql.statements import OUTBOX, Statements
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.batch import Rows
 from fencehold.backends.sqlserver.outbox import rows as event_rows
-from fencehold.backends.sqlserver.outbox.admin import SqlServerEventDesk
+from fencehold.backends.sqlserver.outbox.admin import SqlServerEventAdmin
 from fencehold.backends.sqlserver.outbox.callers import add_in
 from fencehold.backends.sqlserver.params import instant
 from fencehold.backends.sqlserver.schema import SqlServerSchema
@@ -109,7 +109,7 @@ class SqlServerEvents(OwnTables):
         self._session = Session(address, statements, "fencehold-mssql-events")
         super().__init__(SqlServerSchema(address, statements))
         self.port = SqlServerEventPort(self._session)
-        self.desk = SqlServerEventDesk(self._session)
+        self.admin = SqlServerEventAdmin(self._session)
         self.hints = NoEventHints()
 
     async def close(self) -> None:

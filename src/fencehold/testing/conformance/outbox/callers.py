@@ -135,4 +135,4 @@ async def refuses_what_is_no_connection(events: Events) -> None:
 
 async def stored(events: Events) -> list[str]:
     """The tracking ids that are there, the oldest first."""
-    return [row.tracking_id for row in reversed(await events.desk.find(Filter(), EVERYTHING, CALL_LIMIT_S))]
+    return [row.tracking_id for row in reversed(await events.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S))]

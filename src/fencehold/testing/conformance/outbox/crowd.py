@@ -25,7 +25,7 @@ class EventCrowd(EventSuite):
         events = await filled(harness, [event(payload={"n": n}) for n in range(EVENTS)])
         claimed = await crowd(harness, Order())
         assert Counter(claimed) == Counter(range(EVENTS))
-        seen = await events.desk.stats(CALL_LIMIT_S)
+        seen = await events.admin.stats(CALL_LIMIT_S)
         assert (seen.completed, seen.pending + seen.processing + seen.failed + seen.dead_letter) == (EVENTS, 0)
 
     async def test_a_failed_try_and_a_release_give_each_event_back_exactly_once(self, harness: Harness) -> None:
@@ -88,4 +88,4 @@ class EventProcessCrowd(EventSuite):
         processes = await waiting(harness, "outbox.drain", PROCESSES, order)
         told = await asyncio.gather(*map(outcome, processes))
         assert Counter(n for line in told for n in line) == Counter({n: 1 + (n % 3 == 0) for n in range(EVENTS)})
-        assert (await events.desk.stats(CALL_LIMIT_S)).completed == EVENTS
+        assert (await events.admin.stats(CALL_LIMIT_S)).completed == EVENTS

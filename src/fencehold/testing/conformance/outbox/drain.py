@@ -51,7 +51,7 @@ async def drain(events: Events, order: Order, who: str, note: Callable[[int], No
             note(claim.payload["n"])
         finished = await settled(events, order, turn.claims)
         if not turn.claims:
-            seen = await events.desk.stats(CALL_LIMIT_S)
+            seen = await events.admin.stats(CALL_LIMIT_S)
             if seen.pending + seen.processing + seen.failed == 0:
                 return
             await asyncio.sleep(PAUSE_S)  # what others hold may come back
@@ -76,7 +76,7 @@ async def main() -> None:
     make = getattr(importlib.import_module(module), maker)(told["argument"])
     outboxes: list[Events] = [make().events(told["table"]) for _ in range(told["claimers"])]
     for events in outboxes:
-        await events.desk.stats(CALL_LIMIT_S)
+        await events.admin.stats(CALL_LIMIT_S)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await asyncio.to_thread(sys.stdin.readline)

@@ -29,7 +29,7 @@ class EventNames(EventSuite):
         pair = await Pair.of(harness)
         ids = await pair.add(*(event(name) for name in ODD))
         for event_id, name in list(zip(ids, ODD, strict=True))[::5]:
-            rows = await pair.events.desk.find(Filter(event_types=(name,)), EVERYTHING, CALL_LIMIT_S)
+            rows = await pair.events.admin.find(Filter(event_types=(name,)), EVERYTHING, CALL_LIMIT_S)
             assert [(row.id, row.event_type) for row in rows] == [(event_id, name)]
         assert await pair.claim(ask("some", event_types=ODD[::2])) == ids[::2]
         assert await pair.claim(ask("the rest")) == ids[1::2]

@@ -42,11 +42,11 @@ async def claim(port: EventPort, token: str, limit: int = EVERYTHING, **fields: 
 
 async def add_in(events: Events, target: object, made: Sequence[NewEvent]) -> list[str]:
     """Add these inside the transaction that is open on `target`."""
-    return await events.port.add_in(target, made, await events.desk.identity(CALL_LIMIT_S))
+    return await events.port.add_in(target, made, await events.admin.identity(CALL_LIMIT_S))
 
 
 async def first_time(events: Events, tracking_id: str, consumer_id: str, target: object) -> bool:
-    return await events.desk.first_time(tracking_id, consumer_id, target, await events.desk.identity(CALL_LIMIT_S))
+    return await events.admin.first_time(tracking_id, consumer_id, target, await events.admin.identity(CALL_LIMIT_S))
 
 
 class EventSuite(Suite):
@@ -88,7 +88,7 @@ class Pair:
     async def add(self, *events: NewEvent) -> list[int]:
         added = await self.events.port.add(events, CALL_LIMIT_S)
         assert sorted(added) == sorted(one.tracking_id for one in events)
-        rows = await self.events.desk.find(Filter(tracking_ids=tuple(added)), EVERYTHING, CALL_LIMIT_S)
+        rows = await self.events.admin.find(Filter(tracking_ids=tuple(added)), EVERYTHING, CALL_LIMIT_S)
         ids = {row.tracking_id: row.id for row in rows}
         for one in events:
             self.oracle.add(ids[one.tracking_id], one, self.now)
@@ -153,12 +153,12 @@ class Pair:
         named = {self.oracle.rows[event_id].new.tracking_id: event_id for event_id in ids}
         expected = self.oracle.redrive(ids, cause, limit, spread_s, self.now)
         which = Filter(tuple(Status), tracking_ids=tuple(named))
-        got = await self.events.desk.redrive(which, cause, limit, spread_s, CALL_LIMIT_S)
+        got = await self.events.admin.redrive(which, cause, limit, spread_s, CALL_LIMIT_S)
         assert [named[tracking_id] for tracking_id in got] == expected
         await self._checked(ids, f"redrive {ids}")
 
     async def check_all(self) -> None:
-        rows = await self.events.desk.find(Filter(), EVERYTHING, CALL_LIMIT_S)
+        rows = await self.events.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)
         assert [row.id for row in rows] == sorted(self.oracle.rows, reverse=True)
         for row in rows:
             agree(row, self.oracle.rows[row.id], "all rows")
@@ -179,7 +179,7 @@ class Pair:
     async def _checked(self, ids: Sequence[int], what: str) -> list[int]:
         known = {self.oracle.rows[event_id].new.tracking_id for event_id in ids if event_id in self.oracle.rows}
         if known:
-            rows = await self.events.desk.find(Filter(tracking_ids=tuple(known)), EVERYTHING, CALL_LIMIT_S)
+            rows = await self.events.admin.find(Filter(tracking_ids=tuple(known)), EVERYTHING, CALL_LIMIT_S)
             assert len(rows) == len(known)
             for row in rows:
                 agree(row, self.oracle.rows[row.id], what)

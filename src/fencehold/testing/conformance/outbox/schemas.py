@@ -32,7 +32,7 @@ class EventSchemas(EventSuite):
         assert [one.event_type for one in await claim(theirs.port, "a")] == ["theirs"]
         assert [one.event_type for one in await claim(ours.port, "a")] == ["ours"]
         await theirs.port.reap(10, CALL_LIMIT_S)
-        seen = [await one.desk.stats(CALL_LIMIT_S) for one in (ours, theirs)]
+        seen = [await one.admin.stats(CALL_LIMIT_S) for one in (ours, theirs)]
         assert [one.reaper_runs for one in seen] == [0, 1]
         leases = await harness.client()
         await leases.schema.init(CALL_LIMIT_S)
@@ -86,7 +86,7 @@ class EventSchemas(EventSuite):
 
     async def test_without_tables_every_verb_says_what_to_do(self, harness: Harness) -> None:
         events = await harness.events("never_made", init=False)
-        port, desk = events.port, events.desk
+        port, admin = events.port, events.admin
         calls: list[Callable[[], Awaitable[object]]] = [
             lambda: port.add([event()], CALL_LIMIT_S),
             lambda: claim(port, "a"),
@@ -95,8 +95,8 @@ class EventSchemas(EventSuite):
             lambda: port.fail([Failure(stray(), "no", 1.0)], CALL_LIMIT_S),
             lambda: port.release([stray()], CALL_LIMIT_S),
             lambda: port.reap(10, CALL_LIMIT_S),
-            lambda: desk.stats(CALL_LIMIT_S),
-            lambda: desk.find(Filter(), 10, CALL_LIMIT_S),
+            lambda: admin.stats(CALL_LIMIT_S),
+            lambda: admin.find(Filter(), 10, CALL_LIMIT_S),
         ]
         for call in calls:
             with pytest.raises(ConfigurationError) as caught:

@@ -93,7 +93,7 @@ class EventVerbs(EventSuite):
         assert list(await port.renew([other, mine, mine], 60.0, CALL_LIMIT_S)) == [mine]
         failures = [Failure(other, "not mine", 0.0), Failure(mine, "mine", 0.0), Failure(mine, "again", 0.0)]
         assert await port.fail(failures, CALL_LIMIT_S) == [(mine, Status.FAILED)]
-        [row] = await pair.events.desk.find(Filter(), 10, CALL_LIMIT_S)
+        [row] = await pair.events.admin.find(Filter(), 10, CALL_LIMIT_S)
         assert row.retry_count == 1
 
     async def test_nothing_asked_is_nothing_answered(self, harness: Harness) -> None:
@@ -173,7 +173,7 @@ class EventVerbs(EventSuite):
         seen = await stats(pair)
         assert (seen.pending, seen.processing, seen.completed, seen.failed, seen.dead_letter) == (2, 1, 1, 1, 1)
         assert abs(seen.oldest_pending_age_s - 4.0) < 1e-6, "since when it was due, not since when it was added"
-        assert (await pair.events.desk.stats(CALL_LIMIT_S, whole=False)).completed == 0
+        assert (await pair.events.admin.stats(CALL_LIMIT_S, whole=False)).completed == 0
         await pair.claim(ask("z"))
         await pair.change(Verb.COMPLETE, [pair.key(ids[status], "z") for status in (Status.PENDING, Status.FAILED)])
         assert (await stats(pair)).oldest_pending_age_s == 0.0, "what is not due yet has no age"
@@ -191,10 +191,10 @@ async def happen(pair: Pair, what: str, keys: list[ClaimKey]) -> None:
             assert len(await port.release(keys, CALL_LIMIT_S)) == len(keys)
         case _:
             await port.fail([Failure(key, "no", 0.0, retry=False) for key in keys], CALL_LIMIT_S)
-            assert len(await pair.events.desk.redrive(Filter(), "", EVERYTHING, 0.0, CALL_LIMIT_S)) == len(keys)
+            assert len(await pair.events.admin.redrive(Filter(), "", EVERYTHING, 0.0, CALL_LIMIT_S)) == len(keys)
 
 
-class EventDesks(EventSuite):
+class EventAdmins(EventSuite):
     async def test_find_gives_the_newest_first_of_what_is_asked_for(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
         ids = await in_every_status(pair)
@@ -212,7 +212,7 @@ class EventDesks(EventSuite):
         held, waiting = await pair.add(event(), event(not_before=30.0))
         await pair.claim(ask("a"))
         await pair.set_clock(START + 10 * SECOND)
-        rows = {row.id: row for row in await pair.events.desk.find(Filter(), 10, CALL_LIMIT_S)}
+        rows = {row.id: row for row in await pair.events.admin.find(Filter(), 10, CALL_LIMIT_S)}
         assert (rows[waiting].waits_s, rows[waiting].held_s) == (20.0, None)
         assert rows[held].held_s == LEASE.total_seconds() - 10.0
 
@@ -222,8 +222,8 @@ class EventDesks(EventSuite):
         await pair.claim(ask("a"))
         await pair.fail(*(Failure(pair.key(event_id, "a"), "bad", 0.0, retry=False) for event_id in ids))
         which = Filter((Status.DEAD_LETTER,))
-        desk = pair.events.desk
-        told = await desk.redrive(which, "fixed", 3, 0.6, CALL_LIMIT_S, dry_run=True)
+        admin = pair.events.admin
+        told = await admin.redrive(which, "fixed", 3, 0.6, CALL_LIMIT_S, dry_run=True)
         assert told == [pair.oracle.rows[event_id].new.tracking_id for event_id in ids[:3]]
         await pair.check_all()
         await pair.redrive(ids, "fixed", 3, 0.6)
@@ -233,7 +233,7 @@ class EventDesks(EventSuite):
     async def test_redriving_without_a_status_means_dead_letters_and_failed_ones(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
         ids = await in_every_status(pair)
-        told = await pair.events.desk.redrive(Filter(), "", EVERYTHING, 0.0, CALL_LIMIT_S, dry_run=True)
+        told = await pair.events.admin.redrive(Filter(), "", EVERYTHING, 0.0, CALL_LIMIT_S, dry_run=True)
         meant = sorted([ids[Status.DEAD_LETTER], ids[Status.FAILED]])
         assert told == [pair.oracle.rows[event_id].new.tracking_id for event_id in meant]
 
@@ -241,18 +241,18 @@ class EventDesks(EventSuite):
         pair = await Pair.of(harness)
         ids = await in_every_status(pair)
         await pair.set_clock(START + 10 * SECOND)
-        desk = pair.events.desk
+        admin = pair.events.admin
         unfinished = Filter((Status.PENDING, Status.PROCESSING, Status.FAILED))
-        assert await desk.purge(unfinished, EVERYTHING, CALL_LIMIT_S) == 0
+        assert await admin.purge(unfinished, EVERYTHING, CALL_LIMIT_S) == 0
         completed = Filter((Status.COMPLETED,), older_than_s=5.0)
-        assert await desk.purge(Filter((Status.COMPLETED,), older_than_s=20.0), EVERYTHING, CALL_LIMIT_S) == 0
-        assert await desk.purge(completed, EVERYTHING, CALL_LIMIT_S, dry_run=True) == 1
+        assert await admin.purge(Filter((Status.COMPLETED,), older_than_s=20.0), EVERYTHING, CALL_LIMIT_S) == 0
+        assert await admin.purge(completed, EVERYTHING, CALL_LIMIT_S, dry_run=True) == 1
         await pair.check_all()
-        assert await desk.purge(completed, EVERYTHING, CALL_LIMIT_S) == 1
-        assert await desk.purge(completed, EVERYTHING, CALL_LIMIT_S) == 0
+        assert await admin.purge(completed, EVERYTHING, CALL_LIMIT_S) == 1
+        assert await admin.purge(completed, EVERYTHING, CALL_LIMIT_S) == 0
         assert ids[Status.COMPLETED] not in await found(pair, Filter())
         assert ids[Status.DEAD_LETTER] in await found(pair, Filter())
-        assert await desk.purge(Filter((Status.DEAD_LETTER,)), EVERYTHING, CALL_LIMIT_S) == 1
+        assert await admin.purge(Filter((Status.DEAD_LETTER,)), EVERYTHING, CALL_LIMIT_S) == 1
         left = {ids[status] for status in (Status.PENDING, Status.PROCESSING, Status.FAILED)}
         assert set(await found(pair, Filter())) == left
 
@@ -261,8 +261,8 @@ class EventDesks(EventSuite):
         ids = await pair.add(*(event() for _ in range(5)))
         await pair.claim(ask("a"))
         await pair.change(Verb.COMPLETE, [pair.key(event_id, "a") for event_id in ids])
-        desk = pair.events.desk
-        assert await desk.purge(Filter((Status.COMPLETED,)), 3, CALL_LIMIT_S) == 3
+        admin = pair.events.admin
+        assert await admin.purge(Filter((Status.COMPLETED,)), 3, CALL_LIMIT_S) == 3
         assert await found(pair, Filter()) == [ids[4], ids[3]], "the oldest go first"
 
 
@@ -280,8 +280,8 @@ async def in_every_status(pair: Pair) -> dict[Status, int]:
 
 
 async def stats(pair: Pair) -> Stats:
-    return await pair.events.desk.stats(CALL_LIMIT_S)
+    return await pair.events.admin.stats(CALL_LIMIT_S)
 
 
 async def found(pair: Pair, which: Filter, limit: int = EVERYTHING) -> list[int]:
-    return [row.id for row in await pair.events.desk.find(which, limit, CALL_LIMIT_S)]
+    return [row.id for row in await pair.events.admin.find(which, limit, CALL_LIMIT_S)]

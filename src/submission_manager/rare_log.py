@@ -8,7 +8,7 @@ from typing import Any
 from fencehold.ports.facts import FactSink
 
 
-class ToldRarely:
+class RareLog:
     """One event, told kind by kind: until an interval had none of the kind. What is left is told at the end.
 
     Each line has the fields of the newest, and in `count` how many there were since the line before. For the loop that
@@ -31,16 +31,16 @@ class ToldRarely:
         for timer in self._timers.values():
             timer.cancel()
         for kind in list(self._untold):
-            self._tell(kind)
+            self._fact(kind)
         self._timers.clear()
 
     def _summed_up(self, kind: str) -> None:
-        if self._tell(kind):
+        if self._fact(kind):
             self._timers[kind] = asyncio.get_running_loop().call_later(self._every_s, self._summed_up, kind)
         else:
             del self._timers[kind]
 
-    def _tell(self, kind: str) -> bool:
+    def _fact(self, kind: str) -> bool:
         """False: there was none since."""
         count = self._untold.pop(kind, 0)
         fields = self._newest.pop(kind, {})

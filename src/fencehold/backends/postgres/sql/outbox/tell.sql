@@ -1,3 +1,0 @@
--- name: tell
--- only: postgres, because it is the one that can tell. One notification for all events of a bulk load.
-SELECT pg_notify('fencehold_outbox', 'added ' || CAST(:priorities AS text));
