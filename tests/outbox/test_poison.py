@@ -12,7 +12,7 @@ import pytest
 
 import fencehold
 from fencehold.model.names import LEASE_NAME_CHARS_MAX
-from fencehold.runtime.outbox.store_side import reaper_lease
+from fencehold.runtime.outbox.access import reaper_lease
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import becomes, enough_s, lapse, row, running
 

@@ -197,9 +197,9 @@ async def test_one_locked_row_does_not_hold_up_the_renewal_of_the_others(postgre
     async with ready(postgres_url) as store, await psycopg.AsyncConnection.connect(postgres_url) as pg:
         leases = [await store.leases.acquire(name, "me", "60s") for name in "abc"]
         await pg.execute("SELECT * FROM fencehold_leases WHERE lease_name = 'b' FOR UPDATE")
-        port = store._parts()[0].backend.leases
+        port = store._context.keeper.backend.leases
         keys = [lease.key(60) for lease in leases if lease]
-        answers = await store._parts()[1].begin(port.renew(keys, 5.0))
+        answers = await store._context.keeper_loop.begin(port.renew(keys, 5.0))
         assert [type(answer).__name__ for answer in answers] == ["Lease", "Busy", "Lease"]
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fencehold import Leader, LockState, Term
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.model.election.settings import leader_settings
-from fencehold.runtime.election.keeper_services import KeeperServices
+from fencehold.runtime.election.candidates import Candidates
 from submission_manager.executor.backlog import BacklogWatch
 from submission_manager.executor.executor import Executor, ExecutorSettings
 from submission_manager.executor.metrics import NoMetrics
@@ -26,7 +26,8 @@ from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Over, Started
 from tests.submission_manager.executor_table import CONTRACT, Table
-from tests.unit.on_virtual_time import LoopClock, SameLoopHost
+from tests.unit.election_parts import opened_context
+from tests.unit.on_virtual_time import LoopClock
 
 T = TypeVar("T")
 
@@ -174,14 +175,11 @@ class Scene:
 
     async def instance(self, holder_id: str = "a", **options: Any) -> Instance:
         facts, counts, gateway, receiver = Facts(), Counts(), Gateway(), Receiver()
-        engine = KeeperServices(MemoryBackend(self.shelf), LoopClock(), facts)
-        await engine.open(1.0)
+        context = await opened_context(MemoryBackend(self.shelf), facts)
         on_error = "retry" if options.pop("retry_on_error", False) else "drop"
         leader = Leader(
-            "one", holder_id, leader_settings(lease=LEASE_S, on_error=on_error), retry_strategy=None,
-            engine=lambda: (engine, SameLoopHost()), clock=LoopClock(), facts=facts,
-            enrol=lambda _: None, done=lambda: None,
-        )  # fmt: skip
+            "one", holder_id, leader_settings(lease=LEASE_S, on_error=on_error), context, candidates=Candidates()
+        )
         parts: dict[str, Any] = {
             "writes": asyncio.Semaphore(4), "clock": LoopClock(), "metrics": counts, "facts": facts,
         }  # fmt: skip

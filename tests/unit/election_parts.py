@@ -10,9 +10,14 @@ from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.model.election.leases import Ask, TermKey
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import Unavailable
+from fencehold.ports.backend import Backend
+from fencehold.ports.facts import FactSink
 from fencehold.ports.leases import Answer
+from fencehold.runtime.context import StoreContext
+from fencehold.runtime.election.candidates import Candidates
 from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.election.leader import Leader
+from fencehold.telemetry.traces import NoTraces
 from tests.unit.on_virtual_time import LoopClock, SameLoopHost
 
 SETTINGS = leader_settings(lease=9)  # asks every 4.5 s, renews every 3 s, a call may take 1.7 s
@@ -57,19 +62,26 @@ class Town:
 
         backend.leases.acquire = slow  # type: ignore[method-assign]
         backend.leases.release = answered  # type: ignore[method-assign]
-        engine = KeeperServices(backend, LoopClock(), self.facts)
-        await engine.open(1.0)
+        context = await opened_context(backend, self.facts)
         settings = options.pop("settings", SETTINGS)
         options.setdefault("retry_strategy", None)
         return Leader(
-            "one", holder_id, settings, engine=lambda: (engine, SameLoopHost()), clock=LoopClock(), facts=self.facts,
-            enrol=lambda _: None, done=lambda: None, **options,
+            "one", holder_id, settings, context, candidates=Candidates(), **options,
         )  # fmt: skip
 
     @property
     def is_free(self) -> bool:
         row = self.shelf.rows.get("one")
         return row is None or row.expires_at <= self.shelf.now()
+
+
+async def opened_context(backend: Backend, facts: FactSink) -> StoreContext:
+    """A store's parts, with a keeper that runs in this very event loop."""
+    context = StoreContext(lambda: backend, LoopClock(), facts, NoTraces(), label="test")
+    keeper = KeeperServices(backend, context.clock, facts)
+    await keeper.open(1.0)
+    context.opened(keeper, SameLoopHost())
+    return context
 
 
 def listened(leader: Leader) -> list[str]:

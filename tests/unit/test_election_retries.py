@@ -63,7 +63,7 @@ async def test_a_follower_asks_at_the_holders_expiry_without_any_hint() -> None:
     assert await leader.wait_for_leadership(1)
     await other.start()
     town.shelf.hints.clear()
-    leader._parts()[0]._tasks[0].cancel()  # its keeper dies: nothing renews any more
+    leader._context.keeper._tasks[0].cancel()  # its keeper dies: nothing renews any more
     row = town.shelf.rows["one"]
     left_s = (row.expires_at - town.shelf.now()).total_seconds()
     assert not await other.wait_for_leadership(left_s - 0.01)

@@ -37,7 +37,7 @@ class LockedTown(Town):
 
     async def locked_candidate(self, holder_id: str):
         leader = await self.candidate(holder_id)
-        leases = leader._parts()[0].backend.leases
+        leases = leader._context.keeper.backend.leases
         acquire, renew = leases.acquire, leases.renew
 
         async def acquired(ask: Ask, limit_s: float) -> Answer:

@@ -12,8 +12,7 @@ from fencehold.ports.checkup import Condition, TablesMade
 from fencehold.ports.events import Events
 from fencehold.ports.items import ItemStore
 from fencehold.ports.schema import SchemaPort
-from fencehold.runtime.core.keeper_thread import Host
-from fencehold.runtime.election.keeper_services import KeeperServices
+from fencehold.runtime.context import StoreContext
 from fencehold.runtime.first_use import ANY_KIND, ITEMS
 
 LIMIT_S = 5.0
@@ -27,8 +26,8 @@ T = TypeVar("T")
 class StoreCheckup:
     """Every question changes nothing; each raises FenceholdError when the store does not answer."""
 
-    def __init__(self, parts: Callable[[], tuple[KeeperServices, Host]]) -> None:
-        self._parts = parts
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
 
     async def try_write(self) -> str | None:
         """Acquire a lease and roll it back; raises what keeps this process from writing.
@@ -82,5 +81,4 @@ class StoreCheckup:
         return await self._on_keeper(asked)
 
     async def _on_keeper(self, ask: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
-        engine, host = self._parts()
-        return await host.begin(ask(engine.backend))
+        return await self._context.keeper_loop.begin(ask(self._context.keeper.backend))

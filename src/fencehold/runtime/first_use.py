@@ -9,11 +9,9 @@ from functools import partial
 from fencehold.model.errors import FenceholdError, Unavailable
 from fencehold.ports.backend import Backend
 from fencehold.ports.events import Events
-from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemStore
 from fencehold.ports.time_limit import TimeLimit
-from fencehold.runtime.core.keeper_thread import Host
-from fencehold.runtime.election.keeper_services import KeeperServices
+from fencehold.runtime.context import StoreContext
 
 LOOK_LIMIT_S = 10.0
 MAKE_LIMIT_S = 60.0
@@ -34,8 +32,8 @@ class FirstUse:
     nothing is looked for and nothing is made.
     """
 
-    def __init__(self, parts: Callable[[], tuple[KeeperServices, Host]], facts: FactSink) -> None:
-        self._parts, self._facts = parts, facts
+    def __init__(self, context: StoreContext) -> None:
+        self._context, self._facts = context, context.facts
         self._is_on = False
         self._ready: set[str] = set()
         self._turns: dict[str, asyncio.Lock] = {}  # touched on the keeper's loop only
@@ -68,8 +66,8 @@ class FirstUse:
             await self._on_keeper(ITEMS, lambda backend: backend.items(ANY_KIND), MAKE_LIMIT_S)
 
     async def _on_keeper(self, name: str, make: Make, limit_s: float) -> None:
-        engine, host = self._parts()
-        await host.begin(self._in_turn(name, partial(make, engine.backend), limit_s))
+        backend = self._context.keeper.backend
+        await self._context.keeper_loop.begin(self._in_turn(name, partial(make, backend), limit_s))
 
     async def _in_turn(self, name: str, tables: Callable[[], Events | ItemStore], limit_s: float) -> None:
         turn = self._turns.setdefault(name, asyncio.Lock())

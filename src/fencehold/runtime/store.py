@@ -6,26 +6,29 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Self, TypeVar, Unpack
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakSet
 
 from fencehold.model import names
 from fencehold.model.durations import Duration
 from fencehold.model.election.retry import RetryStrategy
 from fencehold.model.election.settings import LeaderSettings, OnError, leader_settings
-from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.errors import FenceholdError
 from fencehold.model.items.settings import DOCUMENT_BYTES_MAX, item_settings
 from fencehold.model.outbox.settings import DEFAULT_OUTBOX, PAYLOAD_BYTES_MAX, outbox_settings
 from fencehold.ports.backend import Backend
 from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
-from fencehold.ports.time_limit import TimeLimit
 from fencehold.ports.traces import TracePort
 from fencehold.runtime.checkup import StoreCheckup
-from fencehold.runtime.core import forks
-from fencehold.runtime.core import keeper_thread as hosts
+from fencehold.runtime.context import StoreContext
+from fencehold.runtime.core import forks, keeper_thread
 from fencehold.runtime.core.block_kinds import AsyncBlock, NotAwaited
+from fencehold.runtime.core.keeper_thread import KeeperThread
 from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.stoppable import stop_all
+from fencehold.runtime.election.candidates import Candidates
 from fencehold.runtime.election.job_checks import check_async_job
 from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.election.leader import Leader
@@ -33,15 +36,14 @@ from fencehold.runtime.election.leader_job import LeaderJob, Pauses
 from fencehold.runtime.election.lease_verbs import LeaseVerbs
 from fencehold.runtime.election.term import Term
 from fencehold.runtime.first_use import ANY_KIND, ITEMS, FirstUse
+from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.items import Items
-from fencehold.runtime.items.store_side import ItemParts
 from fencehold.runtime.options import LeaderOptions, SeekOptions
+from fencehold.runtime.outbox.context import OutboxContext
 from fencehold.runtime.outbox.outbox import Outbox
-from fencehold.runtime.outbox.store_side import OutboxParts
 
 OPEN_LIMIT_S = 10.0  # of one try
 FIRST_OPEN_LIMIT_S = 4.0  # of the first try of many: so that the first word about an outage comes within 5 s
-CLOSE_SLACK_S = 5.0
 INIT_LIMIT_S = 60.0
 
 T = TypeVar("T")
@@ -60,33 +62,28 @@ class Store(AsyncBlock, NotAwaited):
         label: str,
         open_timeout_s: float | None = None,
     ) -> None:
-        self._make_backend = make_backend
-        self._clock = clock
-        self._facts = facts
-        self._label = label
+        self._context = context = StoreContext(make_backend, clock, facts, traces, label=label)
         self._open_timeout_s = open_timeout_s
-        self._thread: hosts.KeeperThread | None = None
-        self._engine: KeeperServices | None = None
+        self._thread: KeeperThread | None = None
         self._opening = asyncio.Lock()
-        # Weak: a candidate that was never started, and is no longer anybody's, stands in nobody's way.
-        self._candidates: WeakValueDictionary[tuple[str, str], Leader] = WeakValueDictionary()
+        self._candidates: Candidates[Leader] = Candidates()
         self._holder_id = names.default_holder_id()
-        self.leases = LeaseVerbs(make_backend, self._parts, self._holder_id)
-        self.checkup = StoreCheckup(self._parts)
-        self._first_use = FirstUse(self._parts, facts)
-        self._outbox_parts = OutboxParts(make_backend, self._parts, clock, facts, traces, self._first_use)
+        self.leases = LeaseVerbs(context, self._holder_id)
+        self.checkup = StoreCheckup(context)
+        self._first_use = FirstUse(context)
+        self._outbox_context = OutboxContext(context, self._first_use)
         self._outboxes: dict[str, Outbox] = {}  # the first handle of each name
-        self._item_parts = ItemParts(make_backend, self._parts, clock, facts, self._first_use)
+        self._items_context = ItemsContext(context, self._first_use)
         self._has_items = False
         self._jobs: WeakSet[LeaderJob] = WeakSet()
 
     def __repr__(self) -> str:
-        return f"<Store {self._label}{'' if self._engine else ' (closed)'}>"
+        return f"<Store {self._context.label}{'' if self.is_open else ' (closed)'}>"
 
     @property
     def is_open(self) -> bool:
         """Whether it has connected and was not closed since; the database may be away again by now."""
-        return self._engine is not None
+        return self._context.is_open
 
     async def open(self, timeout_s: float | None = None) -> Self:
         """Connect. A database that is away is waited for, and the log says so within 5 s and then once a minute.
@@ -97,35 +94,36 @@ class Store(AsyncBlock, NotAwaited):
         """
         limit_s = self._open_timeout_s if timeout_s is None else timeout_s
         async with self._opening:  # of two at once the second finds it open
-            if self._engine is None:
-                thread, made = hosts.enter(), list[KeeperServices]()
+            if not self.is_open:
+                thread, made = keeper_thread.enter(), list[KeeperServices]()
                 try:
-                    self._engine = await thread.begin(self._open(limit_s, made))
+                    self._context.opened(await thread.begin(self._open(limit_s, made)), thread)
                 except BaseException:
-                    hosts.leave_after(thread, _give_up(made))  # cancelled: it may be open by now
+                    keeper_thread.leave_after(thread, _give_up(made))  # cancelled: it may be open by now
                     raise
                 self._thread = thread
         return self
 
     async def _open(self, limit_s: float | None, made: list[KeeperServices]) -> KeeperServices:
         """On the keeper's loop."""
-        engine = KeeperServices(self._make_backend(), self._clock, self._facts)
-        made.append(engine)
+        context = self._context
+        keeper = KeeperServices(context.make_backend(), context.clock, context.facts)
+        made.append(keeper)
         try:
-            outage = Outage(lambda event, **fields: self._facts.fact(event, store=self._label, **fields), self._clock)
+            outage = Outage(partial(context.facts.fact, store=context.label), context.clock)
             limits = try_limits_s(limit_s)
-            await outage.wait_for(lambda: engine.open(next(limits)), limit_s)
+            await outage.wait_for(lambda: keeper.open(next(limits)), limit_s)
         except BaseException:
-            await engine.backend.close()
+            await keeper.backend.close()
             raise
-        return engine
+        return keeper
 
     async def close(self) -> None:
         """Stop all that runs, give back every lease and item, disconnect. Idempotent.
 
         Cancelled meanwhile, it no longer waits for what runs, and disconnects in the background.
         """
-        if self._engine is None or self._thread is None:
+        if self._thread is None:
             return
         if self._thread.generation != forks.generation():  # nothing of it is a forked child's to stop or give back
             return
@@ -135,17 +133,12 @@ class Store(AsyncBlock, NotAwaited):
             await self._disconnect()
 
     async def _stop_all(self) -> None:
-        workers, leaders = list(self._outbox_parts.workers), list(self._candidates.values())
+        leaders = list(self._candidates)
         try:
             for job in list(self._jobs):
                 job.stop()
-            for worker in workers:
-                worker.stop()
-            for worker in workers:
-                with suppress(TimeoutError):
-                    async with TimeLimit(worker.settings.shutdown_timeout_s + CLOSE_SLACK_S):
-                        await worker.stopped.wait()
-            await self._item_parts.close()
+            await stop_all(self._outbox_context.workers)
+            await self._items_context.close()
             for leader in leaders:
                 await leader.shutdown(leader.settings.call_limit_s * 2)
         finally:
@@ -153,16 +146,17 @@ class Store(AsyncBlock, NotAwaited):
                 leader.stop_at_once()
 
     async def _disconnect(self) -> None:
-        engine, thread = self._engine, self._thread
-        self._engine = self._thread = None
-        if engine is None or thread is None:
+        thread, self._thread = self._thread, None
+        if thread is None:
             return  # closed by another call meanwhile
+        keeper = self._context.keeper
+        self._context.closed()
         try:
-            await engine.backend.fences.close()
+            await keeper.backend.fences.close()
             await self.leases.close()
-            await self._outbox_parts.shared.close()
+            await self._outbox_context.shared.close()
         finally:
-            closed = hosts.leave_after(thread, engine.close())
+            closed = keeper_thread.leave_after(thread, keeper.close())
             with suppress(FenceholdError):
                 await asyncio.shield(asyncio.wrap_future(closed))
 
@@ -178,22 +172,22 @@ class Store(AsyncBlock, NotAwaited):
         Safe to repeat, safe in parallel. What is declared later is made when it is first used on this store. Returns
         the steps applied just now.
         """
-        engine, host = self._parts()
+        backend, keeper_loop = self._context.keeper.backend, self._context.keeper_loop
         outboxes, has_items = list(self._outboxes.values()), self._has_items
-        steps = await host.begin(engine.backend.schema.init(INIT_LIMIT_S, self._waits))
+        steps = await keeper_loop.begin(backend.schema.init(INIT_LIMIT_S, self._waits))
         if has_items:
-            steps += await host.begin(self._init_items(engine))
+            steps += await keeper_loop.begin(self._init_items(backend))
         for outbox in outboxes:
             steps += await outbox.init()
         self._first_use.begin([outbox.name for outbox in outboxes] + ([ITEMS] if has_items else []))
         return steps
 
     def _waits(self, what: str) -> None:
-        self._facts.fact("schema_waiting", detail=what)
+        self._context.facts.fact("schema_waiting", detail=what)
 
-    async def _init_items(self, engine: KeeperServices) -> list[str]:
+    async def _init_items(self, backend: Backend) -> list[str]:
         """On the keeper's loop. All kinds share their tables, so any kind will do."""
-        items = engine.backend.items(ANY_KIND)
+        items = backend.items(ANY_KIND)
         try:
             return await items.init(INIT_LIMIT_S, self._waits)
         finally:
@@ -223,7 +217,7 @@ class Store(AsyncBlock, NotAwaited):
             retry_base=retry_base, retry_cap=retry_cap, payload_bytes_max=payload_bytes_max, event_types=event_types,
             in_order=ordered,
         )  # fmt: skip
-        outbox = Outbox(names.table_name(name), settings, self._outbox_parts)
+        outbox = Outbox(names.table_name(name), settings, self._outbox_context)
         self._outboxes.setdefault(outbox.name, outbox)
         return outbox
 
@@ -246,13 +240,13 @@ class Store(AsyncBlock, NotAwaited):
             document_bytes_max=document_bytes_max,
         )  # fmt: skip
         who = names.holder_id(holder_id) if holder_id is not None else names.default_holder_id()
-        items = Items(names.item_kind(kind), who, settings, self._item_parts)
+        items = Items(names.item_kind(kind), who, settings, self._items_context)
         self._has_items = True
         return items
 
     async def item_kinds(self) -> list[str]:
         """Every kind there is an item of."""
-        return await self._item_parts.kinds()
+        return await self._items_context.kinds()
 
     def leader(
         self,
@@ -308,9 +302,15 @@ class Store(AsyncBlock, NotAwaited):
         **settings: Unpack[LeaderOptions],
     ) -> LeaderJob:
         """The parts of `run_as_leader`; `fencehold.sync` puts them together in its own way."""
-        self._parts()  # raises if the store is not open
+        self._context.check_open()
         leader = self.leader(name, **settings)
-        job = LeaderJob(leader, pauses=Pauses(backoff, self._clock), until=until, clock=self._clock, facts=self._facts)
+        job = LeaderJob(
+            leader,
+            pauses=Pauses(backoff, self._context.clock),
+            until=until,
+            clock=self._context.clock,
+            facts=self._context.facts,
+        )
         self._jobs.add(job)
         return job
 
@@ -318,31 +318,10 @@ class Store(AsyncBlock, NotAwaited):
         self, name: str, holder_id: str, settings: LeaderSettings, retry_strategy: RetryStrategy | None
     ) -> Leader:
         leader = Leader(
-            name, holder_id, settings, retry_strategy=retry_strategy, engine=self._parts, clock=self._clock,
-            facts=self._facts, enrol=self._enrol, done=lambda: self._candidates.pop((name, holder_id), None),
-        )  # fmt: skip
-        self._enrol(leader)
+            name, holder_id, settings, self._context, candidates=self._candidates, retry_strategy=retry_strategy
+        )
+        self._candidates.enrol(leader)
         return leader
-
-    def _enrol(self, leader: Leader) -> None:
-        """One candidate per lease and holder: two would take each other's renewals for their own."""
-        who = (leader.name, leader.holder_id)
-        if self._candidates.get(who, leader) is not leader:
-            raise ConfigurationError(
-                f"{leader.holder_id!r} is already a candidate for lease {leader.name!r} in this store.",
-                hint="Use one leader per lease and process, or give each its own holder_id.",
-                code="duplicate_holder",
-            )
-        self._candidates[who] = leader
-
-    def _parts(self) -> tuple[KeeperServices, hosts.Host]:
-        if self._engine is None or self._thread is None:
-            raise ConfigurationError(
-                "The store is not open.",
-                hint="Use `async with fencehold.connect(...) as store:` or `await store.open()`.",
-                code="store_closed",
-            )
-        return self._engine, self._thread
 
 
 def try_limits_s(limit_s: float | None) -> Iterator[float]:

@@ -118,7 +118,7 @@ class Store(PlainBlock, NotAwaited):
 
     def _running(self) -> BackgroundLoop:
         if self._loop is None:
-            self._store._parts()  # raises: the store is not open
+            self._store._context.check_open()
         assert self._loop is not None, "an open store has its loop"
         return self._loop
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -83,14 +84,10 @@ class Statements:
         self._table = re.compile(
             rf"(['\"]){topic.default_table}\1|\b(?:{topic.default_table}\w*|{_SCHEMA_TABLE})\b", re.ASCII
         )
-        shared = resources.files(package) / "sql"
-        folder = shared / topic.folder if topic.folder else shared
-        raw = {f.name.removesuffix(".sql"): f.read_text("utf-8") for f in _sql_files(shared, folder)}
-        self._named = {name: self._bound(_bare(text)) for name, text in raw.items()}
+        raw, steps = _files(package, topic.folder)
+        self._named = {name: self._bound(text) for name, text in raw}
         self._styled = {name: style(text) for name, text in self._named.items()}
-        migrations = folder / "migrations"
-        steps = sorted(migrations.iterdir(), key=lambda f: f.name) if migrations.is_dir() else []
-        self.steps = [Step(f.name.removesuffix(".sql"), self._bound(f.read_text("utf-8"))) for f in steps]
+        self.steps = [Step(name, self._bound(text)) for name, text in steps]
 
     def __getitem__(self, name: str) -> str:
         """In the driver's own parameter style."""
@@ -289,6 +286,20 @@ def judged(
     names = ", ".join(missing)
     fault = schema_old(f"missing: {names}") if there else schema_missing(f"There are no such tables{where}: {names}.")
     return advised(fault, statements)
+
+
+@functools.cache
+def _files(package: str, folder: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Statements and migrations of one folder, by name. Read once per process: outboxes are declared per request.
+
+    Where `sql/` and its folder have a file of the same name, the folder's stands.
+    """
+    shared = resources.files(package) / "sql"
+    place = shared / folder if folder else shared
+    raw = [(f.name.removesuffix(".sql"), _bare(f.read_text("utf-8"))) for f in _sql_files(shared, place)]
+    migrations = place / "migrations"
+    steps = sorted(migrations.iterdir(), key=lambda f: f.name) if migrations.is_dir() else []
+    return raw, [(f.name.removesuffix(".sql"), f.read_text("utf-8")) for f in steps]
 
 
 def _sql_files(*folders: Any) -> list[Any]:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 WIND_UP_LIMIT_S, WIND_UP_ROUNDS = 2.0, 4
 
 
-class Host(Protocol):
+class KeeperLoop(Protocol):
     """Where the keeper runs."""
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:

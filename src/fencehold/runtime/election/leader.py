@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from functools import partial
 from typing import Self
@@ -14,16 +14,14 @@ from fencehold.model.election.leases import Lease
 from fencehold.model.election.retry import RetryStrategy
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import FenceholdError, Uncertain, redact
-from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
 from fencehold.ports.time_limit import TimeLimit
+from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core.block_kinds import AsyncBlock
 from fencehold.runtime.core.callbacks import Callbacks, Registers
-from fencehold.runtime.core.keeper_thread import Host
 from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S, Limit
+from fencehold.runtime.election.candidates import Candidates
 from fencehold.runtime.election.election import LEADING, Election, ElectionSettings
 from fencehold.runtime.election.held_lease import HeldLease
-from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.election.lease_mechanism import GivesUpAtFirstContact, LeaseMechanism, LeaseRetry
 from fencehold.runtime.election.term import Term
 from fencehold.runtime.election.terms import Terms
@@ -42,26 +40,22 @@ class Leader(AsyncBlock, Registers):
         name: str,
         holder_id: str,
         settings: LeaderSettings,
+        context: StoreContext,
         *,
-        retry_strategy: RetryStrategy | None,
-        engine: Callable[[], tuple[KeeperServices, Host]],
-        clock: Clock,
-        facts: FactSink,
-        enrol: Callable[[Leader], None],
-        done: Callable[[], object],
+        candidates: Candidates[Leader],
+        retry_strategy: RetryStrategy | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.name = name
         self.holder_id = holder_id
         self.settings = settings
         self._retry_strategy = retry_strategy
-        self._parts = engine
-        self._clock = clock
-        self._facts = facts
-        self._enrol = enrol
-        self._done = done
+        self._context = context
+        self._clock = context.clock
+        self._facts = context.facts
+        self._candidates = candidates
         self._rng = rng
-        self._callbacks = Callbacks(facts)
+        self._callbacks = Callbacks(context.facts)
         self._election: Election[HeldLease] | None = None
         self._mechanism: LeaseMechanism | None = None
         self._task: asyncio.Task[None] | None = None
@@ -84,16 +78,17 @@ class Leader(AsyncBlock, Registers):
             stops = self._stops
             is_free = self._election is None or await self._election.make_way()
             if is_free and stops == self._stops:  # else shut down meanwhile
-                self._enrol(self)
+                self._candidates.enrol(self)
                 await self._start()
                 self._is_started = True
         self._raise_mistake()
 
     async def _start(self) -> None:
-        engine, host = self._parts()
-        host.begin(engine.listen())  # not waited for: the first word about an outage comes from the first attempt
+        context = self._context
+        # Not waited for: the first log line about an outage comes from the first attempt.
+        context.keeper_loop.begin(context.keeper.listen())
         mechanism = LeaseMechanism(
-            self.name, self.holder_id, self.settings, engine=engine, host=host, clock=self._clock, facts=self._facts,
+            self.name, self.holder_id, self.settings, context,
             patient=self._retry_strategy is None, bodies_left=self._bodies_left,
         )  # fmt: skip
         retry = GivesUpAtFirstContact(self._retry_strategy or LeaseRetry(self.settings, self._rng), mechanism)
@@ -125,7 +120,7 @@ class Leader(AsyncBlock, Registers):
         self._stops += 1
         self._begun.set()
         if (task := self._task) is None or (election := self._election) is None:
-            self._done()
+            self._candidates.withdraw(self)
             return
         election.stop.set()
         if not task.done():
@@ -142,7 +137,7 @@ class Leader(AsyncBlock, Registers):
             return  # a callback has started it again
         if not told:
             self._callbacks.drop()
-        self._done()
+        self._candidates.withdraw(self)
 
     def stop_at_once(self) -> None:
         """Stop without waiting for anything: the lease is given back in the background, or lapses under a body."""
@@ -226,7 +221,7 @@ class Leader(AsyncBlock, Registers):
 
     async def observe(self) -> AsyncGenerator[Lease | None, None]:
         """Who leads, now and after every change: a live Lease, or None while nobody does. Ends with the store."""
-        engine, host = self._parts()
+        keeper, keeper_loop = self._context.keeper, self._context.keeper_loop
         seen: asyncio.Queue[tuple[News, Lease | None]] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
@@ -235,8 +230,8 @@ class Leader(AsyncBlock, Registers):
                 loop.call_soon_threadsafe(seen.put_nowait, (news, lease))
 
         follow = Follow(self.name, self.settings.acquire_every_s, hear, wants_changes=True)
-        await host.begin(engine.listen())
-        host.post(engine.watch.follow, follow)
+        await keeper_loop.begin(keeper.listen())
+        keeper_loop.post(keeper.watch.follow, follow)
         try:
             last: tuple[str, int] | str | None = "nothing seen yet"
             while (said := await seen.get())[0] is not News.CLOSED:
@@ -247,7 +242,7 @@ class Leader(AsyncBlock, Registers):
                     yield lease
         finally:
             with suppress(RuntimeError):  # the store is closed
-                host.post(engine.watch.unfollow, follow)
+                keeper_loop.post(keeper.watch.unfollow, follow)
 
     # --- parts ---
 
@@ -291,7 +286,7 @@ class Leader(AsyncBlock, Registers):
         assert self._election is not None, "states change only while an election runs"
         held = self._election.grant
         if new is LockState.LEADER and held is not None:
-            self._term = Term(held, self._parts()[0].backend.fences)
+            self._term = Term(held, self._context.keeper.backend.fences)
             held.fact("leader_acquired")
 
     def _ended(self, election: Election[HeldLease], task: asyncio.Task[None]) -> None:
@@ -305,6 +300,6 @@ class Leader(AsyncBlock, Registers):
         election.ended()
         if is_replaced:
             return
-        self._done()
+        self._candidates.withdraw(self)
         if self._mechanism is not None:
             self._mechanism.first_tried.set()  # also if it was stopped before it had begun

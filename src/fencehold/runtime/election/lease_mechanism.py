@@ -12,15 +12,12 @@ from fencehold.model.election.leases import Ask, Busy, Lease, Refusal
 from fencehold.model.election.retry import DecorrelatedJitter, RetryContext, RetryStrategy
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
-from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
 from fencehold.ports.mechanism import Unanswered
-from fencehold.runtime.core.keeper_thread import Host
+from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core.loop_liveness import LoopLiveness
 from fencehold.runtime.core.outage import Outage
 from fencehold.runtime.election.election import STEP_DOWN_REQUESTED
 from fencehold.runtime.election.held_lease import DEADLINE_PASSED, RELEASED, RELEASING, HeldLease
-from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.election.row_locked import RowLocked
 from fencehold.runtime.election.watch import Follow, News
 
@@ -62,36 +59,34 @@ class LeaseMechanism:
         name: str,
         holder_id: str,
         settings: LeaderSettings,
+        context: StoreContext,
         *,
-        engine: KeeperServices,
-        host: Host,
-        clock: Clock,
-        facts: FactSink,
         patient: bool,
         bodies_left: Callable[[float], Awaitable[bool]],
     ) -> None:
         self._name, self._holder_id, self._settings = name, holder_id, settings
-        self._engine, self._host, self._clock, self._facts = engine, host, clock, facts
+        self._keeper, self._keeper_loop = context.keeper, context.keeper_loop
+        self._clock, self._facts = context.clock, context.facts
         self._patient = patient
         self._bodies_left = bodies_left
         self._loop = asyncio.get_running_loop()
-        self._liveness = LoopLiveness(self._loop, clock)
+        self._liveness = LoopLiveness(self._loop, self._clock)
         self._nonce = secrets.token_hex(16)
         self._worth_a_try = asyncio.Event()
         self._answer: Refusal | Busy | None = None
         self._held: HeldLease | None = None
         self._is_unanswered = False  # the last attempt: the store may have granted it
-        self._outage = Outage(self._fact, clock)
-        self._row_locked = RowLocked(self._fact, clock)
+        self._outage = Outage(self._fact, self._clock)
+        self._row_locked = RowLocked(self._fact, self._clock)
         self._has_worked = False  # the store has answered an attempt: from then on every fault is waited out
         self.mistake: ConfigurationError | None = None  # named by the store before it had ever answered
         self.first_tried = asyncio.Event()
         self._follow = Follow(name, settings.acquire_every_s, self._hear)
-        host.post(engine.watch.follow, self._follow)
+        self._keeper_loop.post(self._keeper.watch.follow, self._follow)
 
     async def attempt(self) -> HeldLease | None:
         self._worth_a_try.clear()
-        future = self._host.begin(self._engine.keeper.take(self._ask(), self._settings, self._liveness))
+        future = self._keeper_loop.begin(self._keeper.keeper.take(self._ask(), self._settings, self._liveness))
         try:
             await asyncio.wait([future], timeout=FIRST_WORD_S)
             if not future.done():
@@ -121,12 +116,12 @@ class LeaseMechanism:
             self._row_locked.gone()
         if isinstance(answer, HeldLease):
             self._held = answer
-            self._host.post(self._engine.watch.unfollow, self._follow)
+            self._keeper_loop.post(self._keeper.watch.unfollow, self._follow)
             return answer
         self._answer = answer
         # A row that stays locked is told of by `lease_row_locked`, not by every try.
         self._log_refused(answer.current, **({"is_repeat": True} if self._row_locked.tries > 1 else {}))
-        self._host.post(self._engine.watch.saw, self._name, answer.current)
+        self._keeper_loop.post(self._keeper.watch.saw, self._name, answer.current)
         return None
 
     async def hold(self, grant: HeldLease) -> str:
@@ -148,7 +143,9 @@ class LeaseMechanism:
         while not await self._bodies_left(left_s) and (left_s := grant.until_deadline_s) > 0:
             continue  # the event loop's clock is a little ahead of the one that the deadline is on
         release = self._settings.release_on_stop or grant.step_down_requested or not self._is_stopping()
-        given_back = await asyncio.shield(self._host.begin(self._engine.keeper.give_back(grant, RELEASED, release)))
+        given_back = await asyncio.shield(
+            self._keeper_loop.begin(self._keeper.keeper.give_back(grant, RELEASED, release))
+        )
         self._held = None
         self._follow_again()
         if release and not given_back:
@@ -179,7 +176,7 @@ class LeaseMechanism:
         return True  # never asked: a lease has no grace period, its term goes on until its deadline
 
     async def close(self) -> None:
-        self._host.post(self._engine.watch.unfollow, self._follow)
+        self._keeper_loop.post(self._keeper.watch.unfollow, self._follow)
         held, self._held = self._held, None
         if held is not None and held.end("cancelled") and await self._bodies_left(0.0):
             self._start_giving_back(held)  # under a running body it lapses by itself
@@ -217,14 +214,14 @@ class LeaseMechanism:
             self._start_giving_back_unanswered()
 
     def _start_giving_back(self, held: HeldLease) -> None:
-        self._host.post(self._engine.keeper.start_giving_back, held, "cancelled", self._settings.release_on_stop)
+        self._keeper_loop.post(self._keeper.keeper.start_giving_back, held, "cancelled", self._settings.release_on_stop)
 
     def _start_giving_back_unanswered(self) -> None:
         if self._settings.release_on_stop:
-            self._host.post(self._engine.keeper.start_giving_back_unanswered, self._ask(), self._settings)
+            self._keeper_loop.post(self._keeper.keeper.start_giving_back_unanswered, self._ask(), self._settings)
 
     def _follow_again(self) -> None:
-        self._host.post(self._engine.watch.follow, self._follow)
+        self._keeper_loop.post(self._keeper.watch.follow, self._follow)
 
     def _fact(self, event: str, **fields: object) -> None:
         self._facts.fact(event, lease_name=self._name, holder_id=self._holder_id, **fields)

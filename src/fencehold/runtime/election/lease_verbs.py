@@ -13,6 +13,7 @@ from fencehold.model.election.leases import Ask, Busy, Lease, TermKey
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer, LeasePort
+from fencehold.runtime.context import StoreContext
 
 LIMIT_S = 5.0
 BUSY_PAUSE_S = 0.02
@@ -26,11 +27,8 @@ Verb = Callable[[Sequence[TermKey], float], Coroutine[Any, Any, list[Answer]]]
 class LeaseVerbs:
     """Each verb is one statement, decided by the store's clock. Yes is a Lease, no is None, don't know is raised."""
 
-    def __init__(
-        self, make_backend: Callable[[], Backend], check_open: Callable[[], object], default_holder_id: str
-    ) -> None:
-        self._make_backend = make_backend
-        self._check_open = check_open
+    def __init__(self, context: StoreContext, default_holder_id: str) -> None:
+        self._context = context
         self._holder_id = default_holder_id
         self._limit_s = LIMIT_S
         self._backends: dict[asyncio.AbstractEventLoop, Backend] = {}
@@ -78,10 +76,10 @@ class LeaseVerbs:
 
     def _port(self) -> LeasePort:
         """In the caller's loop, on a connection of its own: a hop to the keeper would cost a third of the rate."""
-        self._check_open()
+        self._context.check_open()
         loop = asyncio.get_running_loop()
         if loop not in self._backends:
-            self._backends[loop] = self._make_backend()
+            self._backends[loop] = self._context.make_backend()
         return self._backends[loop].leases
 
     def _keys(self, leases: Any, lease_s: float) -> Sequence[TermKey]:

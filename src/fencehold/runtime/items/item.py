@@ -20,7 +20,7 @@ from fencehold.runtime.core.heartbeat import TOO_LATE
 from fencehold.runtime.items.lease import DONE, GONE, LEFT, ItemLease
 
 if TYPE_CHECKING:
-    from fencehold.runtime.items.store_side import ItemParts
+    from fencehold.runtime.items.context import ItemsContext
 
 LIMIT_S = 10.0
 SAVE_NOW_LIMIT_S = LIMIT_S + 5.0
@@ -58,9 +58,9 @@ class Item(AsyncBlock, Generic[J]):
     lost: then the block raises LeaseLost. It ends without an error only if the item was ours to its end.
     """
 
-    def __init__(self, row: ItemRow, lease: ItemLease, parts: ItemParts) -> None:
+    def __init__(self, row: ItemRow, lease: ItemLease, context: ItemsContext) -> None:
         self._lease = lease
-        self._parts = parts
+        self._context = context
         self._body: CancelScope | None = None
         self._loop = asyncio.get_running_loop()
         self.has_saved = False
@@ -81,9 +81,9 @@ class Item(AsyncBlock, Generic[J]):
         return self._lease
 
     @property
-    def parts(self) -> ItemParts:
+    def context(self) -> ItemsContext:
         """For the runtime: whose it is."""
-        return self._parts
+        return self._context
 
     @property
     def id(self) -> str:
@@ -132,7 +132,7 @@ class Item(AsyncBlock, Generic[J]):
         change = checked_change(state, document, self._lease.settings)
         self.check()
         limit_s = min(LIMIT_S, max(self._lease.settings.call_limit_s, self.remaining_s))
-        port = self._parts.port(self.kind)
+        port = self._context.port(self.kind)
         # Shielded: a statement cut short could not say what it did; this way a break that follows waits for it.
         answer = await asyncio.shield(port.save(self._lease.key, *change, limit_s))
         if isinstance(answer, ItemRefusal):
@@ -172,14 +172,14 @@ class Item(AsyncBlock, Generic[J]):
                 hint="One block per lease: the body of the first would lose it at the end of the second.",
                 code="already_entered",
             )
-        self._parts.enter(self._lease)
+        self._context.enter(self._lease)
         self._loop = asyncio.get_running_loop()
         self._body = CancelScope("the lease on the item is over")
         self._lease.on_end = self._ended
         try:
-            self._parts.keep(self._lease)
+            self._context.keep(self._lease)
         except BaseException:
-            self._parts.leave(self._lease)
+            self._context.leave(self._lease)
             raise
         return self
 
@@ -192,8 +192,8 @@ class Item(AsyncBlock, Generic[J]):
         if not lease.is_valid:
             lease.end(TOO_LATE)
         is_lost = bool(lease.lost) and lease.lost not in DONE
-        self._parts.drop(lease)
-        self._parts.leave(lease)
+        self._context.drop(lease)
+        self._context.leave(lease)
         cancelled = await self._give_back()
         is_ours = body.leave()
         if cancelled is not None and not is_ours:
@@ -206,7 +206,7 @@ class Item(AsyncBlock, Generic[J]):
         lease = self._lease
         is_gone = lease.lost in GONE
         lease.end(LEFT)
-        waits = [] if is_gone else [asyncio.ensure_future(self._parts.break_quietly([lease]))]
+        waits = [] if is_gone else [asyncio.ensure_future(self._context.break_quietly([lease]))]
         cancelled: asyncio.CancelledError | None = None
         while waits and not waits[0].done():
             try:

@@ -16,10 +16,10 @@ from fencehold.model.json_types import Json
 from fencehold.ports.items import EVER, ItemRefusal, ItemRow, NewItem, Stretch
 from fencehold.runtime.core.heartbeat import REFUSED, TOO_LATE
 from fencehold.runtime.handlers.types import ItemHandler
+from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.item import LIMIT_S, Item, ItemView, view
 from fencehold.runtime.items.lease import BROKEN, DELETED, GRANTED_TOO_LATE, ItemLease
 from fencehold.runtime.items.processor import ItemProcessor, item_handlers
-from fencehold.runtime.items.store_side import ItemParts
 
 RENEW_BATCH = 1000
 FIND_MAX = 1000
@@ -32,9 +32,9 @@ class Items:
     `holder_id` is unique to this object unless given; two processes must never share one.
     """
 
-    def __init__(self, kind: str, holder_id: str, settings: ItemSettings, parts: ItemParts) -> None:
+    def __init__(self, kind: str, holder_id: str, settings: ItemSettings, context: ItemsContext) -> None:
         self.kind, self.holder_id, self.settings = kind, holder_id, settings
-        self._parts = parts
+        self._context = context
 
     # --- without a lease ---
 
@@ -43,7 +43,7 @@ class Items:
         new = NewItem(
             names.item_id(id), names.item_state(state), document_json(document, self.settings), self.holder_id
         )
-        port = await self._parts.ready_port(self.kind)
+        port = await self._context.ready_port(self.kind)
         answer = await asyncio.shield(port.put(new, LIMIT_S))
         if isinstance(answer, ItemRefusal):
             self._refuse(new.id, answer)
@@ -51,7 +51,7 @@ class Items:
 
     async def get(self, id: str) -> ItemView | None:
         """The item as it stands, held or not; None if there is none."""
-        port = await self._parts.ready_port(self.kind)
+        port = await self._context.ready_port(self.kind)
         rows = await port.get([names.item_id(id)], LIMIT_S)
         return view(self.kind, rows[id]) if id in rows else None
 
@@ -59,7 +59,7 @@ class Items:
         """Items as they stand, held or not, the longest in their state first."""
         which = None if state is None else names.item_state(state)
         most = checked_limit(limit, FIND_MAX, "Ask for as many as you want to see.")
-        rows = await (await self._parts.ready_port(self.kind)).find(which, most, LIMIT_S)
+        rows = await (await self._context.ready_port(self.kind)).find(which, most, LIMIT_S)
         return [view(self.kind, row) for row in rows]
 
     # --- leasing ---
@@ -74,7 +74,7 @@ class Items:
         (item,) = await self._granted(self._acquire(item_id))
         if not item.is_valid:
             item.lease.end(GRANTED_TOO_LATE)
-            await self._parts.break_quietly([item.lease])
+            await self._context.break_quietly([item.lease])
             raise item.lease.error()
         return item
 
@@ -92,8 +92,10 @@ class Items:
         if late := [item.lease for item in items if not item.is_valid]:
             for lease in late:
                 lease.end(GRANTED_TOO_LATE)
-            await self._parts.break_quietly(late)
-        self._parts.facts.fact("items_leased", kind=self.kind, holder_id=self.holder_id, leased=len(items) - len(late))
+            await self._context.break_quietly(late)
+        self._context.facts.fact(
+            "items_leased", kind=self.kind, holder_id=self.holder_id, leased=len(items) - len(late)
+        )
         return [item for item in items if item.is_valid]
 
     async def renew(self, items: Item | Sequence[Item]) -> list[Item]:
@@ -111,11 +113,11 @@ class Items:
     async def break_lease(self, id: str | Item) -> None:
         """Free from now, if it was ours or nobody's; AlreadyLeased while another holds it."""
         key = self._checked(id)[0].lease.key if isinstance(id, Item) else self._own(id)
-        ours = self._parts.held_by(self.kind, key.holder_id, key.id)
+        ours = self._context.held_by(self.kind, key.holder_id, key.id)
         if ours is not None and key.token in (0, ours.key.token):
             ours.end(BROKEN)
-            self._parts.let_go(ours)
-        port = await self._parts.ready_port(self.kind)
+            self._context.let_go(ours)
+        port = await self._context.ready_port(self.kind)
         refused = await asyncio.shield(port.break_leases([key], LIMIT_S))
         if refusal := refused.get(key):
             self._refuse(key.id, refusal)
@@ -126,10 +128,10 @@ class Items:
         Told as a fact, with `by`, who did it.
         """
         key = ItemKey(seen.id, seen.holder_id or "", seen.token)
-        refused = await asyncio.shield(self._parts.port(self.kind).break_leases([key], LIMIT_S))
+        refused = await asyncio.shield(self._context.port(self.kind).break_leases([key], LIMIT_S))
         if refusal := refused.get(key):
             self._refuse(key.id, refusal)
-        self._parts.facts.fact(
+        self._context.facts.fact(
             "item_lease_broken", kind=self.kind, id=seen.id, holder_id=seen.holder_id, token=seen.token, by=by
         )
 
@@ -144,18 +146,18 @@ class Items:
         """Gone for good, its lease with it; or LeaseLost, and it is still there."""
         (item,) = self._checked(item)
         item.check()
-        port, lease = self._parts.port(self.kind), item.lease
-        was_kept = self._parts.drop(lease)  # or a renewal that comes after the delete would look like a loss
+        port, lease = self._context.port(self.kind), item.lease
+        was_kept = self._context.drop(lease)  # or a renewal that comes after the delete would look like a loss
         try:
             refusal = await asyncio.shield(port.delete(lease.key, LIMIT_S))
         except BaseException:
             if was_kept and item.is_valid:
-                self._parts.keep(lease)
+                self._context.keep(lease)
             raise
         if refusal is not None:
             raise lease.refused(refusal.reason)
         lease.end(DELETED)
-        self._parts.let_go(lease)
+        self._context.let_go(lease)
 
     # --- the loop ---
 
@@ -180,23 +182,23 @@ class Items:
             max_processing=max_processing, shutdown_timeout=shutdown_timeout,
         )  # fmt: skip
         run = item_handlers(handler, settings.concurrency)
-        return ItemProcessor(self, names.item_state(state), run, settings, self._parts)
+        return ItemProcessor(self, names.item_state(state), run, settings, self._context)
 
     # --- within ---
 
     async def _acquire(self, item_id: str) -> list[Item]:
-        port, settings = await self._parts.ready_port(self.kind), self.settings
-        sent_s = self._parts.clock.now_s()
-        with self._parts.asking(self.kind, self.holder_id, item_id):
+        port, settings = await self._context.ready_port(self.kind), self.settings
+        sent_s = self._context.clock.now_s()
+        with self._context.asking(self.kind, self.holder_id, item_id):
             answer = await port.acquire(item_id, self.holder_id, settings.lease_s, min(LIMIT_S, settings.trusted_s))
             if isinstance(answer, ItemRefusal):
                 self._refuse(item_id, answer)
-            self._parts.facts.fact("items_leased", kind=self.kind, holder_id=self.holder_id, leased=1)
+            self._context.facts.fact("items_leased", kind=self.kind, holder_id=self.holder_id, leased=1)
             return [self._item(answer, sent_s)]
 
     async def _next(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch) -> list[Item]:
-        port, settings = await self._parts.ready_port(self.kind), self.settings
-        sent_s = self._parts.clock.now_s()
+        port, settings = await self._context.ready_port(self.kind), self.settings
+        sent_s = self._context.clock.now_s()
         limit_s = min(LIMIT_S, settings.trusted_s)
         rows = await port.next_for_state(state, limit, self.holder_id, settings.lease_s, limit_s, skip, stretch)
         return [self._item(row, sent_s) for row in rows]
@@ -204,11 +206,11 @@ class Items:
     def _item(self, row: ItemRow, sent_s: float) -> Item:
         assert row.expires_at is not None, "just leased"
         lease = ItemLease(
-            self.kind, row.key, row.expires_at, sent_s, self.settings, clock=self._parts.clock,
-            log_lost=self._parts.log_lost,
+            self.kind, row.key, row.expires_at, sent_s, self.settings, clock=self._context.clock,
+            log_lost=self._context.log_lost,
         )  # fmt: skip
-        self._parts.hold(lease)
-        return Item(row, lease, self._parts)
+        self._context.hold(lease)
+        return Item(row, lease, self._context)
 
     async def _granted(self, asking: Coroutine[Any, Any, list[Item]]) -> list[Item]:
         """If the caller is cancelled meanwhile, what is granted all the same is given back: nobody has it."""
@@ -224,7 +226,7 @@ class Items:
             leases = [item.lease for item in task.result()]
             for lease in leases:
                 lease.end(BROKEN)
-            self._parts.start_breaking(leases)
+            self._context.start_breaking(leases)
 
     async def _renew(self, leases: list[ItemLease], lease_s: float) -> None:
         valid = [lease for lease in leases if lease.is_valid]
@@ -233,8 +235,8 @@ class Items:
                 lease.end(TOO_LATE)
         if not valid:
             return
-        sent_s = self._parts.clock.now_s()
-        port, limit_s = self._parts.port(self.kind), min(LIMIT_S, self.settings.trusted_s)
+        sent_s = self._context.clock.now_s()
+        port, limit_s = self._context.port(self.kind), min(LIMIT_S, self.settings.trusted_s)
         renewed = await asyncio.shield(port.renew([lease.key for lease in valid], lease_s, limit_s))
         late: list[ItemLease] = []
         for lease in valid:
@@ -244,7 +246,7 @@ class Items:
                 lease.end(TOO_LATE)
                 late.append(lease)
         if late:
-            await self._parts.break_quietly(late)
+            await self._context.break_quietly(late)
 
     def _own(self, id: object) -> ItemKey:
         """Whatever lease this holder has on it."""
@@ -253,7 +255,7 @@ class Items:
     def _checked(self, items: Any) -> list[Item]:
         given: list[Any] = list(items) if isinstance(items, Iterable) else [items]
         for one in given:
-            if not isinstance(one, Item) or one.kind != self.kind or one.parts is not self._parts:
+            if not isinstance(one, Item) or one.kind != self.kind or one.context is not self._context:
                 what = f"{one!r:.80}" if isinstance(one, Item) else f"A {type(one).__name__}"
                 raise ConfigurationError(
                     f"{what} is no leased item of kind {self.kind!r} of this store.",

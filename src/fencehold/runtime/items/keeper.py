@@ -12,7 +12,7 @@ from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemStore
 from fencehold.runtime.core import heartbeat
-from fencehold.runtime.core.keeper_thread import Host
+from fencehold.runtime.core.keeper_thread import KeeperLoop
 from fencehold.runtime.election.keeper_services import lasting
 from fencehold.runtime.items.lease import ItemLease
 
@@ -54,14 +54,14 @@ class ItemKeeper:
         self,
         kind: str,
         settings: ItemSettings,
-        host: Host,
+        keeper_loop: KeeperLoop,
         make_items: Callable[[str], ItemStore],
         *,
         clock: Clock,
         facts: FactSink,
         log_stalled: Callable[[ItemLease, float], None],
     ) -> None:
-        self._kind, self._settings, self._host, self._make_items = kind, settings, host, make_items
+        self._kind, self._settings, self._keeper_loop, self._make_items = kind, settings, keeper_loop, make_items
         self._clock, self._facts = clock, facts
         self._log_stalled = log_stalled
         self._kept: dict[int, ItemLease] = {}
@@ -76,14 +76,14 @@ class ItemKeeper:
         is_spent = self._clock.now_s() - lease.renewed_s > self._settings.heartbeat_every_s
         if is_spent or not self._is_started:
             self._is_started = True
-            self._host.post(self._begin)
+            self._keeper_loop.post(self._begin)
 
     def drop(self, lease: ItemLease) -> bool:
         return self._kept.pop(id(lease), None) is not None
 
     async def stop(self) -> None:
         if self._is_started:
-            await self._host.begin(self._stop())
+            await self._keeper_loop.begin(self._stop())
 
     # --- on the keeper's loop ---
 

@@ -18,10 +18,10 @@ from fencehold.runtime.handlers.checks import check_callable
 from fencehold.runtime.handlers.error_text import described, in_full
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.handlers.types import ItemHandler
+from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.item import Item
 from fencehold.runtime.items.lease import BROKEN, DELETED
 from fencehold.runtime.items.rests import Rests
-from fencehold.runtime.items.store_side import ItemParts
 
 if TYPE_CHECKING:
     from fencehold.runtime.items.items import Items
@@ -39,12 +39,12 @@ class ItemProcessor(Stoppable):
     """
 
     def __init__(
-        self, items: Items, state: str, handlers: Handlers, settings: ProcessorSettings, parts: ItemParts
+        self, items: Items, state: str, handlers: Handlers, settings: ProcessorSettings, context: ItemsContext
     ) -> None:
         super().__init__()
         self.state, self.settings = state, settings
-        self._items, self._handlers, self._parts = items, handlers, parts
-        self._rests = Rests(settings.poll_every_s, parts.clock)
+        self._items, self._handlers, self._context = items, handlers, context
+        self._rests = Rests(settings.poll_every_s, context.clock)
         self._running: dict[asyncio.Task[None], Item] = {}
         self._wake = asyncio.Event()
         self._stopping = self._abandoned = False
@@ -52,7 +52,7 @@ class ItemProcessor(Stoppable):
         self._more = True  # worth asking at once: at the start, and after a batch that came back full
         self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
         self._troubles = 0
-        self._outage = Outage(self._fact, parts.clock)
+        self._outage = Outage(self._fact, context.clock)
         self._idle_calls = 0  # that saved nothing, since it was last told
         self._idle_told_s: float | None = None
         self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
@@ -68,7 +68,7 @@ class ItemProcessor(Stoppable):
         if self._loop is not None:
             raise ConfigurationError("This processor has been run already.", hint="Make another.", code="already_run")
         self._loop = asyncio.get_running_loop()
-        self._parts.processors.add(self)
+        self._context.processors.add(self)
         self._fact("processor_started", concurrency=self.settings.concurrency)
         try:
             await self._pump()
@@ -83,8 +83,12 @@ class ItemProcessor(Stoppable):
         finally:
             self._handlers.close()
             self._fact("processor_stopped")
-            self._parts.processors.discard(self)
+            self._context.processors.discard(self)
             self.stopped.set()
+
+    @property
+    def shutdown_timeout_s(self) -> float:
+        return self.settings.shutdown_timeout_s
 
     def stop(self) -> None:
         """Take no more, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
@@ -99,14 +103,14 @@ class ItemProcessor(Stoppable):
     async def _pump(self) -> None:
         next_poll_s = 0.0
         while not self._stopping:
-            polls = self._parts.clock.now_s() >= next_poll_s
+            polls = self._context.clock.now_s() >= next_poll_s
             room = min(self.settings.concurrency - len(self._running), self.settings.batch)
             if not room or not (self._more or polls):
                 self._wake.clear()
-                pause_s = max(0.0, next_poll_s - self._parts.clock.now_s()) if room else None
-                await self._parts.clock.wait(self._wake, pause_s)
+                pause_s = max(0.0, next_poll_s - self._context.clock.now_s()) if room else None
+                await self._context.clock.wait(self._wake, pause_s)
                 continue
-            next_poll_s = self._parts.clock.now_s() + self.settings.poll_every_s
+            next_poll_s = self._context.clock.now_s() + self.settings.poll_every_s
             try:
                 await self._turn(room)
                 self._troubles, self._has_worked = 0, True
@@ -142,14 +146,14 @@ class ItemProcessor(Stoppable):
         """May be free in the store, after an operator's break or a lapse, while its handler runs: a thread cannot be
         stopped. Whoever else takes it meanwhile, a second handler beside the first would not be ours to explain.
         """
-        inside = self._parts.ids_inside(self._items.kind, self._items.holder_id)
+        inside = self._context.ids_inside(self._items.kind, self._items.holder_id)
         return inside | {item.id for item in self._running.values()}
 
     async def _give_back(self, items: list[Item]) -> None:
         leases = [item.lease for item in items]
         for lease in leases:
             lease.end(BROKEN)
-        await self._parts.break_quietly(leases)
+        await self._context.break_quietly(leases)
 
     async def _endure(self, error: FenceholdError) -> None:
         """The store is away: what is held is the keeper's concern; try again soon, not in a storm."""
@@ -157,10 +161,10 @@ class ItemProcessor(Stoppable):
         self._fact("processor_store_failed", sql_error=str(error))
         self._outage.failed(error)
         delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))
-        until_s = self._parts.clock.now_s() + min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX)
-        while not self._stopping and (left_s := until_s - self._parts.clock.now_s()) > 0:
+        until_s = self._context.clock.now_s() + min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX)
+        while not self._stopping and (left_s := until_s - self._context.clock.now_s()) > 0:
             self._wake.clear()
-            await self._parts.clock.wait(self._wake, left_s)
+            await self._context.clock.wait(self._wake, left_s)
         self._more = True
 
     # --- one item ---
@@ -174,7 +178,7 @@ class ItemProcessor(Stoppable):
     def _ended(self, task: asyncio.Task[None]) -> None:
         item = self._running.pop(task)
         if item.lease.end(BROKEN):  # cancelled before it could even begin
-            self._parts.start_breaking([item.lease])
+            self._context.start_breaking([item.lease])
         if not task.cancelled() and task.exception() is not None:
             self._begin_stopping()  # Ctrl-C means the program
         self._wake.set()
@@ -211,7 +215,7 @@ class ItemProcessor(Stoppable):
     def _unchanged(self, item: Item) -> None:
         """Told once a minute at most: a handler may well have nothing to do yet, or forget to save for ever."""
         self._idle_calls += 1
-        now_s = self._parts.clock.now_s()
+        now_s = self._context.clock.now_s()
         if self._idle_told_s is not None and now_s - self._idle_told_s < REMIND_EVERY_S:
             return
         self._fact("item_unchanged", id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
@@ -258,7 +262,7 @@ class ItemProcessor(Stoppable):
             await asyncio.wait(list(self._running), timeout=limit_s)
 
     def _fact(self, event: str, **fields: Any) -> None:
-        self._parts.facts.fact(event, kind=self._items.kind, state=self.state, **fields)
+        self._context.facts.fact(event, kind=self._items.kind, state=self.state, **fields)
 
 
 def item_handlers(handler: ItemHandler, threads_max: int) -> Handlers:

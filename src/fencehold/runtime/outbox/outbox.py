@@ -24,11 +24,12 @@ from fencehold.runtime.handlers.error_text import storable, stored
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.handlers.types import BatchHandler, EventHandler
 from fencehold.runtime.options import WorkerOptions
+from fencehold.runtime.outbox.access import OutboxAccess
 from fencehold.runtime.outbox.adding import add_surely
 from fencehold.runtime.outbox.arguments import EventToAdd, claims_of, done_now, listed, tracking_id_of
+from fencehold.runtime.outbox.context import OutboxContext
 from fencehold.runtime.outbox.identity import OutboxIdentity
 from fencehold.runtime.outbox.reaper import REAP_MAX, Reaper, log_reaped
-from fencehold.runtime.outbox.store_side import OutboxParts
 from fencehold.runtime.outbox.worker import Worker, check_hook
 
 LIMIT_S = 10.0
@@ -44,11 +45,12 @@ T = TypeVar("T")
 class Outbox:
     """Low-level verbs for programs that keep their own time, `worker()` for all others. Every verb is one statement."""
 
-    def __init__(self, name: str, settings: OutboxSettings, parts: OutboxParts) -> None:
+    def __init__(self, name: str, settings: OutboxSettings, context: OutboxContext) -> None:
         self.name = name
         self._settings = settings
-        self._parts = parts
-        self._identity = OutboxIdentity(name, self._ask_identity, parts.shared.outbox_ids)
+        self._context = context
+        self._access = OutboxAccess(name, lambda: self._settings, context)
+        self._identity = OutboxIdentity(name, self._ask_identity, context.shared.outbox_ids)
 
     @property
     def settings(self) -> OutboxSettings:
@@ -64,17 +66,17 @@ class Outbox:
             self._settings, lease_s=checked.lease_s, heartbeat_every_s=checked.heartbeat_every_s,
             reap_every_s=min(self._settings.reap_every_s, checked.reap_every_s),
         )  # fmt: skip
-        for worker in [w for w in list(self._parts.workers) if w.outbox == self.name]:
+        for worker in [w for w in list(self._context.workers) if w.outbox == self.name]:
             worker.reconfigured()
 
     async def init(self) -> list[str]:
         """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
         steps = await self._events_here().init(ADMIN_LIMIT_S, self._waits)
-        self._parts.first_use.made(self.name)
+        self._context.first_use.made(self.name)
         return steps
 
     def _waits(self, what: str) -> None:
-        self._parts.facts.fact("schema_waiting", outbox=self.name, detail=what)
+        self._context.store.facts.fact("schema_waiting", outbox=self.name, detail=what)
 
     # --- producers ---
 
@@ -123,14 +125,14 @@ class Outbox:
     def add_now(self, events: Iterable[EventToAdd], tx: SyncConnection, outbox_id: str) -> list[str]:
         """`add_many` for callers without an event loop: in the transaction of a sync connection or session."""
         new = list(self._making(listed(events), []))
-        done_now(self._parts.make_events(self.name).port.add_in(tx, new, outbox_id))
+        done_now(self._context.in_callers_transaction(self.name).port.add_in(tx, new, outbox_id))
         return [event.tracking_id for event in new]
 
     def first_time_now(
         self, event: Claim | str | uuid.UUID, consumer_id: str, tx: SyncConnection, outbox_id: str
     ) -> bool:
         """`first_time` for callers without an event loop."""
-        admin = self._parts.make_events(self.name).admin
+        admin = self._context.in_callers_transaction(self.name).admin
         return bool(done_now(admin.first_time(tracking_id_of(event), names.consumer_id(consumer_id), tx, outbox_id)))
 
     async def outbox_id(self) -> str:
@@ -191,7 +193,7 @@ class Outbox:
 
     async def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
         """FAILED (it will be tried again) or DEAD_LETTER; None: refused, it was no longer ours."""
-        delay_s = self._settings.backoff.delay_s(claim.attempt, self._parts.rng)
+        delay_s = self._settings.backoff.delay_s(claim.attempt, self._context.rng)
         text = stored(error) if isinstance(error, BaseException) else storable(str(error))
         recorded = await (await self._here()).port.fail(
             [Failure(claims_of(claim)[0].key, text, delay_s, retry)], LIMIT_S
@@ -200,11 +202,11 @@ class Outbox:
 
     async def reap(self) -> list[Recovered]:
         """Recover every event whose lease has lapsed, now."""
-        began_s, found = self._parts.clock.now_s(), list[Recovered]()
+        began_s, found = self._context.store.clock.now_s(), list[Recovered]()
         while len(batch := await (await self._here()).port.reap(REAP_MAX, LIMIT_S)) == REAP_MAX:
             found += batch
         found += batch
-        log_reaped(self._parts.facts, self.name, found, self._parts.clock.now_s() - began_s)
+        log_reaped(self._context.store.facts, self.name, found, self._context.store.clock.now_s() - began_s)
         return found
 
     @overload
@@ -244,12 +246,12 @@ class Outbox:
         check_hook(saturated)
         who = names.holder_id(worker_id) if worker_id is not None else names.default_holder_id()
         handlers = Handlers(handler, concurrency, argument="event" if batch_size is None else "events")
-        return self._parts.worker(self, who, handlers, settings, saturated, reaper)
+        return Worker(self._access, who, handlers, settings, saturated=saturated, with_reaper=reaper)
 
     def reaper(self, reaper_id: str | None = None) -> Reaper:
         """A reaper of its own, for deployments whose workers bring none: `await reaper.run()` until `stop()`."""
         who = names.holder_id(reaper_id) if reaper_id is not None else names.default_holder_id()
-        return self._parts.reaper(self, who)
+        return Reaper(self._access, who)
 
     # --- operators ---
 
@@ -309,12 +311,12 @@ class Outbox:
             total += batch
             if on_progress:
                 on_progress(total)
-        self._parts.facts.fact("events_purged", outbox=self.name, count=total)
+        self._context.store.facts.fact("events_purged", outbox=self.name, count=total)
         return total
 
     async def close(self) -> None:
         """Close the connection that other handles of this outbox do not use; `store.close()` closes all."""
-        await self._parts.shared.leave(self)
+        await self._context.shared.leave(self)
 
     # --- within ---
 
@@ -323,14 +325,14 @@ class Outbox:
         found = await (await self._here()).admin.redrive(which, root_cause, limit, spread_s, ADMIN_LIMIT_S, dry_run)
         if not dry_run:
             kinds = ",".join(which.event_types)
-            self._parts.facts.fact(
+            self._context.store.facts.fact(
                 "events_redriven", outbox=self.name, event_type=kinds, count=len(found), root_cause=root_cause
             )
         return found
 
     def _carried(self) -> dict[str, Any]:
         """The caller's trace context, to be kept in an event's metadata."""
-        headers = self._parts.traces.carry()
+        headers = self._context.store.traces.carry()
         return {"trace": dict(headers)} if headers else {}
 
     def _new(self, carried: dict[str, Any], event_type: Any, payload: Any, **rest: Any) -> NewEvent:
@@ -373,10 +375,10 @@ class Outbox:
     async def _here(self, *, in_tx: bool = False) -> Events:
         """In the caller's loop, on a connection that all handles of this outbox share there; its tables are there, if
         `store.init()` was called."""
-        if self._parts.first_use.is_due(self.name):
-            await self._parts.first_use.outbox(self.name, in_tx=in_tx)
+        if self._context.first_use.is_due(self.name):
+            await self._context.first_use.outbox(self.name, in_tx=in_tx)
         return self._events_here()
 
     def _events_here(self) -> Events:
-        self._parts.check_open()
-        return self._parts.shared.here(self)
+        self._context.store.check_open()
+        return self._context.shared.here(self)

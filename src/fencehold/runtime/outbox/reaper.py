@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.settings import OutboxSettings
-from fencehold.ports.clock import Clock
 from fencehold.ports.events import Events, Recovered
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.core.outage import Outage
 from fencehold.runtime.election.leader import Leader
+from fencehold.runtime.outbox.access import OutboxAccess
 from fencehold.runtime.outbox.probe import probe, starting, stopping
 
 REAP_MAX = 1000
@@ -32,28 +33,17 @@ class Reaper:
 
     def __init__(
         self,
-        outbox: str,
-        settings: Callable[[], OutboxSettings],
-        *,
-        make_leader: Callable[[float], Leader],
-        make_events: Callable[[], Events],
-        make_ready: Callable[[], Coroutine[Any, Any, None]],
-        clock: Clock,
-        facts: FactSink,
+        outbox: OutboxAccess,
+        reaper_id: str,
     ) -> None:
-        self.outbox = outbox
-        self._settings = settings
-        self._make_leader = make_leader
-        self._make_events = make_events
-        self._make_ready = make_ready
-        self._clock = clock
-        self._facts = facts
-        self._wants_stats = bool(getattr(facts, "wants_latencies", False))  # as a sink of metrics does
+        self.outbox, self._access, self._reaper_id = outbox.name, outbox, reaper_id
+        self._clock, self._facts = outbox.clock, outbox.facts
+        self._wants_stats = bool(getattr(outbox.facts, "wants_latencies", False))  # as a sink of metrics does
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leader: Leader | None = None
         self._events: Events | None = None
-        self._outage = Outage(lambda event, **fields: facts.fact(event, outbox=outbox, **fields), clock)
+        self._outage = Outage(partial(outbox.facts.fact, outbox=outbox.name), outbox.clock)
         self._failure: FenceholdError | None = None  # of the last thing it tried
         self._has_looked = False  # and what it saw is still shown
 
@@ -64,7 +54,7 @@ class Reaper:
         """
         self._loop = asyncio.get_running_loop()
         # Its lease ends no later than those of the events it would recover.
-        leader = self._make_leader(min(LEASE_S_MAX, self._settings().lease_s))
+        leader = self._access.reaper_candidate(self._reaper_id, min(LEASE_S_MAX, self._access.settings.lease_s))
         await leader.start()
         self._leader, self._failure = leader, None
 
@@ -72,7 +62,7 @@ class Reaper:
         """Until `stop()`: whenever this process leads, recover what lapsed, every `reap_every`. Raises as `begin`."""
         if self._leader is None:
             await self.begin()
-        self._events = events = self._make_events()
+        self._events = events = self._access.make_events()
         try:
             while not self._stop.is_set():
                 await self._watch(events)
@@ -90,12 +80,12 @@ class Reaper:
                 await self.begin()
             elif await self._leads(self._leader):
                 await self._reap(events)
-                every_s = self._settings().reap_every_s
+                every_s = self._access.settings.reap_every_s
                 await self._clock.wait(self._stop, min(every_s, AGAIN_S) if self._failure else every_s)
         except ConfigurationError as error:
             self._leader = None
             self._log_failed(error)
-            await self._clock.wait(self._stop, self._settings().reap_every_s)
+            await self._clock.wait(self._stop, self._access.settings.reap_every_s)
 
     async def _leads(self, leader: Leader) -> bool:
         """As soon as this process leads; False when it is to stop before that."""
@@ -121,7 +111,7 @@ class Reaper:
             raise stopping() if self._stop.is_set() else starting()
         if self._failure is not None:
             raise self._failure.with_traceback(None)
-        await probe(self._events, self._settings().call_limit_s)
+        await probe(self._events, self._access.settings.call_limit_s)
 
     def stop(self) -> None:
         if self._loop is None:
@@ -140,7 +130,7 @@ class Reaper:
             self._outage.answered()
 
     async def _run_once(self, events: Events) -> None:
-        await self._make_ready()
+        await self._access.make_tables()
         await self.once(events)
 
     async def _tried(self, work: Coroutine[Any, Any, object]) -> FenceholdError | None:
@@ -160,7 +150,7 @@ class Reaper:
         began_s = self._clock.now_s()
         found: list[Recovered] = []
         while True:
-            batch = await events.port.reap(REAP_MAX, self._settings().call_limit_s)
+            batch = await events.port.reap(REAP_MAX, self._access.settings.call_limit_s)
             found += batch
             if len(batch) < REAP_MAX:
                 break
@@ -172,7 +162,7 @@ class Reaper:
         if not self._wants_stats:
             return
         try:
-            stats = await events.admin.stats(self._settings().call_limit_s, whole=False)
+            stats = await events.admin.stats(self._access.settings.call_limit_s, whole=False)
         except FenceholdError:
             self._unsee()
             raise

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from fencehold.ports.events import Events
 
-if TYPE_CHECKING:
-    from fencehold.runtime.outbox.outbox import Outbox
-
 Place = tuple[asyncio.AbstractEventLoop, str]
+
+
+class Handle(Protocol):
+    """What `store.outbox(...)` gave."""
+
+    name: str
 
 
 class SharedEvents:
@@ -22,11 +25,11 @@ class SharedEvents:
     def __init__(self, make_events: Callable[[str], Events]) -> None:
         self._make_events = make_events
         self._events: dict[Place, Events] = {}
-        self._users: dict[Place, WeakSet[Outbox]] = {}
+        self._users: dict[Place, WeakSet[Handle]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.outbox_ids: dict[str, str] = {}
 
-    def here(self, outbox: Outbox) -> Events:
+    def here(self, outbox: Handle) -> Events:
         """Of the running loop; it opens when needed. It stays open when the handle is gone: the next one uses it."""
         loop = asyncio.get_running_loop()
         place = (loop, outbox.name)
@@ -37,7 +40,7 @@ class SharedEvents:
         self._users[place].add(outbox)
         return self._events[place]
 
-    async def leave(self, outbox: Outbox) -> None:
+    async def leave(self, outbox: Handle) -> None:
         """Close what no other handle has used."""
         for place in [place for place, users in list(self._users.items()) if outbox in users]:
             self._users[place].discard(outbox)

@@ -15,14 +15,12 @@ from typing import Any
 from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
 from fencehold.model.errors import ConfigurationError, FenceholdError, WorkerStuck
 from fencehold.model.outbox.settings import OutboxSettings, WorkerSettings
-from fencehold.ports.clock import Clock
-from fencehold.ports.events import Claim, ClaimAsk, Events, Turn
-from fencehold.ports.facts import FactSink
-from fencehold.ports.traces import TracePort
+from fencehold.ports.events import Claim, ClaimAsk, Turn
 from fencehold.runtime.core.outage import Outage
-from fencehold.runtime.core.stoppable import Stoppable
 from fencehold.runtime.handlers.handlers import Handlers
+from fencehold.runtime.outbox.access import OutboxAccess
 from fencehold.runtime.outbox.claimed_event import ClaimedEvent, WorkerFacts
+from fencehold.runtime.outbox.context import RunningWorker
 from fencehold.runtime.outbox.handler_runs import HandlerRuns
 from fencehold.runtime.outbox.pending_results import PendingResults
 from fencehold.runtime.outbox.probe import probe, starting, stopping
@@ -33,37 +31,31 @@ TROUBLE_S_MAX = 1.0
 CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
 
 
-class Worker(Stoppable):
+class Worker(RunningWorker):
     """At most `concurrency` events at once, each under a lease that is renewed; results count only while it holds."""
 
     def __init__(
         self,
-        outbox: str,
+        outbox: OutboxAccess,
         worker_id: str,
         handlers: Handlers,
         settings: WorkerSettings,
-        outbox_settings: Callable[[], OutboxSettings],
         *,
-        make_events: Callable[[], Events],
-        crew: WorkerBackground,
-        clock: Clock,
-        facts: FactSink,
-        traces: TracePort,
-        saturated: Callable[[], bool] | None,
-        workers: set[Worker],
+        saturated: Callable[[], bool] | None = None,
+        with_reaper: bool = True,
     ) -> None:
         super().__init__()
-        self.outbox, self.worker_id, self._settings = outbox, worker_id, settings
-        self._handlers, self._outbox_settings = handlers, outbox_settings
-        self._make_events, self._crew = make_events, crew
-        self._clock, self._saturated, self._workers = clock, saturated, workers
-        self._fact = WorkerFacts(facts, outbox, worker_id)
+        self.outbox, self.worker_id, self._settings = outbox.name, worker_id, settings
+        self._access, self._handlers, self._saturated = outbox, handlers, saturated
+        self._background = WorkerBackground(outbox, worker_id, with_reaper=with_reaper)
+        self._clock = clock = outbox.clock
+        self._fact = WorkerFacts(outbox.facts, outbox.name, worker_id)
         self._results = PendingResults(
-            outbox_settings, self._max_processing_s, handlers.name, clock=clock, fact=self._fact
+            self._outbox_settings, self._max_processing_s, handlers.name, clock=clock, fact=self._fact
         )
         self._runs = HandlerRuns(
-            outbox, worker_id, handlers, settings.batch_size, clock=clock, traces=traces, on_ended=self._ended,
-            on_stray_ended=self._results.stray_ended,
+            outbox.name, worker_id, handlers, settings.batch_size, clock=clock, traces=outbox.context.store.traces,
+            on_ended=self._ended, on_stray_ended=self._results.stray_ended,
         )  # fmt: skip
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
         self._wake = asyncio.Event()
@@ -92,9 +84,9 @@ class Worker(Stoppable):
         if self._loop is not None:
             raise ConfigurationError("This worker has been run already.", hint="Make another.", code="already_run")
         self._loop = asyncio.get_running_loop()
-        self._events = self._make_events()
+        self._events = self._access.make_events()
         self._events.hints.on_added(self._hint)
-        self._workers.add(self)
+        self._access.context.workers.add(self)
         pump = None
         try:
             await self._begin()
@@ -115,11 +107,11 @@ class Worker(Stoppable):
             self._stopping = True
             self._handlers.close()
             self._runs.call_off()
-            await self._crew.stop()
+            await self._background.stop()
             await self._events.close()
             self._results.close()
             self._fact("worker_stopped")
-            self._workers.discard(self)
+            self._access.context.workers.discard(self)
             self.stopped.set()
 
     def stop(self) -> None:
@@ -150,6 +142,13 @@ class Worker(Stoppable):
         self._settings = self._settings.with_lease(self._outbox_settings().lease_s)
         return self._settings
 
+    def _outbox_settings(self) -> OutboxSettings:
+        return self._access.settings
+
+    @property
+    def shutdown_timeout_s(self) -> float:
+        return self.settings.shutdown_timeout_s
+
     def _max_processing_s(self) -> float:
         return self.settings.max_processing_s
 
@@ -164,7 +163,7 @@ class Worker(Stoppable):
         """Once the store answers: one that is away just now is no reason to give up."""
         while not self._stopping:
             try:
-                await self._crew.start(self)
+                await self._background.start(self)
                 self._outage.answered()
                 return
             except ConfigurationError:
@@ -333,7 +332,7 @@ class Worker(Stoppable):
         return self._runs.claimed_events
 
     def reconfigured(self) -> None:
-        self._crew.nudge()
+        self._background.nudge()
 
     @property
     def facts(self) -> WorkerFacts:

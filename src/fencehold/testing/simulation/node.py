@@ -9,11 +9,13 @@ from typing import Any
 from fencehold.model.election.retry import FixedInterval, RetryStrategy
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import LeaseLost, Unavailable, Uncertain
-from fencehold.runtime.core.keeper_thread import Host
+from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S
+from fencehold.runtime.election.candidates import Candidates
 from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.term import Term
+from fencehold.telemetry.traces import NoTraces
 from fencehold.testing.simulation.loop import NodeClock, NodeHost, Side, SimulationLoop
 from fencehold.testing.simulation.network import BackendOverLine, Line
 from fencehold.testing.simulation.referee import BODY_STOP_S_MAX, SLACK_S, Referee, Trace
@@ -50,7 +52,7 @@ class Node:
         self._loop, self._referee, self._trace = loop, referee, trace
         self._rng, self._draw = rng, rng.random
         self._host = NodeHost(loop, self.keeper, self.user)
-        self._engine: KeeperServices | None = None
+        self._context = StoreContext(lambda: BackendOverLine(self.line), self.clock, self, NoTraces(), label=name)
         self._leader: Leader | None = None
         self._work: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()  # no start and no restart is under way
@@ -62,14 +64,14 @@ class Node:
     # --- life, on the user's thread ---
 
     async def open(self) -> None:
-        self._engine = await self._host.begin(self._open())
+        self._context.opened(await self._host.begin(self._open()), self._host)
         await self.start()
         self._settled.set()
 
     async def _open(self) -> KeeperServices:
-        engine = KeeperServices(BackendOverLine(self.line), self.clock, self)
-        await engine.open(OPEN_LIMIT_S)
-        return engine
+        keeper = KeeperServices(self._context.make_backend(), self.clock, self)
+        await keeper.open(OPEN_LIMIT_S)
+        return keeper
 
     async def start(self) -> None:
         if self._leader is None or self._draw() < 0.5:
@@ -82,13 +84,9 @@ class Node:
         patient = self._draw() < 0.8
         strategy: RetryStrategy | None = None if patient else FixedInterval(self.settings.acquire_every_s)
         return Leader(
-            LEASE_NAME, self.name, self.settings, retry_strategy=strategy, engine=self._parts, clock=self.clock,
-            facts=self, enrol=lambda _: None, done=lambda: None, rng=self._rng,
+            LEASE_NAME, self.name, self.settings, self._context, candidates=Candidates(), retry_strategy=strategy,
+            rng=self._rng,
         )  # fmt: skip
-
-    def _parts(self) -> tuple[KeeperServices, Host]:
-        assert self._engine is not None, "opened first"
-        return self._engine, self._host
 
     async def restart(self) -> None:
         """Shut down, stay away for a while, come back; one at a time."""
@@ -127,8 +125,7 @@ class Node:
         """The end of the run: everything is given back and no task stays."""
         await self._settled.wait()
         await self.stop(None)
-        assert self._engine is not None, "opened first"
-        await self._within(self.settings.call_limit_s, "close", self._host.begin(self._engine.close()))
+        await self._within(self.settings.call_limit_s, "close", self._host.begin(self._context.keeper.close()))
 
     async def _within(self, limit_s: float, what: str, work: Any) -> None:
         since_s = self.user.running_s()
@@ -171,7 +168,7 @@ class Node:
             else:
                 guard = term.guard()
                 await self._pause_point()
-                fences = self._parts()[0].backend.fences
+                fences = self._context.keeper.backend.fences
                 guard.check(await fences.write_guarded(guard.params["key"]))  # type: ignore[attr-defined]
         except LeaseLost:
             if term.is_valid:

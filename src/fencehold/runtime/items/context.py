@@ -5,50 +5,38 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 from fencehold.model.errors import AlreadyLeased, ConfigurationError, FenceholdError
 from fencehold.model.items.settings import ItemSettings
-from fencehold.ports.backend import Backend
-from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemPort, ItemStore
-from fencehold.ports.time_limit import TimeLimit
+from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core import forks
-from fencehold.runtime.core.keeper_thread import Host
+from fencehold.runtime.core.keeper_thread import KeeperLoop
 from fencehold.runtime.core.loop_liveness import LoopLiveness
-from fencehold.runtime.election.keeper_services import KeeperServices
+from fencehold.runtime.core.stoppable import CLOSE_SLACK_S, Stoppable, stop_all
 from fencehold.runtime.first_use import ANY_KIND, FirstUse
 from fencehold.runtime.items.keeper import ItemKeeper
 from fencehold.runtime.items.lease import STORE_CLOSED, SUPERSEDED, ItemLease
-
-if TYPE_CHECKING:
-    from fencehold.runtime.items.processor import ItemProcessor
 
 Place = tuple[str, str, str]  # kind, holder_id, id
 
 BREAK_LIMIT_S = 5.0
 KINDS_LIMIT_S = 10.0
-CLOSE_SLACK_S = 5.0
 PRUNE_AT = 1000
 
 
-class ItemParts:
+class ItemsContext:
     def __init__(
         self,
-        make_backend: Callable[[], Backend],
-        engine: Callable[[], tuple[KeeperServices, Host]],
-        clock: Clock,
-        facts: FactSink,
+        store: StoreContext,
         first_use: FirstUse,
     ) -> None:
-        self._make_backend, self._engine, self._first_use = make_backend, engine, first_use
-        self._backend: Backend | None = None
-        self.clock, self.facts = clock, facts
-        self.processors: set[ItemProcessor] = set()
+        self._store, self._first_use = store, first_use
+        self.clock, self.facts = store.clock, store.facts
+        self.processors: set[Stoppable] = set()
         self._here: dict[tuple[asyncio.AbstractEventLoop, str], ItemStore] = {}
         self._keepers: dict[tuple[str, ItemSettings], ItemKeeper] = {}
         self._liveness_of: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopLiveness] = WeakKeyDictionary()
@@ -64,7 +52,7 @@ class ItemParts:
 
     def items(self, kind: str) -> ItemStore:
         """In the caller's loop, on a connection of its own; all items of one kind share it."""
-        self._engine()
+        self._store.check_open()
         if self._generation != forks.generation():
             raise ConfigurationError(
                 "The store belongs to the process that forked this one.",
@@ -88,9 +76,7 @@ class ItemParts:
         return await (await self.ready_port(ANY_KIND)).kinds(KINDS_LIMIT_S)
 
     def make_items(self, kind: str) -> ItemStore:
-        if self._backend is None:
-            self._backend = self._make_backend()
-        return self._backend.items(kind)
+        return self._store.backend.items(kind)
 
     # --- what is held ---
 
@@ -159,23 +145,22 @@ class ItemParts:
     # --- keeping ---
 
     def keep(self, lease: ItemLease) -> None:
-        host = self._engine()[1]
         loop = asyncio.get_running_loop()
         if loop not in self._liveness_of:
             self._liveness_of[loop] = LoopLiveness(loop, self.clock)
         lease.liveness = self._liveness_of[loop]
-        self._keeper(lease, host).keep(lease)
+        self._keeper(lease, self._store.keeper_loop).keep(lease)
 
     def drop(self, lease: ItemLease) -> bool:
         """No longer renewed; whether it was."""
         keeper = self._keepers.get((lease.kind, lease.settings))
         return keeper is not None and keeper.drop(lease)
 
-    def _keeper(self, lease: ItemLease, host: Host) -> ItemKeeper:
+    def _keeper(self, lease: ItemLease, keeper_loop: KeeperLoop) -> ItemKeeper:
         which = (lease.kind, lease.settings)
         if which not in self._keepers:
             self._keepers[which] = ItemKeeper(
-                *which, host, self.make_items, clock=self.clock, facts=self.facts, log_stalled=self._log_stalled
+                *which, keeper_loop, self.make_items, clock=self.clock, facts=self.facts, log_stalled=self._log_stalled
             )  # fmt: skip
         return self._keepers[which]
 
@@ -203,12 +188,7 @@ class ItemParts:
 
     async def close(self) -> None:
         """Before the store's own parts: no processor runs, no item is held, when this returns."""
-        for processor in list(self.processors):
-            processor.stop()
-            with suppress(TimeoutError):
-                limit_s = processor.settings.shutdown_timeout_s + CLOSE_SLACK_S
-                async with TimeLimit(limit_s):
-                    await processor.stopped.wait()
+        await stop_all(self.processors)
         if self._background:
             await asyncio.wait(self._background, timeout=BREAK_LIMIT_S + CLOSE_SLACK_S)
         held = [lease for lease in self._held.values() if lease.is_valid]
