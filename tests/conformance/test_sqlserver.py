@@ -14,7 +14,7 @@ pytestmark = pytest.mark.limit(300)  # some servers take a second to read a stat
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the same reason: what a server needs a second for cannot be had in a quarter."""
     for name, seconds in {"faults.LIMIT_S": 2.0, "faults.TERM_S": 4.0, "fences.TRY_LIMIT_S": 2.0}.items():
-        monkeypatch.setattr(f"fencehold.testing.conformance.{name}", seconds)
+        monkeypatch.setattr(f"fencehold.testing.conformance.leases.{name}", seconds)
 
 
 @pytest.fixture

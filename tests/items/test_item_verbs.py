@@ -152,7 +152,7 @@ async def test_a_thousand_items_in_their_blocks_take_few_statements_a_round(
         return await renew(self, keys, *limits)
 
     monkeypatch.setattr(MemoryItemPort, "renew", counted)
-    async with opened(memory, lease="2s") as (items, _):
+    async with opened(memory, lease="6s") as (items, _):
         for n in range(1000):
             await items.put(str(n), state="A", document=n)
 

@@ -20,7 +20,7 @@ from tests.postgres.places import LIVE, run, scene_at
 from tests.postgres.test_durable_grants import OneConnection
 
 TABLE, LIMIT_S = "fencehold_leases", 10.0
-SQL = Path(places.__file__).parents[1] / "backends" / "postgres" / "sql"
+SQL = Path(places.__file__).parents[2] / "backends" / "postgres" / "sql"
 
 
 async def test_an_acquire_counts_on_from_wherever_the_last_grant_was_made(every_postgres_url: str) -> None:

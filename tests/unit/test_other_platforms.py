@@ -115,8 +115,8 @@ def test_the_guardian_of_run_counts_on_the_same_clock_and_asks_for_no_other(monk
     assert runpy.run_path(kernel.__file__)["now_s"]() >= after_s
 
 
-PACKAGES = ("model", "ports", "runtime", "telemetry", "backends", "testing")
-MODULES = ("connect", "sync", "sync_callbacks", "sync_items", "sync_leader_job", "sync_outbox")
+PACKAGES = ("model", "ports", "runtime", "telemetry", "backends", "testing", "sync")
+MODULES = ("connect",)
 
 
 @pytest.mark.long
