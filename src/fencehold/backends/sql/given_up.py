@@ -1,4 +1,6 @@
-"""A statement of a fenced transaction that its caller did not wait for, and that cannot be taken back."""
+"""The error after a statement of a fenced transaction whose caller stopped waiting, and that can no longer be
+cancelled.
+"""
 
 from __future__ import annotations
 
