@@ -17,7 +17,10 @@ def check_installed() -> None:
 
 
 def token_credential() -> AsyncTokenCredential:
-    """A new one, for one event loop; whoever asked for it closes it. Asks nobody for a token yet."""
+    """Return a new credential for one event loop; the caller closes it. Requests no token yet.
+
+    Raises ConfigurationError (bad_credential) if the environment's settings for it are wrong.
+    """
     check_installed()
     from azure.identity.aio import DefaultAzureCredential
 
