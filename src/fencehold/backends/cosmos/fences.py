@@ -1,4 +1,4 @@
-"""Refuses fences and outboxes: a transaction of Cosmos DB never covers both the lease and the caller's own documents."""
+"""Refuses fences and outboxes: no transaction of Cosmos DB covers both the lease and the caller's own documents."""
 
 from __future__ import annotations
 

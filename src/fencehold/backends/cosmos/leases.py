@@ -149,7 +149,7 @@ async def batch(keys: Sequence[TermKey], attempt: Callable[[TermKey], Awaitable[
 
 
 def judged(row: Lease | None, verb: Verb, key: TermKey, nonce: str, window: Window) -> Rule | None:
-    """Return the rule that applies whatever the server's clock shows within the window; None if there is none: refused."""
+    """Return the rule that applies whatever the server's clock shows within the window; None if none does: refused."""
     first, last = (
         decide(row, verb, Request(key.name, now, key.holder_id, key.epoch, key.lease_s, nonce))
         for now in (window.earliest, window.latest)

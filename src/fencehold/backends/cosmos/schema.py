@@ -97,7 +97,7 @@ class CosmosSchema:
         return True
 
     async def _check_container(self) -> None:
-        """Raises ConfigurationError (container_exists) if the partition key is another: the container is then not ours."""
+        """Raises ConfigurationError (container_exists) for another partition key: the container is then not ours."""
         address = self._wire.address
         database = (await self._wire.client()).get_database_client(address.database)
         found = await database.get_container_client(address.container).read()

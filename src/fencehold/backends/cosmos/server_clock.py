@@ -78,7 +78,7 @@ class ServerClock:
             self._tightest[partition] = reading  # later, or the server's clock was set back meanwhile
 
     def window(self, partition: str) -> Window | None:
-        """Return the window; None if there is no reading, or only one that is too old. The next write brings a new one."""
+        """Return the window; None if there is no reading, or only one that is too old. The next write brings one."""
         reading = self._readings.get(partition)
         now_s = self.now_s()
         if reading is None or now_s - reading.sent_s > AGE_S_MAX:

@@ -1,4 +1,4 @@
-"""Requests to one container: each within its verb's limit. Sorts their faults, counts their charges, notes their `_ts`."""
+"""Requests to one container, each within its verb's limit. Sorts their faults, counts charges, notes their `_ts`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Wire:
         return client
 
     async def container(self) -> ContainerProxy:
-        """Return the container, after reading it once: later a 404 means that a document is absent, not the container."""
+        """Return the container. It is read once, so a later 404 means that a document is absent, not the container."""
         client = await self.client()
         if self._container is None:
             found = client.get_database_client(self.address.database).get_container_client(self.address.container)

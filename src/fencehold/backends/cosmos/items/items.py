@@ -218,7 +218,7 @@ class CosmosItemPort:
         return sorted((one for part in found for one in part), key=lambda one: int(one["stateTimestamp"]))[:limit]
 
     async def _free(self, call: Call, partition: str, where: Where, limit: int, skip: Sequence[str]) -> list[Document]:
-        """Return free items, oldest first. `skip` is applied here, not in the query: the length of a query is limited."""
+        """Return free items, oldest first. `skip` is applied here, not in the query, whose length is limited."""
         window = await now(call, partition)
         now_ms = shape.instant_ms(window.earliest)
         skipped = {item_id for item_id in skip if self._partition(item_id) == partition}
@@ -317,7 +317,7 @@ def of_key(key: ItemKey, *, lease_s: float = 0.0, state: str | None = None, docu
 
 
 def one_slice(oldest: Sequence[Document], limit: int) -> Sequence[Document]:
-    """Return `limit` of the documents, from a random place if there are more: others try the first ones at this moment."""
+    """Return `limit` of the documents, from a random place if there are more: others now try the first ones."""
     first = random.randrange(0, max(len(oldest), 1), limit)
     return oldest[first : first + limit]
 

@@ -219,7 +219,7 @@ def half_done(error: BaseException) -> Uncertain:
 
 
 def in_turn(partitions: Sequence[str]) -> list[str]:
-    """Return the partitions from a random one on: if every call began at the first, its items would always come first."""
+    """Return the partitions from a random one on: if every call began at the first, its items always came first."""
     first = random.randrange(len(partitions))
     return [*partitions[first:], *partitions[:first]]
 
