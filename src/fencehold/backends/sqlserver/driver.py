@@ -63,9 +63,7 @@ def is_pooled() -> bool:
 
 
 def connect(address: Address, *, limit_s: int, autocommit: bool = True) -> Connection:
-    """Open a connection in the calling thread. `limit_s` limits the login, but not if the server stops answering
-    midway.
-    """
+    """Open a connection in the calling thread. `limit_s` limits the login, except if the server goes silent in it."""
     set_up()
     try:
         connection = mssql_python.connect(address.connection_string(), autocommit=autocommit, timeout=limit_s)
