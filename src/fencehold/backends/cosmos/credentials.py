@@ -26,5 +26,5 @@ def token_credential() -> AsyncTokenCredential:
 
     try:
         return DefaultAzureCredential()
-    except ValueError as error:  # of the environment: AZURE_TOKEN_CREDENTIALS, AZURE_AUTHORITY_HOST
+    except ValueError as error:  # wrong in the environment: AZURE_TOKEN_CREDENTIALS, AZURE_AUTHORITY_HOST
         raise ConfigurationError(f"credential=default cannot work here: {error}", code="bad_credential") from None

@@ -46,9 +46,7 @@ def is_passing(error: Exception) -> bool:
 
 
 def of_script(error: CosmosHttpResponseError) -> CosmosHttpResponseError:
-    """Mark a collision inside a procedure, whatever its number, as an error to repeat: it says nothing about a
-    document.
-    """
+    """Mark a collision inside a procedure, whatever its number, to be repeated: it is no answer about a document."""
     if error.status_code in (CONFLICT, PRECONDITION_FAILED):
         error.status_code = RETRY_WITH
     return error
@@ -64,7 +62,7 @@ def retry_after_s(error: CosmosHttpResponseError) -> float:
 
 
 def is_refusal(error: CosmosHttpResponseError) -> bool:
-    """The document is not as the caller thought (412), is there already (409) or is not there (404)."""
+    """Whether the document is not as the caller expected (412), exists already (409) or does not exist (404)."""
     if error.status_code == NOT_FOUND:
         return error.sub_status not in (OWNER_NOT_FOUND, SESSION_NOT_AVAILABLE)
     return error.status_code in (CONFLICT, PRECONDITION_FAILED)

@@ -58,8 +58,8 @@ class Wire:
         client = CosmosClient(
             self.address.endpoint, token or self.address.key,
             connection_verify=self.address.verify, enable_endpoint_discovery=not self.address.is_emulator,
-            # Retries are decided here, within the limit, which the driver's own retries do not know. Of throttled
-            # requests it takes a count of 0 as not given.
+            # Retries are decided here, within the limit, which the driver's own retries do not know. A count of 0
+            # means to the driver that none is given.
             retry_total=0, retry_connect=0, retry_read=0, retry_status=0, retry_throttle_total=-1,
             retry_write=0,
             # The environment's proxies lead out of the local network, which an emulator is in.

@@ -242,7 +242,7 @@ def poisoned(door: SyncDoor | SessionDoor) -> bool:
     try:
         door.run("leave_savepoints", {})
         door.run("poison", {})
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from failing, False is the answer
+    except Exception as error:  # noqa: BLE001 - whatever prevents the failure, return False
         return sqlstate_of(error) in POISONED
     return False
 
@@ -251,7 +251,7 @@ async def poisoned_async(door: AsyncDoor | AsyncSessionDoor) -> bool:
     try:
         await door.run("leave_savepoints", {})
         await door.run("poison", {})
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from failing, False is the answer
+    except Exception as error:  # noqa: BLE001 - whatever prevents the failure, return False
         return sqlstate_of(error) in POISONED
     return False
 

@@ -1,5 +1,6 @@
-"""Checks what a commit has waited for: a wait for a standby that was cut short is no success, and a store may require
-one.
+"""Checks what a commit has waited for.
+
+A commit whose wait for a standby was cut short is no success, and a store may require a standby.
 
 A wait ends early in two ways. If it is cancelled (pg_cancel_backend), the commit succeeds with a warning. If the server
 is set to wait for nobody (`synchronous_standby_names` becomes empty), it succeeds without a warning; so this is checked
@@ -138,8 +139,8 @@ class Replicated(Commits):
     """Every commit of the store's own waits for a standby, and one whose wait was cancelled is Uncertain.
 
     After grants, fenced commits and intents, but not after others, it also checks that the server waits at all. Without
-    a standby to wait for, nothing is granted, no intent is taken and no fenced transaction begins; or all of them go on
-    with a warning, if the store was opened so.
+    a standby to wait for, nothing is granted, no intent is taken and no fenced transaction begins. If `durable` does
+    not refuse, all of them go on with a warning.
     """
 
     def __init__(self, durable: Durable, facts: FactSink | None) -> None:

@@ -80,7 +80,7 @@ def of_connect(*errors: Exception, host_count: int = 1) -> FenceholdError:
     """Return our error if none of the servers could be used; nothing was sent, so nothing was changed.
 
     ConfigurationError (login_refused, no_such_database, ...) if every one of them refused for a reason that waiting
-    does not help; else Unavailable. One host may have several errors: it has several addresses, or was tried again.
+    cannot change; else Unavailable. One host may have several errors: it has several addresses, or was tried again.
     """
     texts = texts_of(errors)
     said = "; ".join(texts)
@@ -131,7 +131,7 @@ def of_fenced(error: psycopg.Error, limit_s: float) -> FenceholdError:
 
 
 def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
-    """Return our error for what waiting does not help."""
+    """Return our error for a mistake, which waiting cannot change."""
     if isinstance(error, pg.InvalidSchemaName):
         return _no_schema(text)
     if isinstance(error, pg.UndefinedTable):

@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 HEAD_START_S = 2.0  # libpq's own minimum for one host; after it the next one is tried too
 CONNECT_TIMEOUT_S_MIN = 2  # libpq treats 1 as 2
 REMEMBERED_MAX = 1000
-KEYS = {"host": "PGHOST", "port": "PGPORT", "hostaddr": "PGHOSTADDR"}  # and the variables that libpq reads else
+KEYS = {"host": "PGHOST", "port": "PGPORT", "hostaddr": "PGHOSTADDR"}  # and the variable libpq reads without it
 
 Place = tuple[str, ...]  # the values of the three keys, in that order; empty: libpq chooses
 

@@ -97,11 +97,11 @@ def _unreadable() -> ConfigurationError:
 
 
 async def connect(info: str, limit_s: float, *, autocommit: bool, errors: list[Exception] | None = None) -> Connection:
-    """Return a connection to the first usable server. Raises Unavailable or ConfigurationError within the limit without
-    one.
+    """Return a connection to the first usable server.
 
-    Each of several addresses is tried alone for a while, then the next one too; the first usable one is taken. An
-    attempt that hangs is abandoned, not awaited. `errors` collects why addresses could not be used, as they fail.
+    Raises Unavailable or ConfigurationError, within the limit, if there is none. Each of several addresses is tried
+    alone for a while, then the next one too; the first usable one is taken. An attempt that hangs is abandoned, not
+    awaited. `errors` collects why addresses could not be used, as they fail.
     """
     race = _Race(info, [] if errors is None else errors, autocommit)
     return await race.first(fixed(limit_s), limit_s)

@@ -31,7 +31,7 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class Address:
-    """Where the database is and how to get in. Its repr shows no secret."""
+    """Where the database is and how to log in. Its repr shows no secret."""
 
     host: str
     port: int

@@ -107,8 +107,7 @@ class _PlainDoor:
         return batch.rows(self._target, *bound(self._statements.named(name), values))
 
     def poison(self, patience_s: float = 0.0) -> None:
-        """Roll back. If that fails (a cursor is unread, for example), close the connection: that ends its transaction
-        too.
+        """Roll back. If that fails (for example: a cursor is unread), close the connection, which ends its transaction.
 
         With patience, first wait for a statement that runs on another thread, if there is one.
         """

@@ -34,10 +34,9 @@ class FencedLine:
         self._statements = statements
 
     def enter(self, _: driver.Connection) -> FenceholdError | None:
-        """Begin the transaction and take the fence. Return the refusal, or None.
+        """Begin the transaction, take the lock and check the lease. Return the refusal, or None.
 
-        Limits each wait on the server to half the lease, also in later steps: no wait of this session outlasts the
-        lease.
+        Each wait on the server, also in later steps, is limited to half the lease: no wait of this session outlasts it.
         """
         line, wait_ms = self.line, callers.wait_ms(self.key)
         line.connection.timeout = max(1, math.ceil(self.key.lease_s / 2))

@@ -164,8 +164,7 @@ def _end_all() -> None:
 def inside_transaction() -> ConfigurationError:
     """For a new connection that is inside a transaction already.
 
-    Each batch commits its own transaction. Inside another one that commits nothing, so a positive answer would be
-    false.
+    Each batch commits its own transaction. Inside another one that commits nothing, and a positive answer is false.
     """
     return ConfigurationError(
         "The driver gave a new connection that is inside a transaction; what is written on it would not be kept.",

@@ -75,8 +75,8 @@ class Session:
 async def answer(line: Line, work: Callable[[Line], T], limit_s: float) -> T:
     """Return what `work` returns on the line's thread, or raise one of our errors within the limit.
 
-    After an error the caller must leave the line. Raises Unavailable if nothing was sent in time, Uncertain if no
-    answer came.
+    After an error the caller must leave the line. Out of time, it raises Unavailable if nothing was sent, else
+    Uncertain.
     """
     future = line.submit(lambda _: work(line))
     waiting = asyncio.wrap_future(future)

@@ -353,8 +353,6 @@ async def all_answered(
 
 
 def raise_first(errors: Sequence[BaseException]) -> None:
-    """Raise a programming mistake first, then an unknown outcome, then what was not executed; do nothing without
-    errors.
-    """
+    """Raise a mistake first, then an unknown outcome, then what was not executed; do nothing without errors."""
     for error in sorted(errors, key=lambda e: (isinstance(e, Unavailable | Uncertain), isinstance(e, Unavailable))):
         raise error
