@@ -1,5 +1,5 @@
-"""Named leases on Cosmos DB: decided by the table of model/election/leases.py over a window of the server's clock,
-written by etag.
+"""Named leases on Cosmos DB, written by etag: the table of model/election/leases.py, over a window of the server's
+clock.
 
 A rule is applied only if it is the same one at every instant that the server's clock may show. A takeover between the
 decision and the write changes the etag: the write is refused, and the row is read and decided again. A write that was
@@ -84,8 +84,9 @@ class CosmosLeases:
         return await self._attempt(call, Verb.ASK_STEP_DOWN, TermKey(name, "", epoch, 0.0))
 
     async def _attempt(self, call: Call, verb: Verb, key: TermKey, nonce: str = "") -> Answer:
-        """Read (or use the known document), decide, write by etag; start again if the etag has changed. Busy after
-        TRIES_MAX.
+        """Read (or use the known document), decide, write by etag; start again if the etag has changed.
+
+        Returns Busy after TRIES_MAX refused writes.
         """
         document = self._remembered(verb, key)
         for _ in range(TRIES_MAX):
@@ -118,9 +119,7 @@ class CosmosLeases:
         return stored is not None
 
     def _remembered(self, verb: Verb, key: TermKey) -> Document | None:
-        """Return the document as we last wrote it, if it is of this term. An acquire always reads: others may have
-        written.
-        """
+        """Return the document as we last wrote it, if it is this term's. An acquire must see what others wrote."""
         document = self._known.get(key.name) if verb in (Verb.RENEW, Verb.RELEASE) else None
         is_same = document is not None and (document["holderId"], document["epoch"]) == (key.holder_id, key.epoch)
         return document if is_same else None

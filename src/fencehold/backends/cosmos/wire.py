@@ -106,8 +106,8 @@ class Call:
         return self._ends_s - asyncio.get_running_loop().time()
 
     async def now(self, partition: str) -> Window:
-        """Return the window that the server's clock lies within. Without a fresh reading, first writes its clock
-        document.
+        """Return the window that the server's clock lies within. Without a fresh reading, write the clock document
+        first.
 
         Raises Unavailable (timeout) if that gave no reading.
         """
@@ -157,9 +157,7 @@ class Call:
         return kept
 
     async def _read_clock(self, partition: str) -> None:
-        """Write the clock document of this partition. It changes nobody's data, so without an answer nothing is
-        uncertain.
-        """
+        """Write this partition's clock document. It changes nobody's data: without an answer nothing is uncertain."""
         document = {"id": CLOCK_ID, "pk": partition}
         await self._send(lambda c, hook: c.upsert_item(document, response_hook=hook), partition, is_write=False)
 

@@ -60,8 +60,7 @@ class Session:
     async def _following(self, ask: Callable[[float], Awaitable[T]], limit_s: float) -> T:
         """Run `ask`, and repeat it while no host takes writes: one did before, so another is or will be the primary.
 
-        Such a refusal means that nothing was executed. Before the first answer ever it is a mistake, and raised at
-        once.
+        Such a refusal means that nothing was executed. Before the first answer ever it is a mistake, raised at once.
         """
         left_s = wire.fixed(limit_s)
         refused: Unavailable | None = None

@@ -17,9 +17,7 @@ OUTSIDE = ("fence_outside_transaction", "add_outside_transaction")
 
 
 def advised(given: object, ask: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-    """Return what `ask` returns. If it raises an error that asks for a transaction, set its hint for the connection
-    `given`.
-    """
+    """Return what `ask` returns. If it raises an error that asks for a transaction, set the hint for `given`."""
     with _advice(given):
         pending = ask()
     return Advised(given, pending) if inspect.iscoroutine(pending) else pending
@@ -61,9 +59,7 @@ def _advice(given: object) -> Iterator[None]:
 
 
 def begin_on(given: Any) -> str:
-    """Return how to begin a transaction on `given`; empty if the error's own hint, for the plain driver, is the best
-    known.
-    """
+    """Return how to begin a transaction on `given`; empty if the error's own hint, for the plain driver, is best."""
     if sql_session.is_of(given, "django"):
         return "Do it, and your own writes, inside `with transaction.atomic():`, in the same thread."
     if not sql_session.is_of(given, "sqlalchemy"):

@@ -14,8 +14,7 @@ from fencehold.model.errors import ConfigurationError
 
 
 def unwrapped(target: Any, dialect: str) -> Any:
-    """Return the session behind a registry of sessions, or the driver's connection behind Django's; anything else
-    unchanged.
+    """Return the session behind a registry, or the driver's connection behind Django's; anything else unchanged.
 
     A raw connection of an async driver for this dialect is wrapped as a RawAsync, which the functions here accept like
     an async session. Raises ConfigurationError (bad_connection) if Django has no connection open.
@@ -34,8 +33,7 @@ def unwrapped(target: Any, dialect: str) -> Any:
 
 
 def is_sqlalchemy(target: Any, dialect: str) -> bool:
-    """Whether `target` is an object of SQLAlchemy that executes statements, for this dialect; engines and transactions
-    do not.
+    """Whether `target` is of SQLAlchemy, executes statements (unlike an engine or a transaction), and has this dialect.
 
     Also true for the RawAsync that `unwrapped` makes of a raw connection of an async driver.
     """
@@ -109,9 +107,7 @@ async def driver_connection_async(target: Any) -> Any:
 
 
 def in_savepoint(target: Any) -> bool:
-    """Whether SQLAlchemy has a savepoint open there. The caller can roll back to it after an error, and then commit the
-    rest.
-    """
+    """Whether SQLAlchemy has a savepoint open there, to which the caller can roll back after an error and go on."""
     return bool(_connection(target).in_nested_transaction())
 
 
@@ -120,9 +116,7 @@ async def in_savepoint_async(target: Any) -> bool:
 
 
 def cut_off(target: Any) -> None:
-    """Invalidate the driver's connection: SQLAlchemy then refuses every statement until the whole transaction is rolled
-    back.
-    """
+    """Invalidate the driver's connection: SQLAlchemy then refuses all statements until everything is rolled back."""
     _connection(target).invalidate()
 
 
@@ -131,9 +125,7 @@ async def cut_off_async(target: Any) -> None:
 
 
 def roll_back_all(target: Any) -> None:
-    """Undo the whole transaction. If a savepoint is open, also invalidate the connection, so that no statement can
-    follow.
-    """
+    """Undo the whole transaction. If a savepoint is open, invalidate the connection, so that nothing can follow."""
     if in_savepoint(target):
         cut_off(target)
     else:
@@ -148,9 +140,7 @@ async def roll_back_all_async(target: Any) -> None:
 
 
 def _connection(target: Any) -> Any:
-    """Return the connection of a session's transaction. Not the session: SQLModel's own execute() is deprecated, and
-    warns.
-    """
+    """Return a session's connection, or `target` itself. SQLModel's own execute() is deprecated, and warns."""
     return target.connection() if callable(getattr(target, "connection", None)) else target
 
 

@@ -9,9 +9,7 @@ from fencehold.ports.checkup import Condition, State
 
 
 def durability(rows: Sequence[tuple[Any, ...]]) -> Condition:
-    """Return the finding from the rows of the statement `durability`: for each such setting what it means, and what to
-    do.
-    """
+    """Return the finding from the rows of the statement `durability`: what each setting means, and what to do."""
     if not rows:
         return Condition("durability", State.OK, "a lease that was granted survives a crash of the server")
     details, hints = zip(*rows, strict=True)

@@ -1,6 +1,4 @@
-"""The error after a statement of a fenced transaction whose caller stopped waiting, and that can no longer be
-cancelled.
-"""
+"""The error for a fenced transaction after its caller stopped waiting for a statement that cannot be undone."""
 
 from __future__ import annotations
 

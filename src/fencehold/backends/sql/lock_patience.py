@@ -16,9 +16,7 @@ SAY_EVERY_S = 5.0
 
 
 class LockPatience:
-    """Short waits first, then longer ones, each followed by a pause at least as long as the wait, until no time is
-    left.
-    """
+    """Short waits first, then longer ones, each followed by a pause at least as long, until no time is left."""
 
     def __init__(self, what: str, waits: Waits, left_s: Callable[[], float]) -> None:
         self.wait_s = FIRST_WAIT_S
@@ -29,15 +27,11 @@ class LockPatience:
 
     @property
     def wait_ms(self) -> int:
-        """The next wait in ms: at most half of the time that is left, so that some remains to find out who holds the
-        lock.
-        """
+        """The next wait in ms: at most half of the time left, so that some remains to find out who has the lock."""
         return max(1, int(min(self.wait_s, self._left_s() / 2) * 1000))
 
     def refused(self, used_by: str) -> float:
-        """Return the pause before the next try, after the lock was not granted. Raises Unavailable (busy) if no time is
-        left.
-        """
+        """Return the pause before the next try for the lock. Raises Unavailable (busy) if no time is left for it."""
         pause_s = max(PAUSE_S_MIN, self.wait_s)
         if self._left_s() <= pause_s:
             raise busy(self._what, used_by)

@@ -46,9 +46,7 @@ class Asyncpg(RawAsync):
         return bool(self.connection.is_in_transaction())
 
     async def rollback(self) -> None:
-        """End the connection: asyncpg does not report whether a savepoint is open, from which the rest could be
-        committed.
-        """
+        """End the connection: asyncpg does not report a savepoint, from which the rest could be committed."""
         self.connection.terminate()
 
 

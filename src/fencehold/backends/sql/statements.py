@@ -104,9 +104,7 @@ class Statements:
         return self._named[name]
 
     def records(self) -> list[Statements]:
-        """Statements that read where init records its steps: this table's schema, and the one of names without a
-        schema.
-        """
+        """Statements to read init's records in this table's schema, and in the one of names without a schema."""
         package, style, topic = self._source
         return [self, Statements(package, self.table.rpartition(".")[2], style, topic)] if "." in self.table else [self]
 
@@ -297,9 +295,7 @@ def judged(
 
 
 def _sql_files(*folders: Any) -> list[Any]:
-    """Return the files of all folders; of two with the same name the later folder's comes later, and replaces the
-    other.
-    """
+    """Return the files of all folders in order; of two with the same name the caller keeps the later folder's."""
     return [f for folder in folders for f in folder.iterdir() if f.name.endswith(".sql")]
 
 

@@ -52,8 +52,7 @@ class Session:
         return await self.call(lambda: work(self.connection(limit_s)), limit_s)
 
     async def call(self, work: Callable[[], T], limit_s: float) -> T:
-        """Run `work` on the thread. Cancelling the caller does not stop it: a transaction begun there is also ended
-        there.
+        """Run `work` on the thread. Cancelling the caller does not stop it: what was begun there is also ended there.
 
         Raises Uncertain (no_answer) if it takes a second longer than the limit.
         """
@@ -144,9 +143,7 @@ class Session:
             raise faults.of_statement(error, self.path, self._statements) from error
 
     def _readably(self, work: Callable[[], T]) -> T:
-        """Run `work`. If a text is not UTF-8, run it again with such bytes as escapes: one row must not block the
-        others.
-        """
+        """Run `work`. If a text is not UTF-8, run it again with such bytes as escapes: it must not block other rows."""
         try:
             return work()
         except sqlite3.OperationalError as error:

@@ -75,8 +75,7 @@ class Session:
 async def answer(line: Line, work: Callable[[Line], T], limit_s: float) -> T:
     """Return what `work` returns on the line's thread, or raise one of our errors within the limit.
 
-    After an error the caller must leave the line. Out of time, it raises Unavailable if nothing was sent, else
-    Uncertain.
+    After an error the caller must leave the line. Out of time: Unavailable if nothing was sent, else Uncertain.
     """
     future = line.submit(lambda _: work(line))
     waiting = asyncio.wrap_future(future)

@@ -31,9 +31,7 @@ def item_partition(kind: str, bucket: int) -> str:
 
 
 def bucket_of(item_id: str, buckets: int) -> int:
-    """Return the item's bucket. It is the same in every process and every version: a changed bucket would hide the
-    item.
-    """
+    """Return the item's bucket, the same in every process and version: a changed bucket would hide the item."""
     return int.from_bytes(hashlib.sha256(item_id.encode()).digest()[:8], "big") % buckets
 
 
@@ -120,9 +118,7 @@ def item_row(item_id: str, row: StoredItem, now: dt.datetime) -> ItemRow:
 
 
 def instant_ms(at: dt.datetime) -> int:
-    """Return whole milliseconds, rounded up: a lease may last longer than needed, never shorter than its holder
-    assumes.
-    """
+    """Return milliseconds, rounded up: a lease may last longer than needed, never shorter than its holder assumes."""
     return -((EPOCH_START - at) // MILLISECOND)
 
 

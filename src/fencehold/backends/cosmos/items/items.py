@@ -1,5 +1,4 @@
-"""Items on Cosmos DB: decided by the table of model/items/items.py over a window of the server's clock, written by
-etag.
+"""Items on Cosmos DB, written by etag: the table of model/items/items.py, over a window of the server's clock.
 
 As with named leases, a rule is applied only if the table allows the same at both ends of the window. A write under an
 etag that has changed is refused; the item is then read and decided again.
@@ -113,10 +112,10 @@ class CosmosItemPort:
         skip: Sequence[str] = (),
         stretch: Stretch = EVER,
     ) -> list[ItemRow]:
-        """Run one query for each bucket, then one write for each item; the write fails if another client changed the
+        """Run one query for each bucket, then one write for each item. A write fails if another client has changed the
         etag.
 
-        After a failed write it asks again until the batch is full, nothing is free, or the time is over.
+        After a failed write it queries again until the batch is full, nothing is free, or the time is over.
         """
         call = self._wire.call("next_for_state", limit_s)
         taken: list[ItemRow] = []
@@ -283,8 +282,7 @@ class CosmosItems(OwnTables):
 def judged(row: StoredItem | None, verb: Verb, made: Made, window: Window) -> Rule | None:
     """Return the rule to apply, if a rule applies at both ends of the window, with the same effect; else None: refused.
 
-    A break may have two effects: if the lease may just have lapsed, the break frees it, which takes nothing from
-    anybody.
+    A break may have two effects: if the lease may just have lapsed, the break frees it, which costs nobody a right.
     """
     first, last = (decide(row, verb, made(now, 0)) for now in (window.earliest, window.latest))
     if first is None or last is None:

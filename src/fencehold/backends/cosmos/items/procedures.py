@@ -40,9 +40,7 @@ BATCH_MAX = 100  # about 1,300 request units: one call must fit into what a part
 
 @dataclass(frozen=True)
 class Procedure:
-    """The id contains a hash of the content: clients of two versions can run side by side, each with its own
-    procedures.
-    """
+    """The id contains a hash of the content: clients of two versions run side by side, each with its procedures."""
 
     id: str
     body: str
@@ -181,8 +179,7 @@ class ProcedureItems(CosmosItems):
 
 
 async def answers(call: Call, verb: str, partition: str, requests: Sequence[Document]) -> list[Document]:
-    """Return one answer for each request. A procedure that was stopped early answers fewer; it is run again for the
-    rest.
+    """Return one answer for each request. For those that a procedure stopped early has not answered, run it again.
 
     Raises Uncertain (half_done) if some were answered and the rest were not executed.
     """
