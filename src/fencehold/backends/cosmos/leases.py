@@ -1,5 +1,4 @@
-"""Named leases on Cosmos DB, written by etag: the table of model/election/leases.py, over a window of the server's
-clock.
+"""Named leases on Cosmos DB, written by etag: the table of model/election/leases.py on a window of the server's time.
 
 A rule is applied only if it is the same one at every instant that the server's clock may show. A takeover between the
 decision and the write changes the etag: the write is refused, and the row is read and decided again. A write that was
@@ -168,8 +167,9 @@ def request_at(window: Window, verb: Verb, key: TermKey, nonce: str) -> Request:
 
 
 def refused(row: Lease | None, verb: Verb, window: Window) -> Refusal:
-    """Return the refusal with the row as others see it. The reason is that at the window's end, where our lease lapses
-    first.
+    """Return the refusal with the row as others see it.
+
+    Its reason is that at the end of the window, where our lease lapses first.
     """
     reason = "held" if verb is Verb.ACQUIRE else refusal_reason(row, window.latest)
     return Refusal(reason, seen(row, window) if row is not None else None)

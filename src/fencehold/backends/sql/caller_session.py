@@ -87,9 +87,7 @@ def driver_connection(target: Any) -> Any:
 
 
 def is_autocommit(target: Any) -> bool:
-    """Whether each write on a sync session or connection is committed at once. Every driver under SQLAlchemy reports
-    this.
-    """
+    """Whether each write on a sync session or connection is committed at once; all drivers under SQLAlchemy show it."""
     return getattr(_connection(target).connection.dbapi_connection, "autocommit", False) is True
 
 

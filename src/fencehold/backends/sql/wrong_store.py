@@ -57,7 +57,7 @@ def of_outbox(outbox: str, where: str = "") -> ConfigurationError:
 
 
 def identity_of(rows: Sequence[tuple[Any, ...]], outbox: str) -> str:
-    """Return the outbox's id from the rows of the statement `identity`; without one, raises table_lost."""
+    """Return the outbox's id from the rows of `identity`. Raises ConfigurationError (table_lost) without one."""
     if not rows:
         raise ConfigurationError(
             f"The table {outbox}_identity has lost its row, by which the outbox is told from others.",
