@@ -1,1 +1,1 @@
-"""One folder per database: a verb as that database's statement, a driver's fault as our error."""
+"""One folder per database. Each runs our verbs as the database's statements and turns driver faults into our errors."""

@@ -1,4 +1,4 @@
-"""For stores that have no settings to look at, and no transaction to roll a write back with."""
+"""The checkup of stores that have no settings to check, and no transaction in which to roll a test write back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fencehold.ports.checkup import Condition, TablesMade
 
 
 class NoCheckup:
-    """`why` says, in the finding, why no write is tried; `has_items` whether init has something to do for items."""
+    """`why` is the reason reported for not trying a write; `has_items`: whether `init` makes anything for items."""
 
     def __init__(self, why: str, has_items: bool = False) -> None:
         self._why = why

@@ -1,4 +1,4 @@
-"""What every part with tables of its own does about them."""
+"""The table methods of every part that has tables of its own: each call goes to the part's SchemaPort."""
 
 from __future__ import annotations
 

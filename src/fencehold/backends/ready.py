@@ -1,4 +1,4 @@
-"""A result that is there already: lets `await` be written for sync and async connections alike."""
+"""An awaitable whose result is already known, so that one `await` works for sync and async connections."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Azure Cosmos DB: leases and items as documents, written by etag, judged by the server's clock."""
+"""Azure Cosmos DB: leases and items as documents, written by etag, decided by the server's clock."""

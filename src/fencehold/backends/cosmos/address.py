@@ -1,7 +1,7 @@
-"""A cosmos:// URL, read and checked before anything is opened. The key never shows in an error, a log or a repr.
+"""Reads and checks a cosmos:// URL before anything is opened. The key never shows in an error, a log or a repr.
 
-Who we are is said by an account key, in the URL or in the environment, or by `credential=default`: a token of Microsoft
-Entra ID. The URL decides: a key that happens to be in the environment is not used then.
+The login is an account key, in the URL or in the environment, or `credential=default`: a token of Microsoft Entra ID.
+The URL decides: with credential=default, a key in the environment is not used.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ HTTPS_PORT = 443
 
 @dataclass(frozen=True)
 class Address:
-    """Where the documents are. `buckets`: over how many logical partitions the items of one kind are spread.
-    `by_procedure`: the verbs of items run as stored procedures. `credential`: which identity of Microsoft Entra ID we
-    are ("default"), or "" with a key.
+    """Where the documents are, and how to log in.
 
-    `tls` and `verify` are off only for an emulator: its certificate is its own, and addresses it tells lead nowhere.
+    `buckets`: over how many logical partitions the items of one kind are spread. `by_procedure`: the verbs of items run
+    as stored procedures. `credential`: which identity of Microsoft Entra ID we are ("default"), or "" with a key.
+
+    The URL's `tls` and `verify` are off only for an emulator: its certificate is its own, and the addresses that it
+    reports cannot be reached.
     """
 
     endpoint: str
@@ -43,7 +45,7 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """The address, or ConfigurationError with what is wrong and the shape that is right."""
+    """Return the address. Raises ConfigurationError that names the mistake and shows the right form."""
     parts = _split(url)
     options = _options(parts)
     tls, verify = options.pop("tls", "on"), options.pop("verify", "on")

@@ -21,7 +21,7 @@ from fencehold.ports.time_limit import TimeLimit
 
 
 class CosmosBackend:
-    """`clock` replaces what is known of the server's: for tests. `charges` counts for all parts of this client."""
+    """`clock` replaces the estimate of the server's clock, for tests. `charges` counts for all parts of this client."""
 
     def __init__(
         self, address: Address, table: str, clock: ServerClock | None = None, facts: FactSink | None = None
@@ -34,7 +34,7 @@ class CosmosBackend:
         self.schema = CosmosSchema(self._wire)
         self.fences = NoFences()
         self.wakeup = NoWakeup()
-        # By etag the container is all that items need; stored procedures are uploaded.
+        # With etags items need only the container; with stored procedures init uploads them.
         self.checkup = NoCheckup("Cosmos DB has no transaction to undo one", has_items=address.by_procedure)
 
     @staticmethod
@@ -52,7 +52,7 @@ class CosmosBackend:
         return make(Wire(self._address, self._clock, self.charges), kind)
 
     async def open(self, limit_s: float) -> None:
-        """The account answers and takes the key or token; the container may not be there before init()."""
+        """Check that the account answers and accepts the key or token; the container need not exist before init()."""
         try:
             async with TimeLimit(limit_s):
                 await self._wire.client()

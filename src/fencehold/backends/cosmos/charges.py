@@ -1,4 +1,4 @@
-"""What the verbs cost: requests and request units, by verb. For logs, counters and the benchmark; decides nothing."""
+"""Counts requests and request units by verb, for logs, counters and the benchmark. No decision depends on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Charge:
 
 @dataclass
 class Charges:
-    """Counts from every thread; each request is also told as a fact."""
+    """Counts from every thread, and reports each request as a fact."""
 
     facts: FactSink | None = None
     _by_verb: dict[str, Charge] = field(default_factory=dict)

@@ -17,11 +17,14 @@ def check_installed() -> None:
 
 
 def token_credential() -> AsyncTokenCredential:
-    """A new one, for one event loop; whoever asked for it closes it. Asks nobody for a token yet."""
+    """Return a new credential for one event loop; the caller closes it. Requests no token yet.
+
+    Raises ConfigurationError (bad_credential) if the environment's settings for it are wrong.
+    """
     check_installed()
     from azure.identity.aio import DefaultAzureCredential
 
     try:
         return DefaultAzureCredential()
-    except ValueError as error:  # of the environment: AZURE_TOKEN_CREDENTIALS, AZURE_AUTHORITY_HOST
+    except ValueError as error:  # wrong in the environment: AZURE_TOKEN_CREDENTIALS, AZURE_AUTHORITY_HOST
         raise ConfigurationError(f"credential=default cannot work here: {error}", code="bad_credential") from None

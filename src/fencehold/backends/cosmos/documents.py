@@ -1,4 +1,4 @@
-"""Names as ids that Cosmos DB takes, and leases as documents. Times of leases are whole microseconds, store time."""
+"""Names as ids that Cosmos DB accepts, and leases as documents. Lease times are whole microseconds of store time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def document_id(name: str) -> str:
-    """An id no other name has: Cosmos DB forbids / \\ ? #, and a path of dots would be shortened on the way.
+    """Return an id that no other name has: Cosmos DB forbids / \\ ? #, and would shorten a path of dots.
 
-    A name too long for that becomes its hash; the document holds the name itself in either case.
+    A name too long for an id is replaced by its hash; the document holds the name itself in either case.
     """
     encoded = "".join(chr(byte) if byte in _PLAIN else f"~{byte:02x}" for byte in name.encode())
     return encoded if len(encoded) <= ID_CHARS_MAX else f"~sha256-{hashlib.sha256(name.encode()).hexdigest()}"
@@ -53,7 +53,7 @@ def lease_document(partition: str, lease: Lease) -> Document:
 
 
 def lease_row(document: Document) -> Lease:
-    """`remaining_s` is for whoever judges it to fill in."""
+    """Return the lease with `remaining_s` 0: the caller, which knows the time, sets it."""
     return Lease(
         name=document["name"],
         holder_id=document["holderId"],

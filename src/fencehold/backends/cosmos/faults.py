@@ -24,7 +24,7 @@ CONFLICT, PRECONDITION_FAILED, NOT_FOUND = 409, 412, 404
 SCRIPT_FAILED = 400
 THROTTLED, RETRY_WITH, TOO_LARGE = 429, 449, 413
 OWNER_NOT_FOUND, SESSION_NOT_AVAILABLE = 1003, 1002  # sub-statuses of 404
-# The server gave up or did not wait for its replicas: it may have executed the request before.
+# The server gave up, or did not wait for its replicas: it may already have executed the request.
 _UNKNOWN_OUTCOME = (408, 410, 500, 502, 503, 504)
 _REFUSED: dict[tuple[int | None, int | None], tuple[str, str]] = {
     (401, None): ("login_refused", KEY_HINT),
@@ -34,9 +34,9 @@ _REFUSED: dict[tuple[int | None, int | None], tuple[str, str]] = {
 
 
 def is_passing(error: Exception) -> bool:
-    """Not executed, and worth asking again: over the throughput, or a collision inside the server.
+    """Whether the request was not executed and is worth repeating: throughput exceeded, or a collision in the server.
 
-    What a stored procedure threw is answered as 400, the number of its cause beside it; all of it was undone.
+    An exception thrown in a stored procedure is answered as 400, with its cause as sub-status; all it wrote was undone.
     """
     if not isinstance(error, CosmosHttpResponseError):
         return False
@@ -46,14 +46,14 @@ def is_passing(error: Exception) -> bool:
 
 
 def of_script(error: CosmosHttpResponseError) -> CosmosHttpResponseError:
-    """A collision inside a procedure is no answer about a document: it is asked again, by whatever number it comes."""
+    """Mark a collision inside a procedure, whatever its number, to be repeated: it is no answer about a document."""
     if error.status_code in (CONFLICT, PRECONDITION_FAILED):
         error.status_code = RETRY_WITH
     return error
 
 
 def retry_after_s(error: CosmosHttpResponseError) -> float:
-    """What the server asks for."""
+    """Return how long the server asks us to wait, or a default if it names no time."""
     told = (error.headers or {}).get(RETRY_AFTER_HEADER)
     try:
         return max(0.0, float(told if told is not None else RETRY_AFTER_MS_DEFAULT)) / 1000
@@ -62,14 +62,14 @@ def retry_after_s(error: CosmosHttpResponseError) -> float:
 
 
 def is_refusal(error: CosmosHttpResponseError) -> bool:
-    """The document is not as the caller thought (412), is there already (409) or is not there (404)."""
+    """Whether the document is not as the caller expected (412), exists already (409) or does not exist (404)."""
     if error.status_code == NOT_FOUND:
         return error.sub_status not in (OWNER_NOT_FOUND, SESSION_NOT_AVAILABLE)
     return error.status_code in (CONFLICT, PRECONDITION_FAILED)
 
 
 def of_answer(error: CosmosHttpResponseError, is_write: bool) -> FenceholdError:
-    """The server's answer to a request that was sent."""
+    """Return our error for the server's answer to a request that was sent."""
     text, status = _text(error), error.status_code
     if is_write and status in _UNKNOWN_OUTCOME:
         return lost(text)
@@ -85,9 +85,9 @@ def of_answer(error: CosmosHttpResponseError, is_write: bool) -> FenceholdError:
 
 
 def of_transport(error: Exception, is_write: bool) -> FenceholdError:
-    """No answer. Only a connection that never came about is sure to have carried nothing.
+    """Return our error for a request without an answer. Only a connection that was never made certainly sent nothing.
 
-    The driver's own distinction is not: it files a connection cut after sending under requests that were never sent.
+    The driver's own error classes do not show this: a connection cut after sending is reported as a request never sent.
     """
     inner = getattr(error, "inner_exception", None) or error.__cause__ or error
     never_sent = isinstance(error, ServiceRequestTimeoutError | ClientAuthenticationError) or isinstance(
@@ -97,12 +97,12 @@ def of_transport(error: Exception, is_write: bool) -> FenceholdError:
 
 
 def of_connect(error: Exception) -> FenceholdError:
-    """Nothing was sent yet, or nothing that could change anything."""
+    """Return our error for a fault before anything was sent, or before anything that could change data."""
     if isinstance(error, CosmosHttpResponseError):
         return of_answer(error, is_write=False)
-    if isinstance(error, ClientAuthenticationError):  # raised before a request is sent, by whoever should bring a token
+    if isinstance(error, ClientAuthenticationError):  # raised by the source of tokens, before a request is sent
         text = f"There is no token of Microsoft Entra ID to be had: {_text(error)}."
-        return Unavailable(text, hint=IDENTITY_HINT, code="no_token")  # and not for good: who gives them may be away
+        return Unavailable(text, hint=IDENTITY_HINT, code="no_token")  # temporary: the source of tokens may be down
     return Unavailable(
         f"Cosmos DB cannot be reached: {_text(error)}.",
         hint="Check host, port and network, and that the certificate is trusted.",
@@ -131,7 +131,7 @@ def schema_missing(text: str) -> ConfigurationError:
 
 
 def only_by_hand(what: str) -> ConfigurationError:
-    """A token of Entra ID reads and writes documents; Cosmos DB lets it create nothing else."""
+    """For what cannot be created with a token of Entra ID: Cosmos DB lets it read and write documents, nothing else."""
     return ConfigurationError(
         f"{what}, and with credential=default it cannot be created from here.",
         hint="Create it with the Azure command line (docs/cosmos.md), or by `fencehold init` with an account key.",
@@ -140,7 +140,7 @@ def only_by_hand(what: str) -> ConfigurationError:
 
 
 def _text(error: BaseException) -> str:
-    """One line, without secrets: the driver's messages go on for a page."""
+    """Return the message as one line, without secrets and shortened: the driver's messages can fill a page."""
     words = SIGNED.sub("***", str(getattr(error, "message", "") or error))
     return redact(" ".join(words.split())[:300]).rstrip(".") or type(error).__name__
 

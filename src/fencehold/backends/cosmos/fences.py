@@ -1,4 +1,4 @@
-"""Fences that cannot be: a transaction of Cosmos DB never spans the lease and the caller's own documents."""
+"""Refuses fences and outboxes: no transaction of Cosmos DB covers both the lease and the caller's own documents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def no_outbox() -> ConfigurationError:
 
 
 class NoFences:
-    """Refuses every fence, clearly and before anything is sent."""
+    """Refuses every fence before anything is sent: raises LeaseLost if the term is over, else ConfigurationError."""
 
     def transaction(self, key: TermKey, remaining_s: RemainingS) -> AbstractAsyncContextManager[Transaction]:
         raise no_fence()
@@ -54,7 +54,7 @@ class NoFences:
 
 
 class NoWakeup:
-    """Cosmos DB tells nobody of a change but through its change feed, which is polled too."""
+    """Gives no hints: Cosmos DB reports a change only in its change feed, which must be polled too."""
 
     def on_hint(self, hint: Hint) -> None:
         return None

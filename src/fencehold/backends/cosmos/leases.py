@@ -1,8 +1,9 @@
-"""Named leases on Cosmos DB: the table of model/leases.py, judged on a window of the server's clock, written by etag.
+"""Named leases on Cosmos DB, written by etag: the table of model/election/leases.py on a window of the server's time.
 
-A rule is applied only if it is the same one at every instant the server's clock may show. A takeover between judging
-and writing changes the etag: the write is refused, and everything is read and judged anew. A write that was judged live
-and then delayed past the expiry is executed only if nobody took the lease over, so that the row stays one holder's.
+A rule is applied only if it is the same one at every instant that the server's clock may show. A takeover between the
+decision and the write changes the etag: the write is refused, and the row is read and decided again. A write that was
+decided while the lease was live, and then delayed past its expiry, is executed only if nobody took the lease over. So
+the row never belongs to two holders.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from fencehold.model.election.leases import (
 from fencehold.model.errors import FenceholdError, Uncertain
 from fencehold.ports.leases import Answer
 
-TRIES_MAX = 5  # writes refused by etag before we say Busy: each means that somebody else's write went through
+TRIES_MAX = 5  # writes refused by etag before the answer is Busy: each means that another client's write succeeded
 LISTED_MAX = 100_000
 KNOWN_MAX = 10_000
 
@@ -46,7 +47,7 @@ class CosmosLeases:
     def __init__(self, wire: Wire, table: str) -> None:
         self._wire = wire
         self._partition = lease_partition(table)
-        # What we wrote last: a renewal writes at once under its etag, and is one request.
+        # The documents as we last wrote them: a renewal writes under the known etag, and is one request.
         self._known: dict[str, Document] = {}
 
     async def acquire(self, ask: Ask, limit_s: float) -> Answer:
@@ -82,7 +83,10 @@ class CosmosLeases:
         return await self._attempt(call, Verb.ASK_STEP_DOWN, TermKey(name, "", epoch, 0.0))
 
     async def _attempt(self, call: Call, verb: Verb, key: TermKey, nonce: str = "") -> Answer:
-        """Read (or remember), judge, write by etag; from the start when the etag had changed."""
+        """Read (or use the known document), decide, write by etag; start again if the etag has changed.
+
+        Returns Busy after TRIES_MAX refused writes.
+        """
         document = self._remembered(verb, key)
         for _ in range(TRIES_MAX):
             is_fresh = document is None
@@ -92,7 +96,7 @@ class CosmosLeases:
             row = lease_row(document) if document is not None else None
             rule = judged(row, verb, key, nonce, window)
             if rule is None and not is_fresh:
-                document = None  # only a row just read may be refused
+                document = None  # a refusal must be based on a row just read
                 continue
             if rule is None:
                 return refused(row, verb, window)
@@ -114,14 +118,17 @@ class CosmosLeases:
         return stored is not None
 
     def _remembered(self, verb: Verb, key: TermKey) -> Document | None:
-        """An acquire always reads: what others did is the question."""
+        """Return the document as we last wrote it, if it is this term's. An acquire must see what others wrote."""
         document = self._known.get(key.name) if verb in (Verb.RENEW, Verb.RELEASE) else None
         is_same = document is not None and (document["holderId"], document["epoch"]) == (key.holder_id, key.epoch)
         return document if is_same else None
 
 
 async def batch(keys: Sequence[TermKey], attempt: Callable[[TermKey], Awaitable[Answer]]) -> list[Answer]:
-    """All at once. One without an answer is Busy if others had one: they must not be lost with it."""
+    """Attempt all keys at once. If only some got an answer, the others are Busy, so that no answer is lost.
+
+    If none got one, raises an Uncertain if there is any, else the first error.
+    """
     distinct = list(dict.fromkeys(keys))
     outcomes = await asyncio.gather(*(attempt(key) for key in distinct), return_exceptions=True)
     answers: dict[TermKey, Answer] = {}
@@ -140,7 +147,7 @@ async def batch(keys: Sequence[TermKey], attempt: Callable[[TermKey], Awaitable[
 
 
 def judged(row: Lease | None, verb: Verb, key: TermKey, nonce: str, window: Window) -> Rule | None:
-    """The rule that applies whatever the server's clock shows within the window, or None: refused."""
+    """Return the rule that applies whatever the server's clock shows within the window; None if none does: refused."""
     first, last = (
         decide(row, verb, Request(key.name, now, key.holder_id, key.epoch, key.lease_s, nonce))
         for now in (window.earliest, window.latest)
@@ -149,19 +156,25 @@ def judged(row: Lease | None, verb: Verb, key: TermKey, nonce: str, window: Wind
 
 
 def request_at(window: Window, verb: Verb, key: TermKey, nonce: str) -> Request:
-    """A lease lasts from the latest the clock may show: its holder counts from before. One given back ended at the
-    earliest, less twice a window's width, so that a window that lies lower than ours does not hold up the next holder.
+    """Return the request with its instant.
+
+    A lease starts at the latest time the clock may show, because its holder counts from an earlier one. A released
+    lease ends at the earliest, less twice the window's width, so that the next holder, whose window may be lower than
+    ours, need not wait.
     """
     now = window.earliest - 2 * window.width if verb is Verb.RELEASE else window.latest
     return Request(key.name, now, key.holder_id, key.epoch, key.lease_s, nonce)
 
 
 def refused(row: Lease | None, verb: Verb, window: Window) -> Refusal:
-    """With the row as others see it; in a word, what the later end of the window says: ours lapses there first."""
+    """Return the refusal with the row as others see it.
+
+    Its reason is that at the end of the window, where our lease lapses first.
+    """
     reason = "held" if verb is Verb.ACQUIRE else refusal_reason(row, window.latest)
     return Refusal(reason, seen(row, window) if row is not None else None)
 
 
 def seen(row: Lease, window: Window) -> Lease:
-    """As anybody but its holder must take it: live until it is lapsed for certain."""
+    """Return the lease as everybody but its holder must treat it: live until it has lapsed for certain."""
     return replace(row, remaining_s=(row.expires_at - window.earliest).total_seconds())

@@ -1,4 +1,4 @@
-"""The database and the container: created where the key allows it, or described for whoever may."""
+"""The database and the container: created if the key allows it, else described for somebody who may create them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencehold.ports.schema import Waits, unheard
 from fencehold.ports.time_limit import TimeLimit
 
 PARTITION_KEY_PATH = "/pk"
-# Every write pays for each indexed path: only what a query asks for is.
+# Only paths that queries use: every write pays for each indexed path.
 INDEXED = ("/pk/?", "/name/?", "/state/?", "/stateTimestamp/?", "/lease/expiresAt/?")
 
 
@@ -24,7 +24,7 @@ class CosmosSchema:
         self._wire = wire
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
-        """Safe to repeat and in parallel: whoever comes second finds it there."""
+        """Safe to repeat and in parallel: the second of two processes finds that everything exists."""
         return await self._sorted(self._created(), limit_s, is_write=True)
 
     async def missing(self, limit_s: float) -> list[str]:
@@ -35,7 +35,7 @@ class CosmosSchema:
         return faults.schema_missing(", ".join(missing)) if missing else None
 
     async def rights_missing(self, limit_s: float) -> list[str]:
-        return []  # a key has all rights or only that to read, which the server tells when something is written
+        return []  # a key may do all or only read; the server refuses the first write then
 
     async def _sorted(self, work: Coroutine[Any, Any, list[str]], limit_s: float, *, is_write: bool) -> list[str]:
         try:
@@ -97,7 +97,7 @@ class CosmosSchema:
         return True
 
     async def _check_container(self) -> None:
-        """A container of the same name and another partition key is somebody else's."""
+        """Raises ConfigurationError (container_exists) for another partition key: the container is then not ours."""
         address = self._wire.address
         database = (await self._wire.client()).get_database_client(address.database)
         found = await database.get_container_client(address.container).read()

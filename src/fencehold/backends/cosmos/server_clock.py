@@ -1,14 +1,15 @@
-"""The server's clock, known to lie within a window. The client's wall clock decides nothing here.
+"""Computes a window that the server's clock lies within. The client's wall clock decides nothing here.
 
-A write by etag cannot compare anything with the server's clock; but the answer to a write carries `_ts`, the server's
-time in whole seconds. If the request was sent at `sent_s` and answered at `answered_s` (our CLOCK_BOOTTIME, which
-never goes back and runs through suspend), then at any later instant the server's clock lies within
+A write by etag cannot compare anything with the server's clock. But the answer to a write carries `_ts`, the server's
+time in whole seconds. If the request was sent at `sent_s` and answered at `answered_s` (our CLOCK_BOOTTIME, which never
+goes back and runs through suspend), then at any later instant the server's clock lies within
 
     [ _ts + (now_s - answered_s) - drift  ..  _ts + 1 s + (now_s - sent_s) + drift ]
 
-and a rule may be applied only if it holds at both ends: another's lease has lapsed only if it has at the lower, ours is
-live only if it is at the upper (see `judgement`). Exact: exclusivity, by the etag. Late by up to the window's width, a
-second and a round trip: takeovers, and the refusal of a renewal just before expiry. docs/decisions/0008.
+and a rule may be applied only if it holds at both ends: another's lease has lapsed only if it has at the lower end,
+ours is live only if it is at the upper end (see `judged` in leases.py). Exclusivity is exact, by the etag. Takeovers,
+and the refusal of a renewal just before expiry, may be late by the window's width: a second and a round trip. See
+docs/decisions/0008.
 
 Readings are per logical partition: each physical partition is another machine, with a clock of its own.
 """
@@ -61,11 +62,11 @@ class ServerClock:
     def __init__(self, now_s: Callable[[], float] = boot_s) -> None:
         self.now_s = now_s
         self._readings: dict[str, _Reading] = {}
-        self._tightest: dict[str, _Reading] = {}  # of all readings the one that says the latest `earliest`
+        self._tightest: dict[str, _Reading] = {}  # of all readings the one with the latest `earliest`
         self._stamped: dict[str, dt.datetime] = {}
 
     def note(self, partition: str, ts_s: float, sent_s: float) -> None:
-        """A write to this partition, sent at `sent_s`, was just answered with this `_ts`."""
+        """Record that a write to this partition, sent at `sent_s`, was just answered with this `_ts`."""
         for known in (self._readings, self._tightest, self._stamped):
             if len(known) >= PARTITIONS_MAX:
                 known.clear()
@@ -77,7 +78,7 @@ class ServerClock:
             self._tightest[partition] = reading  # later, or the server's clock was set back meanwhile
 
     def window(self, partition: str) -> Window | None:
-        """None: no reading, or too old a one; a write will bring the next."""
+        """Return the window; None if there is no reading, or only one that is too old. The next write brings one."""
         reading = self._readings.get(partition)
         now_s = self.now_s()
         if reading is None or now_s - reading.sent_s > AGE_S_MAX:
@@ -85,11 +86,11 @@ class ServerClock:
         return Window(reading.earliest(now_s), reading.latest(now_s))
 
     def stamp(self, partition: str, window: Window) -> dt.datetime:
-        """An instant within this window to put things in order by; it decides nothing else.
+        """Return an instant within this window. It only puts changes in order; nothing is decided by it.
 
-        Each is later than the one before, unless the server's clock was set back. It comes from all readings so far:
-        the more writes, the nearer it is to the server's true time. Lower bounds from old readings are good enough for
-        an order, never for a judgement: a step of the clock by less than the window's width would go unnoticed.
+        Each is later than the one before, unless the server's clock was set back. It uses all readings so far: the more
+        writes, the nearer it is to the server's true time. Lower bounds from old readings are good enough for an order,
+        but never for a decision: a step of the clock by less than the window's width would go unnoticed.
         """
         tightest = self._tightest.get(partition)
         after = self._stamped.get(partition, EPOCH_START) + MILLISECOND

@@ -1,4 +1,4 @@
-"""Requests to one container: each within its verb's limit, its faults sorted, its charge counted, its `_ts` noted."""
+"""Requests to one container, each within its verb's limit. Sorts their faults, counts charges, notes their `_ts`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from fencehold.ports.time_limit import TimeLimit
 Document = dict[str, Any]
 Ask = Callable[[ContainerProxy, Callable[..., None]], Awaitable[Any]]
 
-CLOCK_ID = "~clock"  # no name is encoded so
+CLOCK_ID = "~clock"  # no encoded name looks like this
 PAUSE_S_MIN = 0.005
 AT_ONCE_MAX = 32  # more would only wait for a connection, and the clock's window grows with every wait
 
 
 class Wire:
-    """A client of its own, opened when the first request needs it; for one event loop."""
+    """One client, opened by the first request; for one event loop."""
 
     def __init__(self, address: Address, clock: ServerClock | None = None, charges: Charges | None = None) -> None:
         self.address = address
@@ -43,11 +43,11 @@ class Wire:
         self.slots = asyncio.Semaphore(AT_ONCE_MAX)
 
     def call(self, verb: str, limit_s: float) -> Call:
-        """All requests of one verb: they share its limit, and are counted under its name."""
+        """Return a Call for all requests of one verb: they share its limit, and are counted under its name."""
         return Call(self, verb, limit_s)
 
     async def client(self) -> CosmosClient:
-        """Connected, the login not yet tried out; called within somebody's limit."""
+        """Return the connected client, whose login may not have been tried yet. The caller limits the time."""
         async with self._opening:
             if self._client is None:
                 self._client = await self._connected()
@@ -58,11 +58,11 @@ class Wire:
         client = CosmosClient(
             self.address.endpoint, token or self.address.key,
             connection_verify=self.address.verify, enable_endpoint_discovery=not self.address.is_emulator,
-            # What may be asked again is decided here, within the limit, which the driver's own retries do not
-            # know; a count of 0 it takes for none given.
+            # Retries are decided here, within the limit, which the driver's own retries do not know. A count of 0
+            # means to the driver that none is given.
             retry_total=0, retry_connect=0, retry_read=0, retry_status=0, retry_throttle_total=-1,
             retry_write=0,
-            # Proxies of the environment lead out of the house, where no emulator is.
+            # The environment's proxies lead out of the local network, which an emulator is in.
             transport=AioHttpTransport(use_env_settings=not self.address.is_emulator),
         )  # fmt: skip
         try:
@@ -76,7 +76,7 @@ class Wire:
         return client
 
     async def container(self) -> ContainerProxy:
-        """Looked for once, so that from then on an absent document is just that."""
+        """Return the container. It is read once, so a later 404 means that a document is absent, not the container."""
         client = await self.client()
         if self._container is None:
             found = client.get_database_client(self.address.database).get_container_client(self.address.container)
@@ -91,9 +91,9 @@ class Wire:
 
 
 class Call:
-    """One verb's requests. None (or False) is the server's no; Unavailable and Uncertain are raised.
+    """The requests of one verb. They return None (or False) if the server refuses, and raise Unavailable or Uncertain.
 
-    A read that got no answer is Unavailable, for it changes nothing; a write only if it is sure not to have arrived.
+    A read without an answer is Unavailable, because it changes nothing; a write only if it certainly did not arrive.
     """
 
     def __init__(self, wire: Wire, verb: str, limit_s: float) -> None:
@@ -106,7 +106,11 @@ class Call:
         return self._ends_s - asyncio.get_running_loop().time()
 
     async def now(self, partition: str) -> Window:
-        """Within what the server's clock lies; without a fresh reading a write to its clock document brings one."""
+        """Return the window that the server's clock lies within. Without a fresh reading, write the clock document
+        first.
+
+        Raises Unavailable (timeout) if that gave no reading.
+        """
         window = self._wire.clock.window(partition)
         if window is None:
             await self._read_clock(partition)
@@ -122,14 +126,14 @@ class Call:
         return found
 
     async def create(self, partition: str, document: Document) -> Document | None:
-        """None: there is one already."""
+        """Return the created document; None if there is one already."""
         made: Document | None = await self._send(
             lambda c, hook: c.create_item(document, response_hook=hook), written_in=partition
         )
         return made
 
     async def replace(self, partition: str, document: Document, etag: str) -> Document | None:
-        """None: it is no longer as it was under this etag, or gone."""
+        """Return the new document; None if the old one has changed since this etag, or is gone."""
         kept: Document | None = await self._send(
             lambda c, hook: c.replace_item(
                 document["id"], bare(document), etag=etag, match_condition=MatchConditions.IfNotModified,
@@ -142,7 +146,7 @@ class Call:
     async def patch(
         self, partition: str, document_id: str, operations: Sequence[Mapping[str, Any]], etag: str
     ) -> Document | None:
-        """The same, and the rest of the document is not sent."""
+        """As `replace`, but only the operations are sent, not the whole document."""
         kept: Document | None = await self._send(
             lambda c, hook: c.patch_item(
                 document_id, partition_key=partition, patch_operations=[dict(one) for one in operations], etag=etag,
@@ -153,7 +157,7 @@ class Call:
         return kept
 
     async def _read_clock(self, partition: str) -> None:
-        """A write that changes nothing of anybody's: without an answer nothing is uncertain."""
+        """Write this partition's clock document. It changes nobody's data: without an answer nothing is uncertain."""
         document = {"id": CLOCK_ID, "pk": partition}
         await self._send(lambda c, hook: c.upsert_item(document, response_hook=hook), partition, is_write=False)
 
@@ -179,10 +183,13 @@ class Call:
         return found
 
     async def execute_procedure(self, partition: str, name: str, parameters: Sequence[Any]) -> Any:
-        """What the procedure set as its body; an exception thrown in it undid all of it. LookupError: no such one."""
+        """Return what the procedure set as its body. Raises LookupError if there is no such procedure.
+
+        An exception in the procedure undoes all that it did.
+        """
 
         async def ask(container: ContainerProxy, hook: Callable[..., None]) -> Any:
-            # The driver forgets `response_hook` here; this one it knows, and calls for refusals too.
+            # The driver ignores `response_hook` here. It calls `raw_response_hook`, for refusals too.
             told: dict[str, Any] = {"parameters": list(parameters), "raw_response_hook": of_success(hook)}
             try:
                 return await container.scripts.execute_stored_procedure(name, partition_key=partition, **told)
@@ -195,7 +202,7 @@ class Call:
         return answer
 
     async def create_procedure(self, name: str, body: str) -> bool:
-        """False: there is one of this name already."""
+        """Return whether the procedure was created; False if there is one of this name already."""
         made = await self._send(
             lambda c, hook: c.scripts.create_stored_procedure({"id": name, "body": body}, response_hook=hook),
             written_in="",
@@ -203,7 +210,7 @@ class Call:
         return made is not None
 
     async def _send(self, ask: Ask, written_in: str | None = None, is_write: bool | None = None) -> Any:
-        """The answer, None for the server's no. Asked again only after it said that nothing was executed."""
+        """Return the answer, or None if the server refuses. Repeats only after an answer that nothing was executed."""
         is_write = written_in is not None if is_write is None else is_write
         container = await self._opened()
         while True:
@@ -268,7 +275,10 @@ async def closed(*parts: CosmosClient | AsyncTokenCredential | None) -> None:
 
 
 async def refuse_many_writers(client: CosmosClient) -> None:
-    """With several write regions both of two takeovers succeed, and one is undone later: no lease can be kept so."""
+    """Raises ConfigurationError (many_write_regions) if the account has several write regions.
+
+    There, two takeovers can both succeed, and one is undone later: such an account cannot keep a lease.
+    """
     account = await client.client_connection.GetDatabaseAccount()
     if len(account.WritableLocations) > 1:
         raise ConfigurationError(
@@ -287,5 +297,5 @@ def of_success(hook: Callable[..., None]) -> Callable[[Any], None]:
 
 
 def bare(document: Document) -> Document:
-    """Without what the server adds by itself."""
+    """Return the document without the fields that the server adds."""
     return {name: value for name, value in document.items() if not name.startswith("_")}

@@ -1,1 +1,1 @@
-"""The rule table run as it stands, in this process: the reference the other backends are compared with."""
+"""Runs the rule table itself, in this process: the reference that the other backends are compared with."""

@@ -42,7 +42,10 @@ EPOCH_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass
 class Shelf:
-    """The rows. One lock: every verb is atomic, and a fenced transaction keeps takers out until it ends."""
+    """The rows of one memory store. One lock makes every verb atomic.
+
+    While a fenced transaction is open, nobody can take over its lease, even if it lapses.
+    """
 
     now_s: Callable[[], float] = time.time
     rows: dict[str, Lease] = field(default_factory=dict)
@@ -52,7 +55,7 @@ class Shelf:
     fired: list[str] = field(default_factory=list)
     outboxes: dict[str, EventShelf] = field(default_factory=dict)
     items: ItemShelf = field(init=False)
-    #: Memory has no timelines; the simulation gives it some.
+    #: Memory has no timelines; the simulation sets these.
     place: Place = UNKNOWN
     origin: Place = UNKNOWN
 
@@ -150,7 +153,7 @@ def no_sql() -> ConfigurationError:
 
 
 class MemoryTransaction:
-    """Statements are Python callables: memory has no SQL, and nothing to roll back but what they collected."""
+    """Takes Python callables as statements, as memory has no SQL, and runs them at the end; a rollback drops them."""
 
     def __init__(self) -> None:
         self.connection: Any = None
@@ -183,7 +186,7 @@ class MemoryFences:
             with s.lock:
                 s.fenced[key.name] -= 1
                 lapsed = row_state(s.rows.get(key.name), s.now()) is Row.LAPSED
-            if lapsed:  # a taker was kept out: now it may try
+            if lapsed:  # nobody could take it over until now
                 s.notify(RELEASED, key.name)
 
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[SyncTransaction]:

@@ -1,4 +1,4 @@
-"""Items in memory: shared by all stores of one process that use the same memory:// name, each kind apart."""
+"""Items in memory: shared by all stores of one process that use the same memory:// name; each kind is separate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Place = tuple[str, str]  # kind and id
 
 @dataclass
 class ItemShelf:
-    """One lock: every verb is atomic. One count of tokens for all items: an item put again never repeats one."""
+    """All items. One lock makes every verb atomic.
+
+    One counter of tokens serves all items, so that an item that is deleted and put again never repeats a token.
+    """
 
     now: Callable[[], dt.datetime]
     rows: dict[Place, StoredItem] = field(default_factory=dict)
@@ -30,7 +33,7 @@ class ItemShelf:
         return self.token_last
 
     def apply(self, place: Place, verb: Verb, request: Request) -> bool:
-        """Whether the table allows it; if so the item is as the table leaves it."""
+        """Apply the verb by the rule table. Return False, and change nothing, if the table refuses it."""
         before = self.rows.get(place)
         rule = decide(before, verb, request)
         if rule is None:
@@ -157,7 +160,7 @@ class MemoryItemPort:
         return ItemRefusal(refusal_reason(self._row(item_id), request.now), self._view(item_id, request.now))
 
     def _oldest(self, ids: Iterator[str], limit: int) -> list[str]:
-        """Of those that came at one instant in the order of `ids`."""
+        """Return up to `limit` ids, the longest in their state first; with equal times in the order of `ids`."""
         return heapq.nsmallest(limit, ids, key=lambda item_id: self._shelf.rows[self._kind, item_id].state_timestamp)
 
     def _views(self, ids: Sequence[str], now: dt.datetime) -> list[ItemRow]:

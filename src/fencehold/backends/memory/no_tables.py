@@ -1,4 +1,4 @@
-"""What a store in memory says of its tables: there are none."""
+"""The table methods of a memory store: it has no tables, so nothing is ever missing."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def array(values: Iterable[object]) -> str:
-    """An array of numbers, dates or plain words; a driver's own way is ten times slower for a thousand of them."""
+    """Return an array of numbers, dates or plain words; the driver's own way is ten times slower for a thousand."""
     return "{" + ",".join(map(str, values)) + "}"
 
 
@@ -15,6 +15,6 @@ def text_array(values: Iterable[str]) -> str:
     return "{" + ",".join(map(_quoted, values)) + "}"
 
 
-@functools.lru_cache(maxsize=64)  # what is claimed or leased together shares a token or a holder
+@functools.lru_cache(maxsize=64)  # events or items taken together share a token or a holder
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

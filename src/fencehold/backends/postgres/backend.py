@@ -23,7 +23,7 @@ NO_STANDBY_PATIENCE_S = 30.0  # Patroni's own ttl, unless it was changed
 
 
 class PostgresBackend:
-    """`unread` hears when the server does not tell what keeps epochs apart after a failover."""
+    """`unread` is called if the server does not report its timeline, which keeps epochs apart after a failover."""
 
     #: One for all backends of a store.
     unread = UnreadTimeline
@@ -50,7 +50,7 @@ class PostgresBackend:
 
     @staticmethod
     def check(url: str) -> None:
-        """Raise ConfigurationError now if the URL cannot be read later."""
+        """Raise ConfigurationError at once if the URL cannot be read."""
         wire.conninfo(url)
 
     async def open(self, limit_s: float) -> None:
@@ -64,7 +64,10 @@ class PostgresBackend:
             await self._must_have_standby(self._commits, limit_s)
 
     async def _must_have_standby(self, commits: Replicated, limit_s: float) -> None:
-        """A cluster is given a while: between two primaries nobody may follow yet."""
+        """Raise, if a standby is required, while the server waits for none.
+
+        In a cluster that is only Unavailable for a while: between two primaries no standby may follow yet.
+        """
         rows = await self._session.run("replicated", commits.params(self._session.is_pooled), limit_s)
         [(standbys, *_)] = rows
         if standbys.strip():

@@ -88,7 +88,10 @@ def blocking_transaction(
     remaining_s: RemainingS,
     committed: Callable[[Connection], None],
 ) -> Iterator[BlockingTransaction]:
-    """Commits only while the epoch holds; a connection that hangs is cut when the term's own time is over."""
+    """Commits only while the epoch holds. A connection that hangs is cut when the term's own time is over.
+
+    Raises LeaseLost if the term is over at the start.
+    """
     if remaining_s() <= 0:
         raise lost(key, "the term is over")
     connection = connect(info, min(remaining_s(), wire.CONNECT_LIMIT_S))
@@ -101,7 +104,7 @@ def blocking_transaction(
 
 
 def connect(info: str, limit_s: float) -> Connection:
-    """An open connection to the first usable server; each has its share of the limit, and at least two seconds."""
+    """Return a connection to the first usable server; each gets its share of the limit, and at least two seconds."""
     places = hosts.in_order(info, hosts.places(info))
     errors: list[Exception] = []
     for place in places:
@@ -126,7 +129,7 @@ def connect(info: str, limit_s: float) -> Connection:
 
 @contextlib.contextmanager
 def _cut_when_over(connection: Connection, remaining_s: RemainingS) -> Iterator[None]:
-    """psycopg's own waiting cannot be bounded on a dead peer; shutting its socket down can."""
+    """Shut the socket down when the term is over: psycopg's own waiting cannot be limited if the server is dead."""
     done = threading.Event()
     twin = socket.socket(fileno=os.dup(connection.fileno()))
 

@@ -33,9 +33,9 @@ CONNECTIONS = (
 SNAPSHOT_SEES_ALL = "read committed"
 LIMIT_MS_MAX = 2**31 - 1
 KEEPS_UTF8 = ("UTF8", "SQL_ASCII")
-MUST_FAIL = ("bad_encoding", "not_in_encoding", "pipeline_on", "no_standby")  # so must the transaction
+MUST_FAIL = ("bad_encoding", "not_in_encoding", "pipeline_on", "no_standby")  # then the transaction must fail too
 NOT_THERE = ("42P01", "42703", "3F000")  # undefined table, undefined column, invalid schema name
-POISONED = ("P0001", "25P01")  # as `poison` raises it; there is no transaction
+POISONED = ("P0001", "25P01")  # raised by `poison`; no transaction is open
 
 Rows = list[tuple[Any, ...]]
 
@@ -48,17 +48,17 @@ def params(key: TermKey) -> dict[str, Any]:
 
 
 def limit_ms(key: TermKey) -> str:
-    """Half the lease: a statement and a pause after it together never outlast one lease."""
+    """Return half the lease: a statement and a pause after it together never last longer than one lease."""
     return str(min(LIMIT_MS_MAX, max(1, int(key.lease_s * 500))))
 
 
 def mark() -> str:
-    """What the fence leaves in its transaction; nobody else's setting can look like it."""
+    """Return a random text that the fence sets in its transaction; no other setting can be equal to it."""
     return secrets.token_hex(8)
 
 
 def fence(statements: Statements, target: object, key: TermKey, over: bool, commits: Commits) -> Awaitable[None]:
-    """`over`: the term has already ended here, so nothing is asked and the transaction is only made to fail."""
+    """`over`: the term has already ended here, so the store is not asked and the transaction is only made to fail."""
     return begin_hints.advised(target, lambda: _fence(statements, target, key, over, commits))
 
 
@@ -86,7 +86,7 @@ def _fence(statements: Statements, target: object, key: TermKey, over: bool, com
 
 
 async def spoil(statements: Statements, target: Any) -> None:
-    """Nothing that was begun on `target` and not committed yet can be committed afterwards."""
+    """After this, nothing that was begun on `target` and not yet committed can be committed."""
     target = sql_session.unwrapped(target, DIALECT)
     if sql_session.is_sqlalchemy(target, DIALECT):
         if not target.in_transaction():
@@ -103,9 +103,9 @@ async def spoil(statements: Statements, target: Any) -> None:
 
 
 def must_keep_text(connection: object, values: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError if these values would be other text in the database than what our own connections send.
+    """Raise ConfigurationError if the database would store these values as other text than from our own connections.
 
-    Nobody converts where one side is SQL_ASCII: the bytes are kept as they are. psycopg sends UTF8 to such a client.
+    If one side is SQL_ASCII nothing is converted: the bytes are kept as they are. psycopg sends UTF8 to such a client.
     """
     if not values or not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
         return
@@ -123,7 +123,7 @@ def must_keep_text(connection: object, values: Mapping[str, Any]) -> None:
 def must_answer_at_once(connection: object) -> None:
     """Raise ConfigurationError if the connection is in psycopg's pipeline mode.
 
-    There the answer comes later, and a refusal (another database, a lost lease) would not be seen.
+    There the answer comes later, and a refusal (another database, a lost lease) would not be noticed.
     """
     if not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
         return
@@ -137,7 +137,7 @@ def must_answer_at_once(connection: object) -> None:
 
 @contextmanager
 def text_must_fit() -> Iterator[None]:
-    """The driver's own refusal of a character that the connection's encoding lacks, as an error with a code."""
+    """Raise ConfigurationError for the driver's own refusal of a character that the connection's encoding lacks."""
     try:
         yield
     except UnicodeEncodeError as error:
@@ -149,12 +149,12 @@ def text_must_fit() -> Iterator[None]:
 
 
 def readable(rows: Rows) -> Rows:
-    """Text as text: on a connection in SQL_ASCII psycopg gives bytes for it."""
+    """Return text as text: on a connection in SQL_ASCII psycopg gives bytes for it."""
     return [tuple(value.decode() if isinstance(value, bytes) else value for value in row) for row in rows]
 
 
 class SyncDoor:
-    """A psycopg connection. Its own cursor: the caller's factories may return anything."""
+    """A psycopg connection. Uses its own cursor, because the caller's factories may return anything."""
 
     def __init__(self, target: psycopg.Connection[Any], statements: Statements) -> None:
         self._target, self._statements = target, statements
@@ -169,7 +169,10 @@ class SyncDoor:
         return readable(cursor.fetchall()) if cursor.description else []
 
     def poison(self) -> None:
-        """Nested in psycopg's own blocks by closing: their savepoints are gone, which they would report as an error."""
+        """Make the transaction fail. Inside psycopg's own blocks, close the connection instead.
+
+        There the savepoints would be gone, which those blocks would report as an error.
+        """
         if is_nested(self._target) or not poisoned(self):
             self._target.close()
 
@@ -193,7 +196,7 @@ class AsyncDoor:
 
 
 class SessionDoor:
-    """A SQLAlchemy session or connection, over whatever driver."""
+    """A SQLAlchemy session or connection, with any driver."""
 
     def __init__(self, target: Any, statements: Statements) -> None:
         self.target, self._statements = target, statements
@@ -207,7 +210,10 @@ class SessionDoor:
             return readable(sql_session.run(self.target, self._statements.named(name), values))
 
     def poison(self) -> None:
-        """Inside `begin_nested()` by ending the connection: SQLAlchemy then refuses everything but rollbacks."""
+        """Make the transaction fail. Inside `begin_nested()`, end the connection instead.
+
+        SQLAlchemy then refuses everything but rollbacks.
+        """
         if sql_session.in_savepoint(self.target) or not poisoned(self):
             sql_session.cut_off(self.target)
 
@@ -232,11 +238,11 @@ class AsyncSessionDoor:
 
 
 def poisoned(door: SyncDoor | SessionDoor) -> bool:
-    """Make the whole transaction fail, with every savepoint in it; False if it may still be able to commit."""
+    """Make the whole transaction fail, with every savepoint in it. Return False if it may still be able to commit."""
     try:
         door.run("leave_savepoints", {})
         door.run("poison", {})
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from failing, False is the answer
+    except Exception as error:  # noqa: BLE001 - whatever prevents the failure, return False
         return sqlstate_of(error) in POISONED
     return False
 
@@ -245,7 +251,7 @@ async def poisoned_async(door: AsyncDoor | AsyncSessionDoor) -> bool:
     try:
         await door.run("leave_savepoints", {})
         await door.run("poison", {})
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from failing, False is the answer
+    except Exception as error:  # noqa: BLE001 - whatever prevents the failure, return False
         return sqlstate_of(error) in POISONED
     return False
 
@@ -253,7 +259,7 @@ async def poisoned_async(door: AsyncDoor | AsyncSessionDoor) -> bool:
 def fence_sync(
     door: SyncDoor | SessionDoor, key: TermKey, commits: Commits, over: bool = False, own: bool = False
 ) -> None:
-    """`own`: on a connection of the store's own, which leads to no other database."""
+    """`own`: the connection is the store's own, which leads to no other database."""
     refusal: Exception = lost(key, "the term is over; this transaction was made to fail")
     if not over:
         token = mark()
@@ -313,7 +319,7 @@ def of_fence(error: psycopg.Error, key: TermKey) -> Exception:
 
 
 def of_failed(error: Exception, key: TermKey, own: bool = False) -> Exception:
-    """The same on a connection of the caller's. Errors of SQLAlchemy and of other drivers stay as they are."""
+    """The same on a connection of the caller's. Errors of SQLAlchemy and of other drivers stay unchanged."""
     if is_elsewhere(error) and not own:
         return wrong_store.of_fence(key)
     if not isinstance(error, psycopg.Error):
@@ -324,12 +330,12 @@ def of_failed(error: Exception, key: TermKey, own: bool = False) -> Exception:
 
 
 def is_elsewhere(error: Exception) -> bool:
-    """Whether it says that our table, or its newest column, is not there: in the store's database it is."""
+    """Whether the error means that our table, or its newest column, is not in this database. In the store's it is."""
     return sqlstate_of(error) in NOT_THERE
 
 
 def sqlstate_of(error: Exception) -> str | None:
-    """Of SQLAlchemy's errors the driver's; psycopg2 has another word for it."""
+    """Return the SQLSTATE, for SQLAlchemy's errors that of the driver's error; psycopg2 calls it `pgcode`."""
     cause = getattr(error, "orig", error)
     return getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
 
@@ -340,7 +346,7 @@ def must_be_in_transaction(target: psycopg.Connection[Any] | psycopg.AsyncConnec
 
 
 def is_nested(target: Any) -> bool:
-    """Inside `with conn.transaction():` within another transaction psycopg works with savepoints."""
+    """Whether psycopg works with savepoints: inside `with conn.transaction():` within another transaction."""
     return int(getattr(target, "_num_transactions", 0)) > 0
 
 

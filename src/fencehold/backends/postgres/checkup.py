@@ -1,4 +1,4 @@
-"""PostgreSQL, looked at for `fencehold doctor`: a write that is rolled back, encoding, limits, durability."""
+"""Checks PostgreSQL for `fencehold doctor`: a write that is rolled back, encoding, limits, durability, failover."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PostgresCheckup:
         return await self._asked(self._conditions, limit_s)
 
     async def _asked(self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float) -> T:
-        """On a session as this role gets it, with all that was set for it; never committed."""
+        """Run `work` in a session as this role gets it, with all settings made for the role; never committed."""
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=False)
         try:
             with wire.lent(connection):
@@ -87,7 +87,7 @@ class PostgresCheckup:
         except psycopg.Error as error:
             if not faults.is_unread(error):
                 raise
-            await connection.rollback()  # what is looked at next is refused in a transaction that has failed
+            await connection.rollback()  # a failed transaction refuses the statements that follow
             return Condition("epochs after a failover", State.WARNING, unread.text(faults.text_of(error)), unread.HINT)
         assert row is not None, "a probe always answers one row"
         return timeline(row[1])
@@ -98,7 +98,7 @@ class PostgresCheckup:
 
 
 def server(connection: wire.Connection) -> Condition:
-    """Of several hosts in the URL the one that is used."""
+    """Which server is used, if the URL has several hosts."""
     info = connection.info
     return Condition("server", State.OK, f"{info.host}:{info.port} answers, PostgreSQL {info.server_version // 10000}")
 
@@ -113,13 +113,13 @@ def encoding(name: str) -> Condition:
 
 
 def timeline(found: str | None) -> Condition:
-    """As the server writes it into the names of its log files; a standby has none of its own."""
+    """`found`: the timeline, as the server writes it in names of its log files; None on a standby, which has none."""
     said = "this is a standby" if found is None else f"timeline {int(found, 16)}"
     return Condition("epochs after a failover", State.OK, f"{said}; the first one on another timeline jumps")
 
 
 def limits(settings: Mapping[str, str]) -> Condition:
-    """A limit of 0 is none."""
+    """Which limits of this role are shorter than ours. A limit of 0 is none."""
     ours_ms = int(CALL_LIMIT_S_MAX * 1000)
     short = [f"{name} = {settings[name]} ms" for name in TIMEOUTS if 0 < int(settings.get(name, 0)) < ours_ms]
     if not short:

@@ -1,4 +1,4 @@
-"""What any role may see of a cluster, and what it says about a failover: for `fencehold doctor`."""
+"""What any role can see of a cluster, and what that means for a failover: for `fencehold doctor`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fencehold.ports.checkup import Condition, State
 
 CHECK = "failover"
-#: What protects when an old primary runs on, and cannot be seen from inside the database.
+#: Protections against an old primary that runs on, which cannot be seen from inside the database.
 UNSEEN = (
     "Not visible from here: whether Patroni has a watchdog, whether a proxy cuts the sessions of an old primary, and, "
     "for a role without pg_read_all_stats, whether a standby keeps up"
@@ -20,7 +20,7 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class Seen:
-    """As the statement `cluster` answers it."""
+    """The row that the statement `cluster` returns."""
 
     senders: int
     slots: int
@@ -40,7 +40,7 @@ class Seen:
 
 
 def failover(seen: Seen) -> Condition:
-    """A cluster in which nothing that protects can be seen is a warning: not all of it can be seen, and it says so."""
+    """A cluster in which no protection can be seen is a warning, whose text lists protections that cannot be seen."""
     if seen.standbys.strip():
         words = f"commits wait for {seen.standbys!r} ({seen}). {UNSEEN}"
         return Condition(CHECK, State.OK, words)

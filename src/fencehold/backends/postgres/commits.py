@@ -1,8 +1,10 @@
-"""What a commit has waited for: a wait for the standby that was cut short is no yes, and a store may ask for a standby.
+"""Checks what a commit has waited for.
 
-A wait ends early in two ways. Cancelled (pg_cancel_backend), the commit succeeds with a warning. When the server is
-told to wait for nobody (`synchronous_standby_names` becomes empty), it succeeds without a word; so it is asked
-afterwards.
+A commit whose wait for a standby was cut short is no success, and a store may require a standby.
+
+A wait ends early in two ways. If it is cancelled (pg_cancel_backend), the commit succeeds with a warning. If the server
+is set to wait for nobody (`synchronous_standby_names` becomes empty), it succeeds without a warning; so this is checked
+after the commit.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from fencehold.model.durable import Durable
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
 from fencehold.ports.facts import FactSink
 
-GRANTS = ("acquire", "next_for_state")  # the statements after which somebody holds a token
-REPEATS = ("submitted", "add")  # those that may write nothing, because a call before them did, and answer it as stored
+GRANTS = ("acquire", "next_for_state")  # the statements that give a token to a holder
+REPEATS = ("submitted", "add")  # may write nothing, because an earlier call did, and still answer that it is stored
 CHECKED = (*GRANTS, "submit", "submitted")
 WARNING = "01000"
-WAITS_IN = "syncrep.c"  # where the server warns from; the words are in its own language
+WAITS_IN = "syncrep.c"  # the source file of the server's warning; its text is in the server's language
 IN_ENGLISH = re.compile("synchronous replication")
 NO_STANDBY = "synchronous_standby_names is empty: the server waits for no standby, and a failover can lose its commits"
 NO_STANDBY_HINT = (
@@ -39,7 +41,7 @@ Connection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 
 class _Waits:
-    """Whether a commit on one connection did not get what it waited for; asked once for each commit."""
+    """Whether the wait of a commit on one connection was cut short; read once for each commit."""
 
     def __init__(self) -> None:
         self._is_cut_short = False
@@ -57,25 +59,25 @@ _watched: WeakKeyDictionary[Connection, _Waits] = WeakKeyDictionary()
 
 
 def is_of_the_wait(source_file: str | None, words: str | None) -> bool:
-    """Functions of the database raise warnings with the same code."""
+    """Whether a warning is about the wait: functions of the database raise warnings with the same code."""
     return source_file == WAITS_IN if source_file else bool(IN_ENGLISH.search(words or ""))
 
 
 def watch(connection: Connection) -> None:
-    """From now on it is noticed when a wait for a standby is cut short on this connection."""
+    """Notice from now on if a wait for a standby is cut short on this connection."""
     if connection not in _watched:
         _watched[connection] = waits = _Waits()
         connection.add_notice_handler(waits.hear)
 
 
 def must_have_waited(connection: Connection) -> None:
-    """Raise Uncertain if the last commit on a watched connection is on this server, and perhaps on no other."""
+    """Raise Uncertain if the last commit on a watched connection is on this server, but perhaps on no other."""
     if _was_cut_short(connection):
         raise not_replicated(CUT_SHORT)
 
 
 def _was_cut_short(connection: Connection) -> bool:
-    """The wait of the last commit; asked after each, so that it is not taken for that of the next."""
+    """Whether the last commit's wait was; read after each commit, so that it does not count for the next."""
     waits = _watched.get(connection)
     return waits is not None and waits.was_cut_short()
 
@@ -89,12 +91,15 @@ def not_replicated(why: str) -> Uncertain:
 
 
 class Commits:
-    """Nothing is asked for beyond what each statement asks for itself; but a grant whose wait was cut short is none."""
+    """Requires nothing beyond what each statement itself requires.
+
+    But a grant whose wait for a standby was cut short is no grant: it raises Uncertain.
+    """
 
     sync_commit = ""
 
     async def settle(self, connection: psycopg.AsyncConnection[Any], statements: Statements, is_pooled: bool) -> None:
-        """Once on each new connection of a session."""
+        """Prepare a new connection of a session, once."""
         watch(connection)
 
     async def run(
@@ -105,23 +110,26 @@ class Commits:
         is_pooled: bool,
         work: Callable[[], Awaitable[T]],
     ) -> T:
-        """The result of `work`, which commits by itself; Uncertain if it has not got to where it must be."""
+        """Return the result of `work`, which commits by itself; Uncertain if the commit is not where it must be."""
         result = await work()
         if _was_cut_short(connection) and name in GRANTS:
             raise not_replicated(CUT_SHORT)
         return result
 
     def fenced(self, standbys: str) -> None:
-        """Raise Unavailable if a transaction must not go on, given for which standbys the server waits."""
+        """Raise Unavailable if a transaction must not go on. `standbys`: those that the server waits for."""
 
     def watch(self, connection: Connection) -> None:
-        """A new connection for fenced transactions."""
+        """Called with each new connection for fenced transactions."""
 
     def watch_caller(self, connection: Connection) -> None:
-        """A connection of the caller's, who commits there."""
+        """Called with a connection of the caller's, who commits there."""
 
     async def committed(self, connection: psycopg.AsyncConnection[Any], statements: Statements) -> None:
-        """After a commit; Uncertain if it has not got to where it must be. No transaction is open before or after."""
+        """Called after a commit. Raises Uncertain if the commit is not where it must be.
+
+        No transaction is open before or after.
+        """
 
     def committed_sync(self, connection: psycopg.Connection[Any], statements: Statements) -> None:
         """The same without an event loop."""
@@ -130,9 +138,9 @@ class Commits:
 class Replicated(Commits):
     """Every commit of the store's own waits for a standby, and one whose wait was cancelled is Uncertain.
 
-    After grants, fenced commits and intents it is also asked whether the server waits at all; after the others not.
-    Without a standby to wait for, nothing is granted, no intent is taken and no fenced transaction begins; or, with a
-    warning, all of them go on.
+    After grants, fenced commits and intents, but not after others, it also checks that the server waits at all. Without
+    a standby to wait for, nothing is granted, no intent is taken and no fenced transaction begins. If `durable` does
+    not refuse, all of them go on with a warning.
     """
 
     def __init__(self, durable: Durable, facts: FactSink | None) -> None:
@@ -171,7 +179,7 @@ class Replicated(Commits):
         return result
 
     def saw(self, standbys: str) -> bool:
-        """Whether there is one; the end of that is told where it is not an error."""
+        """Return whether there is a standby. If there is none any more, and that is no error, report it as a fact."""
         had, self._has_standby = self._has_standby, bool(standbys.strip())
         if had is not False and not self._has_standby and not self._refuses and self._facts is not None:
             self._facts.fact("store_not_replicated", detail=NO_STANDBY, hint=NO_STANDBY_HINT)
@@ -182,7 +190,10 @@ class Replicated(Commits):
             raise Unavailable(f"{NO_STANDBY}; nothing was changed.", hint=NO_STANDBY_HINT, code="no_standby")
 
     def opened(self, standbys: str, is_cluster: bool) -> None:
-        """At first contact; where there is a cluster, a standby may be on its way."""
+        """Check at the first contact. Raises ConfigurationError without a standby, if one is required.
+
+        In a cluster it raises Unavailable instead: a standby may be about to connect.
+        """
         try:
             self.fenced(standbys)
         except Unavailable as error:
@@ -198,7 +209,7 @@ class Replicated(Commits):
         watch(connection)
 
     def watch_caller(self, connection: Connection) -> None:
-        """The commit is the caller's, and so is its answer; what we can do is say so."""
+        """The commit and its answer are the caller's; if its wait was cut short, all that we can do is report it."""
         if connection not in self._callers and self._facts is not None:
             self._callers.add(connection)
             connection.add_notice_handler(self._tell_caller)
@@ -229,7 +240,7 @@ class Replicated(Commits):
     async def _standbys(
         self, connection: psycopg.AsyncConnection[Any], statements: Statements, *, is_local: bool
     ) -> str:
-        """Which the server waits for; from now on commits here wait too."""
+        """Return the standbys that the server waits for. From now on commits on this connection wait too."""
         cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
         await cursor.execute(statements["replicated"].encode(), self.params(is_local))
         row = await cursor.fetchone()

@@ -44,11 +44,11 @@ LOCKED_HINT = f"Another session has locked what it needs: {BLOCKERS}"
 OWN_LIMIT_HINT = (
     f"The limit is fencehold's own, {{:g}} s in this transaction; most likely another session has a lock: {BLOCKERS}"
 )
-_UNKNOWN_OUTCOME_CLASSES = ("08", "57")  # the connection went away: the statement may have been committed before it did
+_UNKNOWN_OUTCOME_CLASSES = ("08", "57")  # the connection was lost: the statement may have been committed before
 
-# libpq gives no SQLSTATE for a refused connection, only the server's words. They are English unless the server's own
-# lc_messages says otherwise; what is not recognised counts as an outage, which is waited for and shown.
-_MISTAKES = (  # 28xxx, 3D000, 42501, and what is wrong with the URL itself: no waiting helps
+# libpq gives no SQLSTATE for a refused connection, only the server's message. It is in English unless the server's own
+# lc_messages is another language; what is not recognized counts as an outage, which is retried and shown.
+_MISTAKES = (  # 28xxx, 3D000, 42501, and mistakes in the URL itself: waiting does not help
     (re.compile("no password supplied"), "login_refused", "Give a password in the URL, in PGPASSWORD or in ~/.pgpass."),
     (re.compile("pg_hba.conf"), "login_refused", "The server's pg_hba.conf does not let this user in from here."),
     (re.compile("authentication failed"), "login_refused", LOGIN_HINT),
@@ -70,19 +70,17 @@ _OUTAGES = (
 
 
 class GivenUp(psycopg.OperationalError):
-    """In place of what the driver says after we have shut its socket down: that would be our own act, told as the
-    server's.
-    """
+    """Replaces the driver's error after we have shut its socket down: that would blame the server for our own act."""
 
     def __init__(self, waited_s: float) -> None:
         super().__init__(f"the server did not answer within {waited_s:.1f} s, so the connection was given up")
 
 
 def of_connect(*errors: Exception, host_count: int = 1) -> FenceholdError:
-    """Why none of the servers could be used; nothing was sent, so nothing was changed.
+    """Return our error if none of the servers could be used; nothing was sent, so nothing was changed.
 
-    ConfigurationError (login_refused, no_such_database, ...) if every one of them refused for a reason that no waiting
-    mends; else Unavailable. One host may have several errors: it has several addresses, or was asked again.
+    ConfigurationError (login_refused, no_such_database, ...) if every one of them refused for a reason that waiting
+    cannot change; else Unavailable. One host may have several errors: it has several addresses, or was tried again.
     """
     texts = texts_of(errors)
     said = "; ".join(texts)
@@ -107,25 +105,25 @@ def _found(text: str, table: tuple[tuple[re.Pattern[str], str, str], ...]) -> tu
 
 
 def text_of(error: Exception) -> str:
-    """What went wrong, on one line, without secrets, and never empty."""
+    """Return the error's message on one line, without secrets, and never empty."""
     return redact(" ".join(str(error).split())).rstrip(".") or type(error).__name__
 
 
 def texts_of(errors: Sequence[Exception]) -> list[str]:
-    """Each once; of a server that takes no writes libpq does not say that it may be a standby."""
+    """Return each message once. For a server that takes no writes, add what libpq omits: that it may be a standby."""
     texts = (text_of(error).replace("session is read-only", STANDBY) for error in errors)
     return list(dict.fromkeys(texts))
 
 
 def of_statement(error: psycopg.Error) -> FenceholdError:
-    """The server's answer, or the lack of one, to a statement that was sent."""
+    """Return our error for the server's answer, or the lack of one, to a statement that was sent."""
     text = text_of(error)
     found = _mistake(error, text) or _refused_login(error, text) or _not_executed(error, text)
     return found or _unknown(error, text)
 
 
 def of_fenced(error: psycopg.Error, limit_s: float) -> FenceholdError:
-    """The same inside a fenced transaction: the limit on its statements is fencehold's own, whatever a role brings."""
+    """The same inside a fenced transaction: the limit of its statements is fencehold's own, whatever the role's is."""
     fault = of_statement(error)
     if fault.hint == TIMEOUT_HINT:
         fault.hint = OWN_LIMIT_HINT.format(limit_s)
@@ -133,7 +131,7 @@ def of_fenced(error: psycopg.Error, limit_s: float) -> FenceholdError:
 
 
 def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
-    """What no waiting mends."""
+    """Return our error for a mistake, which waiting cannot change."""
     if isinstance(error, pg.InvalidSchemaName):
         return _no_schema(text)
     if isinstance(error, pg.UndefinedTable):
@@ -152,7 +150,7 @@ def _mistake(error: psycopg.Error, text: str) -> FenceholdError | None:
 
 
 def _said(text: str) -> str:
-    """Without the line and the caret that libpq adds: the statement is ours, and of no interest."""
+    """Return the message without the line and the caret that libpq adds: the statement is ours, and of no interest."""
     return text.partition(" LINE ")[0].rstrip(".")
 
 
@@ -162,14 +160,14 @@ def no_usable_schema() -> ConfigurationError:
 
 
 def unmakeable(schema: str, init_option: str) -> ConfigurationError:
-    """Of tables that are not there: `init` by this role would be refused, in these words."""
+    """For tables that do not exist: `init` by this role would be refused with this message."""
     hint = OWNER_HINT.format(option=init_option)
     message = f"PostgreSQL refused: permission denied for schema {schema}."
     return ConfigurationError(message, hint=hint, code="no_permission")
 
 
 def _no_schema(text: str) -> ConfigurationError:
-    """Where tables were to be made: there is no such schema, or none that this role may use."""
+    """For tables that cannot be made: the schema does not exist, or this role may not use any."""
     if "no schema has been selected" in text:
         return no_usable_schema()
     hint = "Create it first (CREATE SCHEMA), or correct the name of the table."
@@ -177,7 +175,7 @@ def _no_schema(text: str) -> ConfigurationError:
 
 
 def _refused_login(error: psycopg.Error, text: str) -> FenceholdError | None:
-    """A pooler logs in to the server only when a statement comes, and passes the refusal on."""
+    """A pooler logs in to the server only at the first statement, and passes the refusal on."""
     if (error.sqlstate or "")[:2] == "28":
         return ConfigurationError(f"PostgreSQL refused the login: {text}.", hint=LOGIN_HINT, code="login_refused")
     if isinstance(error, pg.InvalidCatalogName):
@@ -207,7 +205,7 @@ def _unknown(error: psycopg.Error, text: str) -> FenceholdError:
 
 
 def not_here(said: str, where: str, is_standby: bool) -> Unavailable:
-    """25006 on a connection that took writes before; nothing was executed, and another server may take it."""
+    """For 25006 on a connection that took writes before: nothing was executed, and another server may take them."""
     if not is_standby:
         return Unavailable(f"This session takes no writes: {said}.", hint=READ_ONLY_HINT, code="read_only")
     return Unavailable(
@@ -218,20 +216,20 @@ def not_here(said: str, where: str, is_standby: bool) -> Unavailable:
 
 
 def denied(error: psycopg.Error, rights: Sequence[str]) -> FenceholdError:
-    """The same where it is known which rights are missing: the server names the table only."""
+    """The same if the missing rights are known: the server itself names only the table."""
     if not rights:
         return of_statement(error)
     return no_permission(f"PostgreSQL refused: {text_of(error)}; this user lacks {', '.join(rights)}.")
 
 
 def locked(error: psycopg.Error) -> Unavailable:
-    """Somebody keeps the whole table locked; a single row that is locked is passed over."""
+    """For a table that another session keeps locked as a whole; single locked rows are skipped."""
     hint = "Find the session that has it (pg_locks), and end its transaction."
     return Unavailable(f"The table is locked by another session: {text_of(error)}.", hint=hint, code="busy")
 
 
 def of_init(error: psycopg.Error, init_option: str = "") -> FenceholdError:
-    """The same while tables are made: other rights are wanted then than in daily use."""
+    """The same while tables are made, which needs other rights than daily use."""
     fault = of_statement(error)
     if fault.code == "no_permission" and fault.hint != SCHEMA_HINT:
         fault.hint = OWNER_HINT.format(option=init_option)
@@ -239,17 +237,20 @@ def of_init(error: psycopg.Error, init_option: str = "") -> FenceholdError:
 
 
 def is_elsewhere(error: psycopg.Error) -> bool:
-    """The server takes no writes (any more): nothing was executed, and the connection is of no use."""
+    """Whether the server takes no writes (any more): nothing was executed, and the connection is useless."""
     return isinstance(error, pg.ReadOnlySqlTransaction)
 
 
 def is_unread(error: psycopg.Error) -> bool:
-    """The server said that its timeline cannot be read here: no such function, no right to it, or no such log."""
+    """Whether the server answered that its timeline cannot be read: no such function, no right to it, no such log."""
     return error.sqlstate is not None and error.sqlstate[:2] not in ("08", "53", "57")
 
 
 def is_connection_lost(error: psycopg.Error) -> bool:
-    """The session is gone, and with it the answer. A mistake in the statement itself has no SQLSTATE either."""
+    """Whether the session is gone, and its answer with it.
+
+    Without a SQLSTATE only these classes mean that: a mistake in the statement itself has no SQLSTATE either.
+    """
     if error.sqlstate is None:
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return error.sqlstate[:2] in _UNKNOWN_OUTCOME_CLASSES and not isinstance(error, pg.QueryCanceled)

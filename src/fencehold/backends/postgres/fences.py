@@ -32,7 +32,7 @@ class PostgresTransaction:
     def __init__(self, connection: wire.Connection, key: TermKey, remaining_s: RemainingS) -> None:
         self.connection = connection
         self.mark = callers.mark()
-        self.limit_s = int(callers.limit_ms(key)) / 1000  # which the fence has set for each statement
+        self.limit_s = int(callers.limit_ms(key)) / 1000  # the fence sets it as the limit of each statement
         self._key = key
         self._remaining_s = remaining_s
 
@@ -60,7 +60,7 @@ class PostgresTransaction:
 
 
 class PostgresFences:
-    """`transaction` on connections of its own, in the caller's loop; `fence` and `guard` on the caller's."""
+    """`transaction` uses connections of its own, in the caller's loop; `fence` and `guard` use the caller's."""
 
     def __init__(self, info: str, statements: Statements, commits: Commits | None = None) -> None:
         self._info = info
@@ -90,7 +90,10 @@ class PostgresFences:
         return blocking_transaction(self._info, self._fence_blocking, key, remaining_s, self._committed_blocking)
 
     async def _begin(self, key: TermKey, remaining_s: RemainingS) -> PostgresTransaction:
-        """Fenced and open. A kept connection may have died unseen; it is replaced, for nothing was written on it."""
+        """Return a transaction that is open and fenced.
+
+        A connection kept from before may have died unnoticed; it is replaced, because nothing was written on it.
+        """
         while True:
             connection, was_kept = await self._checkout(key, remaining_s)
             tx = PostgresTransaction(connection, key, remaining_s)
@@ -129,11 +132,11 @@ class PostgresFences:
         except psycopg.Error as error:
             if faults.is_connection_lost(error):
                 raise faults.of_statement(error) from error
-            raise  # a deferred constraint, say: the caller's own, and nothing was written
+            raise  # for example a deferred constraint: the caller's own error; nothing was written
         await self._committed(tx, remaining_s)
 
     async def _committed(self, tx: PostgresTransaction, remaining_s: RemainingS) -> None:
-        """Whether it is where it must be is not known either when the question gets no answer."""
+        """Raise Uncertain if the commit may not be where it must be, also if the server does not answer this check."""
         asked = self._commits.committed(tx.connection, self._statements)
         try:
             await wire.bounded(tx.connection, asked, remaining_s)
@@ -141,7 +144,10 @@ class PostgresFences:
             raise not_replicated("the server did not say for which standby it waited") from None
 
     async def _still_fenced(self, tx: PostgresTransaction) -> None:
-        """Still the same transaction: on `tx.connection` a caller may have ended it and begun another."""
+        """Raise ConfigurationError (fence_gone) if it is not the same transaction any more.
+
+        On `tx.connection` a caller may have ended it and begun another.
+        """
         cursor = psycopg.AsyncCursor(tx.connection, row_factory=tuple_row)
         await tx.run(cursor.execute(self._statements["fence_kept"].encode()))
         if await cursor.fetchone() != (tx.mark,):
@@ -157,7 +163,7 @@ class PostgresFences:
         return True
 
     async def _checkout(self, key: TermKey, remaining_s: RemainingS) -> tuple[wire.Connection, bool]:
-        """A connection, and whether it was kept from an earlier transaction."""
+        """Return a connection, and whether an earlier transaction had used it. Raises LeaseLost if the term is over."""
         if remaining_s() <= 0:
             raise lost(key, "the term is over")
         loop = asyncio.get_running_loop()

@@ -1,8 +1,8 @@
 """The servers that one URL names, as single addresses to try: the one that answered last comes first.
 
 libpq and psycopg try the hosts of a URL in order and give each of them the whole `connect_timeout`. A host that is
-switched off answers nothing at all, so a limit on the whole attempt is over before the second host is asked. Whoever
-connects therefore splits the URL here and shares the limit between the addresses.
+switched off answers nothing at all, so a limit on the whole attempt is over before the second host is tried. Callers
+that connect therefore split the URL here and divide the limit among the addresses.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-HEAD_START_S = 2.0  # libpq's own floor for one host; then the next one is asked too
-CONNECT_TIMEOUT_S_MIN = 2  # libpq takes 1 for 2
+HEAD_START_S = 2.0  # libpq's own minimum for one host; after it the next one is tried too
+CONNECT_TIMEOUT_S_MIN = 2  # libpq treats 1 as 2
 REMEMBERED_MAX = 1000
-KEYS = {"host": "PGHOST", "port": "PGPORT", "hostaddr": "PGHOSTADDR"}  # and the variable that libpq reads without one
+KEYS = {"host": "PGHOST", "port": "PGPORT", "hostaddr": "PGHOSTADDR"}  # and the variable libpq reads without it
 
-Place = tuple[str, ...]  # of the three keys, in that order; empty: as libpq chooses
+Place = tuple[str, ...]  # the values of the three keys, in that order; empty: libpq chooses
 
 _answered_last: dict[str, Place] = {}
 _silent: dict[str, set[Place]] = {}
 
 
 def places(info: str) -> list[Place]:
-    """The hosts that a connection string lists. Raises ValueError unless each has its port and address.
+    """Return the hosts that a connection string lists. Raises ValueError unless each has its port and address.
 
-    One port alone counts for all hosts, and what is not given is taken from the environment, both as in libpq.
+    A single port counts for all hosts, and what is missing is taken from the environment, both as in libpq.
     """
     given = conninfo_to_dict(info)
     hosts, ports, addresses = (_value(given, key).split(",") for key in KEYS)
@@ -45,7 +45,7 @@ def places(info: str) -> list[Place]:
 
 
 async def addresses(place: Place) -> list[Place]:
-    """The same place once for each address of its host. Raises OSError if the name cannot be resolved."""
+    """Return the place once for each address of its host. Raises OSError if the name cannot be resolved."""
     if not _is_name(place):
         return [place]
     host, port, _ = place
@@ -57,7 +57,7 @@ async def addresses(place: Place) -> list[Place]:
 
 
 def addresses_sync(place: Place) -> list[Place]:
-    """The same in the calling thread, which the system's own resolver may hold up."""
+    """The same in the calling thread, which the system's own resolver may block."""
     if not _is_name(place):
         return [place]
     host, port, _ = place
@@ -69,38 +69,41 @@ def addresses_sync(place: Place) -> list[Place]:
 
 
 def in_order(info: str, found: Iterable[Place]) -> list[Place]:
-    """As given, but the one that answered last comes first, the other addresses of its host next, the silent last."""
+    """Return the places in the order to try them: as given, except that silent ones come last.
+
+    Before the others come the one that answered last, and then the other addresses of its host.
+    """
     last, silent = _answered_last.get(info, ()), _silent.get(info, set())
     return sorted(found, key=lambda place: (place in silent, (place != last) + (place[:2] != last[:2])))
 
 
 def at(info: str, place: Place) -> str:
-    """The connection string for this place alone."""
+    """Return the connection string for this place alone."""
     given: dict[str, Any] = {key: value for key, value in conninfo_to_dict(info).items() if key not in KEYS}
-    # What is empty is left out: given as empty, libpq would ask neither its environment nor a service file.
+    # Empty values are left out: with them libpq would read neither its environment nor a service file.
     return make_conninfo(**given, **{key: value for key, value in zip(KEYS, place, strict=True) if value})
 
 
 def answered(info: str, place: Place) -> None:
-    """Remember that a usable server is there: it is the first to be tried next time."""
+    """Remember that a usable server is at this place: it is tried first next time."""
     spoke(info, place)
     if len(_answered_last) < REMEMBERED_MAX or info in _answered_last:
         _answered_last[info] = place
 
 
 def spoke(info: str, place: Place) -> None:
-    """Somebody is there, whatever was said."""
+    """Record that a server answered at this place, whatever it answered."""
     _silent.get(info, set()).discard(place)
 
 
 def said_nothing(info: str, place: Place) -> None:
-    """Remember that it had its time and did not answer: it is the last to be tried, until it does."""
+    """Remember that this place did not answer in its time: it is tried last, until it answers."""
     if len(_silent) < REMEMBERED_MAX or info in _silent:
         _silent.setdefault(info, set()).add(place)
 
 
 def head_start_s(limit_s: float, count: int) -> float:
-    """How long one of several addresses is asked alone: its share of the limit, at most libpq's own floor."""
+    """How long one of several addresses is tried alone: its share of the limit, at most libpq's own minimum."""
     return min(HEAD_START_S, limit_s / max(1, count))
 
 
@@ -115,12 +118,12 @@ def named(info: str) -> str:
 
 
 def _value(given: Mapping[str, Any], key: str) -> str:
-    """What libpq would take: the connection string's own, else that of the service file, else the environment's."""
+    """Return what libpq would use: the connection string's value, else the service file's, else the environment's."""
     return str(given.get(key) or _of_service(given).get(key) or os.environ.get(KEYS[key], ""))
 
 
 def _of_service(given: Mapping[str, Any]) -> Mapping[str, str]:
-    """The section of the service that is named; empty if there is none, or no file that can be read (libpq says so)."""
+    """Return the named service's section; empty if there is none, or no readable file (libpq then reports it)."""
     name = str(given.get("service") or os.environ.get("PGSERVICE") or "")
     if not name:
         return {}

@@ -1,5 +1,7 @@
-"""A connection whose plans do not depend on statistics: after a bulk load these are wrong, and a statement that takes a
-few rows would read the whole table."""
+"""A connection whose query plans do not depend on statistics.
+
+After a bulk load the statistics are wrong, and a statement that takes a few rows would read the whole table.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,10 @@ class PlannedSession(Session):
         async with self._planned(connection):
             cursor = connection.cursor(binary=True)
             await cursor.execute(self.statements[name], params or None)
-            return await cursor.fetchall()  # every statement that is planned so answers rows
+            return await cursor.fetchall()  # every statement of this session returns rows
 
     def _planned(self, connection: wire.Connection) -> contextlib.AbstractAsyncContextManager[None]:
-        """Behind a pooler the settings hold for one transaction only, so each statement brings them along."""
+        """Behind a pooler settings last for one transaction only, so each statement sets them again."""
         if not self.is_pooled:
             return _AS_IT_IS
         return self._with_plans(connection)

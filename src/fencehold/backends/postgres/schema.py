@@ -1,8 +1,8 @@
 """Migrations on PostgreSQL: all steps in one transaction, under an advisory lock that ends with it.
 
-A statement that changes a table waits for everybody who has it in an open transaction, and whoever comes later queues
-behind that wait, renewals of leases among them. So no lock is waited for long: the transaction is rolled back, and
-tried again after a pause.
+A statement that changes a table waits for every open transaction that uses it, and later requests queue behind that
+wait, renewals of leases among them. So waits for a lock are short: the transaction is rolled back, and tried again
+after a pause.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PostgresSchema:
 
     async def _lift_limits(self, connection: wire.Connection) -> None:
         await session_limits.lifted(connection, self._statements)
-        await connection.commit()  # else a rollback would bring them back
+        await connection.commit()  # else a rollback would restore them
 
     async def missing(self, limit_s: float) -> list[str]:
         return await self._asked(self._missing, limit_s)
@@ -66,13 +66,13 @@ class PostgresSchema:
         there = await self._says(connection, "table_there")
         found = judged(self._statements, applied, there, missing, await self._is_foreign(connection))
         if not await self._missing(connection):
-            return None  # another process has made them between two of these questions
+            return None  # another process made them between two of these statements
         if found is not None and found.code == "schema_missing":
             return await self._unmakeable(connection) or found
         return found
 
     async def _unmakeable(self, connection: wire.Connection) -> ConfigurationError | None:
-        """What keeps this role from making tables that are not there; None: nothing."""
+        """Return why this role cannot make tables that do not exist; None if it can."""
         cursor = await connection.execute(self._statements["schema_rights"], {"table": self._statements.table})
         rights = await cursor.fetchone()
         if rights is None:
@@ -107,7 +107,7 @@ class PostgresSchema:
     async def _apply(self, connection: wire.Connection, lock_wait_ms: int) -> list[str]:
         component = self._statements.table
         await connection.execute(self._statements["lock_limit"], {"limit_ms": str(lock_wait_ms)})
-        if await self._is_current(connection):  # as a rule: no lock then, however many programs start at once
+        if await self._is_current(connection):  # the usual case: takes no lock, however many programs start at once
             return []
         await connection.execute(self._statements["steps_lock"])
         if not await self._says(connection, "steps_there"):
@@ -124,7 +124,10 @@ class PostgresSchema:
         return [step.name for step in due]
 
     async def _is_foreign(self, connection: wire.Connection) -> bool:
-        """The record is read after the tables: another process may be making them, and has made both then."""
+        """Whether a table with one of our names is somebody else's.
+
+        Reads the record after the tables: if another process is making them, it has made both by then.
+        """
         if "foreign" not in self._statements or not await self._says(connection, "foreign"):
             return False
         return not self._statements.recorded(await self._applied(connection))
@@ -140,7 +143,7 @@ class PostgresSchema:
         return bool((await cursor.fetchone() or (False,))[0])
 
     async def _step(self, connection: wire.Connection, step: Step, record: dict[str, Any]) -> None:
-        await connection.execute(step.sql.encode())  # bytes: a composed text, run as it stands
+        await connection.execute(step.sql.encode())  # as bytes, psycopg runs a composed text unchanged
         await connection.execute(self._statements["steps_record"], record)
 
     async def _missing(self, connection: wire.Connection) -> list[str]:
@@ -151,7 +154,7 @@ class PostgresSchema:
         return []
 
     async def _in_use(self, connection: wire.Connection) -> str:
-        """By whom, in words; empty when nobody is to be seen any more."""
+        """Return in words which sessions use the table; empty if none can be seen any more."""
         cursor = await connection.execute(self._statements["in_use"], {"table": self._statements.table})
         rows = await cursor.fetchall()
         await connection.rollback()
@@ -160,12 +163,12 @@ class PostgresSchema:
 
 
 def _session(pid: int, user: str, program: str, state: str, open_s: float | None) -> str:
-    """What is known of it: of another role's session a user may not see its state, nor since when it is in use."""
+    """Describe the session as far as known: a user may see neither state nor age of another role's transaction."""
     who = ", ".join(filter(None, (user, program, state)))
     since = f"; transaction open for {open_s:.1f} s" if open_s is not None else ""
     return f"session {pid} ({who}{since})"
 
 
 def _once(recorded: str, sql: str) -> str:
-    """`sql` as one statement of a script, which does nothing if `recorded` is true."""
+    """Return `sql` as one statement of a script, which does nothing if `recorded` is true."""
     return f"DO $fencehold$ BEGIN IF NOT {recorded} THEN\n{sql}END IF; END $fencehold$;\n"

@@ -19,7 +19,7 @@ from fencehold.ports.wakeup import UNKNOWN, Hint
 
 PREPARE_AFTER = 2
 FOLLOW_PAUSE_S = 0.1
-LOOK = "read"  # what followers ask
+LOOK = "read"  # the statement that followers run
 EXPLAINED = (
     psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.UndefinedTable,
 )  # fmt: skip
@@ -50,7 +50,7 @@ class Session:
         self._trouble = _DropOnTrouble(self)
 
     async def run(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
-        """The rows of one autocommitted statement."""
+        """Run one autocommitted statement and return its rows."""
 
         async def once(left_s: float) -> Rows:
             return await self._alone(lambda connection: self._fetch(connection, name, params), left_s, name)
@@ -58,9 +58,9 @@ class Session:
         return await self._following(once, limit_s)
 
     async def _following(self, ask: Callable[[float], Awaitable[T]], limit_s: float) -> T:
-        """`ask`, and again while no host takes writes: one did before, so another is or will be the primary.
+        """Run `ask`, and repeat it while no host takes writes: one did before, so another is or will be the primary.
 
-        Such a refusal says that nothing was executed. Before the first answer ever it is a mistake, and raised at once.
+        Such a refusal means that nothing was executed. Before the first answer ever it is a mistake, raised at once.
         """
         left_s = wire.fixed(limit_s)
         refused: Unavailable | None = None
@@ -69,7 +69,7 @@ class Session:
                 answer = await ask(max(0.001, left_s()))
             except Unavailable as error:
                 if error.code != "read_only" and refused is not None and left_s() <= 0:
-                    raise refused from error  # what was said last time is why, not that no time was left to ask again
+                    raise refused from error  # the cause is the refusal before, not that no time was left to repeat
                 if error.code != "read_only" or not self._has_worked or left_s() <= FOLLOW_PAUSE_S:
                     raise
                 refused = error
@@ -81,7 +81,7 @@ class Session:
     async def _alone(
         self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float, name: str = ""
     ) -> T:
-        """`work` with the connection to itself, within the limit."""
+        """Run `work` with the connection to itself, within the limit."""
         left_s = wire.fixed(limit_s)
         await self._turn(limit_s)
         try:
@@ -116,7 +116,7 @@ class Session:
         return await self._denied(connection, error)
 
     async def _not_found(self, connection: wire.Connection, error: psycopg.Error) -> FenceholdError:
-        """A role that may use no schema sees no table, also where all are there."""
+        """A role that may use no schema sees no table, even if all of them exist."""
         found: Rows = [("unknown",)]
         with contextlib.suppress(psycopg.Error):
             table = {"table": self.statements.table}
@@ -132,13 +132,16 @@ class Session:
         return faults.not_here(faults.text_of(error), wire.place_of(connection), is_standby)
 
     async def _must_take_writes(self, connection: wire.Connection) -> None:
-        """What followers see must come from where leases are granted: a standby may be behind, or cut off."""
+        """Raise Unavailable (read_only) if this server takes no writes.
+
+        Followers must read where leases are granted: a standby may be behind, or cut off.
+        """
         takes_writes, is_standby = await self._takes_writes(connection)
         if not takes_writes:
             raise faults.not_here("the session is read-only", wire.place_of(connection), is_standby)
 
     async def _takes_writes(self, connection: wire.Connection) -> tuple[bool, bool]:
-        """And whether it is a standby."""
+        """Return whether the server takes writes, and whether it is a standby."""
         cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
         await cursor.execute(self.statements["takes_writes"].encode())
         row = await cursor.fetchone()
@@ -159,7 +162,7 @@ class Session:
 
     async def _turn(self, limit_s: float) -> None:
         if not self._lock.locked():
-            await self._lock.acquire()  # at once: a limit would cost more than the lock
+            await self._lock.acquire()  # it is free: a limit would cost more than the lock
             return
         try:
             async with TimeLimit(limit_s):
@@ -173,11 +176,14 @@ class Session:
         return await cursor.fetchall() if cursor.description else []
 
     async def _ready(self, limit_s: float) -> wire.Connection:
-        """Connected, within this call's limit; a slow connect goes on in the background for the next call."""
+        """Return an open connection within this call's limit.
+
+        A slow connect goes on in the background for the next call.
+        """
         if self._connection is not None and not self._connection.closed:
             if not wire.is_gone(self._connection):
                 return self._connection
-            self._drop()  # ended while nobody asked, by a switchover say: nothing was sent, so nothing is uncertain
+            self._drop()  # it ended while idle, for example by a switchover: nothing was sent, so nothing is uncertain
         if self._connecting is None or self._connecting.done():
             self._connect_errors = []
             self._connecting = asyncio.create_task(self._connect(self._connect_errors))
@@ -194,7 +200,7 @@ class Session:
         try:
             own = session_limits.lifted(connection, self.statements, self.on_unread)
             self.is_pooled = not await wire.bounded(connection, own, wire.fixed(wire.CONNECT_LIMIT_S))
-            # A pooler hands each statement to any server session: prepared statements and LISTEN would go astray.
+            # A pooler runs each statement in any server session: prepared statements and LISTEN would be lost.
             connection.prepare_threshold = None if self.is_pooled else PREPARE_AFTER
             connection.add_notify_handler(lambda notify: self._notify(notify.payload))
             await wire.bounded(connection, self._settle(connection), wire.fixed(wire.CONNECT_LIMIT_S))
@@ -207,7 +213,7 @@ class Session:
         return connection
 
     async def _settle(self, connection: wire.Connection) -> None:
-        """What else a new connection needs."""
+        """Do what else a new connection needs."""
         await self._commits.settle(connection, self.statements, self.is_pooled)
 
     async def _listen(self, connection: wire.Connection) -> None:
@@ -220,7 +226,7 @@ class Session:
         self._hints.append(hint)
 
     async def listen(self, limit_s: float) -> bool:
-        """True once notifications arrive here; every later connection listens from its first moment."""
+        """Return True once notifications arrive here, False behind a pooler. Later connections listen at once."""
         self._wants_listen = True
         connection = self._connection
         if connection is None or connection is not self._listening:
@@ -233,12 +239,12 @@ class Session:
             hint(what, name)
 
     def _watch(self) -> None:
-        """While no statement runs, notifications are read as they arrive."""
+        """Read notifications as they arrive, while no statement runs."""
         connection = self._connection
         if connection is not None and not connection.closed and self._wants_listen and not self.is_pooled:
             self._watched_fd = connection.fileno()
             asyncio.get_running_loop().add_reader(self._watched_fd, self._readable)
-            # One that came in together with the last answer is in the driver already: the socket will not tell of it.
+            # One that came together with the last answer is in the driver already: the socket does not become readable.
             while notify := connection.pgconn.notifies():
                 self._notify(notify.extra.decode("utf-8", "replace"))
 
@@ -256,7 +262,7 @@ class Session:
                 self._notify(notify.extra.decode("utf-8", "replace"))
         except psycopg.Error:
             self._drop()
-            self._notify(UNKNOWN)  # whatever was said meanwhile was missed: look for yourselves
+            self._notify(UNKNOWN)  # notifications may be lost: everybody must look
 
     def _drop(self) -> None:
         self._unwatch()
@@ -275,7 +281,7 @@ class Session:
 
 
 class _DropOnTrouble:
-    """Whatever goes wrong inside, the connection is not used again; a driver's error leaves as one of ours."""
+    """After any error inside, the connection is not used again; a driver's error is raised as one of ours."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""Limits that a role brings into every session, lifted where the session is ours."""
+"""Lifts limits that a role brings into every session, where the session is ours alone."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import psycopg
 from fencehold.backends.postgres import faults, wire
 from fencehold.backends.sql.statements import Statements
 
-#: Hears, on a connection that takes leases, why the server does not tell its timeline.
+#: Called with the reason why the server's timeline cannot be read, on a connection that takes leases.
 Unread = Callable[[str], None]
 
 
 async def lifted(connection: wire.Connection, statements: Statements, unread: Unread | None = None) -> bool:
-    """True if the session is this connection's alone: its limits are then those of `session_limits`.
+    """Return True if the session is this connection's alone: its limits are then those of `session_limits`.
 
-    False behind a pooler, which hands each statement to any session of the server: nothing is changed there, because
-    another client would meet it.
+    Returns False behind a pooler, which runs each statement in any session of the server: nothing is changed there,
+    because another client would get the changed limits.
     """
     if await _pid(connection, statements, unread) != connection.info.backend_pid:
         return False
@@ -26,7 +26,10 @@ async def lifted(connection: wire.Connection, statements: Statements, unread: Un
 
 
 async def _pid(connection: wire.Connection, statements: Statements, unread: Unread | None) -> int:
-    """Of the session that answers; for `unread` the same statement also tries to read the timeline."""
+    """Return the process id of the session that answers.
+
+    With `unread` the same statement also tries to read the timeline.
+    """
     if unread is not None:
         try:
             return await _first(connection, statements["probe_place"])

@@ -1,4 +1,4 @@
-"""A server that does not tell its timeline: said once, and what to do about it."""
+"""The warning, given once, that the server does not report its timeline, and what to do about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def text(why: str) -> str:
 
 
 class UnreadTimeline:
-    """One warning, however often it is connected, and by however many parts of a store."""
+    """Gives one warning, however often a store connects, and from however many of its parts."""
 
     def __init__(self, facts: FactSink | None) -> None:
         self._facts = facts

@@ -1,4 +1,4 @@
-"""Connections with a hard limit: psycopg's waiting cannot be bounded on a dead peer, shutting its socket down can."""
+"""Connections with a hard limit: psycopg's own waiting has none if the server is dead, so its socket is shut down."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ Connection = psycopg.AsyncConnection[Any]
 
 CONNECT_LIMIT_S = 10.0
 CUT_LIMIT_S = 1.0
-AGAIN_S = 0.25  # while one host is silent, those that refused are asked again: one of them may be promoted
+AGAIN_S = 0.25  # while one host is silent, those that refused are tried again: one may have been promoted
 
 
 def conninfo(url: str) -> str:
-    """libpq's form of the URL with settings that notice a dead peer; the driver's own parse error is never shown."""
+    """Return the URL in libpq's form, with settings that detect a dead server.
+
+    Raises ConfigurationError (bad_url) if it cannot be read; the driver's own parse error is never shown.
+    """
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error:
@@ -38,7 +41,7 @@ def conninfo(url: str) -> str:
     if ports and not ports.isdigit() and not misread and not _may_be_cut(url):
         raise _bad_url("The port in the PostgreSQL URL is not a number", "5432 is the usual one")
     if (ports and not ports.isdigit()) or misread:
-        raise _unreadable()  # an unescaped / or @ in the password makes its pieces a host, a port or a database name
+        raise _unreadable()  # unescaped, / or @ in the password makes parts of it a host, a port or a database name
     try:
         hosts.places(url)
     except ValueError as error:
@@ -59,13 +62,16 @@ def conninfo(url: str) -> str:
 
 
 def _may_be_cut(url: str) -> bool:
-    """Whether an unescaped / ? or # in the password may have made its pieces something else: the @ comes too late."""
+    """Whether an unescaped / ? or # in the password may have split it, so that the @ comes after another part."""
     place = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
     return "@" in url and "@" not in place
 
 
 def _unknown_parameter(url: str) -> ConfigurationError | None:
-    """The parameter that libpq does not know, if that is all that is wrong, and if it cannot be of the password."""
+    """Return an error that names a parameter libpq does not know.
+
+    None if something else may be wrong, or if the name may be part of the password.
+    """
     plain, _, query = url.partition("?")
     if not query or "@" in query or _may_be_cut(plain):
         return None
@@ -82,7 +88,7 @@ def _bad_url(problem: str, advice: str) -> ConfigurationError:
 
 
 def _unreadable() -> ConfigurationError:
-    """Says nothing of what was given: libpq quotes what it could not read, which may be a piece of the password."""
+    """Repeats nothing of the URL: libpq quotes what it could not read, which may be part of the password."""
     return ConfigurationError(
         "The PostgreSQL URL cannot be read (it is not repeated here, it may hold a password).",
         hint="Write postgresql://user:***@host:5432/dbname; special characters of the password (***) as %40, %2F etc.",
@@ -91,20 +97,21 @@ def _unreadable() -> ConfigurationError:
 
 
 async def connect(info: str, limit_s: float, *, autocommit: bool, errors: list[Exception] | None = None) -> Connection:
-    """An open connection to the first usable server, or Unavailable within the limit.
+    """Return a connection to the first usable server.
 
-    Of several addresses each is asked alone for a while, then the next one too; the first that can be used is taken.
-    An attempt that hangs is abandoned, not awaited. `errors` collects why addresses could not be used, as they fail.
+    Raises Unavailable or ConfigurationError, within the limit, if there is none. Each of several addresses is tried
+    alone for a while, then the next one too; the first usable one is taken. An attempt that hangs is abandoned, not
+    awaited. `errors` collects why addresses could not be used, as they fail.
     """
     race = _Race(info, [] if errors is None else errors, autocommit)
     return await race.first(fixed(limit_s), limit_s)
 
 
 class _Race:
-    """Attempts to connect that run side by side, each begun when the one before has failed or had its head start.
+    """Attempts to connect that run in parallel. Each begins when the one before has failed or had its head start.
 
-    Names are resolved side by side too: one that hangs keeps nobody from the addresses of the others. While one host
-    says nothing, the others may change their minds: a standby is promoted when its primary has lost its power.
+    Names are resolved in parallel too, so that one that hangs does not delay the addresses of the others. While one
+    host is silent, those that refused are tried again: a standby is promoted when its primary has lost power.
     """
 
     def __init__(self, info: str, errors: list[Exception], autocommit: bool) -> None:
@@ -137,7 +144,7 @@ class _Race:
         raise faults.of_connect(*self._errors, host_count=len(hosts.places(self._info)))
 
     async def _resolve(self, limit_s: float) -> None:
-        """Begin with what is known after the head start of one host; names that take longer join in when they are."""
+        """Begin with the names that are resolved within the head start of one host; the others join when resolved."""
         places = hosts.places(self._info)
         tasks = [asyncio.ensure_future(hosts.addresses(place)) for place in places]
         self._resolving = set(tasks)
@@ -148,7 +155,7 @@ class _Race:
         self._waiting = hosts.in_order(self._info, self._waiting)
 
     async def _turn(self, limit_s: float) -> Connection | None:
-        """Wait for one attempt or name to come to its end; the connection, if an attempt got one."""
+        """Wait until one attempt or name has ended. Return the connection if an attempt got one."""
         under_way: list[asyncio.Task[Any]] = [*self._running, *self._resolving]
         done, _ = await asyncio.wait(under_way, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         if not done and not self._waiting:
@@ -191,7 +198,10 @@ class _Race:
 
 
 async def read_only_because(info: str, limit_s: float) -> str:
-    """The advice for a URL none of whose servers takes writes: whether one of them is a primary all the same."""
+    """Return the advice if no server of a URL takes writes.
+
+    It depends on whether one of them is a primary all the same.
+    """
     try:
         leave(await connect(make_conninfo(info, target_session_attrs="primary"), limit_s, autocommit=True))
     except Unavailable as error:
@@ -200,7 +210,7 @@ async def read_only_because(info: str, limit_s: float) -> str:
 
 
 def wants_writes(info: str) -> bool:
-    """Whether it asks for a server that takes writes, which is the default."""
+    """Whether the connection string asks for a server that takes writes, which is the default."""
     return conninfo_to_dict(info).get("target_session_attrs") == "read-write"
 
 
@@ -210,13 +220,13 @@ def place_of(connection: Connection) -> str:
 
 
 def is_gone(connection: Connection) -> bool:
-    """Whether the server has ended this idle connection, as far as its socket knows; never waits."""
+    """Whether the server has ended this idle connection, as far as its socket shows; never waits."""
     try:
         if not select.select([connection], [], [], 0)[0]:
             return False
-        connection.pgconn.consume_input()  # the server's last words, or a notification
+        connection.pgconn.consume_input()  # the server's last message, or a notification
         connection.pgconn.consume_input()  # the end itself
-    except ValueError:  # more descriptors than select() takes: it is found out by the statement
+    except ValueError:  # more descriptors than select() takes: the statement will fail if it is gone
         return False
     except (OSError, psycopg.Error):
         return True
@@ -224,7 +234,7 @@ def is_gone(connection: Connection) -> bool:
 
 
 def is_proxied(connection: Connection, client_port: int | None) -> bool:
-    """Whether what the server takes for our end is another's: a proxy, a pooler, or an address that is translated."""
+    """Whether our end, as the server sees it, is a proxy, a pooler, or a translated address."""
     if client_port is None:  # a socket of this machine
         return False
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
@@ -252,7 +262,7 @@ def _abandon(attempt: asyncio.Future[Connection]) -> None:
 
 
 def cut(connection: Connection) -> None:
-    """End the connection from underneath: whatever waits on it gets an error at once."""
+    """Shut down the connection's socket: everything that waits on it gets an error at once."""
     with contextlib.suppress(OSError, psycopg.Error):
         twin = socket.socket(fileno=os.dup(connection.fileno()))
         try:
@@ -262,21 +272,21 @@ def cut(connection: Connection) -> None:
 
 
 def discard(connection: Connection) -> None:
-    """Drop it without a word to the server and without waiting: a connection that saw trouble is never reused."""
+    """Drop the connection without notifying the server and without waiting: one that had trouble is never reused."""
     cut(connection)
     with contextlib.suppress(Exception):
         connection.pgconn.finish()
 
 
 def leave(connection: Connection) -> None:
-    """End it in order, without waiting: the server is told, and has nothing to complain of in its log."""
+    """End the connection in order, without waiting: the server is notified, and logs no complaint."""
     with contextlib.suppress(Exception):
         connection.pgconn.finish()
 
 
 @contextlib.contextmanager
 def lent(connection: Connection) -> Iterator[None]:
-    """For one piece of work: ended in order after it, or dropped if it failed."""
+    """Use the connection for one piece of work: it is ended in order after it, or dropped if the work failed."""
     try:
         yield
     except BaseException:
@@ -286,9 +296,9 @@ def lent(connection: Connection) -> Iterator[None]:
 
 
 class Limit:
-    """A block of work on `connection`: when no time is left the socket is shut down under it.
+    """A block of work on `connection`: when no time is left, its socket is shut down.
 
-    The driver's error that follows from that leaves the block as GivenUp, which says what has really happened.
+    The driver's error that follows leaves the block as GivenUp, which reports the true cause.
     """
 
     def __init__(self, connection: Connection, left_s: Callable[[], float]) -> None:
@@ -317,9 +327,9 @@ class Limit:
 
 
 async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: Callable[[], float]) -> T:
-    """The result of `work`, which uses `connection`; when no time is left the socket is shut down under it.
+    """Return the result of `work`, which uses `connection`; when no time is left, its socket is shut down.
 
-    `left_s` is asked again whenever the time seems over, so a limit that moves (a renewed lease) is honoured. On
+    `left_s` is called again whenever the time seems over, so that a limit that moves (a renewed lease) is respected. On
     cancellation the connection is cut and the work fails by itself: psycopg's own clean-up after a cancel can hang.
     """
     task = asyncio.get_running_loop().create_task(_unless_cancelled(work))
@@ -331,16 +341,19 @@ async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: 
         if not task.done():
             cut(connection)
             task.add_done_callback(_swallow)
-            # It must let go of the socket before the descriptor's number can be given to another connection.
+            # It must release the socket before another connection can get the same descriptor number.
             await asyncio.wait([task], timeout=CUT_LIMIT_S)
         raise
     finally:
         if task.done():
-            work.close()  # it never began where the task was cancelled before its first step
+            work.close()  # it never began if the task was cancelled before its first step
 
 
 async def _unless_cancelled(work: Coroutine[Any, Any, T]) -> T:
-    """asyncio.run() cancels every task at its end and prints what else one ends with: here, that its line was cut."""
+    """Turn any error of a cancelled task into CancelledError.
+
+    asyncio.run() cancels all tasks at its end, and prints any other error: here, that the connection was cut.
+    """
     task = asyncio.current_task()
     assert task is not None, "it is one"
     try:
@@ -357,7 +370,7 @@ def _swallow(task: asyncio.Future[Any]) -> None:
 
 
 def fixed(limit_s: float) -> Callable[[], float]:
-    """A limit that does not move, counted from now."""
+    """Return a limit that does not move, counted from now."""
     loop = asyncio.get_running_loop()
     end = loop.time() + limit_s
     return lambda: end - loop.time()

@@ -1,1 +1,1 @@
-"""What the backends of SQL databases share: statements from files, connections of callers, advice."""
+"""Shared by the backends of SQL databases: statements from files, callers' connections, hints for errors."""

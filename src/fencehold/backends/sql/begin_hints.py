@@ -1,4 +1,4 @@
-"""How a transaction is begun on the kind of connection that a caller gave: the hint of an error that asks for one."""
+"""Sets the hint of an error that asks for a transaction: how to begin one on the kind of connection the caller gave."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ OUTSIDE = ("fence_outside_transaction", "add_outside_transaction")
 
 
 def advised(given: object, ask: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-    """What `ask` gives; an error that asks for a transaction says how it is begun on what the caller gave."""
+    """Return what `ask` returns. If it raises an error that asks for a transaction, set the hint for `given`."""
     with _advice(given):
         pending = ask()
     return Advised(given, pending) if inspect.iscoroutine(pending) else pending
 
 
 class Advised(Coroutine[Any, Any, T]):
-    """The same for what is awaited. No coroutine itself: one more would be left behind, and warn, if never begun."""
+    """The same for a coroutine, while it is awaited.
+
+    Not an `async def`: that would be one more coroutine, left behind with a warning if it is never awaited.
+    """
 
     def __init__(self, given: object, pending: Coroutine[Any, Any, T]) -> None:
         self._given, self._pending = given, pending
@@ -56,7 +59,7 @@ def _advice(given: object) -> Iterator[None]:
 
 
 def begin_on(given: Any) -> str:
-    """Empty: nothing better is known than how it is done with the plain driver."""
+    """Return how to begin a transaction on `given`; empty if the error's own hint, for the plain driver, is best."""
     if sql_session.is_of(given, "django"):
         return "Do it, and your own writes, inside `with transaction.atomic():`, in the same thread."
     if not sql_session.is_of(given, "sqlalchemy"):

@@ -1,5 +1,7 @@
-"""A caller's connection that is no plain driver's: SQLAlchemy's sessions and connections (SQLModel's among them), sync
-and async, Django's connection, and raw connections of asyncpg and aiosqlite, as one thing that runs a text statement.
+"""Runs text statements on a caller's connection that is not a plain driver connection, all in the same way.
+
+These are SQLAlchemy's sessions and connections (SQLModel's among them), sync and async, Django's connection, and raw
+connections of asyncpg and aiosqlite.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from fencehold.model.errors import ConfigurationError
 
 
 def unwrapped(target: Any, dialect: str) -> Any:
-    """What stands behind a registry of sessions, or behind Django's connection; anything else as it is.
+    """Return the session behind a registry, or the driver's connection behind Django's; anything else unchanged.
 
-    A raw connection of an async driver for this dialect becomes something that is asked as an async session is.
-    ConfigurationError (bad_connection) if Django has no connection open.
+    A raw connection of an async driver for this dialect is wrapped as a RawAsync, which the functions here accept like
+    an async session. Raises ConfigurationError (bad_connection) if Django has no connection open.
     """
     if is_of(target, "sqlalchemy.orm.scoping", "sqlalchemy.ext.asyncio.scoping"):
         return target()
@@ -31,9 +33,9 @@ def unwrapped(target: Any, dialect: str) -> Any:
 
 
 def is_sqlalchemy(target: Any, dialect: str) -> bool:
-    """Of SQLAlchemy, something that executes (an engine or a transaction is no connection), and for this dialect.
+    """Whether `target` is of SQLAlchemy, executes statements (unlike an engine or a transaction), and has this dialect.
 
-    What `unwrapped` made of a raw connection of an async driver is taken for one.
+    Also true for the RawAsync that `unwrapped` makes of a raw connection of an async driver.
     """
     if isinstance(target, RawAsync):
         return target.dialect == dialect
@@ -41,16 +43,16 @@ def is_sqlalchemy(target: Any, dialect: str) -> bool:
 
 
 def kind_of(target: object) -> str:
-    """For a message: its class and, of SQLAlchemy, which kind of database it leads to."""
+    """Return the class of `target` for a message and, for SQLAlchemy, the kind of database it connects to."""
     name = f"{type(target).__module__}.{type(target).__qualname__}"
     return f"{name} on {found}" if is_of(target, "sqlalchemy") and (found := _dialect_of(target)) else name
 
 
 def _dialect_of(target: Any) -> str:
-    """Empty: it does not say, such as a session with another engine for each table."""
+    """Return the dialect's name; empty if it is unknown, as for a session with another engine for each table."""
     try:
         return str((target.get_bind() if hasattr(target, "get_bind") else target).dialect.name)
-    except Exception:  # noqa: BLE001 - then the statement itself will say what is wrong
+    except Exception:  # noqa: BLE001 - the statement itself then fails with the cause
         return ""
 
 
@@ -66,13 +68,13 @@ def prepared(sql: str) -> Any:
 
 
 def run(target: Any, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """Rows of a statement on a sync session or connection."""
+    """Run a statement on a sync session or connection and return its rows."""
     result = _connection(target).execute(prepared(sql), dict(params))
     return [tuple(row) for row in result] if result.returns_rows else []
 
 
 async def run_async(target: Any, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """The same on an AsyncSession or AsyncConnection, or a raw connection."""
+    """Run a statement on an AsyncSession, an AsyncConnection or a raw connection and return its rows."""
     if isinstance(target, RawAsync):
         return await target.run(sql, params)
     result = await (await _connection_async(target)).execute(prepared(sql), dict(params))
@@ -85,7 +87,7 @@ def driver_connection(target: Any) -> Any:
 
 
 def is_autocommit(target: Any) -> bool:
-    """Whether what a sync session or connection writes is kept at once: every driver under SQLAlchemy says it so."""
+    """Whether each write on a sync session or connection is committed at once; all drivers under SQLAlchemy show it."""
     return getattr(_connection(target).connection.dbapi_connection, "autocommit", False) is True
 
 
@@ -103,7 +105,7 @@ async def driver_connection_async(target: Any) -> Any:
 
 
 def in_savepoint(target: Any) -> bool:
-    """Whether SQLAlchemy has a savepoint open there: what fails inside it can be rolled back to it."""
+    """Whether SQLAlchemy has a savepoint open there, to which the caller can roll back after an error and go on."""
     return bool(_connection(target).in_nested_transaction())
 
 
@@ -112,7 +114,7 @@ async def in_savepoint_async(target: Any) -> bool:
 
 
 def cut_off(target: Any) -> None:
-    """End the driver's connection: SQLAlchemy refuses every statement until the whole transaction is rolled back."""
+    """Invalidate the driver's connection: SQLAlchemy then refuses all statements until everything is rolled back."""
     _connection(target).invalidate()
 
 
@@ -121,7 +123,7 @@ async def cut_off_async(target: Any) -> None:
 
 
 def roll_back_all(target: Any) -> None:
-    """Undo the whole transaction; where a savepoint is open, so that nothing can follow in it either."""
+    """Undo the whole transaction. If a savepoint is open, invalidate the connection, so that nothing can follow."""
     if in_savepoint(target):
         cut_off(target)
     else:
@@ -136,7 +138,7 @@ async def roll_back_all_async(target: Any) -> None:
 
 
 def _connection(target: Any) -> Any:
-    """Of a session the connection of its transaction: SQLModel's own execute() is deprecated, and warns."""
+    """Return a session's connection, or `target` itself. SQLModel's own execute() is deprecated, and warns."""
     return target.connection() if callable(getattr(target, "connection", None)) else target
 
 
@@ -145,6 +147,6 @@ async def _connection_async(target: Any) -> Any:
 
 
 def is_of(target: object, *packages: str) -> bool:
-    """Whether a class of it comes from one of these packages; they need not be installed."""
+    """Whether the class of `target`, or a base class, is from one of these packages; they need not be installed."""
     modules = {base.__module__ for base in type(target).__mro__}
     return any(module == one or module.startswith(f"{one}.") for module in modules for one in packages)

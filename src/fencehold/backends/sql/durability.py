@@ -1,4 +1,4 @@
-"""Settings of a database under which a grant that was answered can be lost in a crash, and its epoch come twice."""
+"""Database settings with which a crash can lose a lease that was granted, so that its epoch is granted twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencehold.ports.checkup import Condition, State
 
 
 def durability(rows: Sequence[tuple[Any, ...]]) -> Condition:
-    """Of what the statement `durability` answered: for each such setting what it means, and what to do."""
+    """Return the finding from the rows of the statement `durability`: what each setting means, and what to do."""
     if not rows:
         return Condition("durability", State.OK, "a lease that was granted survives a crash of the server")
     details, hints = zip(*rows, strict=True)

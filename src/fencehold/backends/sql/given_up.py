@@ -1,4 +1,4 @@
-"""A statement of a fenced transaction that its caller did not wait for, and that cannot be taken back."""
+"""The error for a fenced transaction after its caller stopped waiting for a statement that cannot be undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a migration waits for a lock, and how long it lets others go on before it asks again."""
+"""How long a migration waits for a lock, and how long it then pauses so that others can work before it tries again."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fencehold.model.errors import Unavailable
 from fencehold.ports.schema import Waits
 
 FIRST_WAIT_S = 0.1
-#: No lock is waited for longer. Whoever comes later queues behind the wait, renewals of leases among them.
+#: The longest wait for one lock. Later requests, renewals of leases among them, queue behind our wait.
 LOCK_WAIT_S_MAX = 1.0
 PAUSE_S_MIN = 0.2
 SAY_EVERY_S = 5.0
 
 
 class LockPatience:
-    """Short waits first, then longer ones, each followed by a pause as long as the wait was, until no time is left."""
+    """Short waits first, then longer ones, each followed by a pause at least as long, until no time is left."""
 
     def __init__(self, what: str, waits: Waits, left_s: Callable[[], float]) -> None:
         self.wait_s = FIRST_WAIT_S
@@ -27,11 +27,11 @@ class LockPatience:
 
     @property
     def wait_ms(self) -> int:
-        """No more than half of the time that is left, so that some remains to say who was in the way."""
+        """The next wait in ms: at most half of the time left, so that some remains to find out who has the lock."""
         return max(1, int(min(self.wait_s, self._left_s() / 2) * 1000))
 
     def refused(self, used_by: str) -> float:
-        """The lock was not to be had: the pause until the next try. Raises Unavailable (busy) if there is no time."""
+        """Return the pause before the next try for the lock. Raises Unavailable (busy) if no time is left for it."""
         pause_s = max(PAUSE_S_MIN, self.wait_s)
         if self._left_s() <= pause_s:
             raise busy(self._what, used_by)

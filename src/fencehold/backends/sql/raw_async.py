@@ -1,7 +1,7 @@
 """Raw connections of async drivers that are not ours: asyncpg for PostgreSQL, aiosqlite for SQLite.
 
-Each runs our statements in the transaction that its caller has begun, and never begins or ends one itself, but for a
-refused fence. Neither driver is imported here.
+Each runs our statements in the transaction that its caller has begun. None begins or ends a transaction itself, except
+to roll back when a fence is refused. Neither driver is imported here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RawAsync(ABC):
 
     @abstractmethod
     async def rollback(self) -> None:
-        """Nothing that was begun and not committed yet can be committed afterwards."""
+        """After this, nothing that was begun and not yet committed can be committed."""
 
 
 class Asyncpg(RawAsync):
@@ -46,7 +46,7 @@ class Asyncpg(RawAsync):
         return bool(self.connection.is_in_transaction())
 
     async def rollback(self) -> None:
-        """By ending the connection: whether this is a savepoint, out of which the rest could be saved, is not told."""
+        """End the connection: asyncpg does not report a savepoint, from which the rest could be committed."""
         self.connection.terminate()
 
 
@@ -55,7 +55,7 @@ class Aiosqlite(RawAsync):
 
     async def run(self, sql: str, params: Mapping[str, Any]) -> Rows:
         async with self.connection.cursor() as cursor:
-            cursor.row_factory = None  # the caller's may give anything
+            cursor.row_factory = None  # the caller's own may return any type
             await cursor.execute(sql, dict(params))
             return [tuple(row) for row in await cursor.fetchall()]
 
@@ -63,15 +63,18 @@ class Aiosqlite(RawAsync):
         return bool(self.connection.in_transaction)
 
     async def rollback(self) -> None:
-        """With `autocommit=True`, since Python 3.12, rollback() does nothing; that setting can be read on no thread
-        but the connection's own, so whether a transaction is still open is asked instead."""
+        """Roll back, and run ROLLBACK if a transaction is still open after that.
+
+        With `autocommit=True`, since Python 3.12, rollback() does nothing. That setting can be read only on the
+        connection's own thread, so this checks whether a transaction is still open.
+        """
         await self.connection.rollback()
         if self.in_transaction():
             await self.connection.execute("ROLLBACK")
 
 
 def raw_async(target: object, dialect: str) -> RawAsync | None:
-    """None: it is not one of these, or is for another kind of database."""
+    """Return the connection wrapped; None if it is not of these drivers, or is for another kind of database."""
     for base in type(target).__mro__:
         kind = KNOWN.get(f"{base.__module__.partition('.')[0]}.{base.__name__}")
         if kind is not None:

@@ -1,4 +1,4 @@
-"""Batches in which a key may come twice, cut so that one statement can answer by id."""
+"""Splits a batch in which an id may occur twice into rounds, so that one statement can answer by id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ T = TypeVar("T")
 
 
 def rounds(items: Sequence[T], id_of: Callable[[T], Hashable]) -> list[list[T]]:
-    """Each id at most once per round: a statement answers by id, and of two keys to one row it must say which."""
+    """Return rounds in which each id occurs at most once.
+
+    A statement answers by id, so with two keys for one row in a round, its answer would not show which key it is for.
+    """
     found: list[list[T]] = []
     left: Sequence[T] = items
     while left:

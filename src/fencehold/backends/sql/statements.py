@@ -1,4 +1,4 @@
-"""Statements from .sql files. Files name the default tables and `:parameters`; both are translated here, once."""
+"""Statements from .sql files. The files use the default table names and `:parameters`; both are replaced here, once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SCHEMA_TABLE = "fencehold_schema"
 MISSING_HINT = "Create the tables with {how}."
 GRANT_HINT = "GRANT this user what `fencehold sql init{option}` prints (purge also needs DELETE on an outbox)."
 OLD_HINT = "Bring them up to date first: {how}. Programs of the version before run on meanwhile."
-# What stands in a schema beside the table itself; indexes, constraints and triggers take the table's.
+# Endings of names that must name their schema; indexes, constraints and triggers are in that of their table.
 _QUALIFIED_SUFFIXES = ("", "_guard", "_reaper", "_consumed", "_identity", "_token", "_terms", "_lift", "_place")
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A set of statements: where they live below sql/, and the name their files give to the table."""
+    """A set of statements: its folder below sql/, and the table name that its files use."""
 
     folder: str
     default_table: str
@@ -36,12 +36,12 @@ OUTBOX = Topic("outbox", "fencehold_outbox")
 ITEMS = Topic("items", "fencehold_items")
 
 
-#: The steps that a set of tables began with, by which the record tells which set it is.
+#: The first step of each set of tables: it shows in the record of steps which set a table belongs to.
 FIRST_STEPS = {"0001_outbox": OUTBOX, "0001_items": ITEMS}
 
 
 def items_table(lease_table: str) -> str:
-    """Items of all kinds have one table, which stands in the same schema as the leases."""
+    """Return the name of the one table for items of all kinds, in the same schema as the leases."""
     schema, dot, _ = lease_table.rpartition(".")
     return f"{schema}{dot}{ITEMS.default_table}"
 
@@ -55,22 +55,22 @@ class Step:
 
 
 def named(sql: str) -> str:
-    """`:name` parameters as they stand (sqlite3, SQLAlchemy)."""
+    """Leave `:name` parameters as they are (sqlite3, SQLAlchemy)."""
     return sql
 
 
 def pyformat(sql: str) -> str:
-    """`:name` parameters as `%(name)s` (psycopg)."""
+    """Write `:name` parameters as `%(name)s` (psycopg)."""
     return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
 
 
 def numbered(sql: str) -> tuple[str, list[str]]:
-    """`:name` parameters as `$1` and so on (asyncpg), and the names in that order."""
+    """Write `:name` parameters as `$1` and so on (asyncpg), and return their names in that order."""
     names = list(dict.fromkeys(_PARAMETER.findall(sql)))
     return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", sql), names
 
 
-#: (a condition that is true when the step is recorded, the step's text) -> a text that does nothing if it is
+#: (a condition that is true when the step is recorded, the step's text) -> a text that then skips the step
 Once = Callable[[str, str], str]
 
 
@@ -90,24 +90,24 @@ class Statements:
         self.steps = [Step(name, self._bound(text)) for name, text in steps]
 
     def __getitem__(self, name: str) -> str:
-        """In the driver's own parameter style."""
+        """The statement in the driver's own parameter style."""
         return self._styled[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._named
 
     def named(self, name: str) -> str:
-        """With `:name` parameters."""
+        """The statement with `:name` parameters."""
         return self._named[name]
 
     def records(self) -> list[Statements]:
-        """Where init writes down what it made: in the schema of this table, and where names without a schema are."""
+        """Statements to read init's records in this table's schema, and in the one of names without a schema."""
         package, style, topic = self._source
         return [self, Statements(package, self.table.rpartition(".")[2], style, topic)] if "." in self.table else [self]
 
     @property
     def init_option(self) -> str:
-        """What `fencehold init` and `fencehold sql init` have to be told to make, or upgrade, these very tables."""
+        """The option with which `fencehold init` and `fencehold sql init` make, or upgrade, exactly these tables."""
         if self.topic == OUTBOX:
             return f" --outbox {self.table}"
         if self.topic == ITEMS:
@@ -116,19 +116,22 @@ class Statements:
 
     @property
     def missing_asked(self) -> tuple[str, ...]:
-        """The statements that say what is missing, in the order in which they are asked: until one says something.
+        """The statements that list what is missing, in the order to run them: stop at the first that returns rows.
 
-        Without its own, an outbox or the items would ask after the leases.
+        An outbox and items skip `safeguards_missing`: they have none of their own, and would run that of the leases.
         """
         own = ("parts_missing", "safeguards_missing") if self.topic == LEASES else ("parts_missing",)
         return tuple(name for name in own if name in self._named)
 
     def recorded(self, applied: set[str]) -> bool:
-        """Whether any of these steps is: another topic may have recorded its own under the same name."""
+        """Whether a step of this topic is recorded: another topic may have recorded its own for the same table name."""
         return any(step.name in applied for step in self.steps)
 
     def due(self, applied: set[str], there: bool) -> list[Step]:
-        """The steps to apply. What was dropped by hand is made again; but leases would restart their epochs."""
+        """Return the steps to apply. Tables that were dropped by hand are made again, except leases.
+
+        Raises ConfigurationError (table_lost) for a dropped lease table: a new one would restart its epochs.
+        """
         if there or not self.recorded(applied):
             return [step for step in self.steps if step.name not in applied]
         if self.topic == LEASES:
@@ -136,9 +139,9 @@ class Statements:
         return self.steps
 
     def script(self, between: str = "", once: Once | None = None) -> str:
-        """All steps as one text that a database's own shell takes; `between` ends a batch where the shell needs it.
+        """Return all steps as one text for a database's own shell; `between` ends a batch where the shell needs it.
 
-        With `once` it is safe to repeat: for shells that know conditions.
+        With `once` it is safe to repeat: for shells that have conditions.
         """
         head = f"-- fencehold: tables for {self.table}\n{self.named('steps_table')};\n{between}"
         return head + (between or "\n").join(self._step_script(step, between, once) for step in self.steps)
@@ -157,7 +160,7 @@ class Statements:
     def _identifier(self, match: re.Match[str]) -> str:
         schema, _, table = self.table.rpartition(".")
         word = match[0]
-        if quote := match[1]:  # a channel's name, as text or as an identifier: one word, dot and all
+        if quote := match[1]:  # a channel's name, as text or identifier: one word, which includes the dot
             return f"{quote}{self.table}{quote}"
         if word == _SCHEMA_TABLE:
             return f'"{schema}"."{word}"' if schema else f'"{word}"'
@@ -167,7 +170,7 @@ class Statements:
 
 
 def tables_made(lease_table: str, rows: Iterable[tuple[str, str]]) -> TablesMade:
-    """Of the components and steps that are recorded, and whose tables are there."""
+    """Return what `init` made, from the recorded components and steps whose tables still exist."""
     found = [(component, FIRST_STEPS[step]) for component, step in rows if step in FIRST_STEPS]
     return TablesMade(
         outboxes=sorted({component for component, topic in found if topic == OUTBOX}),
@@ -180,7 +183,7 @@ def _how_to_init(option: str = "") -> str:
 
 
 def table_exists(statements: Statements, applied: set[str]) -> ConfigurationError:
-    """`applied` are the steps that are recorded of it: another topic's, if any."""
+    """`applied`: the steps that are recorded for a table of this name, which are another topic's, if any."""
     table = statements.table
     hint = f"Give the outbox another name, for example store.outbox({table + '_events'!r}) or --outbox {table}_events."
     if statements.topic == ITEMS:
@@ -209,7 +212,7 @@ def table_lost(table: str) -> ConfigurationError:
 
 
 def schema_old(text: str) -> ConfigurationError:
-    """Of a statement that names a column which is not there."""
+    """For a statement that names a column which does not exist."""
     return ConfigurationError(
         f"The tables are older than this version of fencehold, or a column was dropped: {text}.",
         hint=OLD_HINT.format(how=_how_to_init()),
@@ -222,7 +225,7 @@ def schema_missing(text: str) -> ConfigurationError:
 
 
 def advised(fault: E, statements: Statements) -> E:
-    """The same, with the commands that make or upgrade these tables as its hint, if that is what helps."""
+    """Return the same error; its hint names the commands that make or upgrade these tables, if those would help."""
     if fault.code == "schema_missing":
         fault.hint = MISSING_HINT.format(how=_how_to_init(statements.init_option))
     if fault.code == "schema_old":
@@ -235,15 +238,15 @@ def no_permission(text: str) -> ConfigurationError:
 
 
 def granting(fault: E, option: str) -> E:
-    """The same, with the command that prints the GRANTs of these very tables, if it is a GRANT that helps."""
+    """Return the same error; its hint names the command that prints these tables' GRANTs, if a GRANT would help."""
     if fault.hint == GRANT_HINT.format(option=""):
         fault.hint = GRANT_HINT.format(option=option)
     return fault
 
 
 def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError:
-    """For tables that are there, and all of whose steps are recorded, but that are not whole."""
-    if any(" " in part for part in missing):  # no name has one: these are keys and triggers
+    """For tables that exist, with all their steps recorded, but that lack some part."""
+    if any(" " in part for part in missing):  # no name has a space: these are keys and triggers
         return safeguard_lost(statements, missing)
     what = "column" if any(part.removeprefix(statements.table).count(".") for part in missing) else "table"
     return ConfigurationError(
@@ -255,7 +258,7 @@ def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError
 
 
 def safeguard_lost(statements: Statements, missing: list[str]) -> ConfigurationError:
-    """For a lease table that has all its columns."""
+    """For a lease table that has all its columns, but lacks a key or a trigger."""
     return ConfigurationError(
         f"The table {statements.table} lacks what keeps stale writers out: {', '.join(missing)}. Nothing was changed.",
         hint=f"Make it again by hand, as `fencehold sql init{statements.init_option}` prints it; what is disabled: "
@@ -268,10 +271,10 @@ def safeguard_lost(statements: Statements, missing: list[str]) -> ConfigurationE
 def judged(
     statements: Statements, applied: set[str], there: bool, missing: list[str], is_foreign: bool, where: str = ""
 ) -> ConfigurationError | None:
-    """What is wrong with these tables, in the words in which `init` would take it or refuse it; None: nothing.
+    """Return what is wrong with these tables, as the error that `init` would mend or raise; None if nothing is missing.
 
-    `is_foreign`: something of their names is there that is somebody else's. `where` says in which file they are not,
-    where tables are in files.
+    `is_foreign`: something with one of their names exists and is somebody else's. `where` names the file that lacks
+    them, where tables are in files.
     """
     if not missing:
         return None
@@ -303,11 +306,11 @@ def _files(package: str, folder: str) -> tuple[list[tuple[str, str]], list[tuple
 
 
 def _sql_files(*folders: Any) -> list[Any]:
-    """Of each folder; where two have a file of the same name, the later folder's stands."""
+    """Return the files of all folders in order; of two with the same name the caller keeps the later folder's."""
     return [f for folder in folders for f in folder.iterdir() if f.name.endswith(".sql")]
 
 
 def _bare(text: str) -> str:
-    """Without comments and the closing semicolon: a comment must not be searched for parameters."""
+    """Remove comments and the closing semicolon: a comment must not be searched for parameters."""
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("--"))
     return "\n".join(lines).strip().removesuffix(";")

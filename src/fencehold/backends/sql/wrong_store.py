@@ -1,4 +1,4 @@
-"""The refusal of a connection that leads to another database than the store's."""
+"""The errors for a connection to another database than the store's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROLLED_BACK = (
 
 
 def of_fence(key: TermKey, where: str = "", outcome: str = MADE_TO_FAIL) -> ConfigurationError:
-    """`where` says which two files they are, where they are files; `outcome` what became of the transaction."""
+    """`where` names both files, where databases are files; `outcome` is what happened to the transaction."""
     if where:
         return ConfigurationError(
             f"The connection given to term.fence() leads to another file than the store's{where}: lease {key.name!r} "
@@ -38,7 +38,7 @@ def of_fence(key: TermKey, where: str = "", outcome: str = MADE_TO_FAIL) -> Conf
 
 
 def of_outbox(outbox: str, where: str = "") -> ConfigurationError:
-    """`where` says which two files they are, where they are files."""
+    """`where` names both files, where databases are files."""
     if where:
         return ConfigurationError(
             f"The connection given as tx leads to another file than that of the outbox {outbox!r}{where}; nothing was "
@@ -57,7 +57,7 @@ def of_outbox(outbox: str, where: str = "") -> ConfigurationError:
 
 
 def identity_of(rows: Sequence[tuple[Any, ...]], outbox: str) -> str:
-    """What the statement `identity` answered."""
+    """Return the outbox's id from the rows of `identity`. Raises ConfigurationError (table_lost) without one."""
     if not rows:
         raise ConfigurationError(
             f"The table {outbox}_identity has lost its row, by which the outbox is told from others.",
@@ -68,5 +68,5 @@ def identity_of(rows: Sequence[tuple[Any, ...]], outbox: str) -> str:
 
 
 def is_elsewhere(fault: BaseException) -> bool:
-    """Whether a fault on a caller's connection says that our tables are not there. In the store they are."""
+    """Whether a fault on a caller's connection means that our tables are not in its database. In the store they are."""
     return isinstance(fault, FenceholdError) and fault.code in ("schema_missing", "schema_old")

@@ -35,7 +35,10 @@ class SqliteBackend:
         return SqliteItems(self._path, kind, self._facts)
 
     async def open(self, limit_s: float) -> None:
-        """Look at the file's place only: it may not exist before init(), and every verb opens it when it is there."""
+        """Check only the file system: the file may not exist before init(), and every verb opens it itself.
+
+        Raises ConfigurationError (shared_file_system) if several machines may use the file.
+        """
         if not self._any_file_system:
             file_system.check(self._path)
         if self._facts is not None and (doubt := file_system.doubt(self._path)):

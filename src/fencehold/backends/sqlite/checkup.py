@@ -1,4 +1,4 @@
-"""A SQLite file, looked at for `fencehold doctor`: a write that is rolled back, its journal, its place, its disk."""
+"""Checks a SQLite file for `fencehold doctor`: a write that is rolled back, its journal, its file system, its disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SqliteCheckup:
         return await self._session.call(lambda: self._made(limit_s), limit_s)
 
     def _made(self, limit_s: float) -> TablesMade:
-        if not os.path.exists(self._session.path):  # init is what makes it
+        if not os.path.exists(self._session.path):  # only init makes it
             return TablesMade()
         connection = self._session.connection(limit_s)
         if not connection.execute(self._statements["steps_there"]).fetchone()[0]:
@@ -69,7 +69,7 @@ def _place(path: str) -> Condition:
 
 
 def _room(path: str) -> Condition:
-    """A write that is rolled back never needs the disk, so that a full one has to be looked for."""
+    """A write that is rolled back never needs the disk, so `try_write` does not find a full one."""
     room = file_system.room_bytes(path)
     if room is None:
         return Condition("disk", State.SKIPPED, "this system does not say how much room there is")

@@ -24,15 +24,17 @@ _NO_SHARED_MEMORY = (sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE,
 
 
 def of_statement(error: sqlite3.Error, path: str, statements: Statements | None = None) -> FenceholdError:
-    """With `statements`, the hint names the command that makes or upgrades their very tables."""
+    """Return our error. With `statements`, its hint names the command that makes or upgrades their tables."""
     text = str(error)
     fault = _of_file(text, path) or _of_engine(error, text, path)
     return asking_first(sql_text.advised(fault, statements) if statements else fault)
 
 
 def asking_first(fault: E) -> E:
-    """Of missing tables, with the question whether this is the file that was meant: whoever runs `init` in another
-    folder has two databases then, and two leaders."""
+    """If tables are missing, let the hint first ask whether this is the right file.
+
+    Running `init` in another folder makes a second database, and so a second leader.
+    """
     if fault.code == "schema_missing":
         fault.hint = RIGHT_FOLDER + fault.hint[:1].lower() + fault.hint[1:]
     return fault
@@ -53,14 +55,14 @@ def _of_file(text: str, path: str) -> FenceholdError | None:
 
 
 def unmade(path: str) -> ConfigurationError:
-    """Of a file that `init` could not make: nothing else that is said of a missing file helps then."""
+    """For a file that `init` could not make: the hints for other missing files do not help then."""
     folder = os.path.dirname(os.path.abspath(path))
     message = f"{path} does not exist and could not be made in the folder {folder}."
     return ConfigurationError(message, hint="Name a place where this user may make files.", code="read_only")
 
 
 def _unopened(path: str) -> ConfigurationError:
-    """SQLite does not say why it could not open the file."""
+    """Find out why the file could not be opened, which SQLite does not report."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
         hint = "Name a file in it, such as sqlite:///app.db (sqlite:////var/lib/app.db for an absolute path)."
@@ -88,7 +90,7 @@ def _of_engine(error: sqlite3.Error, text: str, path: str) -> FenceholdError:
 
 
 def _of_full_disk(code: int, text: str, path: str) -> FenceholdError | None:
-    """SQLite calls it an I/O error where the room for its shared memory could not be had, and says no more."""
+    """SQLite reports only an I/O error, without the cause, when there is no room for its shared memory."""
     if code == sqlite3.SQLITE_FULL or (code in _NO_SHARED_MEMORY and file_system.is_full(path)):
         return Unavailable(f"{path}: the disk is full; nothing was changed.", hint=ROOM_HINT, code="disk_full")
     if code & PRIMARY_CODE == sqlite3.SQLITE_IOERR and file_system.is_full(path):

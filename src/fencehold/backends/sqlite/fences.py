@@ -1,4 +1,4 @@
-"""The fence on SQLite: the write lock itself. While a fenced transaction is open nobody can take over."""
+"""The fence on SQLite is the write lock itself: while a fenced transaction is open, nobody can take over."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fence_gone() -> ConfigurationError:
 
 
 class SqliteResult:
-    """What a statement gave, in the shape of an async cursor."""
+    """The result of a statement, in the shape of an async cursor."""
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self.rows = cursor.fetchall()
@@ -68,7 +68,7 @@ class SqliteTransaction:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        if self._session.opened is None:  # dropped: another file has taken its file's place
+        if self._session.opened is None:  # dropped, because another file has replaced its file
             raise fence_gone()
         return self._session.opened
 
@@ -85,7 +85,7 @@ class SqliteTransaction:
         def work(connection: sqlite3.Connection) -> None:
             connection.execute("BEGIN IMMEDIATE")
             if not is_held(connection.execute(statements["fence"], params(self._key)).fetchall()):
-                self._session.roll_back()  # here, and not when the event loop comes to it: everybody waits for the lock
+                self._session.roll_back()  # here, not later by the event loop: others wait for the lock
                 raise lost(self._key, "the store refused the fence: it has expired or another holds it")
 
         await self._session.call(lambda: work(self._session.connection(self._limit_s())), self._limit_s())
@@ -106,7 +106,10 @@ class SqliteTransaction:
         await self._session.call(lambda: work(self.connection), self._limit_s())
 
     async def _raw(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """The caller's own statement: its errors stay sqlite3's."""
+        """Run the caller's own statement: its errors stay sqlite3's.
+
+        After a timeout or a cancellation, every later statement and the commit raise `given_up`.
+        """
         try:
             outcome = await self._session.call(lambda: _caught(work, self.connection), self._limit_s())
         except BaseException:
@@ -168,12 +171,12 @@ class SqliteFences:
                 yield tx
                 await tx.commit()
             finally:
-                # In its turn on the thread: after whatever a cancelled call is still doing there.
+                # Queued on the thread: it runs after a cancelled call that is still running there.
                 await asyncio.shield(session.call(session.roll_back, 1.0))
 
     @contextmanager
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> Iterator[BlockingTransaction]:
-        """On a connection opened here and closed here, in the calling thread."""
+        """Use a connection that is opened and closed here, in the calling thread."""
         if remaining_s() <= 0:
             raise lost(key, "the term is over")
         file = OpenFile(self._path)
@@ -231,7 +234,10 @@ class SqliteFences:
         return GuardText(sql, self._statements.named("guard"), named, lambda: self._is_held(sql, named))
 
     def _is_held(self, guard: str, named: dict[str, Any]) -> bool | None:
-        """A read, which waits for nobody: a renewal would wait for the caller's own open transaction."""
+        """Whether the store has the lease as this term's; None if it cannot be read now.
+
+        It is a read, which waits for nobody: a renewal would wait for the caller's own open transaction.
+        """
         try:
             with closing(connect(self._path, "rw", LOOK_LIMIT_S)) as connection:
                 return bool(connection.execute(f"SELECT {guard}", named).fetchone()[0])
@@ -262,7 +268,7 @@ class SqliteFences:
         rows: list[Any] = []
         if not over:
             cursor = target.cursor()
-            cursor.row_factory = None  # the caller's may give anything
+            cursor.row_factory = None  # the caller's own may return any type
             try:
                 rows = cursor.execute(self._statements["fence"], params(key)).fetchall()
             except sqlite3.Error as error:
@@ -276,7 +282,7 @@ class SqliteFences:
             raise outside_transaction()
 
     def _roll_back(self, target: sqlite3.Connection) -> None:
-        """The caller's transaction also where rollback() does nothing: with `autocommit=True`, since Python 3.12."""
+        """Roll back, also where the driver's rollback() does nothing: with `autocommit=True`, since Python 3.12."""
         target.rollback()
         if getattr(target, "autocommit", None) is True and target.in_transaction:
             target.execute(self._statements["poison"])
@@ -320,7 +326,7 @@ def params(key: TermKey) -> dict[str, Any]:
 
 
 def is_held(rows: list[Any]) -> bool:
-    """Of the fence's answer: whether the lease is there, ours and live."""
+    """Whether the lease exists, is ours and is live, from the rows that the fence returned."""
     return bool(rows and rows[0][0])
 
 
@@ -333,7 +339,7 @@ def refusal(key: TermKey, rows: list[Any], over: bool, where: str = "") -> Fence
 
 
 def _is_elsewhere(error: Exception) -> bool:
-    """Whether it says that our table, or its newest column, is not there: in the store's file it is."""
+    """Whether the error means that our table, or its newest column, is not in this file. In the store's file it is."""
     cause = getattr(error, "orig", error)
     return isinstance(cause, sqlite3.Error) and wrong_store.is_elsewhere(faults.of_statement(cause, ""))
 

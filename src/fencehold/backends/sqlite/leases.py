@@ -1,4 +1,4 @@
-"""Named leases on SQLite: binds, runs and maps; the rules are in the .sql files."""
+"""Named leases on SQLite: binds parameters, runs statements and maps rows. The rules are in the .sql files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SqliteLeases:
     async def _write(
         self, statement: str, batch: Sequence[dict[str, Any]], limit_s: float
     ) -> list[tuple[bool, Lease | None]]:
-        """One transaction: for each of the batch, whether it changed its row, and the row as it is then."""
+        """Run all in one transaction. Return for each whether it changed its row, and the row as it is then."""
 
         def work(connection: sqlite3.Connection) -> list[tuple[list[Row], Row | None]]:
             return [
@@ -88,7 +88,7 @@ def _answer(changed: bool, row: Lease | None) -> Answer:
 
 
 def modifier(lease_s: float) -> str:
-    """A duration as SQLite's date functions take it."""
+    """Return a duration in the form that SQLite's date functions take."""
     return f"+{lease_s:.3f} seconds"
 
 

@@ -24,7 +24,10 @@ class SqliteSchema:
         self._parts = {step.name: _STATEMENT_END.split(step.sql) for step in statements.steps}
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
-        """Nobody queues behind a wait for SQLite's write lock, so it may be waited for until the limit."""
+        """Wait for SQLite's write lock until the limit, because nobody queues behind this wait.
+
+        Raises Unavailable (busy) if it was not free by then, ConfigurationError (read_only) if the file cannot be made.
+        """
         ends_s = time.monotonic() + limit_s
         while True:
             left_s = max(0.0, ends_s - time.monotonic())
@@ -49,15 +52,15 @@ class SqliteSchema:
         return await self._session.read(self._judged, limit_s)
 
     async def rights_missing(self, limit_s: float) -> list[str]:
-        return []  # whoever may write the file may do all
+        return []  # a user that may write the file may do everything
 
     def script(self) -> str:
-        """For a new file: SQLite's shell knows no conditions. `fencehold init` upgrades one that has tables already."""
+        """For a new file: SQLite's shell has no conditions. `fencehold init` upgrades a file that has tables."""
         return f"PRAGMA journal_mode = WAL;\nBEGIN IMMEDIATE;\n{self._statements.script()}\nCOMMIT;\n"
 
     def _use_wal(self, limit_s: float) -> None:
-        # Readers then never hold up a renewal. Kept in the file, so asked for once, and not before it is ours.
-        # Who asks while another does is refused at once, whatever the busy timeout: so ask again until the limit.
+        # In WAL mode readers never delay a renewal. The file keeps the mode: it is set once, after the tables are made.
+        # While another process sets it, SQLite refuses at once, whatever the busy timeout: so retry until the limit.
         ends_s = time.monotonic() + limit_s
         connection = self._session.connection(limit_s, mode="rwc")
         while True:
@@ -93,7 +96,10 @@ class SqliteSchema:
         return faults.asking_first(fault) if fault is not None else None
 
     def _is_foreign(self, connection: sqlite3.Connection) -> bool:
-        """The record is read after the tables: another process may be making them, and has made both then."""
+        """Whether a table with one of our names is somebody else's.
+
+        Reads the record after the tables: if another process is making them, it has made both by then.
+        """
         if "foreign" not in self._statements or not self._says(connection, "foreign"):
             return False
         return not self._statements.recorded(self._applied(connection))

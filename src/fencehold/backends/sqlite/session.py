@@ -21,7 +21,7 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 Mode = Literal["ro", "rw", "rwc"]
 
-NOT_UTF8 = "Could not decode to UTF-8"  # as the driver says it
+NOT_UTF8 = "Could not decode to UTF-8"  # part of the driver's message
 ANSWER_SLACK_S = 1.0  # beyond the busy timeout, for the disk itself
 
 
@@ -45,14 +45,17 @@ class Session:
         self._file: OpenFile | None = None
 
     async def write(self, work: Work[T], limit_s: float, mode: Mode = "rw") -> T:
-        """`work` alone in a write transaction: committed whole, or not at all."""
+        """Run `work` alone in a write transaction: committed whole, or not at all."""
         return await self.call(lambda: self._write(work, limit_s, mode), limit_s)
 
     async def read(self, work: Work[T], limit_s: float) -> T:
         return await self.call(lambda: work(self.connection(limit_s)), limit_s)
 
     async def call(self, work: Callable[[], T], limit_s: float) -> T:
-        """`work` on the thread. Cancelling the caller does not stop it: what was begun there is ended there."""
+        """Run `work` on the thread. Cancelling the caller does not stop it: what was begun there is also ended there.
+
+        Raises Uncertain (no_answer) if it takes a second longer than the limit.
+        """
         future = asyncio.get_running_loop().run_in_executor(self._thread, self._sorted, work)
         future.add_done_callback(_retrieve)
         done, _ = await asyncio.wait([future], timeout=limit_s + ANSWER_SLACK_S)
@@ -61,11 +64,14 @@ class Session:
         return future.result()
 
     def connection(self, limit_s: float, mode: Mode = "rw") -> sqlite3.Connection:
-        """Open, on this thread, waiting for locks no longer than the limit; on the file that is at the path now."""
+        """Return the connection, opened on this thread, to the file that is at the path now.
+
+        It waits for locks no longer than the limit.
+        """
         if self._connection is not None:
             self._leave_replaced()
         if self._connection is None:
-            file = OpenFile(self.path)  # before: one that is replaced from now on is noticed
+            file = OpenFile(self.path)  # before opening: a replacement from now on is noticed
             self._connection = connect(self.path, mode, limit_s)
             self._file = file if file.is_there else OpenFile(self.path)
         self._connection.execute(f"PRAGMA busy_timeout = {max(1, int(limit_s * 1000))}")
@@ -73,27 +79,30 @@ class Session:
 
     @property
     def opened(self) -> sqlite3.Connection | None:
-        """As it is, without a look at the file."""
+        """The connection as it is, without a check of the file."""
         return self._connection
 
     def must_be_in_place(self) -> None:
-        """Raise Unavailable if another file is at the path by now: a commit would go into one that nobody reads."""
+        """Raise Unavailable if another file is at the path now: a commit would go into one that nobody reads."""
         if self._file is not None and (found := self._file.replaced()):
             self._leave(found)
             raise cut_off(found)
 
     def _must_have_stayed(self) -> None:
-        """Raise Uncertain if another file is at the path by now: what was committed may be in the one before."""
+        """Raise Uncertain if another file is at the path now: the commit may be in the one before it."""
         if self._file is not None and (found := self._file.replaced()):
             self._leave(found)
             raise Uncertain(f"{found} during a write, which may be in the file before.", code="file_replaced")
 
     def _leave_replaced(self) -> None:
-        """Drop the connection if another file, or none, has taken the file's place."""
+        """Drop the connection if another file, or none, has replaced the file.
+
+        Raises ConfigurationError if side files of the old file remain, Unavailable if a transaction was open.
+        """
         assert self._file is not None, "set with the connection"
         if found := self._file.replaced():
             was_open = self._connection is not None and self._connection.in_transaction
-            if found.left:  # it stays open, unused: so no other file gets the identity of what is left
+            if found.left:  # it stays open, unused, so that no other file gets the identity of the old files
                 self.roll_back()
                 raise mixed(found)
             self._leave(found)
@@ -118,11 +127,11 @@ class Session:
         except BaseException:
             self.roll_back()
             raise
-        self._must_have_stayed()  # after the commit: nobody waits for the lock meanwhile
+        self._must_have_stayed()  # after the commit, so that nobody waits for the lock meanwhile
         return result
 
     def roll_back(self) -> None:
-        """On this thread only; harmless when nothing is open."""
+        """Roll back if a transaction is open. Call it on this thread only."""
         if self._connection is not None and self._connection.in_transaction:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
@@ -134,13 +143,13 @@ class Session:
             raise faults.of_statement(error, self.path, self._statements) from error
 
     def _readably(self, work: Callable[[], T]) -> T:
-        """A row with text that is not UTF-8 keeps nobody from the others: its bytes are then read as escapes."""
+        """Run `work`. If a text is not UTF-8, run it again with such bytes as escapes: it must not block other rows."""
         try:
             return work()
         except sqlite3.OperationalError as error:
             if self._connection is None or NOT_UTF8 not in str(error):
                 raise
-            self._connection.text_factory = _escaped  # for this connection's life: it is slower
+            self._connection.text_factory = _escaped  # until this connection closes; only now, as it is slower
             return work()
 
     async def close(self) -> None:
@@ -154,10 +163,10 @@ class Session:
 
 
 def connect(path: str, mode: Mode, limit_s: float) -> sqlite3.Connection:
-    """Autocommit, so that transactions are exactly those this code begins; never creates a file unless told to.
+    """Connect in autocommit, so that only this code begins transactions; creates a file only with the mode "rwc".
 
-    What was committed on it survives a loss of power: with less than FULL, which SQLite may be built with as its
-    default, a file in WAL mode forgets its last commits then, and an epoch could come twice.
+    What is committed survives a loss of power: with less than FULL, which SQLite may be built with as its default, a
+    file in WAL mode loses its last commits then, and an epoch could be granted twice.
     """
     file_rights.check(path)
     uri = f"file:{quote(path)}?mode={mode}"

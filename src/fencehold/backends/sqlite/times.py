@@ -1,4 +1,4 @@
-"""Times and numbers of rows that plain SQL may have written: read without an error, whatever stands there."""
+"""Reads times and numbers from rows that plain SQL may have written: never raises, whatever is in them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import calendar
 import datetime as dt
 from typing import Any
 
-YEAR_MIN, YEAR_MAX = 2, 9998  # beyond, a time cannot be told in every time zone
+YEAR_MIN, YEAR_MAX = 2, 9998  # a time outside of them does not exist in every time zone
 
 
 def nearest(text: str) -> dt.datetime:
-    """The time that a row says, or the nearest that can be: 28 February for the 30th, 23:59 for 24 o'clock.
+    """Return the time in a row, or the nearest that exists: 28 February for the 30th, 23:59 for 24 o'clock.
 
-    Tables refuse such a row, but one that was made before they did must not stop a worker or a command.
+    The tables refuse such a row, but one that was made before they did must not stop a worker or a command.
     """
     try:
         read = dt.datetime.fromisoformat(text)
@@ -24,7 +24,7 @@ def nearest(text: str) -> dt.datetime:
 
 
 def whole(value: Any) -> int:
-    """The number that a row says; 0 if it is none."""
+    """Return the number in a row; 0 if it is none."""
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError):
@@ -32,7 +32,7 @@ def whole(value: Any) -> int:
 
 
 def _clamped(text: str) -> dt.datetime:
-    """By the places that the form has, which the table does check."""
+    """Read each part at its fixed place in the text, which the table does check, and limit it to its range."""
     year = min(max(_number(text[:4]), YEAR_MIN), YEAR_MAX)
     month = min(max(_number(text[5:7]), 1), 12)
     day = min(max(_number(text[8:10]), 1), calendar.monthrange(year, month)[1])

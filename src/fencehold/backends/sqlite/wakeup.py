@@ -1,4 +1,4 @@
-"""SQLite cannot tell other processes of a change, but it knows cheaply whether the file has changed at all."""
+"""SQLite cannot notify other processes of a change, but it can report cheaply whether the file has changed at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ LOOK_LIMIT_S = 1.0
 
 
 class FileWatch:
-    """Hints that something changed, never what: a released lease is noticed in a quarter of a second, not at a poll."""
+    """Gives hints that something changed, never what.
+
+    A released lease is noticed within a quarter of a second, not only at the next poll.
+    """
 
     def __init__(self, session: Session, statements: Statements) -> None:
         self._session = session
@@ -27,7 +30,7 @@ class FileWatch:
         self._hints.append(hint)
 
     async def listen(self, limit_s: float) -> bool:
-        """False: nothing is told, it is looked for."""
+        """Start to watch the file. Always False: SQLite cannot notify, so callers poll."""
         if self._task is None:
             self._task = asyncio.create_task(self._look(await self._seen()))
         return False
@@ -49,7 +52,7 @@ class FileWatch:
         try:
             return await self._session.read(self._version, LOOK_LIMIT_S)
         except FenceholdError:
-            return None  # whoever polls will say what is wrong
+            return None  # the callers' own polls raise the error
 
     def _version(self, connection: sqlite3.Connection) -> int:
         return int(connection.execute(self._statements["changes"]).fetchone()[0])

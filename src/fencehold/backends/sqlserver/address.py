@@ -1,4 +1,7 @@
-"""mssql:// URLs as the driver's connection string; nothing of what was given is repeated in an error."""
+"""Turns an mssql:// URL into the driver's connection string.
+
+Errors repeat nothing of the URL except the name of an unknown option.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from fencehold.model.errors import ConfigurationError
 
 DEFAULT_PORT = 1433
-#: What a URL may say after its question mark, and the driver's word for it.
+#: The options that a URL may have after its question mark, and the driver's name for each.
 OPTIONS = {
     "encrypt": "Encrypt",
     "trust_server_certificate": "TrustServerCertificate",
@@ -28,7 +31,7 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class Address:
-    """Where the database is and how to get in. Its repr shows no secret."""
+    """Where the database is and how to log in. Its repr shows no secret."""
 
     host: str
     port: int
@@ -39,7 +42,7 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """The parts of a URL, or ConfigurationError; nothing is opened."""
+        """Return the parts of a URL; opens nothing. Raises ConfigurationError (bad_url) if it cannot be used."""
         try:
             parts = urlsplit(url)
             port = parts.port or DEFAULT_PORT
@@ -54,7 +57,7 @@ class Address:
         return cls(parts.hostname, port, database, user, password, _options(parts))
 
     def connection_string(self) -> str:
-        # A connection that broke stays broken: the driver would make another one without the session's settings.
+        # No reconnect: the driver would make another connection, without the session's settings.
         pairs = [("Server", f"{self.host},{self.port}"), ("Database", self.database), ("ConnectRetryCount", "0")]
         if self.user:
             pairs += [("UID", self.user), *([("PWD", self.password)] if self.password else [])]
@@ -66,7 +69,7 @@ class Address:
 
 
 def _options(parts: SplitResult) -> tuple[tuple[str, str], ...]:
-    # SQLAlchemy's URLs have the driver's own words: Encrypt, TrustServerCertificate.
+    # SQLAlchemy's URLs use the driver's own names: Encrypt, TrustServerCertificate.
     words = {word.lower(): name for name, word in OPTIONS.items()}
     given = [(words.get(name.lower(), name), value) for name, value in parse_qsl(parts.query, keep_blank_values=True)]
     problems = [f"there is no option {name!r}" for name, _ in given if name not in OPTIONS]
@@ -86,7 +89,7 @@ def _options(parts: SplitResult) -> tuple[tuple[str, str], ...]:
 
 
 def _braced(value: str) -> str:
-    """Braces keep ; and = in a password from being read as the string's own."""
+    """Put the value in braces, so that ; and = in a password are not read as the connection string's own."""
     return "{" + value.replace("}", "}}") + "}"
 
 

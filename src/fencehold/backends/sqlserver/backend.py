@@ -19,9 +19,9 @@ from fencehold.ports.facts import FactSink
 
 
 class SqlServerBackend:
-    """`package` is where the statements are: tests bring the same with a clock of their own.
+    """`package` contains the statements: tests use the same ones with a clock of their own.
 
-    `facts` hears, at `open`, of settings under which a grant can be lost.
+    `facts` receives, at `open`, settings with which a grant can be lost.
     """
 
     def __init__(self, address: Address, table: str, package: str = __package__, facts: FactSink | None = None) -> None:
@@ -46,7 +46,7 @@ class SqlServerBackend:
     async def open(self, limit_s: float) -> None:
         await self._session.run("probe", {}, limit_s)
         if self._facts is not None:
-            with suppress(FenceholdError):  # a server that cannot say so is used as it is
+            with suppress(FenceholdError):  # a server that cannot report it is used as it is
                 for risk, remedy in await self._session.run("durability", {}, limit_s):
                     self._facts.fact("store_not_durable", detail=risk, hint=remedy)
 

@@ -1,4 +1,4 @@
-"""One batch on an open connection: its limits, its rows, and another try for the victim of a deadlock."""
+"""Runs one batch on an open connection: sets its limits, returns its rows, and repeats the victim of a deadlock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def run(line: Line, sql: str, params: Mapping[str, Any], limit_s: float) -> Rows:
-    """On the line's thread. A deadlock's victim was rolled back whole, so it can be run again."""
+    """Run the batch on the line's thread. A deadlock's victim was rolled back whole, so it is run again."""
     ends_s = time.monotonic() + limit_s
     text, values = bound(sql, params)
     for tries in range(1, DEADLOCK_TRIES + 1):
@@ -35,7 +35,7 @@ def run(line: Line, sql: str, params: Mapping[str, Any], limit_s: float) -> Rows
 
 
 def rows(connection: driver.Connection, text: str, values: tuple[Any, ...] = ()) -> Rows:
-    """Of the batch's only result set; some servers answer before it with counts that nobody asked for."""
+    """Return the rows of the batch's only result set. Some servers send row counts before it, which are skipped."""
     with contextlib.closing(connection.cursor()) as cursor:
         cursor.execute(text, *values)
         while not cursor.description:
@@ -45,9 +45,9 @@ def rows(connection: driver.Connection, text: str, values: tuple[Any, ...] = ())
 
 
 def bounded(line: Line, limit_s: float) -> None:
-    """What the server itself is told: to give up a lock before the caller gives up the answer.
+    """Set the server's own limits: it gives up waiting for a lock before the caller gives up waiting for the answer.
 
-    Lock waits go in steps of two, so that the setting is rarely sent; the statement's own limit counts whole seconds.
+    Lock waits are powers of two, so that the setting is rarely sent; the statement's own limit counts whole seconds.
     """
     line.connection.timeout = max(1, math.ceil(limit_s))
     wait_ms = 2 ** int(math.log2(max(1.0, limit_s * 900)))

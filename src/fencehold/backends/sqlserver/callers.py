@@ -1,6 +1,6 @@
 """The fence in a transaction that the caller owns: mssql-python connections, SQLAlchemy sessions, sync and async.
 
-A refusal rolls the caller's transaction back, and so does an error: nothing it wrote before can be committed.
+A refusal rolls the caller's transaction back, and so does an error: nothing that it wrote before can be committed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fencehold.ports.fence import DONE
 
 DIALECT = "mssql"  # as SQLAlchemy spells it
 WAIT_MS_MAX = 2**31 - 1
-#: For a statement of the caller's own that is under way on another thread; then its connection is closed.
+#: How long to wait for the caller's own statement on another thread; after that its connection is closed.
 SPOIL_LIMIT_S = 30.0
 LOOK_EVERY_S = 0.02
 
@@ -38,7 +38,7 @@ def params(key: TermKey) -> dict[str, Any]:
 
 
 def wait_ms(key: TermKey) -> int:
-    """Half the lease: what waits longer for a lock has little of its term left."""
+    """Return half the lease: after a longer wait for a lock little of the term is left."""
     return min(WAIT_MS_MAX, max(1, int(key.lease_s * 500)))
 
 
@@ -47,7 +47,7 @@ def lost(key: TermKey, why: str) -> LeaseLost:
 
 
 def fence(statements: Statements, target: object, key: TermKey, over: bool) -> Awaitable[None]:
-    """`over`: the term has already ended here, so nothing is asked and the transaction is only made to fail."""
+    """`over`: the term has already ended here, so the store is not asked and the transaction is only made to fail."""
     return begin_hints.advised(target, lambda: _fence(statements, target, key, over))
 
 
@@ -69,9 +69,9 @@ def _fence(statements: Statements, target: object, key: TermKey, over: bool) -> 
 
 
 async def spoil(statements: Statements, target: Any) -> None:
-    """Nothing that was begun on `target` and not committed yet can be committed afterwards.
+    """After this, nothing that was begun on `target` and not yet committed can be committed.
 
-    A blocking connection is rolled back on a thread: it may be in the midst of a statement.
+    A blocking connection is rolled back on a thread, because it may be running a statement.
     """
     target = sql_session.unwrapped(target, DIALECT)
     if sql_session.is_async(target):
@@ -83,7 +83,7 @@ async def spoil(statements: Statements, target: Any) -> None:
 
 
 async def _aside(work: Callable[[], object]) -> None:
-    """On a thread that keeps no program from ending."""
+    """Run `work` on a daemon thread, which does not keep the program from ending, and wait for it."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
 
@@ -98,7 +98,7 @@ async def _aside(work: Callable[[], object]) -> None:
 
 
 class _PlainDoor:
-    """An mssql-python connection, in autocommit with a BEGIN TRANSACTION of the caller's own, or without."""
+    """An mssql-python connection: in autocommit with the caller's own BEGIN TRANSACTION, or not in autocommit."""
 
     def __init__(self, target: driver.Connection, statements: Statements) -> None:
         self._target, self._statements = target, statements
@@ -107,9 +107,9 @@ class _PlainDoor:
         return batch.rows(self._target, *bound(self._statements.named(name), values))
 
     def poison(self, patience_s: float = 0.0) -> None:
-        """What cannot be asked to roll back (a cursor is unread, say) is closed: that ends its transaction too.
+        """Roll back. If that fails (for example: a cursor is unread), close the connection, which ends its transaction.
 
-        With patience, after the statement that is under way on another thread, if there is one.
+        With patience, first wait for a statement that runs on another thread, if there is one.
         """
         ends_s = time.monotonic() + patience_s
         with suppress(Exception):
@@ -132,7 +132,7 @@ class _PlainDoor:
 
 
 class _SessionDoor:
-    """A SQLAlchemy session or connection, over whatever driver."""
+    """A SQLAlchemy session or connection, with any driver."""
 
     def __init__(self, target: Any, statements: Statements) -> None:
         self._target, self._statements = target, statements
@@ -197,9 +197,9 @@ def _of_fence(error: BaseException, key: TermKey) -> BaseException:
 
 
 def refused(key: TermKey, rows: Rows, own: bool = False) -> FenceholdError | None:
-    """What `fence` or `enter` answered: None when the lock is held and the lease is ours and live.
+    """Return the error for the rows of `fence` or `enter`; None if the lock is held and the lease is ours and live.
 
-    `own`: on a connection of the store's own, which cannot lead to another database.
+    `own`: the connection is the store's own, which cannot lead to another database.
     """
     if not rows:
         return out_of_step()

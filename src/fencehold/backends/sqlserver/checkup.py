@@ -1,4 +1,4 @@
-"""SQL Server, looked at for `fencehold doctor`: a write that is rolled back, durability."""
+"""Checks SQL Server for `fencehold doctor`: a write that is rolled back, durability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver, set up once per process: which of its two native libraries it loads, and that it keeps no pool."""
+"""Sets the driver up once per process: chooses which of its two native libraries it loads, and turns its pool off."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mssql_python.pooling import PoolingManager
 from fencehold.backends.sqlserver.address import Address, unreadable
 from fencehold.model.errors import ConfigurationError
 
-#: The driver's default is the older and better known of its two native libraries, but on Linux it needs these of the
-#: system's, which a fresh machine lacks; the other one needs nothing but the driver's own wheels.
+#: By default the driver loads the older and better known of its two native libraries. On Linux it needs these system
+#: libraries, which a fresh machine lacks; the other one needs nothing but the driver's own wheels.
 NEEDED_BY_DEFAULT = ("libltdl.so.7", "libkrb5.so.3", "libgssapi_krb5.so.2")
 SELF_CONTAINED_PROVIDER = "mssql-odbc"
 PROVIDER_VARIABLE = "MSSQL_PYTHON_NATIVE_PROVIDER"
@@ -30,7 +30,7 @@ _is_set_up = False
 
 
 def set_up() -> None:
-    """Before the first connection. What the program or its environment has chosen already is left as it is."""
+    """Set the driver up before the first connection. What the program or its environment has chosen already is kept."""
     global _is_set_up
     with _lock:
         if _is_set_up:
@@ -38,7 +38,7 @@ def set_up() -> None:
         _is_set_up = True
         if not os.environ.get(PROVIDER_VARIABLE) and not is_default_usable():
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a connection was made before: the choice is frozen, and works
+                warnings.simplefilter("ignore")  # a connection exists already: the choice is fixed, and works
                 setattr(mssql_python, "native_provider", SELF_CONTAINED_PROVIDER)  # noqa: B010 - not in its types
         if not PoolingManager.is_initialized():
             # A pool keeps a closed connection's session, and its locks, for another ten minutes.
@@ -58,24 +58,24 @@ def is_default_usable() -> bool:
 
 
 def is_pooled() -> bool:
-    """Whether the program has turned the driver's pool on, so that a closed connection goes on living."""
+    """Whether the program has turned the driver's pool on, in which a closed connection stays alive."""
     return PoolingManager.is_enabled()
 
 
 def connect(address: Address, *, limit_s: int, autocommit: bool = True) -> Connection:
-    """Open, in the calling thread. `limit_s` bounds the login, not a peer that stops answering in the midst of it."""
+    """Open a connection in the calling thread. `limit_s` limits the login, except if the server goes silent in it."""
     set_up()
     try:
         connection = mssql_python.connect(address.connection_string(), autocommit=autocommit, timeout=limit_s)
     except mssql_python.ConnectionStringParseError:
         raise unreadable() from None
-    # At exit the driver closes what it knows of, also under a call that hangs: the process would end by SIGABRT.
+    # At exit the driver closes all connections it knows, even during a call that hangs: that would end in SIGABRT.
     getattr(mssql_python, "_active_connections", set()).discard(connection)
     return connection
 
 
 def without_ends(connection: Connection) -> None:
-    """In autocommit the driver's own commit and rollback do nothing and say nothing; on this connection they say so."""
+    """Make commit() and rollback() raise: in autocommit mode the driver ignores them silently."""
 
     def refuse() -> None:
         raise ConfigurationError(

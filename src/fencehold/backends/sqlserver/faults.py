@@ -1,7 +1,7 @@
 """The one place that sorts the driver's errors: executed, not executed, or unknown.
 
 The driver gives no error numbers, only the name of the SQLSTATE (`driver_error`) and the server's text; the numbers in
-the remarks are the server's own.
+the comments are the server's own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ OWNER_HINT = (
     "A login that owns the schema must run `fencehold init{option}` (`fencehold sql init{option}` prints the SQL and "
     "the GRANTs); on tables that are up to date this login needs only SELECT on fencehold_schema."
 )
-# A database that is just failing over cannot be opened either: this is waited for. The server says 18456 after it.
+# A database that is failing over cannot be opened either, so these are retried. The server then adds 18456.
 _OUTAGES = (
     ("Cannot open database", "no_such_database", "Create the database, correct its name, or let this user in."),  # 4060
     ("does not exist", "no_such_database", "Create the database, or correct its name."),
@@ -22,7 +22,7 @@ _OUTAGES = (
 _ENCRYPT_HINT = "Let the server encrypt, or on a network you trust say ?encrypt=no."
 _CERTIFICATE_HINT = "Give the server a certificate this machine trusts, or see docs/sqlserver.md."
 _TLS_HINT = "Check port and ?encrypt= in the URL, and which versions of TLS the two sides know."
-_MISTAKES = (  # no waiting mends them. A handshake that breaks off is none: so does a server that is just stopping
+_MISTAKES = (  # waiting does not help. A broken-off handshake is not here: a stopping server causes it too
     ("Login failed", "login_refused", "Check user and password."),  # 18456
     ("password authentication failed", "login_refused", "Check user and password."),
     ("does not support encryption", "tls_refused", _ENCRYPT_HINT),
@@ -45,7 +45,7 @@ _LOST = ("link failure", "not open", "closed connection", "connection is closed"
 
 
 def of_connect(error: Exception) -> FenceholdError:
-    """Nothing was sent yet, so nothing was changed."""
+    """Return our error for a failed connect. Nothing was sent yet, so nothing was changed."""
     text = text_of(error)
     if found := _found(text, _OUTAGES):
         return Unavailable(f"SQL Server refused the connection: {text}.", hint=found[1], code=found[0])
@@ -63,7 +63,7 @@ def _found(text: str, table: tuple[tuple[str, str, str], ...]) -> tuple[str, str
 
 
 def of_statement(error: Exception) -> FenceholdError:
-    """The server's answer, or the lack of one, to a batch that was sent."""
+    """Return our error for the server's answer, or the lack of one, to a batch that was sent."""
     text = text_of(error)
     return _not_executed(error, text) or _no_schema(text) or _misfit(text) or _unknown(error, text)
 
@@ -115,7 +115,7 @@ def _unknown(error: Exception, text: str) -> FenceholdError:
 
 
 def of_callers(error: BaseException) -> BaseException:
-    """On a connection of the caller's: SQLAlchemy's errors carry the driver's; anybody else's stay as they are."""
+    """Return our error for a driver's error on the caller's connection, also inside SQLAlchemy's; others unchanged."""
     cause = getattr(error, "orig", error)
     if not isinstance(cause, driver.Error):
         return error
@@ -130,7 +130,7 @@ def of_callers(error: BaseException) -> BaseException:
 
 
 def of_init(error: Exception, init_option: str = "") -> FenceholdError:
-    """The same while tables are made: other rights are wanted then than in daily use."""
+    """The same while tables are made, which needs other rights than daily use."""
     fault = of_statement(error)
     if fault.code == "no_permission":
         fault.hint = OWNER_HINT.format(option=init_option)
@@ -138,28 +138,28 @@ def of_init(error: Exception, init_option: str = "") -> FenceholdError:
 
 
 def is_deadlock(error: Exception) -> bool:
-    """1205: this session was chosen, and all of its transaction was undone."""
+    """Error 1205: this session was chosen as the victim, and its whole transaction was undone."""
     return "Serialization failure" in _state(error) or "deadlock" in text_of(error).lower()
 
 
 def is_cursor_open(error: Exception) -> bool:
-    """The driver's own refusal: the connection has results that nobody has read yet, or a statement under way."""
+    """The driver itself refused: the connection has unread results, or a statement in progress."""
     return _CURSOR_OPEN in text_of(error)
 
 
 def is_lock_timeout(error: Exception) -> bool:
-    """1222: LOCK_TIMEOUT was over; with XACT_ABORT on all of the transaction was undone."""
+    """Error 1222: LOCK_TIMEOUT was over; with XACT_ABORT on, the whole transaction was undone."""
     text = text_of(error).lower()
     return "lock request time out" in text or "lock timeout" in text
 
 
 def is_time_out(error: Exception) -> bool:
-    """The driver's own limit: it told the server to stop, and the server may have been done."""
+    """The driver's own limit was over: it asked the server to stop, but the server may already have finished."""
     return "imeout expired" in _state(error) or "timed out" in text_of(error).lower()
 
 
 def is_connection_lost(error: Exception) -> bool:
-    """The session is gone, and with it the answer."""
+    """The session is gone, and so is its answer."""
     state = _state(error)
     if is_cursor_open(error):
         return False
@@ -170,7 +170,7 @@ def is_connection_lost(error: Exception) -> bool:
 
 
 def text_of(error: Exception) -> str:
-    """What the server said, on one line, without the driver's own prefix and without secrets."""
+    """Return the server's message on one line, without the driver's own prefix and without secrets."""
     said = getattr(error, "ddbc_error", "") or str(error)
     return redact(" ".join(said.replace("[Microsoft]", "").split())).rstrip(".")
 

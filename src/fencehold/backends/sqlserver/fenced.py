@@ -1,4 +1,4 @@
-"""A transaction of a term's own: entered, executed and committed on one line, each step only while the term lasts."""
+"""A fenced transaction on a line of its own: entered, executed and committed, each step only while the term lasts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class FencedLine:
-    """The steps themselves. They run on the line's thread and raise the driver's errors."""
+    """The steps of a fenced transaction. They run on the line's thread and raise the driver's errors."""
 
     def __init__(self, line: Line, statements: Statements, key: TermKey, remaining_s: RemainingS) -> None:
         self.line = line
@@ -34,10 +34,13 @@ class FencedLine:
         self._statements = statements
 
     def enter(self, _: driver.Connection) -> FenceholdError | None:
-        """Bounded on the server by half the lease, as what follows is: no wait of this session outlasts the lease."""
+        """Begin the transaction, take the lock and check the lease. Return the refusal, or None.
+
+        Each wait on the server, also in later steps, is limited to half the lease: no wait of this session outlasts it.
+        """
         line, wait_ms = self.line, callers.wait_ms(self.key)
         line.connection.timeout = max(1, math.ceil(self.key.lease_s / 2))
-        # Once more, all of them: a kept session may have other settings from the statements of its last transaction.
+        # All settings again: statements of the last transaction on a kept session may have changed them.
         batch.rows(line.connection, f"{line.settings} SET LOCK_TIMEOUT {wait_ms:d};")
         return callers.refused(self.key, self._rows("enter"), own=True)
 
@@ -47,7 +50,7 @@ class FencedLine:
             return Rows(cursor)
 
     def commit(self, _: driver.Connection) -> None:
-        """Raises unless committed: the batch rolls back by itself."""
+        """Raises unless committed; the batch then rolls back by itself."""
         verdict = self._rows("commit")[0][0]
         if verdict == "gone":
             raise fence_gone()
@@ -59,21 +62,21 @@ class FencedLine:
     def _rows(self, name: str) -> batch.Rows:
         return batch.rows(self.line.connection, *bound(self._statements.named(name), callers.params(self.key)))
 
-    # --- what came of a step ---
+    # --- the outcome of a step ---
 
     def check(self, why: str) -> None:
         if self.remaining_s() <= 0:
             raise lost(self.key, why)
 
     def own(self, future: Future[T]) -> T:
-        """The result of a step of ours: the driver's errors as ours."""
+        """Return the result of one of our own steps; the driver's errors are raised as ours."""
         try:
             return future.result()
         except driver.Error as error:
             raise (faults.of_statement(error) if self.line.is_open else faults.of_connect(error)) from error
 
     def callers(self, future: Future[T]) -> T:
-        """The result of the caller's statement: its errors stay the driver's, but for a broken connection."""
+        """Return the result of the caller's statement: its errors stay the driver's, except for a broken connection."""
         try:
             return future.result()
         except driver.Error as error:
@@ -116,7 +119,10 @@ class SqlServerTransaction:
             raise commit_unknown(self._fenced.key) from None
 
     async def _returned(self, work: Callable[[driver.Connection], T]) -> Future[T]:
-        """The call, returned; when the term ends first it is left behind, and can commit nothing any more."""
+        """Run the call on the line and return it finished.
+
+        Raises _TermOver if the term ends first: the call is then abandoned, and can commit nothing any more.
+        """
         future = self.line.submit(work)
         waiting = asyncio.wrap_future(future)
         waiting.add_done_callback(_retrieve)

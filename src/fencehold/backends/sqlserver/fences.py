@@ -1,4 +1,4 @@
-"""The fence on SQL Server: a lock that only a takeover asks for exclusively, and the epoch read under it."""
+"""The fence on SQL Server: a lock that only a takeover takes exclusively, and the epoch read while it is held."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class SqlServerFences:
-    """`transaction` on lines of its own; `fence` and `guard` on the caller's connection."""
+    """`transaction` uses lines of its own; `fence` and `guard` use the caller's connection."""
 
     def __init__(self, address: Address, statements: Statements) -> None:
         self._address = address
@@ -52,7 +52,10 @@ class SqlServerFences:
             line.leave()
 
     async def _begin(self, key: TermKey, remaining_s: RemainingS) -> SqlServerTransaction:
-        """Fenced and open. A kept connection may have died unseen; it is replaced, for nothing was written on it."""
+        """Return a transaction that is open and fenced.
+
+        A connection kept from before may have died unnoticed; it is replaced, because nothing was written on it.
+        """
         while True:
             line, was_kept = self._checkout(key, remaining_s)
             tx = SqlServerTransaction(FencedLine(line, self._statements, key, remaining_s))
@@ -68,7 +71,7 @@ class SqlServerFences:
                 raise
 
     def _checkout(self, key: TermKey, remaining_s: RemainingS) -> tuple[Line, bool]:
-        """A line, and whether it was kept from an earlier transaction."""
+        """Return a line, and whether it was kept from an earlier transaction. Raises LeaseLost if the term is over."""
         if remaining_s() <= 0:
             raise lost(key, "the term is over")
         if self._idle:

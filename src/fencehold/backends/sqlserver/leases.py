@@ -1,4 +1,4 @@
-"""Named leases on SQL Server: binds, runs and maps; the rules are in the .sql files."""
+"""Named leases on SQL Server: binds parameters, runs statements and maps rows. The rules are in the .sql files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SqlServerLeases:
         except Unavailable as error:
             if error.code != "conflict":
                 raise
-            return Busy()  # another made the row first
+            return Busy()  # another session made the row first
         if rows and rows[0][0] == SPENT:
             await self._session.drop_line()
         return answer(rows[0]) if rows else Busy()
@@ -54,7 +54,7 @@ class SqlServerLeases:
 
     async def list(self, prefix: str, limit_s: float) -> list[Lease]:
         found = [lease(row) for row in await self._session.run("list", {"prefix": prefix}, limit_s)]
-        return sorted(found, key=lambda one: one.name)  # the server sorts by units, not by characters
+        return sorted(found, key=lambda one: one.name)  # the server sorts by code units, not by characters
 
 
 def _asked(key: TermKey) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """One connection on a thread of its own.
 
-The driver's calls cannot be interrupted: on a dead peer they return when the network gives up, if ever. So nobody waits
-for the thread. A call that is not back in time is left behind with its thread and its connection, which the thread
-closes should it ever come back; the next call gets a new line. As daemons the threads keep no program from ending; but
-one that is stopped inside the driver takes the process with it, or holds up its end, so their calls are ended first.
+The driver's calls cannot be interrupted: if the server is dead they return when the network gives up, if ever. So
+nobody waits for the thread. A call that is not back in time is abandoned with its thread and its connection, which the
+thread closes if the call ever returns; the next call gets a new line. The threads are daemons, so that they do not keep
+a program from ending. But a thread that is stopped inside the driver crashes the process or delays its end, so their
+calls are ended first.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ Work = Callable[[driver.Connection], T]
 
 #: On every new connection. XACT_ABORT: an error inside a batch undoes the whole of its transaction.
 SETTINGS = "SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET IMPLICIT_TRANSACTIONS {};"
-#: On those that run no statements of the caller's: errors are told apart by their text.
+#: On connections that run no statements of the caller's: errors are recognized by their English text.
 LANGUAGE = " SET LANGUAGE us_english;"
 OPEN_TRANSACTIONS = "SELECT @@TRANCOUNT AS open_transactions"
 
 
 class Line:
-    """`is_open` turns True when the connection is made: what fails before it was never sent.
+    """`is_open` turns True when the connection is made: what fails before that was never sent.
 
-    With `keeps_open` every statement is in a transaction, the server's own implicit one at least: nothing is committed
-    that is not committed on purpose.
+    With `keeps_open` every statement is in a transaction, at least the server's own implicit one: nothing is committed
+    without an explicit commit.
     """
 
     def __init__(self, address: Address, *, keeps_open: bool = False, name: str = "fencehold-mssql") -> None:
@@ -67,39 +68,39 @@ class Line:
 
     @property
     def is_connecting(self) -> bool:
-        """An attempt is under way, and has not been for too long: the next call may profit by it."""
+        """Whether a connect is in progress, and not for too long: the next call may then use its connection."""
         since_s = self._connecting_since_s
         return since_s is not None and time.monotonic() - since_s < CONNECT_LIMIT_S
 
     @property
     def connection(self) -> driver.Connection:
-        """The driver's own, once open; for one thread at a time."""
+        """The driver's own connection; only after the first call, and for one thread at a time."""
         assert self._connection is not None, "asked for only after the first call"
         return self._connection
 
     def submit(self, work: Work[T]) -> Future[T]:
-        """`work(connection)` in its turn on the thread; the first call connects."""
+        """Queue `work(connection)` for the thread and return its result as a Future; the first call connects."""
         future: Future[T] = Future()
 
         def job() -> None:
             try:
                 connection = self._opened()
-            except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            except BaseException as error:  # noqa: BLE001 - raised in the caller, from the Future
                 if future.set_running_or_notify_cancel():
                     future.set_exception(error)
                 return
             if not future.set_running_or_notify_cancel():
-                return  # whoever asked has been told that nothing was sent
+                return  # the caller cancelled it, and relies on nothing being sent
             try:
                 future.set_result(work(connection))
-            except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            except BaseException as error:  # noqa: BLE001 - raised in the caller, from the Future
                 future.set_exception(error)
 
         self._jobs.put(job)
         return future
 
     def leave(self) -> None:
-        """Never used again. The thread closes the connection as soon as it is free, which may be never."""
+        """Never use the line again. The thread closes the connection as soon as it is free, which may be never."""
         self._is_left = True
         self._jobs.put(None)
 
@@ -138,18 +139,18 @@ class Line:
         _running.discard(self)
 
     def join(self, timeout_s: float) -> None:
-        """Until the thread has ended, for so long."""
+        """Wait until the thread has ended, at most for `timeout_s`."""
         self._thread.join(timeout_s)
 
 
 _running: set[Line] = set()
-if hasattr(os, "register_at_fork"):  # the threads, and the right to end their calls, stay with the parent
+if hasattr(os, "register_at_fork"):  # only the parent has the threads, and may end their calls
     os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register
 def _end_all() -> None:
-    """Calls get a moment to end by themselves, then their sockets are cut: the driver's own end waits for them."""
+    """Give calls a moment to end by themselves, then cut their sockets: at exit the driver itself waits for them."""
     began_s = time.monotonic()
     for line in list(_running):
         line.leave()
@@ -161,7 +162,10 @@ def _end_all() -> None:
 
 
 def inside_transaction() -> ConfigurationError:
-    """Each batch commits its own transaction; inside another one that commit would be none, and a yes not true."""
+    """For a new connection that is inside a transaction already.
+
+    Each batch commits its own transaction. Inside another one that commits nothing, and a positive answer is false.
+    """
     return ConfigurationError(
         "The driver gave a new connection that is inside a transaction; what is written on it would not be kept.",
         hint="The driver's pool does that with some versions: call mssql_python.pooling(enabled=False) before the "

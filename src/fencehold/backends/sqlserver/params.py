@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-#: For what is not given: of a NULL the driver would first have to ask the server for its type.
+#: Stands for a missing text: for a NULL the driver would first have to ask the server for its type.
 NO_TEXT = ""
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
@@ -21,20 +21,20 @@ def _positional(sql: str) -> tuple[str, tuple[str, ...]]:
 
 
 def bound(sql: str, params: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
-    """`sql` with `?` for each `:name`, and the values in that order."""
+    """Return `sql` with `?` for each `:name`, and the values in that order."""
     text, names = _positional(sql)
     return text, tuple(params[name] for name in names)
 
 
 def rows_json(rows: Iterable[Mapping[str, Any]]) -> str:
-    """A list as one text for OPENJSON; each row gets its `place` in it."""
+    """Return a list as one text for OPENJSON; each row gets its position in the list as `place`."""
     return json.dumps([{"place": place, **row} for place, row in enumerate(rows)], ensure_ascii=False)
 
 
 def listed(text: str) -> str:
-    """A text for a list: what JSON would escape is written as in an address (%22, %5C, and so %25).
+    """Return a text as it is written in a list: what JSON would escape is percent-encoded (%22, %5C, and so %25).
 
-    Not every server that speaks T-SQL takes JSON's own escapes back; the statements undo these in the opposite order.
+    Not every server that speaks T-SQL decodes JSON's own escapes; the statements decode these in the opposite order.
     """
     return text.replace("%", "%25").replace("\\", "%5C").replace('"', "%22")
 
@@ -49,5 +49,5 @@ def instant_text(at: dt.datetime) -> str:
 
 
 def instant(naive: dt.datetime) -> dt.datetime:
-    """What a datetime2 column gave: UTC, which the column does not say."""
+    """Return the value of a datetime2 column as UTC, which the column does not record."""
     return naive.replace(tzinfo=dt.UTC)

@@ -1,4 +1,4 @@
-"""What a statement of a fenced transaction gave, all of it at hand, in the shape of a cursor."""
+"""The results of a statement in a fenced transaction, all read already, in the shape of a cursor."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 
 class Rows:
-    """The first rows that a statement gives. `rowcount` is of what it did first, `description` of the rows."""
+    """The first rows that a statement returns. `rowcount` is of its first result, `description` of the rows."""
 
     def __init__(self, cursor: Any) -> None:
         self.rows: list[Any] = []
         self.rowcount: int = cursor.rowcount
         self.description: Any = None
-        while True:  # an error behind the first result comes only when that one is asked for
+        while True:  # an error after the first result is raised only when the next one is read
             if cursor.description and self.description is None:
                 self.description = cursor.description
                 self.rows = list(cursor.fetchall())
@@ -36,7 +36,7 @@ class Rows:
 
 
 class Result:
-    """The same, awaited."""
+    """The same for async code."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows

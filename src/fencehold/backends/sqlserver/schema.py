@@ -1,6 +1,6 @@
 """Migrations on SQL Server: all steps in one transaction, under an application lock that ends with it.
 
-As on PostgreSQL no lock is waited for long: whoever comes later would queue behind the wait.
+As on PostgreSQL, waits for a lock are short, because later requests queue behind them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fencehold.ports.schema import Waits, unheard
 
 _BATCH_END = re.compile(r"^GO\s*\n", re.MULTILINE)
 GO = "GO\n"
-#: A shell goes on after a batch that failed. What was begun is undone then; the rest must not be run without it.
+#: A shell continues after a failed batch, whose transaction was undone: this keeps it from running the rest.
 STOP = f"{GO}IF @@TRANCOUNT = 0 SET NOEXEC ON;\n{GO}"
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class SqlServerSchema:
         self._statements = statements
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
-        """On a connection of its own: its locks last until the last step, and end with the connection at the latest."""
+        """Use a connection of its own: its locks last until the last step, and end with it at the latest."""
         line = Line(self._address, name="fencehold-mssql-init")
         try:
             return await answer(line, lambda on: self._tried(on, limit_s, waits), limit_s)
@@ -58,7 +58,7 @@ class SqlServerSchema:
             line.leave()
 
     def script(self) -> str:
-        """For sqlcmd and SSMS: all or nothing, and safe to repeat: a step that is recorded is left out."""
+        """For sqlcmd and SSMS: all steps or none, and safe to repeat, because a step that is recorded is left out."""
         limit = f"SET LOCK_TIMEOUT {LOCK_WAIT_S_MAX * 1000:.0f};\n"
         head = f"SET QUOTED_IDENTIFIER ON;\nSET XACT_ABORT ON;\n{limit}{GO}BEGIN TRANSACTION;\n{GO}"
         steps = _BATCH_END.sub(STOP, self._statements.script(between=GO, once=_once) + GO)
@@ -78,7 +78,7 @@ class SqlServerSchema:
 
     def _apply(self, line: Line, ends_s: float, lock_wait_ms: int) -> list[str]:
         batch.bounded(line, ends_s - time.monotonic())
-        self._rows(line, "json_there")  # refused before anything is made
+        self._rows(line, "json_there")  # raises here, before anything is made
         batch.rows(line.connection, f"SET LOCK_TIMEOUT {lock_wait_ms:d}; BEGIN TRANSACTION")
         line.lock_timeout_ms = lock_wait_ms
         wait_ms = max(0, int((ends_s - time.monotonic()) * 1000))
@@ -96,7 +96,10 @@ class SqlServerSchema:
         return judged(self._statements, applied, *found)
 
     def _is_foreign(self, line: Line) -> bool:
-        """The record is read after the tables: another process may be making them, and has made both then."""
+        """Whether a table with one of our names is somebody else's.
+
+        Reads the record after the tables: if another process is making them, it has made both by then.
+        """
         if "foreign" not in self._statements or not self._says(line, "foreign"):
             return False
         return not self._statements.recorded(self._applied(line))
@@ -133,6 +136,6 @@ class SqlServerSchema:
 
 
 def _once(recorded: str, sql: str) -> str:
-    """`sql` with each of its batches in a text of its own, which is run only if `recorded` is not true."""
+    """Return `sql` with each of its batches as a text of its own, which runs only if `recorded` is not true."""
     quoted = (text.strip().replace("'", "''") for text in _BATCH_END.split(sql))
     return GO.join(f"IF NOT {recorded}\nEXEC sp_executesql N'{text}\n';\n" for text in quoted)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Session:
-    """A connection that saw an error, a limit or a cancel is never used again."""
+    """A connection that had an error, a timeout or a cancel is never used again."""
 
     def __init__(self, address: Address, statements: Statements, prefix: str = "fencehold-mssql") -> None:
         self.statements = statements
@@ -30,14 +30,14 @@ class Session:
         self._turn = asyncio.Lock()
 
     async def run(self, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
-        """The rows of one batch, which begins and ends its own transaction."""
+        """Run one batch, which begins and ends its own transaction, and return its rows."""
         return await self.batch(self.statements.named(name), params, limit_s)
 
     async def batch(self, sql: str, params: Mapping[str, Any], limit_s: float) -> Rows:
         return await self.call(lambda line: batch.run(line, sql, params, limit_s), limit_s)
 
     async def call(self, work: Callable[[Line], T], limit_s: float) -> T:
-        """`work` alone on the line, within the limit."""
+        """Run `work` alone on the line, within the limit."""
         ends_s = time.monotonic() + limit_s
         await self._await_turn(limit_s)
         try:
@@ -47,7 +47,7 @@ class Session:
             except BaseException as error:
                 if isinstance(error, FenceholdError):
                     advised(error, self.statements)
-                if not line.is_connecting:  # else the connection, when it comes, is the next call's
+                if not line.is_connecting:  # else the next call can use the connection once it is made
                     line.leave()
                     self._line = None
                 raise
@@ -62,7 +62,7 @@ class Session:
             raise Unavailable("The store's connection was busy; nothing was sent.", code="busy") from None
 
     async def drop_line(self) -> None:
-        """The next call is on a new connection."""
+        """Make the next call use a new connection."""
         async with self._turn:
             await self.close()
 
@@ -73,7 +73,10 @@ class Session:
 
 
 async def answer(line: Line, work: Callable[[Line], T], limit_s: float) -> T:
-    """What `work` gives on the line's thread, or one of our errors within the limit; the line is then left."""
+    """Return what `work` returns on the line's thread, or raise one of our errors within the limit.
+
+    After an error the caller must leave the line. Out of time: Unavailable if nothing was sent, else Uncertain.
+    """
     future = line.submit(lambda _: work(line))
     waiting = asyncio.wrap_future(future)
     waiting.add_done_callback(_retrieve)
@@ -88,7 +91,7 @@ async def answer(line: Line, work: Callable[[Line], T], limit_s: float) -> T:
 
 
 def sorted_out(line: Line, future: Future[T]) -> T:
-    """The result of a call that has returned; the driver's errors as ours."""
+    """Return the result of a finished call; the driver's errors are raised as ours."""
     try:
         return future.result()
     except driver.Error as error:

@@ -1,4 +1,4 @@
-"""The sockets below a driver that does not show them, cut when nothing else ends a call."""
+"""The sockets of a driver that does not expose them: cut when nothing else ends a call."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ _OPEN_FILES = "/proc/self/fd"
 
 
 def cut_all(port: int) -> None:
-    """Every connection of this process to that port ends now; where the system does not list them (not Linux), none."""
+    """Shut down every connection of this process to that port.
+
+    Does nothing where the system does not list them (not Linux).
+    """
     for _, handle in to_port(port):
         with contextlib.suppress(OSError):  # ended meanwhile
             handle.shutdown(socket.SHUT_RDWR)
 
 
 def to_port(port: int) -> Iterator[tuple[str, socket.socket]]:
-    """The system's name of each socket of this process to that port, and a handle on it.
+    """Yield each socket of this process to that port: the system's name for it, and a handle on it.
 
-    The handle is closed when the next one is asked for: it would keep open what others close.
+    The handle is closed when the next one is asked for: an open one would keep the socket open after others close it.
     """
     if not os.path.isdir(_OPEN_FILES):
         return

@@ -1,4 +1,4 @@
-"""SQL Server tells nobody of a change: followers learn of it when they poll, and at the known expiry."""
+"""SQL Server notifies nobody of a change: followers notice it when they poll, and at the known expiry."""
 
 from __future__ import annotations
 

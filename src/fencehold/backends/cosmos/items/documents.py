@@ -1,12 +1,13 @@
-"""Items as documents, the same for writes by etag and for stored procedures. Times are whole milliseconds, store time.
+"""Items as documents, the same for writes by etag and for stored procedures. Times are whole milliseconds of store
+time.
 
     {id, pk, itemId, kind, state, stateTimestamp, document, tokenBefore,
      lease: {leasedBy, leasedAt, leaseDuration, expiresAt, token}}
 
 `document` is the item's JSON as text: Cosmos DB keeps numbers as doubles and would change large ones. Without a lease
 `leasedBy` is null and `expiresAt` 0. A deleted item leaves a document with `deleted`, no state and its last token, so
-that no later lease repeats one: a clock of whole seconds could not promise that. `tokenBefore` is the last token of the
-item that was deleted before this one was put; while `token` is not higher, this one was never leased.
+that no later lease repeats a token: tokens from a clock of whole seconds could repeat. `tokenBefore` is the last token
+of the item that was deleted before this one was put; while `token` is not higher, this one was never leased.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ def item_partition(kind: str, bucket: int) -> str:
 
 
 def bucket_of(item_id: str, buckets: int) -> int:
-    """The same in every process and every version: a number that moved would hide the item."""
+    """Return the item's bucket, the same in every process and version: a changed bucket would hide the item."""
     return int.from_bytes(hashlib.sha256(item_id.encode()).digest()[:8], "big") % buckets
 
 
 def item_document(partition: str, kind: str, item_id: str, row: StoredItem, before: Document | None) -> Document:
-    """What `row` becomes, in place of the document `before`."""
+    """Return the document for `row`, which replaces the document `before`."""
     is_put_again = before is not None and bool(before.get("deleted"))
     token_before = last_token(before) if is_put_again else (before or {}).get("tokenBefore", 0)
     return {
@@ -83,7 +84,7 @@ def lease_fields(row: StoredItem, token_before: int) -> Document:
 
 
 def stored_item(document: Document | None) -> StoredItem | None:
-    """None: there is no such item, or no longer."""
+    """Return the item of a document; None if it never existed or was deleted."""
     if document is None or document.get("deleted"):
         return None
     lease = document["lease"]
@@ -102,12 +103,12 @@ def stored_item(document: Document | None) -> StoredItem | None:
 
 
 def last_token(document: Document | None) -> int:
-    """Of an item that is there, or was."""
+    """Return the last token of an item that exists or was deleted; 0 if there is no document."""
     return int(document["lease"]["token"]) if document is not None else 0
 
 
 def item_row(item_id: str, row: StoredItem, now: dt.datetime) -> ItemRow:
-    """As it looks at this instant: a lapsed lease does not show."""
+    """Return the item as it is at this instant: a lapsed lease is left out."""
     if row_state(row, now) is not Row.LIVE or row.expires_at is None:
         return ItemRow(item_id, row.state, row.state_timestamp, row.document, row.token)
     return ItemRow(
@@ -117,12 +118,12 @@ def item_row(item_id: str, row: StoredItem, now: dt.datetime) -> ItemRow:
 
 
 def instant_ms(at: dt.datetime) -> int:
-    """Rounded up: a lease may last longer than it must, never shorter than its holder believes."""
+    """Return milliseconds, rounded up: a lease may last longer than needed, never shorter than its holder assumes."""
     return -((EPOCH_START - at) // MILLISECOND)
 
 
 def to_the_millisecond(window: Window) -> Window:
-    """Outwards: what is stored is no finer, and a window may always be wider."""
+    """Widen the window to whole milliseconds: stored times are no finer, and a wider window is always safe."""
     earliest = EPOCH_START + (window.earliest - EPOCH_START) // MILLISECOND * MILLISECOND
     return Window(earliest, instant(instant_ms(window.latest)))
 

@@ -1,7 +1,7 @@
-"""Items on Cosmos DB: the table of model/items.py, judged on a window of the server's clock and written by etag.
+"""Items on Cosmos DB, written by etag: the table of model/items/items.py, over a window of the server's clock.
 
-The same argument as for named leases: a rule is applied only if it allows the same at both ends of the window, and a
-write under an etag that is no longer the document's is refused, read anew and judged anew.
+As with named leases, a rule is applied only if the table allows the same at both ends of the window. A write under an
+etag that has changed is refused; the item is then read and decided again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewIte
 KNOWN_MAX = 1000
 SPREAD_MAX = 8
 CONTENDED_PAUSE_S_MAX = 0.02
-NOT_EXECUTED = (Unavailable, ConfigurationError)  # of one request: the others of a batch may have been
+NOT_EXECUTED = (Unavailable, ConfigurationError)  # this request was not; others of its batch may have been
 
-Where = tuple[str, Stretch]  # a state, and since when
+Where = tuple[str, Stretch]  # a state, and the range of times at which it began
 Made = Callable[[dt.datetime, int], Request]  # from the instant and the next token
 
 
@@ -45,7 +45,7 @@ class CosmosItemPort:
         self._wire = wire
         self._kind = kind
         self._buckets = wire.address.buckets
-        # What we hold, as we wrote it last: a save or a renewal writes at once under its etag, and is one request.
+        # Items we hold, as we last wrote them: a save or a renewal writes under the known etag, and is one request.
         self._known: dict[str, Document] = {}
 
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
@@ -112,9 +112,10 @@ class CosmosItemPort:
         skip: Sequence[str] = (),
         stretch: Stretch = EVER,
     ) -> list[ItemRow]:
-        """One query for each bucket, then one write for each item; who was quicker has changed the etag.
+        """Run one query for each bucket, then one write for each item. A write fails if another client has changed the
+        etag.
 
-        Whoever was beaten asks again until the batch is full, nothing is free, or the time is over.
+        After a failed write it queries again until the batch is full, nothing is free, or the time is over.
         """
         call = self._wire.call("next_for_state", limit_s)
         taken: list[ItemRow] = []
@@ -137,7 +138,7 @@ class CosmosItemPort:
                 spread = min(spread * 2, SPREAD_MAX)
                 await contended(call)
         except FenceholdError:
-            if not taken:  # those that were granted must be handed out; what got no answer lapses by itself
+            if not taken:  # else return those granted; leases without an answer lapse by themselves
                 raise
         return sorted(taken, key=lambda row: row.state_timestamp)
 
@@ -163,7 +164,10 @@ class CosmosItemPort:
     async def _attempt(
         self, call: Call, verb: Verb, item_id: str, made: Made, key: ItemKey | None = None
     ) -> ItemAnswer | None:
-        """Read (or remember), judge, write by etag; from the start when the etag had changed. None: it is not there."""
+        """Read (or use the known document), decide, write by etag; start again if the etag has changed.
+
+        Returns None if the verb is done and the item does not exist.
+        """
         partition = self._partition(item_id)
         document = self._remembered(key)
         while True:
@@ -174,7 +178,7 @@ class CosmosItemPort:
             row, token = shape.stored_item(document), shape.last_token(document) + 1
             rule = judged(row, verb, made, window)
             if (rule is None or rule.then is keep) and not is_fresh:
-                document = None  # only of an item just read may it be said that it is another's, or nobody's
+                document = None  # only an item just read can show that it is another's, or nobody's
                 continue
             if rule is None:
                 return refused(item_id, row, verb, made, window)
@@ -191,7 +195,7 @@ class CosmosItemPort:
     async def _written(
         self, call: Call, item_id: str, before: Document | None, rule: Rule, after: StoredItem | None
     ) -> Document | None:
-        """What is stored now; None: the document is no longer the one that was judged."""
+        """Write by etag and return what is stored now; None if the document has changed since it was read."""
         self._known.pop(item_id, None)
         partition = self._partition(item_id)
         if after is None:
@@ -213,7 +217,7 @@ class CosmosItemPort:
         return sorted((one for part in found for one in part), key=lambda one: int(one["stateTimestamp"]))[:limit]
 
     async def _free(self, call: Call, partition: str, where: Where, limit: int, skip: Sequence[str]) -> list[Document]:
-        """Left out here and not in the query: a query may not be as long as all that is skipped."""
+        """Return free items, oldest first. `skip` is applied here, not in the query, whose length is limited."""
         window = await now(call, partition)
         now_ms = shape.instant_ms(window.earliest)
         skipped = {item_id for item_id in skip if self._partition(item_id) == partition}
@@ -224,7 +228,7 @@ class CosmosItemPort:
         return [one for one in found if one["itemId"] not in skipped][:limit]
 
     async def _taken(self, call: Call, document: Document, made: Made) -> ItemRow | None:
-        """None: somebody else was quicker."""
+        """Acquire the item of this document; None if it is not free, or another client was quicker."""
         window = await now(call, document["pk"])
         row = shape.stored_item(document)
         rule = judged(row, Verb.NEXT, made, window)
@@ -236,7 +240,10 @@ class CosmosItemPort:
         return shape.item_row(document["itemId"], kept, window.latest) if kept is not None else None
 
     def _instant(self, partition: str, verb: Verb, window: Window) -> dt.datetime:
-        """Leases count from the latest it may be. A change of state is dated so that one client's keep their order."""
+        """Return the verb's instant. A lease counts from the latest time it may be.
+
+        A change of state gets a time that keeps the changes of one client in their order.
+        """
         is_transition = verb in (Verb.PUT, Verb.SAVE)
         return self._wire.clock.stamp(partition, window) if is_transition else window.latest
 
@@ -261,7 +268,7 @@ class CosmosItemPort:
 
 
 class CosmosItems(OwnTables):
-    """The items of one kind, on a client of their own that opens when needed; for one event loop."""
+    """The items of one kind, with a client of their own that opens when first needed; for one event loop."""
 
     def __init__(self, wire: Wire, kind: str) -> None:
         self._wire = wire
@@ -273,9 +280,9 @@ class CosmosItems(OwnTables):
 
 
 def judged(row: StoredItem | None, verb: Verb, made: Made, window: Window) -> Rule | None:
-    """The rule to apply, if at both ends of the window one does, to the same effect; else None: refused.
+    """Return the rule to apply, if a rule applies at both ends of the window, with the same effect; else None: refused.
 
-    A break of what may just have lapsed frees it: nobody's rights are touched by that.
+    A break may have two effects: if the lease may just have lapsed, the break frees it, which costs nobody a right.
     """
     first, last = (decide(row, verb, made(now, 0)) for now in (window.earliest, window.latest))
     if first is None or last is None:
@@ -284,7 +291,7 @@ def judged(row: StoredItem | None, verb: Verb, made: Made, window: Window) -> Ru
 
 
 def refused(item_id: str, row: StoredItem | None, verb: Verb, made: Made, window: Window) -> ItemRefusal:
-    """In a word what the end of the window says that refuses; the item as anybody but its holder must take it."""
+    """Return the reason at the end of the window that refuses, and the item as all but its holder must treat it."""
     refuses_first = decide(row, verb, made(window.earliest, 0)) is None
     reason = refusal_reason(row, window.earliest if refuses_first else window.latest)
     return ItemRefusal(reason, shape.item_row(item_id, row, window.earliest) if row is not None else None)
@@ -308,7 +315,7 @@ def of_key(key: ItemKey, *, lease_s: float = 0.0, state: str | None = None, docu
 
 
 def one_slice(oldest: Sequence[Document], limit: int) -> Sequence[Document]:
-    """As many as are wanted; of more than that from any place on, for others try for the front at this moment."""
+    """Return `limit` of the documents, from a random place if there are more: others now try the first ones."""
     first = random.randrange(0, max(len(oldest), 1), limit)
     return oldest[first : first + limit]
 
@@ -319,7 +326,7 @@ def lease_only(changed: Document) -> list[Document]:
 
 
 async def contended(call: Call) -> None:
-    """Somebody else's write went through; try again for as long as there is time."""
+    """Pause after another client's write succeeded. Raises Unavailable (busy) if there is no time to try again."""
     pause_s = random.uniform(0, CONTENDED_PAUSE_S_MAX)
     if pause_s >= call.left_s:
         raise Unavailable("Others kept changing the item for as long as this might take.", code="busy")
@@ -329,7 +336,10 @@ async def contended(call: Call) -> None:
 async def all_answered(
     one: Callable[[ItemKey], Awaitable[ItemAnswer | None]], keys: Sequence[ItemKey]
 ) -> dict[ItemKey, ItemAnswer | None]:
-    """All at once. If one got no answer the whole batch has none, and may be asked again: it is the same then."""
+    """Run all at once. If one got no answer, raises for the whole batch; to repeat the batch gives the same result.
+
+    Raises Uncertain (half_done) if some were executed and the rest certainly not.
+    """
     distinct = list(dict.fromkeys(keys))
     outcomes = await asyncio.gather(*(one(key) for key in distinct), return_exceptions=True)
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -341,6 +351,6 @@ async def all_answered(
 
 
 def raise_first(errors: Sequence[BaseException]) -> None:
-    """What is unknown before what was not executed; a mistake before both."""
+    """Raise a mistake first, then an unknown outcome, then what was not executed; do nothing without errors."""
     for error in sorted(errors, key=lambda e: (isinstance(e, Unavailable | Uncertain), isinstance(e, Unavailable))):
         raise error

@@ -1,10 +1,13 @@
-"""Items on Cosmos DB by stored procedures (js/lease.js, js/nextForState.js): a verb is one request, decided on the
-server's own clock and undone as a whole when anything in it fails. Only `find` is a plain query: it is for people, and
-may be a moment behind. A `get` is not, for the driver keeps no session of what a procedure wrote.
+"""Items on Cosmos DB by stored procedures (js/lease.js, js/nextForState.js).
 
-A procedure sees one logical partition. With several buckets a batch is one request for each bucket it touches, and
-next_for_state asks bucket after bucket, beginning at another one each time: the longest in its state comes first within
-a bucket and within an answer; one that is still longer in it, in a bucket not asked this time, comes at a later call.
+A verb is one request, decided by the server's own clock and undone as a whole when anything in it fails. Only `find` is
+a plain query: it is for people, and may be a moment behind. `get` is a procedure too, because the driver keeps no
+session of what a procedure wrote.
+
+A procedure sees one logical partition. With several buckets a batch is one request for each bucket it touches.
+next_for_state asks the buckets one after another, beginning at another one each time. Within a bucket and within an
+answer the item that is longest in its state comes first; one that is still longer in it, in a bucket not asked this
+time, comes at a later call.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from fencehold.model.items.items import ItemKey
 from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
 from fencehold.ports.schema import Waits, unheard
 
-Key = TypeVar("Key")  # of a lease, or an id
+Key = TypeVar("Key")  # the key of a lease, or an item's id
 
 SCRIPTS = ("lease", "nextForState")
 BATCH_MAX = 100  # about 1,300 request units: one call must fit into what a partition may spend in a second
@@ -37,7 +40,7 @@ BATCH_MAX = 100  # about 1,300 request units: one call must fit into what a part
 
 @dataclass(frozen=True)
 class Procedure:
-    """The id holds the content's hash: clients of two versions run side by side, each on the procedures it knows."""
+    """The id contains a hash of the content: clients of two versions run side by side, each with its procedures."""
 
     id: str
     body: str
@@ -50,7 +53,7 @@ def procedure(script: str) -> Procedure:
 
 
 class ProcedureItemPort(CosmosItemPort):
-    """The documents are those of the etag path: both may work on them at the same time."""
+    """The documents are the same as with writes by etag: both ports may work on them at the same time."""
 
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
         fixed = {"pk": self._partition(item.id), "itemId": item.id, "kind": self._kind, "id": document_id(item.id)}
@@ -60,7 +63,7 @@ class ProcedureItemPort(CosmosItemPort):
     async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]:
         try:
             answers = await self._batch("get", {item_id: (item_id, {}) for item_id in ids}, limit_s)
-        except Uncertain as error:  # whatever was executed, nothing was changed
+        except Uncertain as error:  # executed or not, a read changes nothing
             raise Unavailable(error.message, hint=error.hint, code=error.code) from None
         return {item_id: answer for item_id, answer in answers.items() if isinstance(answer, ItemRow)}
 
@@ -109,14 +112,14 @@ class ProcedureItemPort(CosmosItemPort):
             except FenceholdError:
                 if not taken:
                     raise
-                break  # those that were leased must be handed out; what an unknown call leased lapses by itself
+                break  # return those already leased; leases of the call without an answer lapse by themselves
             taken += [seen(one, reply["now"]) for one in reply["items"]]
             if len(reply["items"]) < asked and not reply["isStopped"]:
                 waiting.pop(0)
         return sorted(taken, key=lambda row: row.state_timestamp)
 
     async def _one(self, verb: str, item_id: str, named: Document, limit_s: float) -> ItemAnswer | None:
-        """None: there is no item, and that is as it should be."""
+        """Send one request and return its answer; None if it was not refused and the item does not exist now."""
         request = {"id": document_id(item_id), **named}
         call = self._wire.call(verb, limit_s)
         [answer] = await answers(call, verb, self._partition(item_id), [request])
@@ -125,7 +128,7 @@ class ProcedureItemPort(CosmosItemPort):
     async def _batch(
         self, verb: str, asked: Mapping[Key, tuple[str, Document]], limit_s: float
     ) -> dict[Key, ItemAnswer | None]:
-        """One request for each bucket. If one got no answer the whole batch has none, and may be asked again."""
+        """Send one request for each bucket. Raises if one got no answer; the caller may then repeat the whole batch."""
         call = self._wire.call(verb, limit_s)
         parts: dict[str, dict[Key, Document]] = {}
         for key, (item_id, request) in asked.items():
@@ -143,7 +146,7 @@ class ProcedureItems(CosmosItems):
         self._any_partition = shape.item_partition(kind, 0)
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
-        """Safe to repeat and in parallel: a procedure that is there has this very content."""
+        """Safe to repeat and in parallel: a procedure of this name that exists already has exactly this content."""
         steps = await super().init(limit_s, waits)
         call = self._wire.call("init", limit_s)
         if self._wire.address.credential:
@@ -153,7 +156,10 @@ class ProcedureItems(CosmosItems):
         return steps + [f"procedure {one.id}" for one in wanted if await call.create_procedure(one.id, one.body)]
 
     async def _check_uploaded(self, call: Call) -> None:
-        """A token may execute procedures, neither upload nor list them; so each is asked for what changes nothing."""
+        """Raises ConfigurationError (schema_missing) if a procedure is missing, in a request that changes nothing.
+
+        A token of Entra ID may execute procedures, but neither upload nor list them, so each is executed once.
+        """
         nothing: dict[str, list[Any]] = {"lease": ["get", []], "nextForState": ["", 1, "", 0, [], 0, 0]}
         for script in SCRIPTS:
             try:
@@ -173,7 +179,10 @@ class ProcedureItems(CosmosItems):
 
 
 async def answers(call: Call, verb: str, partition: str, requests: Sequence[Document]) -> list[Document]:
-    """One for each request: a procedure that was stopped half-way has answered fewer, and is asked for the rest."""
+    """Return one answer for each request. For those that a procedure stopped early has not answered, run it again.
+
+    Raises Uncertain (half_done) if some were answered and the rest were not executed.
+    """
     told: list[Document] = []
     while len(told) < len(requests):
         rest = requests[len(told) :][:BATCH_MAX]
@@ -207,7 +216,7 @@ def half_done(error: BaseException) -> Uncertain:
 
 
 def in_turn(partitions: Sequence[str]) -> list[str]:
-    """From any on: if all began at the first, its items would always be taken before the others'."""
+    """Return the partitions from a random one on: if every call began at the first, its items always came first."""
     first = random.randrange(len(partitions))
     return [*partitions[first:], *partitions[:first]]
 

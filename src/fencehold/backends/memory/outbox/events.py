@@ -146,7 +146,7 @@ class MemoryEventAdmin:
         return [row.new.tracking_id for row in chosen]
 
     async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
-        """A dead letter only when it is named."""
+        """Remove finished events; dead letters only if `which` names that status."""
         named = which.statuses or (Status.COMPLETED,)
         with self._shelf.lock:
             finished = (row for row in self._chosen(which) if row.stored.status in PURGEABLE)
@@ -161,7 +161,10 @@ class MemoryEventAdmin:
         return ""
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
-        """Memory has no transactions to be inside of: it is remembered at once."""
+        """Memory has no transaction to join: the event is remembered at once.
+
+        Raises ConfigurationError (bad_connection) if a `target` is given.
+        """
         if target is not None:
             raise no_transactions()
         with self._shelf.lock:

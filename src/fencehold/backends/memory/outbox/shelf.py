@@ -1,4 +1,4 @@
-"""The events of one outbox in memory, and what the rule table makes of them."""
+"""The events of one outbox in memory, and how the rule table changes them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Kept:
 
 @dataclass
 class EventShelf:
-    """One lock: every verb is atomic. Rows are in the order of their ids."""
+    """The events of one outbox. One lock makes every verb atomic. Rows are in the order of their ids."""
 
     now: Callable[[], dt.datetime]
     rows: dict[int, Kept] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class EventShelf:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def add(self, event: NewEvent) -> bool:
-        """Whether its tracking id was new."""
+        """Add the event unless its tracking id is there already. Return whether it was added."""
         if event.tracking_id in self.by_tracking_id:
             return False
         now = self.now()
@@ -60,7 +60,7 @@ class EventShelf:
         return True
 
     def apply(self, event_id: int, verb: Verb, request: Request) -> Kept | None:
-        """The row as the table leaves it; None: refused."""
+        """Apply the verb by the rule table. Return the row as it is then, or None if the verb was refused."""
         row = self.rows.get(event_id)
         outcome = apply(row.stored, verb, request) if row else None
         if row is None or outcome is None:
@@ -74,11 +74,11 @@ class EventShelf:
         return row
 
     def remove(self, row: Kept) -> None:
-        """A finished event, so it is not among the unfinished."""
+        """Remove a finished event, which is not in `unfinished`."""
         del self.rows[row.id], self.by_tracking_id[row.new.tracking_id]
 
     def candidates(self, ask: ClaimAsk) -> Iterator[Kept]:
-        """What may be claimed now, the most urgent first."""
+        """Return the events that may be claimed now, the most urgent first."""
         now = self.now()
         free = [
             row

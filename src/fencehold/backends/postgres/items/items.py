@@ -1,4 +1,4 @@
-"""Items on PostgreSQL: binds, runs and maps; the rules are in sql/items/."""
+"""Items on PostgreSQL: binds parameters, runs statements and maps rows. The rules are in sql/items/."""
 
 from __future__ import annotations
 
@@ -21,20 +21,26 @@ from fencehold.model.items.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
 
 RENEW_PAUSE_S = 0.02
-# Of the limit that may go into waiting for a lock. A row that several wait for has two (first the place in the queue,
-# then the row), and the server's refusal must arrive before the limit.
+# The part of the limit for one wait for a lock. For a row that several wait for there are two waits (first for the
+# place in the queue, then for the row), and the server's refusal must arrive before the limit.
 PATIENCE_PART = 0.4
 
 
 class PostgresItemPort:
-    """A verb on one item waits for a row that another session has locked, within its limit; then it is Unavailable."""
+    """A verb on one item waits, within its limit, for a row that another session has locked.
+
+    Raises Unavailable if the row is still locked then.
+    """
 
     def __init__(self, session: PlannedSession, kind: str) -> None:
         self._session = session
         self._kind = kind
 
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
-        """A refusal is told from the item as it is a moment later: if it is free by then, the put is done again."""
+        """Put the item, or refuse it. A refused put reads the item again; if it is free by then, the put is repeated.
+
+        Raises Unavailable (busy) if that does not end within the limit.
+        """
         params = {"id": item.id, "state": item.state, "document": item.document_json, "holder": item.holder_id}
         left_s = wire.fixed(limit_s)
         while left_s() > 0:
@@ -64,7 +70,10 @@ class PostgresItemPort:
         raise _busy()
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
-        """Asks again, for half of the limit, for what is ours as before and was only locked by another session."""
+        """Renew the leases that are ours.
+
+        Repeats, for half of the limit, for those that are still ours and whose rows another session only had locked.
+        """
         left_s = wire.fixed(limit_s)
         renewed: dict[ItemKey, dt.datetime] = {}
         missing = list(keys)
@@ -125,7 +134,7 @@ class PostgresItemPort:
         return [row[0] for row in await self._run("kinds", {}, limit_s)]
 
     async def _wait(self, name: str, params: dict[str, Any], limit_s: float) -> Rows:
-        """A statement that may have to wait for a row; giving up is the server's part, so that it is no mystery."""
+        """Run a statement that may wait for a row. The server itself ends the wait, so its outcome is known."""
         patience = f"{max(1, int(limit_s * 1000 * PATIENCE_PART))}ms"
         return await self._run(name, {**params, "patience": patience}, limit_s)
 
@@ -147,7 +156,7 @@ class PostgresItems(OwnTables):
 
 
 def _refusal(rows: Rows) -> ItemRefusal | None:
-    """Of a verb on one item under one lease; None: it was done."""
+    """Return the refusal of a verb on one item under one lease; None if it was done."""
     if not rows:
         return ItemRefusal(ABSENT)
     if item_rows.is_done(rows[0]):

@@ -1,4 +1,4 @@
-"""Between rows and values: parameters of item statements as PostgreSQL reads them, and rows as items."""
+"""Turns values into parameters of item statements as PostgreSQL reads them, and rows into items."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lease_ms(lease_s: float) -> int:
 
 
 def item(row: Row) -> ItemRow:
-    """Of the ten columns that every statement answers first; a lapsed lease is none."""
+    """Return the item from the first ten columns of every statement's rows; a lapsed lease is left out."""
     item_id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at, now = row[:10]
     if holder_id is None or expires_at <= now:
         return ItemRow(item_id, state, state_timestamp.astimezone(dt.UTC), document, token)
@@ -53,5 +53,5 @@ def item(row: Row) -> ItemRow:
 
 
 def is_done(row: Row) -> bool:
-    """What a verb on one item answers last."""
+    """Whether a verb on one item was done, which is the last column of its row."""
     return bool(row[10])

@@ -1,4 +1,4 @@
-"""What an operator asks of an outbox on PostgreSQL."""
+"""The operator's verbs for an outbox on PostgreSQL."""
 
 from __future__ import annotations
 

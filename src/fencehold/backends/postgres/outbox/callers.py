@@ -1,4 +1,4 @@
-"""Events added, and met for the first time, inside a transaction that the caller owns."""
+"""Runs `add` and `first_time` of an outbox inside a transaction that the caller owns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def first_time(statements: Statements, target: object, params: Mapping[str, Any]
 def _run(
     statements: Statements, target: object, name: str, params: Mapping[str, Any], finish: Callable[[Rows], T | None]
 ) -> Awaitable[T]:
-    """`finish` makes the answer of the rows; None: they say that this is another outbox."""
+    """`finish` makes the result from the rows, or returns None if they show that this is another outbox."""
     return begin_hints.advised(target, lambda: _ask(statements, target, name, params, finish))
 
 
@@ -90,7 +90,7 @@ async def run_async(door: AsyncDoor | AsyncSessionDoor, name: str, params: Mappi
 
 
 def _sorted(error: Exception, door: AnyDoor) -> Exception:
-    """SQLAlchemy's errors carry the driver's; those of anybody else stay as they are."""
+    """Return our error for a driver's error, also inside SQLAlchemy's; any other error unchanged."""
     if is_elsewhere(error):
         return wrong_store.of_outbox(door.table)
     cause = getattr(error, "orig", error)

@@ -1,4 +1,4 @@
-"""Events on PostgreSQL: binds, runs and maps; the rules are in sql/outbox/."""
+"""Events on PostgreSQL: binds parameters, runs statements and maps rows. The rules are in sql/outbox/."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent
 from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, OnAdded, Recovered, Turn
 
-COPY_MIN = 50  # events: below, one statement is quicker than a bulk load and its hint
+COPY_MIN = 50  # events: for fewer, one statement is faster than a bulk load and its hint
 COPY_CHUNK = 100  # events sent at a time
 RENEW_TRIES = 3
 RENEW_PAUSE_S = 0.02
 SLOW_SWEEP_S = 0.05
-SWEEP_PART = 20  # a sweep may take one part in so many of the time: dead rows make it slow, and it must not make us so
+SWEEP_PART = 20  # sweeps may take 1/20 of the time: dead rows make them slow, and they must not slow claims down
 
 Floor = tuple[str, int]
 FROM_THE_BEGINNING: Floor = ("-infinity", 0)
 
 
 class Floors:
-    """Where the next claim begins, per priority; what lies before is found by a sweep."""
+    """Where the next claim begins, per priority. Events before that point are found by a sweep."""
 
     def __init__(self) -> None:
         self._by_priority: dict[int, Floor] = {0: FROM_THE_BEGINNING}
 
     def params(self) -> dict[str, Any]:
-        if len(self._by_priority) == 1:  # as a rule: worth a shorter way
+        if len(self._by_priority) == 1:  # the usual case, so it has a faster way
             [(level, (due_at, event_id))] = self._by_priority.items()
             return {"levels": f"{{{level}}}", "floors": f'{{"{due_at}"}}', "floor_ids": f"{{{event_id}}}"}
         levels = sorted(self._by_priority, reverse=True)
@@ -56,17 +56,17 @@ class Floors:
         }
 
     def know(self, priorities: str) -> None:
-        """Of a hint's text: priorities that events were just added with."""
+        """Add the priorities of events that were just added, from the text of a hint."""
         for level in _levels(priorities):
             self._by_priority.setdefault(level, FROM_THE_BEGINNING)
 
     def forget_others(self, priorities: str | None) -> None:
-        """After a sweep: these are all there are, and the one that most events have."""
+        """Keep only the priorities found by the last sweep, plus 0, which most events have."""
         levels = {0, *_levels(priorities or "")}
         self._by_priority = {level: self._by_priority.get(level, FROM_THE_BEGINNING) for level in levels}
 
     def reached(self, rows: Rows) -> None:
-        """The last row of each priority is the furthest: rows come in the order of the claim."""
+        """Move each priority's floor to its last row: rows come in the order of the claim."""
         if not rows:
             return
         last: dict[int, tuple[dt.datetime, int]] = {row[10]: (row[12], row[0]) for row in rows if not row[13]}
@@ -75,7 +75,7 @@ class Floors:
 
 
 def copy_chunks(made: list[NewEvent], making: Iterator[NewEvent]) -> Iterator[bytes]:
-    """What is made already, then the rest as it is made: the server reads one part while the next is prepared here."""
+    """Yield what is made already, then the rest as it is made: the server reads one part while the next is prepared."""
     chunk = list(made)
     while chunk:
         yield event_rows.copy_text(chunk)
@@ -92,7 +92,7 @@ class PostgresEventPort:
         session.on_hint(lambda _, priorities: self._floors.know(priorities))
 
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
-        making = iter(() if isinstance(events, Sequence) else events)  # what is all there is looked through at once
+        making = iter(() if isinstance(events, Sequence) else events)  # a sequence is checked whole, at once
         made = list(events) if isinstance(events, Sequence) else list(itertools.islice(making, COPY_CHUNK))
         if len(made) >= COPY_MIN and not any(map(event_rows.is_special, made)):
             with contextlib.suppress(event_rows.NotPlain):
@@ -102,10 +102,10 @@ class PostgresEventPort:
         return [row[0] for row in rows]
 
     async def _copy(self, made: list[NewEvent], making: Iterator[NewEvent], limit_s: float) -> list[str]:
-        """All or none; the hint follows by itself, and the poll covers for it if it does not."""
+        """Load all events or none, then send the hint. If the hint fails, the next poll finds the events."""
         await self._session.copy("copy", copy_chunks(made, making), limit_s)
         priorities = ",".join(sorted({str(event.priority) for event in made}))
-        with contextlib.suppress(Unavailable, Uncertain):  # they are stored, whatever becomes of the hint
+        with contextlib.suppress(Unavailable, Uncertain):  # the events are stored, even if the hint fails
             await self._session.run("notify", {"priorities": priorities}, limit_s)
         return [event.tracking_id for event in made]
 
@@ -156,7 +156,7 @@ class PostgresEventPort:
         return rows
 
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
-        """Asks again for what was left out: another session may only have had it locked."""
+        """Repeats for keys that were left out: another session may only have had their rows locked."""
         left_s = wire.fixed(limit_s)
         renewed: dict[ClaimKey, dt.datetime] = {}
         for attempt in range(RENEW_TRIES):

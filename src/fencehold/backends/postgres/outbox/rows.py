@@ -1,4 +1,4 @@
-"""Between rows and values: parameters of event statements as PostgreSQL reads them, and rows as events."""
+"""Turns values into parameters of event statements as PostgreSQL reads them, and rows into events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def failure_params(failures: Sequence[Failure]) -> dict[str, Any]:
 
 
 def add_params(events: Sequence[NewEvent], outbox_id: str | None = None) -> dict[str, Any]:
-    """Lists, not texts: a caller's session may sit on another driver. A column nobody uses is one NULL, not many."""
+    """Return lists, not array texts: a caller's session may use another driver.
+
+    A column that no event uses is one NULL, not a list of many.
+    """
     return {
         "outbox_id": outbox_id,
         "tracking_ids": [e.tracking_id for e in events],
@@ -45,7 +48,7 @@ def add_params(events: Sequence[NewEvent], outbox_id: str | None = None) -> dict
 
 
 class NotPlain(Exception):
-    """An event that a bulk load cannot store: it may be known already, or waits for its time."""
+    """An event that a bulk load cannot store: its tracking id may be known already, or it is due later."""
 
 
 def is_special(event: NewEvent) -> bool:
@@ -53,7 +56,10 @@ def is_special(event: NewEvent) -> bool:
 
 
 def copy_text(events: Sequence[NewEvent]) -> bytes:
-    """Lines of COPY's text format. JSON and names hold no tab and no line end: only a backslash has to be escaped."""
+    """Return lines of COPY's text format. Raises NotPlain for an event that COPY cannot store.
+
+    JSON and names contain no tab and no line end, so only backslashes are escaped.
+    """
     if any(map(is_special, events)):
         raise NotPlain
     lines = [

@@ -12,7 +12,7 @@ from fencehold.backends.postgres.planned_session import PlannedSession
 from fencehold.backends.postgres.session import EXPLAINED, Rows
 from fencehold.backends.sql.statements import Statements
 
-WATCH_AFTER_S = 0.001  # between the turns of a busy worker the socket is not watched: that would cost two system calls
+WATCH_AFTER_S = 0.001  # the socket is not watched between a busy worker's turns: that would cost two system calls
 
 
 class EventSession(PlannedSession):
@@ -43,7 +43,7 @@ class EventSession(PlannedSession):
             self._lock.release()
 
     async def run_in_turn(self, first: str, name: str, params: Mapping[str, Any], limit_s: float) -> Rows:
-        """Two statements in one transaction, so that what the first locks is held until the second has committed."""
+        """Run two statements in one transaction, so that locks of the first are held until the second has committed."""
 
         async def both(connection: wire.Connection) -> Rows:
             async with connection.transaction():
@@ -53,7 +53,7 @@ class EventSession(PlannedSession):
         return await self._following(lambda left_s: self._alone(both, left_s), limit_s)
 
     async def copy(self, name: str, chunks: Iterable[bytes], limit_s: float) -> None:
-        """A bulk load: all rows or none. A chunk is made while the server reads the one before."""
+        """Load all rows or none. Each chunk is made while the server reads the one before."""
 
         async def load(connection: wire.Connection) -> None:
             async with connection.cursor() as cursor, cursor.copy(self.statements[name]) as rows:

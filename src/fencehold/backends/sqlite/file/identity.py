@@ -1,4 +1,4 @@
-"""Whether a path still leads to the file that was opened there: a restored backup takes its place without a word."""
+"""Detects whether a path still leads to the file that was opened: a restored backup can replace it without notice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Identity = tuple[int, int] | None  # device and inode; None: no file
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What is at the path in place of the file that was opened; `left` are side files of that one, still there."""
+    """What is at the path now, instead of the file that was opened; `left`: that file's side files that still exist."""
 
     path: str
     is_gone: bool
@@ -25,7 +25,7 @@ class Replaced:
 
 
 class OpenFile:
-    """Made right before the file is opened, and asked while it is open: until then no other file has its identity."""
+    """The identity of a file, taken right before it is opened. While it is open, no other file can have it."""
 
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)  # now: the process may change its directory
@@ -37,11 +37,11 @@ class OpenFile:
         return self._main is not None
 
     def replaced(self) -> Replaced | None:
-        """None: it is still the file at that path."""
+        """Return what replaced the file; None if it is still the one at the path."""
         sides = self._side_files() if None in self._sides else self._sides
         main = _identity(self._path)
         if main == self._main:
-            self._sides = sides  # made with the first statement, and kept while anybody has the file open
+            self._sides = sides  # SQLite makes them with the first statement and keeps them while the file is open
             return None
         pairs = zip(SIDE_FILES, self._side_files(), self._sides, strict=True)
         left = tuple(self._path + ending for ending, now, before in pairs if now is not None and now == before)
@@ -52,7 +52,7 @@ class OpenFile:
 
 
 def mixed(found: Replaced) -> ConfigurationError:
-    """SQLite would read the new file together with what the old one's journal says: neither the one nor the other."""
+    """For side files of the old file beside a new one: SQLite would read the new file together with the old journal."""
     return ConfigurationError(
         f"{found} while programs had it open, and {' and '.join(found.left)} of the file before are still there: "
         "SQLite would mix both. Nothing more is read or written.",

@@ -1,4 +1,4 @@
-"""Whether a SQLite file may be opened: what opening it leaves beside it can lock its owner out."""
+"""Checks whether a SQLite file may be opened: files that opening makes beside it can keep its owner from writing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from fencehold.model.errors import ConfigurationError
 WRITE_HINT = (
     "The process needs permission to read and write the file and its folder: SQLite keeps its journal beside it."
 )
-_WAL = b"\x02\x02"  # the versions that the header says are needed to write and to read the file
+_WAL = b"\x02\x02"  # in the header: the versions needed to write and to read the file
 _VERSIONS_AT = 18
 
 
 def check(path: str) -> None:
     """Raise ConfigurationError (read_only) if this process may only read a file in WAL mode that nobody has open.
 
-    Even a reader makes `-shm` and `-wal` then. They would be this user's, and whoever may write the file could not.
+    Even a reader would then make `-shm` and `-wal`. This user would own them, and users that may write the file could
+    not write any more.
     """
     if os.path.exists(f"{path}-shm") or not os.path.exists(path) or _is_writable(path) or not _is_wal(path):
         return
@@ -37,4 +38,4 @@ def _is_wal(path: str) -> bool:
         with open(path, "rb") as file:
             return file.read(_VERSIONS_AT + len(_WAL))[_VERSIONS_AT:] == _WAL
     except OSError:
-        return False  # SQLite says what is wrong with it
+        return False  # SQLite will raise the error

@@ -1,6 +1,6 @@
-"""On what kind of file system a SQLite file lies, and how much room there is.
+"""Reports which kind of file system a SQLite file is on, and how much room there is.
 
-Locks and shared memory of SQLite reach one machine, not several.
+SQLite's locks and shared memory work within one machine, not across several.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from fencehold.model.errors import ConfigurationError
 
-MOUNTS = Path("/proc/self/mountinfo")  # Linux; elsewhere nothing can be told
+MOUNTS = Path("/proc/self/mountinfo")  # Linux; on other systems the kind stays unknown
 
-#: Several machines may have it mounted: each would see locks and memory of its own, and two could lead at once.
+#: Several machines may mount these: each would see only its own locks and memory, and two could lead at once.
 SHARED = frozenset(
     [
         "nfs",
@@ -45,12 +45,12 @@ SHARED = frozenset(
         "fuse.davfs2",
     ]
 )
-#: Between a virtual machine or a container and its host: safe on one side, not for processes on both.
+#: Shared by a virtual machine or a container and its host: safe for processes on one side, not on both.
 DOUBTFUL = frozenset(
     ["9p", "virtiofs", "vboxsf", "vmhgfs", "fuse.vmhgfs-fuse", "fuse.grpcfuse", "fuse.osxfs", "fakeowner", "prl_fs"]
 )
 
-#: With less than this a journal that grows as it always does soon fills the disk.
+#: With less room than this, the normal growth of the journal soon fills the disk.
 ROOM_BYTES_MIN = 1_000_000
 
 _LINE = re.compile(r"\S+ \S+ \S+ \S+ (?P<point>\S+) .*? - (?P<kind>\S+) (?P<source>\S*)")
@@ -71,7 +71,7 @@ def check(path: str) -> None:
 
 
 def doubt(path: str) -> str | None:
-    """What may be wrong with the place of the file, in words; None if nothing is known against it."""
+    """Return a warning about the file system that the file is on; None if nothing is known against it."""
     kind = kind_of(path)
     if kind not in DOUBTFUL | SHARED:
         return None
@@ -79,8 +79,8 @@ def doubt(path: str) -> str | None:
 
 
 def kind_of(path: str) -> str:
-    """The kind of the file system, such as `ext4`; empty where the system does not say."""
-    # First of all: what is mounted on the way only when somebody looks there (autofs, systemd) is mounted by this.
+    """Return the kind of the file system, such as `ext4`; empty where the system does not report it."""
+    # Before the mounts are read: this triggers mounts on the path that are made on access (autofs, systemd).
     real = os.path.realpath(path)
     try:
         mounts = MOUNTS.read_text("utf-8", "replace")
@@ -90,7 +90,7 @@ def kind_of(path: str) -> str:
 
 
 def kind_among(mounts: str, path: Path) -> str:
-    """Of the mounts in this text (as in /proc/self/mountinfo) the innermost that holds the path."""
+    """Return the kind of the innermost mount that holds the path; `mounts` is text as in /proc/self/mountinfo."""
     found: tuple[int, str] = (-1, "")
     for line in mounts.splitlines():
         if (match := _LINE.match(line)) is None:
@@ -102,13 +102,13 @@ def kind_among(mounts: str, path: Path) -> str:
 
 
 def _kind(kind: str, source: str) -> str:
-    """Not everybody who mounts by FUSE says what it is; then the name of what is mounted may."""
+    """Some FUSE mounts do not report their kind; then the name of the mounted source may show it."""
     named = f"fuse.{source}"
     return named if kind == "fuse" and named in SHARED | DOUBTFUL else kind
 
 
 def room_bytes(path: str) -> int | None:
-    """What this user can still write beside the file; None where the system does not say."""
+    """Return what this user can still write beside the file; None where the system does not report it."""
     if sys.platform == "win32":
         return None
     if not hasattr(os, "statvfs"):

@@ -1,4 +1,4 @@
-"""Items on SQLite: binds, runs and maps; the rules are in sql/items/."""
+"""Items on SQLite: binds parameters, runs statements and maps rows. The rules are in sql/items/."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Changed = tuple[bool, list[Row]]
 
 
 class SqliteItemPort:
-    """Every verb is one write transaction, or one read: whole, or not at all.
+    """Every verb is one write transaction, or one read: executed whole, or not at all.
 
-    Rows become values after it.
+    Rows are turned into values after it has ended.
     """
 
     def __init__(self, session: Session, statements: Statements, kind: str) -> None:
@@ -126,7 +126,7 @@ class SqliteItemPort:
         return await self._session.read(work, limit_s)
 
     def _change(self, connection: sqlite3.Connection, name: str, params: Params) -> Changed:
-        """A verb on one item: whether it was done, and the item as it is now, refused or not."""
+        """Run a verb on one item. Return whether it was done, and the item as it is now, refused or not."""
         is_done = bool(self._run(connection, name, params))
         return is_done, self._rows(connection, [params["id"]])
 

@@ -1,4 +1,4 @@
-"""Between rows and values: parameters of item statements as SQLite reads them, and rows as items."""
+"""Turns values into parameters of item statements as SQLite reads them, and rows into items."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lease_params(lease_s: float) -> Params:
 
 
 def stretch_params(stretch: Stretch) -> Params:
-    """As the column writes times; every time comes after the empty text and before `~`."""
+    """Times in the form of the column. An open end is the empty text, before every time, or `~`, after every time."""
     since, before = stretch.since, stretch.before
     return {"since": _time(since) if since is not None else "", "before": _time(before) if before is not None else "~"}
 
@@ -45,7 +45,7 @@ def _time(at: dt.datetime) -> str:
 
 
 def item(row: Row) -> ItemRow:
-    """A lapsed lease is none."""
+    """Return the item of a row; a lapsed lease is left out."""
     item_id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at, now = row
     if holder_id is None or expires_at <= now:
         return ItemRow(item_id, state, nearest(state_timestamp), document, token)

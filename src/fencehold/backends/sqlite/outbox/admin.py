@@ -1,4 +1,4 @@
-"""What an operator asks of an outbox on SQLite."""
+"""The operator's verbs for an outbox on SQLite."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SqliteEventAdmin:
         return await self._session.write(work, limit_s)
 
     async def identity(self, limit_s: float) -> str:
-        """Not needed: the files are compared."""
+        """Always empty: on SQLite the files are compared instead."""
         return ""
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
@@ -67,7 +67,7 @@ class SqliteEventAdmin:
         return await self._session.read(lambda c: c.execute(statement, params).fetchall(), limit_s)
 
     async def _change(self, name: str, params: Params, limit_s: float, dry_run: bool) -> list[tuple[Any, ...]]:
-        """A dry run does it and takes it back: so it cannot answer anything else than the run itself."""
+        """Run the statement. A dry run runs it too and undoes it, so it returns exactly what the real run would."""
 
         def work(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
             connection.execute("SAVEPOINT before")

@@ -1,4 +1,4 @@
-"""Events added, and met for the first time, inside a transaction that the caller owns."""
+"""Runs `add` and `first_time` of an outbox inside a transaction that the caller owns."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ Finish = Callable[[list[bool]], T]
 
 
 class CallerStatements:
-    """Runs a statement on the caller's connection, never beginning or ending a transaction itself."""
+    """Runs a statement on the caller's connection; never begins or ends a transaction itself."""
 
     def __init__(self, path: str, statements: Statements) -> None:
         self._path = path
         self._statements = statements
 
     def run(self, target: object, name: str, batch: Sequence[Params], finish: Finish[T]) -> Awaitable[T]:
-        """`finish` gets, for each of the batch, whether it wrote. On a sync connection all is done on return."""
+        """Run the statement for each of the batch; `finish` gets a list of whether each wrote a row.
+
+        On a sync connection all is done when this returns.
+        """
         return begin_hints.advised(target, lambda: self._run(target, name, batch, finish))
 
     def _run(self, target: object, name: str, batch: Sequence[Params], finish: Finish[T]) -> Awaitable[T]:
@@ -82,7 +85,7 @@ class CallerStatements:
             raise wrong_store.of_outbox(self._statements.table, where)
 
     def _sorted(self, error: Exception) -> Exception:
-        """SQLAlchemy's errors carry the driver's; those of anybody else stay as they are."""
+        """Return our error for a driver's error inside SQLAlchemy's; any other error unchanged."""
         cause = getattr(error, "orig", None)
         return self._told(cause) if isinstance(cause, sqlite3.Error) else error
 
@@ -91,7 +94,10 @@ class CallerStatements:
 
 
 def must_be_in_transaction(connection: Any) -> None:
-    """Or in the mode in which Python begins one by itself, before the first write."""
+    """Raises ConfigurationError (add_outside_transaction) if no transaction is open.
+
+    None need be open in the mode in which Python itself begins one before the first write.
+    """
     begins_itself = connection.isolation_level is not None and getattr(connection, "autocommit", None) is not True
     if not connection.in_transaction and not begins_itself:
         raise outside_transaction("Nothing was written.")

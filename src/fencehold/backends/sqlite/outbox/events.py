@@ -1,4 +1,4 @@
-"""Events on SQLite: binds, runs and maps; the rules are in sql/outbox/."""
+"""Events on SQLite: binds parameters, runs statements and maps rows. The rules are in sql/outbox/."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fencehold.ports.facts import FactSink
 class SqliteEventPort:
     """Every verb is one write transaction: committed whole, or not at all.
 
-    Inside it nothing is done but statements: parameters are made before, and rows become values after the commit.
+    Only statements run inside it: parameters are made before, and rows become values after the commit.
     """
 
     def __init__(self, session: Session, statements: Statements, neighbours: Neighbours) -> None:
@@ -50,7 +50,7 @@ class SqliteEventPort:
         return added
 
     def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
-        """Nobody is told here: the caller's commit changes the file, and whoever listens sees that."""
+        """Gives no hint itself: the caller's commit changes the file, and listeners notice that."""
 
         def new(wrote: list[bool]) -> list[str]:
             return [event.tracking_id for event, is_new in zip(events, wrote, strict=True) if is_new]
@@ -110,7 +110,7 @@ class SqliteEventPort:
 
 
 class KeyChange:
-    """A statement for many keys, ready to run: as many times as one of the ids comes again."""
+    """A statement for many keys, ready to run. If an id is repeated, it runs once more for each repetition."""
 
     def __init__(self, statement: str, keys: Sequence[Any], params: dict[str, str] | None = None) -> None:
         self._statement = statement
@@ -121,7 +121,7 @@ class KeyChange:
         return [connection.execute(self._statement, params).fetchall() for params in self._batch]
 
     def answers(self, done: list[list[Row]]) -> list[tuple[Any, Row]]:
-        """The keys that were not refused, as they were given, each with its row."""
+        """Return the keys that were not refused, as they were given, each with its row."""
         changed: list[tuple[Any, Row]] = []
         for some, found in zip(self._parts, done, strict=True):
             rows = {row[0]: row for row in found}

@@ -1,4 +1,4 @@
-"""Hints of added events: at once from this process, within 50 ms from any other."""
+"""Hints about added events: at once from this process, within 50 ms from any other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _relays: dict[tuple[str, str], list[Relay]] = {}
 
 
 class Neighbours:
-    """Everybody in this process who listens to the same table of the same file, whatever thread they are on."""
+    """All who listen in this process to the same table of the same file, on whatever thread."""
 
     def __init__(self, path: str, table: str) -> None:
         self._key = (os.path.realpath(path), table)
@@ -62,11 +62,14 @@ class SqliteEventHints:
         self._hints.append(hint)
 
     async def listen(self, limit_s: float) -> bool:
-        """True: what any process adds is heard of, though the file is looked at and tells nothing by itself."""
+        """Start to listen. Always True: events that any process adds are noticed.
+
+        SQLite does not notify of them; this looks at the file every 50 ms.
+        """
         if self._relay is None:
             self._relay = self._to_this_loop()
             self._neighbours.join(self._relay)
-            await self._has_grown()  # the first look is taken before anything can change
+            await self._has_grown()  # a first look, before anything can change
             self._watch = asyncio.create_task(self._keep_looking())
         return True
 
@@ -99,11 +102,11 @@ class SqliteEventHints:
         try:
             return await self._session.read(self._look, LOOK_LIMIT_S)
         except FenceholdError:
-            return False  # whoever polls will say what is wrong
+            return False  # the callers' own polls raise the error
 
     def _look(self, connection: sqlite3.Connection) -> bool:
-        """Every claim changes the file as well; only a new event is worth waking for."""
-        if connection is not self._looked_at:  # of another file, perhaps, with other numbers
+        """Whether an event was added. Every claim changes the file as well, but only a new event is worth a hint."""
+        if connection is not self._looked_at:  # perhaps to another file, with other numbers
             self._looked_at, self._version, self._newest = connection, -1, 0
         version = int(connection.execute(self._statements["changes"]).fetchone()[0])
         if version == self._version:

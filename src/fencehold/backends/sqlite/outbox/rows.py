@@ -1,4 +1,4 @@
-"""Between rows and values: parameters of event statements as SQLite reads them, and rows as events."""
+"""Turns values into parameters of event statements as SQLite reads them, and rows into events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_params(event: NewEvent) -> Params:
 
 
 def moment(at: dt.datetime) -> str:
-    """As the table keeps it, rounded up: an event is never due before it was asked for."""
+    """Return the time as the table keeps it, rounded up: an event is never due before the time that was asked for."""
     return (at.astimezone(dt.UTC) + _SUB_MILLISECOND).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -61,7 +61,7 @@ def failures_param(failures: Sequence[Failure]) -> str:
 
 
 def storable(text: str) -> str:
-    """An error's text may hold anything, and must not keep the failure itself from being stored."""
+    """Return the text in a form that can be stored: whatever an error's text contains, the failure must be stored."""
     return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
@@ -75,7 +75,7 @@ def filter_params(which: Filter) -> Params:
 
 
 def claims(rows: list[Row], token: str) -> list[Claim]:
-    """In the order of the claim, which RETURNING does not keep."""
+    """Return the claims in the order of claiming, which RETURNING does not keep."""
     rows.sort(key=lambda row: (-whole(row[10]), row[12], row[0]))
     return [claim(row, token) for row in rows]
 

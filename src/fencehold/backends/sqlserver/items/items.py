@@ -1,4 +1,4 @@
-"""Items on SQL Server: binds, runs and maps; the rules are in sql/items/."""
+"""Items on SQL Server: binds parameters, runs statements and maps rows. The rules are in sql/items/."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ RENEW_PAUSE_S = 0.02
 
 
 class SqlServerItemPort:
-    """A verb on one item waits for a row that another session has locked, within its limit; then it is Unavailable."""
+    """A verb on one item waits, within its limit, for a row that another session has locked.
+
+    Raises Unavailable if the row is still locked then.
+    """
 
     def __init__(self, session: Session, kind: str) -> None:
         self._session = session
@@ -60,7 +63,10 @@ class SqlServerItemPort:
         raise _busy()
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
-        """Asks again, for half of the limit, for what is ours as before and was only locked by another session."""
+        """Renew the leases that are ours.
+
+        Repeats, for half of the limit, for those that are still ours and whose rows another session only had locked.
+        """
         ends_s = time.monotonic() + limit_s
         renewed: dict[ItemKey, dt.datetime] = {}
         missing = list(dict.fromkeys(keys))
@@ -82,7 +88,7 @@ class SqlServerItemPort:
         return refused
 
     async def _break_once_each(self, keys: Sequence[ItemKey], ends_s: float) -> dict[ItemKey, ItemRefusal]:
-        """Asks again for what is still our own: it changed while it was waited for."""
+        """Repeats for items that are still our own: they changed while the statement waited for them."""
         refused: dict[ItemKey, ItemRefusal] = {}
         while keys:
             if (left_s := ends_s - time.monotonic()) <= 0:
@@ -124,7 +130,7 @@ class SqlServerItemPort:
         return [item_rows.item(row) for row in await self._run("find", params, limit_s)]
 
     async def kinds(self, limit_s: float) -> list[str]:
-        """In the order of their characters; the server sorts by units, of which a character may have two."""
+        """Sorted by characters; the server sorts by code units, of which a character may have two."""
         return sorted(item_rows.given(row[0]) for row in await self._run("kinds", {}, limit_s))
 
     async def _run(self, name: str, params: dict[str, Any], limit_s: float) -> Rows:
@@ -145,7 +151,10 @@ class SqlServerItems(OwnTables):
 
 
 def _granted(rows: Rows, holder_id: str) -> ItemAnswer | None:
-    """The item if it was done, a refusal if another holds it; None: neither by now, so it is asked again."""
+    """Return the item if the verb was done, or a refusal if another holds it.
+
+    None if neither is true by now: the caller then asks again.
+    """
     item = item_rows.item(rows[0])
     if item_rows.is_done(rows[0]):
         return item
@@ -153,7 +162,7 @@ def _granted(rows: Rows, holder_id: str) -> ItemAnswer | None:
 
 
 def _refusal(rows: Rows) -> ItemRefusal | None:
-    """Of a verb on one item under one lease; None: it was done."""
+    """Return the refusal of a verb on one item under one lease; None if it was done."""
     if not rows:
         return ItemRefusal(ABSENT)
     if item_rows.is_done(rows[0]):

@@ -1,10 +1,10 @@
-"""Between rows and values: parameters of item statements as SQL Server reads them, and rows as items.
+"""Turns values into parameters of item statements as SQL Server reads them, and rows into items.
 
-SQL Server takes a text and the same text with blanks behind it for equal. The library lets no name end with a blank;
-for whoever uses the port itself, such a name is kept with a mark behind it.
+SQL Server takes a text and the same text with blanks after it as equal. The library allows no name that ends with a
+blank; for callers that use the port itself, such a name is stored with a mark after it.
 
-In a list, which is JSON, a name has what JSON would escape written as in an address (%22 and %5C, and so %25): not
-every server that speaks T-SQL takes JSON's own escapes back.
+In a list, which is JSON, what JSON would escape in a name is percent-encoded (%22 and %5C, and so %25): not every
+server that speaks T-SQL decodes JSON's own escapes.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ FIRST_INSTANT, LAST_INSTANT = "0001-01-01T00:00:00", "9999-12-31T23:59:59.999999
 
 
 def stored(name: str) -> str:
-    """As it stands in its column; what ends with the mark itself gets another one, so no two names become one."""
+    """Return the name as its column stores it.
+
+    A name that ends with the mark itself gets another one, so that no two names become one.
+    """
     return name + BLANK_MARK if name.endswith((" ", BLANK_MARK)) else name
 
 
 def given(column: str) -> str:
-    """The name that is stored so."""
+    """Return the name for what its column stores, the opposite of `stored`."""
     return column.removesuffix(BLANK_MARK)
 
 
 def listed(name: str) -> str:
-    """As it stands in a list; the statements take it back in the opposite order."""
+    """Return the name as it is written in a list; the statements decode it in the opposite order."""
     return params.listed(stored(name))
 
 
@@ -44,7 +47,7 @@ def keys_param(keys: Sequence[ItemKey]) -> str:
 
 
 def ids_param(ids: Iterable[str]) -> str:
-    """Each once: the statement counts on it."""
+    """Return a list that has each id once, as the statement requires."""
     return rows_json({"id": listed(item_id)} for item_id in dict.fromkeys(ids))
 
 
@@ -65,12 +68,12 @@ def stretch_params(stretch: Stretch) -> Params:
 
 
 def key(row: Row) -> ItemKey:
-    """Of the three columns that say which lease on which item."""
+    """Return the key from the three columns that identify a lease on an item."""
     return ItemKey(given(row[0]), given(row[1]), row[2])
 
 
 def item(row: Row) -> ItemRow:
-    """Of the ten columns that every statement answers first; a lapsed lease is none."""
+    """Return the item from the first ten columns of every statement's rows; a lapsed lease is left out."""
     item_id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at, now = row[:10]
     if holder_id is None or expires_at <= now:
         return ItemRow(given(item_id), given(state), instant(state_timestamp), document, token)
@@ -81,5 +84,5 @@ def item(row: Row) -> ItemRow:
 
 
 def is_done(row: Row) -> bool:
-    """What a verb on one item answers last."""
+    """Whether a verb on one item was done, which is the last column of its row."""
     return bool(row[10])

@@ -1,4 +1,4 @@
-"""What an operator asks of an outbox on SQL Server."""
+"""The operator's verbs for an outbox on SQL Server."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Events added, and met for the first time, inside a transaction that the caller owns.
+"""Runs `add` and `first_time` of an outbox inside a transaction that the caller owns.
 
-Whether one is open only the server knows: a driver may begin it with its first statement, a caller with a BEGIN
-TRANSACTION of its own. So the statements ask, and write nothing outside of one.
+Only the server knows whether one is open: a driver may begin it with its first statement, a caller with a BEGIN
+TRANSACTION of its own. So the statements check it, and write nothing outside of one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events on SQL Server: binds, runs and maps; the rules are in sql/outbox/."""
+"""Events on SQL Server: binds parameters, runs statements and maps rows. The rules are in sql/outbox/."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, OnAdded, Re
 
 RENEW_TRIES = 3
 RENEW_PAUSE_S = 0.02
-PATIENCE_PART = 0.4  # of the limit that a claim in order may wait for its turn: the rest is for the claim itself
+PATIENCE_PART = 0.4  # the part of the limit that an in-order claim may wait for its turn; the rest is for the claim
 
 
 class SqlServerEventPort:
@@ -33,7 +33,7 @@ class SqlServerEventPort:
         self._session = session
 
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
-        """However many, in one round trip."""
+        """Add any number of events in one round trip."""
         made = list(events)
         if not made:
             return []
@@ -60,7 +60,7 @@ class SqlServerEventPort:
         return Turn(done, [event_rows.claim(row, ask.token) for row in rows if row[15] is None])
 
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
-        """Asks again for what was left out: another session may only have had it locked."""
+        """Repeats for keys that were left out: another session may only have had their rows locked."""
         ends_s = time.monotonic() + limit_s
         renewed: dict[ClaimKey, dt.datetime] = {}
         for attempt in range(RENEW_TRIES):
@@ -92,7 +92,7 @@ class SqlServerEventPort:
 
 
 class NoEventHints:
-    """SQL Server tells nobody: whoever waits for events polls."""
+    """SQL Server notifies nobody: callers that wait for events must poll."""
 
     def on_added(self, hint: OnAdded) -> None:
         return None
@@ -117,7 +117,7 @@ class SqlServerEvents(OwnTables):
 
 
 def _accepted(keys: Sequence[Key], rows: Rows) -> list[Key]:
-    """Of the keys that were given those in the answer, as they were given, each once."""
+    """Return the given keys that are in the answer, as they were given, each once."""
     accepted = {(row[0], row[1]) for row in rows}
     once = {(key.id, key.token): key for key in keys}
     return [key for place, key in once.items() if place in accepted]

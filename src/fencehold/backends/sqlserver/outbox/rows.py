@@ -1,6 +1,6 @@
-"""Between rows and values: parameters of event statements as SQL Server reads them, and rows as events.
+"""Turns values into parameters of event statements as SQL Server reads them, and rows into events.
 
-No parameter is ever NULL: the driver would ask the server for its type first. An empty text means "all".
+No parameter is ever NULL: the driver would first ask the server for its type. An empty text means "all".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ANY_AGE = -1
 
 
 def add_params(events: Iterable[NewEvent], *, within: str | None = None) -> Params:
-    """Of two with the same tracking id the first counts. `within`: the outbox's id, in a caller's transaction."""
+    """Of two events with one tracking id the first counts. `within`: the outbox's id, in a caller's transaction."""
     once: dict[str, NewEvent] = {}
     for event in events:
         once.setdefault(event.tracking_id, event)
@@ -52,13 +52,13 @@ def _new(event: NewEvent) -> Params:
 
 
 def keys_param(keys: Sequence[Key]) -> str:
-    """Each once."""
+    """Return a list that has each key once."""
     once = dict.fromkeys((key.id, key.token) for key in keys)
     return rows_json({"id": event_id, "token": listed(token)} for event_id, token in once)
 
 
 def failures_param(failures: Sequence[Failure]) -> str:
-    """Of two with the same key the first counts."""
+    """Return a list of failures; of two with the same key the first counts."""
     once: dict[tuple[int, str], Failure] = {}
     for failure in failures:
         once.setdefault((failure.key.id, failure.key.token), failure)
@@ -72,7 +72,7 @@ def failures_param(failures: Sequence[Failure]) -> str:
 
 
 def listed_error(text: str) -> str:
-    """An error's text may hold anything, also line ends and tabs, and must not keep the failure from being stored."""
+    """Return an error's text in a form that can be stored: whatever it contains, the failure must be stored."""
     storable = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
     return listed(storable).replace("\t", "%09").replace("\r", "%0D").replace("\n", "%0A")
 
