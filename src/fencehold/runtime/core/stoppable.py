@@ -1,4 +1,4 @@
-"""What runs until it is told to stop, from whichever thread: a worker of events, a processor of items."""
+"""Base of the outbox worker and the item processor: run until stopped, from any thread."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Stoppable:
         self.stopped = asyncio.Event()
 
     async def run(self) -> None:
-        """Until it is told to stop."""
+        """Run until stopped. Subclasses implement it."""
 
     async def run_shielded(self) -> None:
-        """`run` in a task of its own, which goes on when the caller is cancelled: then call `stop()`."""
+        """Run `run` in its own task. The task continues if the caller is cancelled: call `stop()` then."""
         await asyncio.shield(asyncio.ensure_future(self.run()))
 
     async def wait_stopped(self) -> None:
@@ -29,4 +29,4 @@ class Stoppable:
         try:
             self._loop.call_soon_threadsafe(call)
         except RuntimeError:
-            return  # the loop is closed: nothing runs that could be told
+            return  # the loop is closed: nothing is running any more
