@@ -13,7 +13,7 @@ class Stoppable:
         self.stopped = asyncio.Event()
 
     async def run(self) -> None:
-        """Run until stopped. Subclasses implement it."""
+        """Until it is told to stop."""
 
     async def run_shielded(self) -> None:
         """Run `run` in its own task. The task continues if the caller is cancelled: call `stop()` then."""

@@ -91,7 +91,7 @@ class Leader(AsyncBlock, Registers):
 
     async def _start(self) -> None:
         engine, host = self._parts()
-        host.begin(engine.listen())  # not awaited: the first attempt is to log an outage first
+        host.begin(engine.listen())  # not waited for: the first word about an outage comes from the first attempt
         mechanism = LeaseMechanism(
             self.name, self.holder_id, self.settings, engine=engine, host=host, clock=self._clock, facts=self._facts,
             patient=self._retry_strategy is None, bodies_left=self._bodies_left,
