@@ -178,7 +178,7 @@ class Items:
         return self._loop.run(self._items.find(state, limit))
 
     def acquire(self, id: str) -> Item:
-        """Acquire the item: ours alone from now. Raises AlreadyLeased while another holds it, NoSuchItem if none.
+        """Acquire the item: ours alone from now. Raises AlreadyLeased while another holds it, or NoSuchItem.
 
         If this holder has the item already, its earlier lease ends, unless code is inside its `with` block or its
         handler: then AlreadyLeased is raised too.

@@ -83,7 +83,7 @@ class Leader(AsyncBlock, Registers):
         async with self._starting:  # of two concurrent starts the second waits for the first and does nothing
             stops = self._stops
             is_free = self._election is None or await self._election.make_way()
-            if is_free and stops == self._stops:  # else it was shut down meanwhile
+            if is_free and stops == self._stops:  # else shut down meanwhile
                 self._enrol(self)
                 await self._start()
                 self._is_started = True
