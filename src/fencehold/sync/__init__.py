@@ -1,8 +1,8 @@
-"""The same nouns for programs without an event loop: `with` instead of `async with`, calls that block.
+"""The same classes for programs without an event loop: `with` instead of `async with`, and calls that block.
 
-The lease is kept on background threads. What cannot be had without an event loop: a body cannot be cancelled when its
-term ends, and a hung program is not noticed. So ask `term.is_valid` (or `term.check()`) often, and write through the
-fence, which refuses whatever comes too late.
+Background threads renew the lease. Two things are not possible without an event loop: a body is not cancelled when its
+term ends, and a program that hangs is not detected. So check `term.is_valid` (or call `term.check()`) often, and write
+through the fence, which refuses a write that comes too late.
 """
 
 from fencehold.ports.connections import SyncConnection as Connection

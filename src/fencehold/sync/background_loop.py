@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for programs that have none."""
+"""An event loop on its own thread, for programs that have none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class BackgroundLoop:
-    """An event loop on a daemon thread; `run` blocks the caller until the work is done, Ctrl-C included."""
+    """An event loop on a daemon thread. `run` blocks the caller until the work is done; Ctrl-C cancels the work."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -30,9 +30,9 @@ class BackgroundLoop:
         return self._result(self._begun(work))
 
     def run_unless(self, stuck: concurrent.futures.Future[T], work: Coroutine[Any, Any, T], grace_s: float) -> T:
-        """`run`; but once `stuck` has an error, and the work is not done `grace_s` later, that error is raised.
+        """Like `run`, but raise the error of `stuck` if the work is not done `grace_s` after `stuck` got it.
 
-        The loop may be blocked, and the work never come to its end.
+        The loop may be blocked then, so that the work would never end.
         """
         future = self._begun(work)
         try:
@@ -44,7 +44,7 @@ class BackgroundLoop:
         return self._result(future) if done else stuck.result()
 
     def run_within(self, limit_s: float, work: Coroutine[Any, Any, T]) -> T:
-        """`run`, for at most so long; then Unavailable (`loop_blocked`): a loop that does not turn answers nothing."""
+        """Like `run`, but raise Unavailable (`loop_blocked`) after `limit_s`, because a blocked loop never answers."""
         future = self._begun(work)
         if not concurrent.futures.wait([future], timeout=limit_s).done:
             future.cancel()
@@ -59,7 +59,7 @@ class BackgroundLoop:
         if self._generation != forks.generation():
             work.close()
             raise store_closed()
-        with self._lock:  # never between the loop's last turn and its end: the work would never be done
+        with self._lock:  # never after the loop's last turn: the work would never be done
             if self._is_stopping:
                 work.close()
                 raise store_closed()
@@ -78,11 +78,11 @@ class BackgroundLoop:
 
     @property
     def is_stopped(self) -> bool:
-        """Also in a forked child, which has no such thread."""
+        """True once `stop` was called; also in a forked child, which does not have the thread."""
         return self._is_stopping or self._generation != forks.generation()
 
     def stop(self) -> None:
-        """End the loop; whoever still waits in `run`, on another thread, gets an error (`store_closed`)."""
+        """End the loop. Calls of `run` that still wait on other threads raise ConfigurationError (`store_closed`)."""
         with self._lock:
             self._is_stopping = True
         self._loop.call_soon_threadsafe(self._loop.stop)

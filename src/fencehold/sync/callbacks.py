@@ -1,4 +1,4 @@
-"""Callbacks of a program without an event loop, each on a thread."""
+"""Callbacks for programs without an event loop; each runs on a thread."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ RUNS_ON = "a thread cannot be stopped, so later callbacks may run beside it"
 
 
 def on_thread(fn: Callable[..., object]) -> Callable[..., Coroutine[Any, Any, None]]:
-    """As a coroutine function of the same name that runs it on a thread.
+    """Wrap `fn` in a coroutine function of the same name that runs it on a thread.
 
-    Cancelled, it says so if the thread has begun: that cannot be stopped. A thread that has not begun never will.
+    If that is cancelled after the thread has begun, it raises RunsOn, because a thread cannot be stopped. If the thread
+    has not begun, it never will.
     """
 
     async def run(*args: Any) -> None:
@@ -43,7 +44,7 @@ def on_thread(fn: Callable[..., object]) -> Callable[..., Coroutine[Any, Any, No
 
 
 class OnThreads(Callbacks):
-    """Registers callbacks to run on threads: they may block, and may call the leader."""
+    """Registers callbacks that run on threads: they may block and may call the leader."""
 
     def __init__(self, inner: Callbacks) -> None:
         self._inner = inner
@@ -54,30 +55,30 @@ class OnThreads(Callbacks):
 
 
 class PlainRegisters:
-    """The registration methods; each returns the function unchanged, so that it works as a decorator.
+    """Methods that register callbacks. Each returns the function unchanged, so it works as a decorator.
 
-    As `Registers` of the async leader, but for plain functions only: nothing awaits what a callback returns.
+    Like `Registers` of the async leader, but for plain functions only: a coroutine would never be awaited.
     """
 
     _callbacks: Callbacks
 
     def on_acquired(self, fn: C) -> C:
-        """We lead from now on."""
+        """Called when this process becomes the leader."""
         self._callbacks.add(Emit.ACQUIRED.value, fn)
         return fn
 
     def on_released(self, fn: C) -> C:
-        """We gave leadership up ourselves, and the store has confirmed it."""
+        """Called when this process has given leadership up itself and the store has confirmed it."""
         self._callbacks.add(Emit.RELEASED.value, fn)
         return fn
 
     def on_lost(self, fn: C) -> C:
-        """Leadership was taken from us, or can no longer be proven."""
+        """Called when this process has lost leadership, or can no longer prove it."""
         self._callbacks.add(Emit.LOST.value, fn)
         return fn
 
     def on_acquire_failed(self, fn: C) -> C:
-        """An attempt was refused: somebody else leads."""
+        """Called when an attempt was refused because another holder leads."""
         self._callbacks.add(Emit.ACQUIRE_FAILED.value, fn)
         return fn
 
@@ -87,11 +88,11 @@ class PlainRegisters:
         return fn
 
     def on_error(self, fn: E) -> E:
-        """The store did not answer as it should, or another callback raised or overran."""
+        """Called with the error when the store fails, or when another callback raises or takes too long."""
         self._callbacks.add(Emit.ERROR.value, fn)
         return fn
 
     def on_stopped(self, fn: C) -> C:
-        """The lifecycle has ended; nothing follows."""
+        """Called when the lifecycle has ended; no callback follows."""
         self._callbacks.add(Emit.STOPPED.value, fn)
         return fn

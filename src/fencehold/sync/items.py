@@ -1,7 +1,7 @@
 """Items for programs without an event loop: calls that block, `with item:`, handlers that are plain functions.
 
-What cannot be had without an event loop: a body cannot be cancelled when its lease is lost, and a hung program is not
-noticed. So ask `item.is_valid` (or `item.check()`) often; what is saved too late is refused.
+Two things are not possible without an event loop: a body is not cancelled when its lease is lost, and a program that
+hangs is not detected. So check `item.is_valid` (or call `item.check()`) often; a save that comes too late is refused.
 """
 
 from __future__ import annotations
@@ -25,15 +25,19 @@ T = TypeVar("T")
 
 
 class Item(PlainBlock, Generic[J]):
-    """`with item:` keeps the lease while the body runs and breaks it on every way out; LeaseLost if it was lost."""
+    """Ours until a local deadline that falls before the store's own expiry; every write is checked by the store too.
+
+    `with item:` renews the lease while the body runs and breaks it however the body ends. If the lease was lost
+    meanwhile, the block raises LeaseLost, unless the body raises another error.
+    """
 
     def __init__(self, loop: BackgroundLoop, item: _item.Item[J]) -> None:
         self._loop, self._item = loop, item
 
-    if not TYPE_CHECKING:  # a type checker would take every misspelt name for one of these
+    if not TYPE_CHECKING:  # hidden from type checkers, which would accept every misspelt name
 
         def __getattr__(self, name: str) -> Any:
-            """What else the async item has, as it is."""
+            """Any other attribute, taken from the async item."""
             return getattr(self._item, name)
 
     @property
@@ -67,7 +71,7 @@ class Item(PlainBlock, Generic[J]):
 
     @property
     def expires_at(self) -> dt.datetime:
-        """In store time, as of the last renewal."""
+        """When the lease expires, by the store's clock, as of the last renewal."""
         return self._item.expires_at
 
     @property
@@ -76,7 +80,7 @@ class Item(PlainBlock, Generic[J]):
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until the local deadline, if no renewal came any more."""
+        """Seconds until the local deadline, if no further renewal succeeds; 0 once the lease is over."""
         return self._item.remaining_s
 
     @property
@@ -91,6 +95,11 @@ class Item(PlainBlock, Generic[J]):
         return repr(self._item)
 
     def save(self, *, state: str | None = None, document: Json = None) -> None:
+        """Save the state, the document or both, in the store and in this object. None: leave it as it is.
+
+        Raises LeaseLost, and writes nothing, if we no longer hold the item. Naming a state, even the same one, moves
+        the item to the end of that state's queue.
+        """
         self._loop.run(self._item.save(state=state, document=document))
 
     def __enter__(self) -> Self:
@@ -103,17 +112,26 @@ class Item(PlainBlock, Generic[J]):
         self._loop.run(self._item.__aexit__(kind, error, trace))
 
 
-#: Handles one item while this process holds it: a plain function, on a thread of its own.
+#: Handles one item while this process holds it: a plain function, which runs on its own thread.
 ItemHandler: TypeAlias = Callable[[Item], None]
 
 
 class Processor:
-    """`run` blocks until `stop()` or Ctrl-C, which finishes what is in hand first."""
+    """At most `concurrency` items at once, each held alone by this process while its handler runs.
+
+    What a handler saved counts, whatever happens to it later; what it did not save is not done. If a holder dies, a
+    handler may run again for its item, so effects outside the store must be safe to repeat.
+    """
 
     def __init__(self, loop: BackgroundLoop, processor: _processor.ItemProcessor) -> None:
         self._loop, self._processor = loop, processor
 
     def run(self) -> None:
+        """Block until `stop()` or Ctrl-C, and finish the items in hand first. An outage of the store is waited out.
+
+        Raises ConfigurationError when a retry cannot help, at first contact only: once a turn has succeeded, a missing
+        table or right is logged and retried too.
+        """
         try:
             self._loop.run(self._processor.run_shielded())
         except KeyboardInterrupt:
@@ -122,6 +140,7 @@ class Processor:
             raise
 
     def stop(self) -> None:
+        """Take no more items, finish those in hand within the shutdown timeout, then `run` returns. Any thread."""
         self._processor.stop()
 
     @property
@@ -130,7 +149,10 @@ class Processor:
 
 
 class Items:
-    """`store.items(...)` without an event loop."""
+    """At most one holder per item; whoever lost it cannot write it. Every verb is one statement, by the store's clock.
+
+    `holder_id` is unique to this object unless given; two processes must never share one.
+    """
 
     def __init__(self, loop: BackgroundLoop, items: _items.Items) -> None:
         self._loop, self._items = loop, items
@@ -144,41 +166,66 @@ class Items:
         return self._items.holder_id
 
     def put(self, id: str, *, state: str, document: Json) -> ItemView:
+        """Store the item, new or replaced. Raises AlreadyLeased, and writes nothing, while another holds it."""
         return self._loop.run(self._items.put(id, state=state, document=document))
 
     def get(self, id: str) -> ItemView | None:
+        """Read the item as it is now, held or not; None if it does not exist."""
         return self._loop.run(self._items.get(id))
 
     def find(self, state: str | None = None, limit: int = 100) -> list[ItemView]:
+        """Read items as they are now, held or not; those that are longest in their state come first."""
         return self._loop.run(self._items.find(state, limit))
 
     def acquire(self, id: str) -> Item:
+        """Acquire the item: ours alone from now. Raises AlreadyLeased while another holds it, or NoSuchItem.
+
+        If this holder has the item already, its earlier lease ends, unless code is inside its `with` block or its
+        handler: then AlreadyLeased is raised too.
+        """
         return Item(self._loop, self._loop.run(self._items.acquire(id)))
 
     def next_for_state(self, state: str, limit: int = 20) -> list[Item]:
+        """Acquire up to `limit` free items in this state, those longest in it first; each is now ours alone.
+
+        It returns no item that anybody holds, this holder included. Enter each one with `with` soon: until then nobody
+        renews it.
+        """
         return [Item(self._loop, item) for item in self._loop.run(self._items.next_for_state(state, limit))]
 
     def renew(self, items: Item | Sequence[Item]) -> list[Item]:
+        """Renew the leases for their full length from now. Returns the items still held; stop working on the others.
+
+        It changes only the lease. An item whose deadline has passed is lost without asking the store.
+        """
         given: list[Any] = [items] if isinstance(items, Item | ItemView) else list(items)
         held = self._loop.run(self._items.renew([_inner(item) for item in given]))
         return [item for item in given if _inner(item) in held]
 
     def break_lease(self, id: str | Item) -> None:
+        """End the item's lease now, if it was ours or nobody's. Raises AlreadyLeased while another holds it."""
         self._loop.run(self._items.break_lease(_inner(id)))
 
     def save(self, item: Item, *, state: str | None = None, document: Json = None) -> None:
+        """`item.save(...)`: written only while we hold it; else it raises LeaseLost."""
         self._loop.run(self._items.save(_inner(item), state=state, document=document))
 
     def delete(self, item: Item) -> None:
+        """Delete the item and its lease for good. Raises LeaseLost, and deletes nothing, if we no longer hold it."""
         self._loop.run(self._items.delete(_inner(item)))
 
     def process(self, state: str, handler: ItemHandler, **options: Unpack[ProcessOptions]) -> Processor:
-        """Takes the settings of the async `items.process`; the handler is a plain function, on a thread of its own."""
+        """A processor, checked and not yet running: `handler(item)` for every item in this state, each under its lease.
+
+        The handler is a plain function and runs on its own thread. It saves the next state itself. An item that is
+        still in this state afterwards, or whose handler raised, is free for others at once; this processor skips it
+        for a pause that grows with every failure.
+        """
 
         check_handler(handler)
 
         def handle(item: _item.Item) -> Any:
-            # Returned, although it should be None: what is not awaited is found out by it.
+            # Return it, although it should be None: so a missing await is detected.
             return handler(Item(self._loop, item))
 
         async def make() -> _processor.ItemProcessor:

@@ -21,10 +21,11 @@ from fencehold.sync.term_fields import TermFields
 
 
 class Term(PlainBlock, TermFields):
-    """A term of office; `with term:` swallows a LeaseLost of this same term, and nothing else.
+    """Valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
 
-    The body of a term that is over does not run: the block raises LeaseLost, or, in a loop over `leader.terms()`, waits
-    for the next term.
+    `with term:` suppresses a LeaseLost of this same term, and nothing else. It cannot cancel its body when the term
+    ends. If the term is over already, the body does not run: the block raises LeaseLost, or, in a loop over
+    `leader.terms()`, waits for the next term.
     """
 
     def __init__(self, loop: BackgroundLoop, term: _term.Term) -> None:
@@ -32,11 +33,19 @@ class Term(PlainBlock, TermFields):
         self._loop = loop
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """A fenced transaction in the calling thread: it commits only while this epoch holds."""
+        """A fenced transaction in the calling thread: it commits only while this epoch holds.
+
+        While it is open no other holder can take over the lease; renewals go on. Raises LeaseLost if the term is over.
+        """
         return self._term.transaction_sync()
 
     def fence(self, connection_or_session: Connection) -> None:
-        """The same guard in a transaction the caller owns, on a sync connection or session (else `bad_connection`)."""
+        """Fence a transaction that the caller owns: from here to its commit nobody can take over the lease.
+
+        Takes the same sync connections and sessions as `outbox.add(tx=)`. If the term is over, it raises LeaseLost and
+        makes the transaction unable to commit. Raises ConfigurationError (`bad_connection`) for an async connection,
+        and fences nothing.
+        """
         self._term.fence_sync(connection_or_session)
 
     def __enter__(self) -> Self:
@@ -53,10 +62,10 @@ class Term(PlainBlock, TermFields):
 
 
 class Leader(PlainBlock, PlainRegisters):
-    """`store.leader(...)` without an event loop. Callbacks run, in order, on background threads.
+    """At most one holder of this name has a valid term at any time; each term has a higher epoch than all before.
 
-    A thread cannot be stopped: one that takes longer than a callback may (10 s, and 1 s once its term is over) runs on
-    beside the callbacks that follow. `on_error` says so and names it.
+    Callbacks run in order on background threads. A thread cannot be stopped: a callback that takes too long (10 s, or
+    1 s once its term is over) continues while later callbacks run. `on_error` gets an error that names it.
     """
 
     def __init__(self, loop: BackgroundLoop, leader: _leader.Leader) -> None:
@@ -77,37 +86,63 @@ class Leader(PlainBlock, PlainRegisters):
 
     @property
     def is_leader(self) -> bool:
+        """True only while the current term is valid. It compares clocks and does no I/O."""
         return self._leader.is_leader
 
     @property
     def term(self) -> Term | None:
+        """The current term, while it is valid."""
         term = self._leader.term
         return Term(self._loop, term) if term is not None else None
 
     def start(self) -> None:
+        """Start to follow the lease and to try to acquire it. Idempotent.
+
+        Returns when the first attempt has ended, or after 5 s. If the store is away, attempts go on in the background.
+        Raises ConfigurationError when waiting cannot help: a missing table or right, a refused login. Once the store
+        has answered, such an error is logged and retried like an outage.
+        """
         self._loop.run(self._leader.start())
 
     def shutdown(self, timeout_s: float | None = None) -> None:
+        """Give the lease back and stop. Idempotent. After the timeout it stops without waiting for the store.
+
+        If the store did not confirm the release in time, `on_lost` and `on_error` are called, not `on_released`.
+        Returns after the callbacks have run, or when their time is over (what is left of the timeout, at least 2 s;
+        10 s without a timeout): then the remaining callbacks are cancelled.
+        """
         if not self._loop.is_stopped:
             self._loop.run(self._leader.shutdown(timeout_s))
 
     def step_down(self, timeout_s: float | None = None) -> None:
+        """Give the lease back and let others acquire it; later try to acquire it again. Does nothing when not leading.
+
+        Returns after the `on_released` callbacks have run, or when the timeout is over (without one they have 10 s).
+        Inside a callback it does not wait for callbacks.
+        """
         self._loop.run(self._leader.step_down(timeout_s))
 
     def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
+        """Wait until this process leads and `on_acquired` has run: True. False on timeout or once stopped.
+
+        True is returned only while this process leads. Once stopped, it returns after `on_lost`, `on_error` and
+        `on_stopped` have run. It waits for callbacks until the timeout, at most 10 s; inside a callback it does not
+        wait for them. Before `start()` it also waits for the start. Raises ConfigurationError if the leader stopped
+        because of one at first contact.
+        """
         return self._loop.run(self._leader.wait_for_leadership(timeout_s))
 
     def terms(self) -> Iterator[Term]:
-        """The current term and each later one, once. Ends when the leader is shut down, at once if it has been.
+        """Iterate over the current term and each later one, once. A pass that ends early waits for the end of its term.
 
-        Raises ConfigurationError (`leader_not_started`) when the loop begins if the leader was neither entered nor
-        started.
+        The loop ends when the leader is shut down, at once if it was before. Raises ConfigurationError
+        (`leader_not_started`) when the loop begins if the leader was neither entered nor started.
         """
         for term in self._each(self._leader.terms()):
             yield Term(self._loop, term)
 
     def observe(self) -> Iterator[Lease | None]:
-        """Who leads, now and after every change."""
+        """Yield who leads, now and after every change: a live Lease, or None for nobody. Ends when the store closes."""
         yield from self._each(self._leader.observe())
 
     def _each(self, source: Any) -> Iterator[Any]:

@@ -19,19 +19,22 @@ T = TypeVar("T")
 
 
 async def set_elsewhere(event: threading.Event) -> None:
-    """Wait for an event that is set on another thread, or in a signal handler."""
-    while not event.is_set():  # noqa: ASYNC110 - a thread's event wakes no event loop
+    """Wait until another thread, or a signal handler, sets the event."""
+    while not event.is_set():  # noqa: ASYNC110 - an event of threads cannot wake an event loop
         await asyncio.sleep(STOP_LOOK_S)
 
 
 class JobThread:
-    """The steps of a LeaderJob, taken on the loop's thread, around a job in this one."""
+    """Runs the steps of a LeaderJob on the loop's thread, and the job in the calling thread."""
 
     def __init__(self, loop: BackgroundLoop, steps: LeaderJob) -> None:
         self._loop, self._steps = loop, steps
 
     def run(self, job: Callable[[Any], Any], shown: Callable[[Term], Any]) -> Any:
-        """What the job returned; None if it was stopped first. `shown` makes of a term what the job gets."""
+        """Run the job and return its result; None if it was stopped first. `shown` makes the term that the job gets.
+
+        Raises ConfigurationError when a retry cannot help, and the job's error when the backoff gives up.
+        """
         try:
             while (term := self._on_loop(self._steps.next_term())) is not None:
                 try:
@@ -40,7 +43,7 @@ class JobThread:
                         if term.is_valid:
                             self._steps.done(term)
                             return value
-                except Exception as error:  # noqa: BLE001 - whatever the job raises is logged, and the job tried again
+                except Exception as error:  # noqa: BLE001 - any error is logged, and the job is tried again
                     if not is_end_of(term, error):
                         self._on_loop(self._steps.failed(term, error))
             return None
@@ -51,7 +54,7 @@ class JobThread:
             self._on_loop(self._steps.end())
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """None also when the store was closed on another thread: there is no next term then."""
+        """Run `work` on the loop. None if the store was closed on another thread: then there is no next term."""
         try:
             return self._loop.run(work)
         except ConfigurationError as error:

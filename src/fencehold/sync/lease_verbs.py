@@ -12,12 +12,19 @@ from fencehold.sync.background_loop import BackgroundLoop
 
 
 class Leases:
-    """`store.leases` without an event loop."""
+    """`store.leases` without an event loop. Each verb is one statement, decided by the store's clock.
+
+    It returns a Lease if it was done and None if it was refused. It raises if that is not known, or the store is away.
+    """
 
     def __init__(self, loop: BackgroundLoop, store: _store.Store) -> None:
         self._loop, self._book = loop, store.leases
 
     def acquire(self, name: str, holder_id: str | None = None, lease: Duration = 30) -> Lease | None:
+        """Acquire the lease, with an epoch one higher than ever before.
+
+        None while anybody holds it, this holder included, or while another session has its row locked.
+        """
         return self._loop.run(self._book.acquire(name, holder_id, lease))
 
     @overload
@@ -25,6 +32,10 @@ class Leases:
     @overload
     def renew(self, leases: Sequence[Lease], lease: Duration = 30) -> list[Lease]: ...
     def renew(self, leases: Any, lease: Duration = 30) -> Any:
+        """Extend the leases by `lease` from now, and return them as renewed.
+
+        A lease that has expired or that another holds is left out; for a single one the result is None.
+        """
         return self._loop.run(self._book.renew(leases, lease))
 
     @overload
@@ -32,13 +43,23 @@ class Leases:
     @overload
     def release(self, leases: Sequence[Lease]) -> list[Lease]: ...
     def release(self, leases: Any) -> Any:
+        """End the leases now, and return them. Their rows keep the epoch.
+
+        A lease that was no longer ours is left out; for a single one the result is None.
+        """
         return self._loop.run(self._book.release(leases))
 
     def read(self, name: str) -> Lease | None:
+        """Read the lease's row, live or lapsed; None if the lease was never acquired."""
         return self._loop.run(self._book.read(name))
 
     def ask_step_down(self, name: str, epoch: int) -> Lease | None:
+        """Ask the holder of this epoch to step down: at its next renewal, or at once if the store can notify it.
+
+        None if this epoch does not hold the lease, or while another session has its row locked.
+        """
         return self._loop.run(self._book.ask_step_down(name, epoch))
 
     def list(self, prefix: str = "") -> list[Lease]:
+        """All lease rows whose name begins with `prefix`, sorted by name."""
         return self._loop.run(self._book.list(prefix))

@@ -1,4 +1,4 @@
-"""The outbox for programs without an event loop: calls that block, handlers that are plain functions on threads."""
+"""The outbox for programs without an event loop: calls block, and handlers are plain functions on threads."""
 
 from __future__ import annotations
 
@@ -24,21 +24,18 @@ from fencehold.sync.background_loop import BackgroundLoop
 T = TypeVar("T")
 
 
-STUCK_GRACE_S = 5.0  # beside a call's limit: to hand back what can be handed back
+STUCK_GRACE_S = 5.0  # in addition to a call's limit: time to hand back the events that can be handed back
 PROBE_GRACE_S = 5.0
 
 
 class Worker:
-    """`run` blocks until `stop()` or Ctrl-C, which finishes what is in hand first.
-
-    With `give_up_after` it raises WorkerStuck, also while an async handler blocks the store's event loop. Then end the
-    process by `os._exit`: Python's own exit, and the end of the store's `with` block, would wait for what hangs.
-    """
+    """At most `concurrency` events at once, each under a lease that is renewed; results count only while it holds."""
 
     def __init__(self, loop: BackgroundLoop, worker: _worker.Worker, call_limit_s: float) -> None:
         self._loop, self._worker, self._call_limit_s = loop, worker, call_limit_s
         self._stuck: Future[None] = Future()
-        #: Called when it gives up, from the keeper's thread: while it runs, no lease of this process is renewed.
+        #: Called on the keeper's thread when the worker gives up. Keep it quick: while it runs, this process renews no
+        #: lease.
         self.on_stuck: Callable[[WorkerStuck], object] | None = None
         worker.on_stuck = self._gave_up
 
@@ -48,15 +45,20 @@ class Worker:
 
     @property
     def settings(self) -> WorkerSettings:
+        """The settings as they are now: those not set by hand follow the outbox's lease, also when it changes."""
         return self._worker.settings
 
     @property
     def in_flight(self) -> int:
-        """Handlers that run, those too whose lease is lost and that do not return."""
+        """How many handlers are running, including those that lost their lease and do not return."""
         return self._worker.in_flight
 
     def probe(self) -> None:
-        """Ask the store for what every turn needs; raises what is wrong, such as `loop_blocked`."""
+        """Ask the store for what every turn needs, on the connection of the turns. Raises the error that it finds.
+
+        Also raises the error of the last turn, because this request only reads and a turn must write. Raises
+        Unavailable (`loop_blocked`) if the store's event loop does not answer.
+        """
         self._loop.run_within(self._call_limit_s + PROBE_GRACE_S, self._worker.probe())
 
     def _gave_up(self, error: WorkerStuck) -> None:
@@ -65,6 +67,14 @@ class Worker:
             self.on_stuck(error)
 
     def run(self) -> None:
+        """Block until `stop()` or Ctrl-C, and finish the events in hand first. An outage of the store is waited out.
+
+        Raises ConfigurationError when a retry cannot help (a missing table or right, no reaper), at first contact only:
+        once a turn has succeeded, such an error is logged and retried too. Raises WorkerStuck when `give_up_after` is
+        set and for that long nothing could be handled, also while an async handler blocks the store's event loop. Then
+        end the process with `os._exit`: Python's own exit, and the end of the store's `with` block, would wait for the
+        handlers that hang.
+        """
         try:
             self._loop.run_unless(self._stuck, self._run(), self._call_limit_s + STUCK_GRACE_S)
         except KeyboardInterrupt:
@@ -76,9 +86,11 @@ class Worker:
         await self._worker.run_shielded()
 
     def stop(self) -> None:
+        """Claim no more, finish the events in hand within the shutdown timeout, then `run` returns. Any thread."""
         self._worker.stop()
 
     def pause(self) -> None:
+        """Claim nothing until `resume()`; the events in hand go on. Any thread."""
         self._worker.pause()
 
     def resume(self) -> None:
@@ -86,30 +98,49 @@ class Worker:
 
 
 class Outbox:
-    """With `tx` the event is written at once, in the calling thread, on that connection."""
+    """Low-level verbs for programs that decide themselves when to claim and renew; `worker()` for all others.
+
+    Every verb is one statement. With `tx` an event is written at once, in the calling thread, on that connection.
+    """
 
     def __init__(self, loop: BackgroundLoop, outbox: _outbox.Outbox) -> None:
         self._loop, self._outbox = loop, outbox
 
     def init(self) -> list[str]:
+        """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
         return self._loop.run(self._outbox.init())
 
     def add(
         self, event_type: str, payload: Json, *, tx: SyncConnection | None = None, **fields: Unpack[AddOptions]
     ) -> str:
+        """Stored for sure when this returns, or with the caller's transaction `tx`. Returns the tracking id.
+
+        Without an answer it is tried once more; then it raises Uncertain: repeat the call with the same `tracking_id`.
+        An event whose `tracking_id` is stored already is not stored again. Events with a higher `priority` are handled
+        sooner; `not_before` is a time or a delay.
+        """
         return self.add_many([{"event_type": event_type, "payload": payload, **fields}], tx=tx)[0]
 
     def add_many(self, events: Iterable[EventToAdd], tx: SyncConnection | None = None) -> list[str]:
+        """Store all or none of up to 5,000 events at a time (of all with `tx`). Returns their tracking ids in order.
+
+        Each event is (event_type, payload), or a mapping with the names of `add`'s arguments.
+        """
         if tx is not None:
             new = list(events) if isinstance(events, Iterator) else events
             return self._with_id(lambda outbox_id: self._outbox.add_now(new, tx, outbox_id))
         return self._loop.run(self._outbox.add_many(events))
 
     def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: SyncConnection) -> bool:
+        """True if this consumer gets this event for the first time; recorded in the caller's transaction `tx`.
+
+        Write the effect in the same transaction: then both are stored, or neither is, however often the event is
+        delivered.
+        """
         return self._with_id(lambda outbox_id: self._outbox.first_time_now(event, consumer_id, tx, outbox_id))
 
     def _with_id(self, run: Callable[[str], T]) -> T:
-        """On the calling thread; once more if the outbox has been dropped and made anew since its id was asked for."""
+        """Call `run` with the outbox's id, on this thread; again if the outbox was dropped and created since then."""
         known = self._loop.run(self._outbox.outbox_id())
         try:
             return run(known)
@@ -118,35 +149,54 @@ class Outbox:
         return run(renewed)
 
     def claim(self, limit: int, worker_id: str, *, lease: Duration | None = None) -> list[Claim]:
+        """Claim up to `limit` due events, each under a lease that nobody else has."""
         return self._loop.run(self._outbox.claim(limit, worker_id, lease=lease))
 
     def renew(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
+        """Renew the leases. Returns the claims still held, with their new `locked_until`; stop working on the others.
+
+        Each is renewed for the lease given to `claim`, or else for the outbox's current lease.
+        """
         return self._loop.run(self._outbox.renew(claims))
 
     def complete(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
+        """Complete the events. Returns those completed; one whose lease is over, or that another holds, is left out."""
         return self._loop.run(self._outbox.complete(claims))
 
     def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
+        """Record a failed try. Returns FAILED (to be tried again) or DEAD_LETTER; None if it was no longer ours."""
         return self._loop.run(self._outbox.fail(claim, error, retry=retry))
 
     def reap(self) -> list[Recovered]:
+        """Recover every event whose lease has lapsed, now."""
         return self._loop.run(self._outbox.reap())
 
     def stats(self) -> Stats:
+        """Count the events by status, with the age of the oldest due one, in one read of the table."""
         return self._loop.run(self._outbox.stats())
 
     def find(self, which: Filter | None = None, limit: int = 100) -> list[EventRow]:
+        """Read events as they are now, the newest first."""
         return self._loop.run(self._outbox.find(which, limit))
 
     def redrive(
         self, event_type: str, root_cause: str, limit: int = 1000, **options: Unpack[RedriveOptions]
     ) -> list[str]:
+        """Make dead letters of this type PENDING again, at most `per_minute` a minute, with their tries reset.
+
+        Returns their tracking ids. `root_cause` states what was wrong and is fixed; it is stored with each event.
+        """
         return self._loop.run(self._outbox.redrive(event_type, root_cause, limit, **options))
 
     def retry(self, tracking_ids: Sequence[str], root_cause: str = "", **options: Unpack[RetryOptions]) -> list[str]:
+        """Make these events, failed or dead, PENDING now. Returns the tracking ids of those it changed."""
         return self._loop.run(self._outbox.retry(tracking_ids, root_cause, **options))
 
     def purge(self, older_than: Duration, **options: Unpack[PurgeOptions]) -> int:
+        """Delete finished events, in batches that hold no lock for long. Returns how many.
+
+        Dead letters are deleted only if `statuses` names them.
+        """
         return self._loop.run(self._outbox.purge(older_than, **options))
 
     @overload
@@ -160,7 +210,14 @@ class Outbox:
         **options: Unpack[WorkerOptions],
     ) -> Worker: ...  # fmt: skip
     def worker(self, handler: Any, **options: Any) -> Worker:
-        """Takes the settings of the async `outbox.worker`; plain functions run on threads of their own."""
+        """A worker, checked and not yet running. If `handler(event)` returns, the event is done; else it is retried.
+
+        Plain functions run on their own threads. With `batch_size` the handler gets lists of events, and its outcome
+        counts for all of them; an event whose try has failed is from then on in its own list. `saturated` returns True
+        while downstream is full. `reaper=False` needs a reaper elsewhere. `give_up_after`: `run` raises WorkerStuck
+        once the store's event loop has been blocked for so long, or once all places have been taken for so long by
+        handlers that lost their leases and do not return.
+        """
 
         async def make() -> _worker.Worker:
             return self._outbox.worker(handler, **options)

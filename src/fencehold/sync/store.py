@@ -1,4 +1,4 @@
-"""A connected database, for programs without an event loop."""
+"""`fencehold.sync.connect` and its store, for programs without an event loop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Store(PlainBlock, NotAwaited):
-    """A connected database, without an event loop."""
+    """Use it with `with`, or `open()` and `close()`; closing gives back every lease it holds."""
 
     def __init__(self, store: _store.Store) -> None:
         self._store = store
@@ -45,7 +45,12 @@ class Store(PlainBlock, NotAwaited):
         return Leases(self._running(), self._store)
 
     def open(self, timeout_s: float | None = None) -> Self:
-        """Connect; a database that is away is waited for, as by the async `store.open`."""
+        """Connect. While the database is away it waits, and logs that within 5 s and then once a minute.
+
+        Raises ConfigurationError at once when waiting cannot help: a refused login, a missing database. Raises
+        Unavailable or Uncertain only when `timeout_s`, or else the `open_timeout` given to `connect`, is over (0: after
+        the first try).
+        """
         if self._loop is None:
             self._loop = BackgroundLoop()
             try:
@@ -57,6 +62,7 @@ class Store(PlainBlock, NotAwaited):
         return self
 
     def close(self) -> None:
+        """Stop all that runs, give back every lease and item, disconnect. Idempotent."""
         if self._loop is not None:
             loop, self._loop = self._loop, None
             if not loop.is_stopped:
@@ -64,17 +70,23 @@ class Store(PlainBlock, NotAwaited):
                 loop.stop()
 
     def init(self) -> list[str]:
+        """Create or upgrade the tables of leases, and of every outbox and the items declared on this store so far.
+
+        Safe to repeat, and to call in several processes at once. Tables of what is declared later are made at its first
+        use on this store. Returns the steps applied by this call.
+        """
         return self._running().run(self._store.init())
 
     def leader(self, name: str, **settings: Unpack[LeaderOptions]) -> Leader:
-        """A candidate for the lease `name`; takes the settings of the async `store.leader`."""
+        """A candidate for the lease `name`; every setting is checked here, before anything is sent."""
         loop = self._running()
         return Leader(loop, loop.run(self._make(name, settings)))
 
     async def _make(self, name: str, settings: LeaderOptions) -> _leader.Leader:
         return self._store.leader(name, **settings)
 
-    # The second is no use of it: an async job is refused (`bad_job`). A type checker names it, as a call not awaited.
+    # The second overload is a wrong use: an async job is refused (`bad_job`). A type checker reports it, as a call
+    # that is not awaited.
     @overload
     def run_as_leader(self, name: str, job: Callable[[Term], None], **settings: Unpack[SyncJobOptions]) -> Any: ...
     @overload
@@ -93,11 +105,15 @@ class Store(PlainBlock, NotAwaited):
         backoff: RetryStrategy | None = None,
         **settings: Unpack[SeekOptions],
     ) -> Any:
-        """Run `job(term)` in the calling thread while this process leads; see docs/leader.md.
+        """Run `job(term)` in the calling thread while this process leads, at most in one process at a time.
 
-        As the async `store.run_as_leader`, but a running job cannot be cancelled: let it ask `term.is_valid` and return
-        when that is False. It is then called again with the next term, or, once `stop` was set or the store closed on
-        another thread, None is returned.
+        Returns what the job returned, after the lease was given back. A running job cannot be cancelled: let it check
+        `term.is_valid` and return when that is False; it is then called again with the next term. When the job raises,
+        the traceback is logged, the lease is given back so that another may try, and the job is tried again after a
+        pause: 1 to 60 s with jitter, or what `backoff` returns; if that returns None, the job's error is raised here.
+        Returns None once `stop` is set or the store is closed on another thread. Other settings are those of
+        `store.leader`. Raises ConfigurationError for an async job (`bad_job`), and at first contact when waiting cannot
+        help. See docs/leader.md.
         """
         check_sync_job(job)
         loop = self._running()
@@ -109,11 +125,18 @@ class Store(PlainBlock, NotAwaited):
         return self._store._leader_job(name, backoff, until, **settings)
 
     def outbox(self, name: str = "outbox", **settings: Unpack[OutboxOptions]) -> Outbox:
-        """The outbox in the table `name`; takes the settings of the async `store.outbox`."""
+        """The outbox in the table `name`; every setting is checked here, before anything is sent.
+
+        `event_types`: the only types it accepts (without it, all). `ordered`: it hands out the events of one aggregate
+        one at a time, oldest first.
+        """
         return Outbox(self._running(), self._store.outbox(name, **settings))
 
     def items(self, kind: str, **settings: Unpack[ItemsOptions]) -> Items:
-        """The items of this kind; takes the settings of the async `store.items`."""
+        """The items of this kind, each with at most one holder; every setting is checked here, before anything is sent.
+
+        Without `holder_id` they get one that nobody else uses, in this process or another.
+        """
         return Items(self._running(), self._store.items(kind, **settings))
 
     def _running(self) -> BackgroundLoop:
@@ -130,5 +153,8 @@ class Store(PlainBlock, NotAwaited):
 
 
 def connect(url: str, **options: Unpack[ConnectOptions]) -> Store:
-    """A store for the database at `url`, not yet open: use it with `with`. A wrong URL is refused here."""
+    """A store for the database at `url`, not yet open: use it with `with`. Raises ConfigurationError for a wrong URL.
+
+    Takes the options of `fencehold.connect`.
+    """
     return Store(_connect(url, **options))

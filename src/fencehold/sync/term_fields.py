@@ -1,4 +1,4 @@
-"""What a term says of itself, for programs without an event loop; none of it does I/O but a guard's check."""
+"""The fields of a term for programs without an event loop. None of them does I/O; only a guard's `check` does."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class TermFields:
     def __init__(self, term: _term.Term) -> None:
         self._term = term
 
-    if not TYPE_CHECKING:  # a type checker would take every misspelt name for one of these
+    if not TYPE_CHECKING:  # hidden from type checkers, which would accept every misspelt name
 
         def __getattr__(self, name: str) -> Any:
-            """What else the async term has, as it is."""
+            """Any other attribute, taken from the async term."""
             return getattr(self._term, name)
 
     @property
@@ -36,7 +36,7 @@ class TermFields:
 
     @property
     def expires_at(self) -> dt.datetime:
-        """In store time, as of the last renewal."""
+        """When the lease expires, by the store's clock, as of the last renewal."""
         return self._term.expires_at
 
     @property
@@ -45,7 +45,7 @@ class TermFields:
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until the local deadline, if no renewal came any more."""
+        """Seconds until the local deadline, if no further renewal succeeds; 0 once the term is over."""
         return self._term.remaining_s
 
     @property
@@ -61,5 +61,5 @@ class TermFields:
         return self._term.lost(why)
 
     def guard(self) -> _term.Guard:
-        """A condition that makes one statement a fenced write; see Guard."""
+        """A condition that makes one statement a fenced write; see Guard. Raises LeaseLost if the term is over."""
         return self._term.guard()

@@ -1,1 +1,1 @@
-"""What leaders, locks, the outbox and items share: clocks, threads, limits, renewals, callbacks."""
+"""Parts that leaders, locks, the outbox and items share: clocks, threads, limits, renewals, callbacks."""

@@ -1,4 +1,4 @@
-"""`with` where `async with` is meant, the other way round, and `await` of a store: a clear error, not Python's."""
+"""Raise a clear TypeError for `with` in place of `async with`, for the reverse, and for `await` on a store."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class AsyncBlock:
-    """Used by `async with` only."""
+    """Base of objects for `async with`. Plain `with` raises TypeError, with a hint."""
 
-    if not TYPE_CHECKING:  # a type checker is to refuse the other kind
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they refuse the wrong `with`
 
         def __enter__(self) -> NoReturn:
             raise TypeError(
@@ -25,7 +25,7 @@ class AsyncBlock:
 
 
 class PlainBlock:
-    """Used by `with` only."""
+    """Base of objects for `with`. `async with` raises TypeError, with a hint."""
 
     if not TYPE_CHECKING:
 
@@ -40,7 +40,10 @@ class PlainBlock:
 
 
 class NotAwaited:
-    """Of a store: not awaited as it is. Not for what a job may return, since Python takes it for awaitable now."""
+    """Base of stores: `await store` raises TypeError, with a hint.
+
+    Do not use it for an object that a job may return: `__await__` makes Python treat the object as awaitable.
+    """
 
     if not TYPE_CHECKING:
 
@@ -55,7 +58,7 @@ class NotAwaited:
 
 
 class AsyncTransactionBlock(AsyncBlock, AbstractAsyncContextManager[T_co, bool | None], Generic[T_co]):
-    """What `term.transaction()` gives."""
+    """The block that `term.transaction()` returns."""
 
     def __init__(self, block: AbstractAsyncContextManager[T_co, bool | None]) -> None:
         self._block = block
@@ -70,7 +73,7 @@ class AsyncTransactionBlock(AsyncBlock, AbstractAsyncContextManager[T_co, bool |
 
 
 class PlainTransactionBlock(PlainBlock, AbstractContextManager[T_co, bool | None], Generic[T_co]):
-    """The same in `fencehold.sync`."""
+    """The block that `term.transaction()` returns in `fencehold.sync`."""
 
     def __init__(self, block: AbstractContextManager[T_co, bool | None]) -> None:
         self._block = block

@@ -1,4 +1,4 @@
-"""Registration of callbacks, decorator style, shared by every face of the election."""
+"""Registration of callbacks with decorators, used by every leader and lock, async and sync."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(event: str, fn: object) -> None:
 
 
 class Callbacks:
-    """Several per event, called in the order they were registered; a broken one goes to on_error, never further."""
+    """Callbacks per event, called in the order they were registered. A callback's error goes to `on_error` only."""
 
     def __init__(self, facts: FactSink) -> None:
         self._registered: dict[str, list[Callable[..., object]]] = defaultdict(list)
@@ -57,30 +57,34 @@ class Callbacks:
 
     @property
     def sent(self) -> int:
-        """The number of the last callback that is due."""
+        """The number of the last callback that was sent to the dispatcher."""
         return self.dispatcher.sent
 
     async def delivered(self, limit_s: float = TOLD_LIMIT_S, *, upto: int | None = None) -> bool:
-        """Wait until the callbacks that are due have run, or those up to this number; False past the limit.
+        """Wait until all callbacks sent so far have run, or those up to number `upto`. False if `limit_s` passes first.
 
-        What becomes due meanwhile is not waited for, except `on_error` for one of these. Inside a callback it waits
-        for none.
+        Callbacks sent during the wait are not waited for, except `on_error` for one of the awaited ones. Inside a
+        callback it returns True at once, because a callback cannot wait for itself.
         """
         return self.dispatcher.is_delivering_here() or await self.dispatcher.drain(limit_s, upto)
 
     def drop(self) -> None:
-        """Cancel the callback that runs and forget those that wait: the leader was shut down."""
+        """At a shutdown: cancel the running callback, drop the waiting ones, and log each by name."""
         for name in self.dispatcher.stop():
             self._facts.fact("callback_failed", error=f"{name} had not ended when the time of the shutdown was over")
 
     def broken(self, error: Exception, culprit: Callable[..., object] | None = None) -> None:
-        """A fault that is nobody's answer: told, and forwarded to on_error, unless that is what broke."""
+        """Log a callback's error and send it to `on_error`.
+
+        It is only logged if it came from an `on_error` callback, or while another error is being sent there.
+        """
         self._facts.fact("callback_failed", error=f"{type(error).__name__}: {error}")
         listeners = self._registered[Emit.ERROR.value]
         if culprit in listeners or self._forwarding:
             return
-        # Through the dispatcher: on_error may be a coroutine, and has its limit like every other callback. The flag is
-        # for a full queue: forwarding drops another callback, whose error would be forwarded in turn, without end.
+        # Sent by the dispatcher, because on_error may be a coroutine and has a time limit like every other callback.
+        # The flag prevents endless recursion when the queue is full: each send then drops an old callback and reports
+        # that here as an error.
         self._forwarding = True
         for fn in listeners:
             self.dispatcher.send(fn, error)
@@ -88,31 +92,32 @@ class Callbacks:
 
 
 class Registers:
-    """The registration methods; each returns the function unchanged, so that it works as a decorator.
+    """Methods that register callbacks. Each returns the function unchanged, so it works as a decorator.
 
-    Callbacks are called in the order of the transitions, one at a time. A plain function must not block; a coroutine
-    has 10 s, and 1 s at most once the term it was told of is over. One that raises or overruns goes to `on_error`.
+    Callbacks run one at a time, in the order of the state transitions. A plain function must not block. A coroutine
+    may take 10 s, but at most 1 s more once its term is over. If a callback raises or takes too long, `on_error` is
+    called.
     """
 
     _callbacks: Callbacks
 
     def on_acquired(self, fn: C) -> C:
-        """We lead from now on."""
+        """Called when this process becomes the leader."""
         self._callbacks.add(Emit.ACQUIRED.value, fn)
         return fn
 
     def on_released(self, fn: C) -> C:
-        """We gave leadership up ourselves, and the store has confirmed it."""
+        """Called when this process has given leadership up itself and the store has confirmed it."""
         self._callbacks.add(Emit.RELEASED.value, fn)
         return fn
 
     def on_lost(self, fn: C) -> C:
-        """Leadership was taken from us, or can no longer be proven."""
+        """Called when this process has lost leadership, or can no longer prove it."""
         self._callbacks.add(Emit.LOST.value, fn)
         return fn
 
     def on_acquire_failed(self, fn: C) -> C:
-        """An attempt was refused: somebody else leads."""
+        """Called when an attempt was refused because another holder leads."""
         self._callbacks.add(Emit.ACQUIRE_FAILED.value, fn)
         return fn
 
@@ -122,11 +127,11 @@ class Registers:
         return fn
 
     def on_error(self, fn: E) -> E:
-        """The store did not answer as it should, or another callback raised or overran."""
+        """Called with the error when the store fails, or when another callback raises or takes too long."""
         self._callbacks.add(Emit.ERROR.value, fn)
         return fn
 
     def on_stopped(self, fn: C) -> C:
-        """The lifecycle has ended; nothing follows."""
+        """Called when the lifecycle has ended; no callback follows."""
         self._callbacks.add(Emit.STOPPED.value, fn)
         return fn

@@ -1,4 +1,4 @@
-"""The body of an `async with` that is cut short when a lease ends, without losing a cancel that came from outside."""
+"""Cancel the body of an `async with` when its lease ends, without losing a cancel that came from outside."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class CancelScope:
-    """One task inside the block; used on that task's loop only."""
+    """The task inside one such block. Create and use it on that task's event loop only."""
 
     def __init__(self, why: str) -> None:
         task = asyncio.current_task()
@@ -24,7 +24,7 @@ class CancelScope:
             self.task.cancel(self._why)
 
     def leave(self) -> bool:
-        """Take back our own cancel, once; True if nobody else has cancelled the task meanwhile."""
+        """Undo our own cancel, if there was one. True if nobody else has cancelled the task since it entered."""
         self.has_left = True
         if self.cancelled_by_us:
             return self.task.uncancel() <= self.cancelling_before

@@ -1,4 +1,4 @@
-"""The machine's clock, which runs on while a laptop or a virtual machine is suspended."""
+"""The machine's boot clock. It keeps counting while a laptop or a virtual machine is suspended."""
 
 from __future__ import annotations
 

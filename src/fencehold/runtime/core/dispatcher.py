@@ -1,4 +1,7 @@
-"""Callbacks, in transition order, one at a time, each with a limit: a hung one delays later callbacks, nothing else."""
+"""Calls callbacks one at a time, in the order they were sent, each with a time limit.
+
+A callback that hangs delays later callbacks and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,18 @@ from typing import Any
 from fencehold.ports.time_limit import TimeLimit
 
 CALLBACK_LIMIT_S = 10.0
-OVERTIME_S = 1.0  # what the callbacks of a term have, together, once the term is over
-ABANDON_S = 1.0  # what a callback has to end once it was cancelled
+OVERTIME_S = 1.0  # for all remaining callbacks of a term together, once it is over
+ABANDON_S = 1.0  # how long a cancelled callback may take to end
 WAITING_MAX = 1000
 
 Broken = Callable[[Exception, Callable[..., Any]], None]
 
 
 class RunsOn(Exception):
-    """What a callback raises that was cancelled and goes on all the same; its text follows on "and runs on: "."""
+    """Raised by a callback that was cancelled but cannot stop.
+
+    Its text completes the sentence "callback ... and runs on: ..." in the error that `on_error` gets.
+    """
 
 
 def name_of(callback: Callable[..., Any]) -> str:
@@ -30,7 +36,10 @@ def name_of(callback: Callable[..., Any]) -> str:
 
 @dataclass(eq=False)
 class Delivery:
-    """One call of one callback. `ends_term`: it tells of a term's end, and so is not hurried by the next one."""
+    """One call of one callback.
+
+    `ends_term`: the callback reports the end of a term, so `hurry` does not shorten its time.
+    """
 
     dispatcher: Dispatcher
     number: int
@@ -46,7 +55,7 @@ class Delivery:
         return name_of(self.callback)
 
     def hurry(self, until_s: float) -> None:
-        """It has until then, if it had longer; in the loop's time."""
+        """Shorten its limit to `until_s`, on the event loop's clock, unless the limit is earlier already."""
         if self.ends_term:
             return
         self.until_s = until_s if self.until_s is None else min(until_s, self.until_s)
@@ -54,14 +63,15 @@ class Delivery:
             self.limit.reschedule(min(self.until_s, self.limit.when() or self.until_s))
 
 
-#: Inherited by the tasks and threads that a callback starts.
+#: The callback being called here. Tasks and threads that a callback starts inherit it.
 _inside: ContextVar[Delivery | None] = ContextVar("fencehold_delivery", default=None)
 
 
 class Dispatcher:
-    """Runs in the caller's loop, in a task that ends whenever nothing is left to deliver.
+    """Calls callbacks in a task on the caller's event loop. The task ends when nothing is left to deliver.
 
-    A callback that raises, overruns or is cancelled is reported to `broken`; the next one goes on.
+    If a callback raises, exceeds its limit or is cancelled, `broken` is called with the error and the callback. Then
+    the next callback runs.
     """
 
     def __init__(self, broken: Broken, limit_s: float = CALLBACK_LIMIT_S) -> None:
@@ -75,7 +85,10 @@ class Dispatcher:
         self.sent = 0  # the number of the last delivery
 
     def send(self, callback: Callable[..., Any], *args: Any, ends_term: bool = False) -> None:
-        """Call it after all that was sent before. The report of a broken one counts as part of that one."""
+        """Call `callback` after all callbacks sent before; when the queue is full, drop the oldest waiting one.
+
+        What `broken` sends gets the number of the callback that failed, so whoever waits for that one waits for both.
+        """
         if len(self._waiting) >= WAITING_MAX:
             dropped = self._waiting.popleft()
             late = RuntimeError(f"more than {WAITING_MAX} callbacks are waiting: the oldest was dropped")
@@ -89,31 +102,34 @@ class Dispatcher:
             self._begin()
 
     def hurry(self) -> None:
-        """What was sent so far has OVERTIME_S in all: a coroutine is cancelled then, a plain function still called."""
+        """Give all callbacks sent so far, together, OVERTIME_S to end, because their term is over.
+
+        Coroutines are cancelled at that time; plain functions are still called.
+        """
         until_s = asyncio.get_running_loop().time() + OVERTIME_S
         for delivery in self._undelivered():
             delivery.hurry(until_s)
 
     async def drain(self, limit_s: float, upto: int | None = None) -> bool:
-        """Wait until all that was sent up to now, or up to this number, is delivered; False past the limit."""
+        """Wait until all callbacks sent so far, or up to number `upto`, have run. False if `limit_s` passes first."""
         last = self.sent if upto is None else upto
         try:
             async with TimeLimit(limit_s):
                 while any(delivery.number <= last for delivery in self._undelivered()):
                     if self._task is None or self._task.done():
-                        self._begin()  # it was cancelled, at the end of the event loop, say
+                        self._begin()  # the task was cancelled, for example when its event loop ended
                     await self._progress.wait()
         except TimeoutError:
             return False
         return True
 
     def is_delivering_here(self) -> bool:
-        """Whether the caller runs inside one of our callbacks, on any task or thread, and so cannot wait for it."""
+        """True if the caller runs inside one of our callbacks, on any task or thread, so it must not wait for them."""
         delivery = _inside.get()
         return delivery is not None and delivery.dispatcher is self and not delivery.is_over
 
     def stop(self) -> list[str]:
-        """Cancel what runs and drop what waits; the names of all these."""
+        """Cancel the running callback and drop the waiting ones. Returns the names of all these."""
         left = [delivery.name for delivery in self._undelivered()]
         self._waiting.clear()
         self._current = None
@@ -132,7 +148,7 @@ class Dispatcher:
 
     def _delivered(self, _: object = None) -> None:
         self._progress.set()
-        self._progress = asyncio.Event()  # a new one: a leader may be used in one event loop after another
+        self._progress = asyncio.Event()  # a new one, because a leader may be used on several event loops in turn
 
     async def _run(self) -> None:
         while self._waiting:
@@ -148,7 +164,7 @@ class Dispatcher:
         _inside.set(delivery)
         try:
             result = delivery.callback(*delivery.args)
-            # A task or future that a callback returns is work that it started, not part of the call.
+            # If a callback returns a task or future, it started that work on its own: do not wait for it.
             if inspect.isawaitable(result) and not asyncio.isfuture(result):
                 await self._within_limit(delivery, result)
         except Exception as error:  # noqa: BLE001 - user code may raise anything; the loop must go on
@@ -164,7 +180,10 @@ class Dispatcher:
             self._at_fault = outer
 
     async def _within_limit(self, delivery: Delivery, work: Awaitable[Any]) -> None:
-        """In a task of its own: one that ignores its cancellation is left alone, and the next callback goes on."""
+        """Await `work` in its own task, within the limit. Raises TimeoutError past it.
+
+        If the task then ignores its cancellation, it is left running, so that the next callback can start.
+        """
         task = asyncio.ensure_future(work)
         task.add_done_callback(_seen)
         began_s = asyncio.get_running_loop().time()
@@ -188,7 +207,7 @@ class Dispatcher:
 
 
 def _fate(cancelled: asyncio.Future[Any]) -> str:
-    """What became of a callback that was cancelled."""
+    """How a callback that was cancelled ended, as words for the error."""
     if not cancelled.done():
         return "was abandoned"
     error = None if cancelled.cancelled() else cancelled.exception()

@@ -1,4 +1,4 @@
-"""A forked child holds nothing: whatever its parent held is over in the child, from its first instruction."""
+"""Detects forks. A forked child holds no lease: every lease of its parent is invalid in the child from the start."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ if hasattr(os, "register_at_fork"):
 
 
 def generation() -> int:
-    """Changes when this process turns out to be a forked child."""
+    """A number that differs between a parent and its forked child."""
     return _generation

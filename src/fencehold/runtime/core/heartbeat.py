@@ -1,7 +1,8 @@
-"""Renews everything of one kind that this process works on, in one statement, on the keeper's thread.
+"""Renews the leases of all events, or of all items, that this process works on, in one statement.
 
-Shape: wait, end what is over, renew what is due. What blocks an event loop does not stop it. Something kept is lost
-once and for ever: when the store refuses it, when its time is over, or when its work has taken longer than it may.
+Each turn: wait, end what is over, renew what is due. It runs on the keeper's thread, so a blocked event loop does not
+stop it. A lease is lost once and for ever: when the store refuses to renew it, when its deadline passes, or when its
+work takes longer than it may.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ class HeartbeatSettings(Protocol):
 
 
 class Kept(Protocol):
-    """A lease that is kept: when it was last asked for, and until when it is trusted, on the process's clock."""
+    """A lease to renew. All times are on this process's clock.
+
+    `renewed_s`: when its grant or last renewal was requested. `deadline_s`: until when this process trusts it.
+    """
 
     lost: str
     started_s: float
@@ -44,7 +48,7 @@ class Kept(Protocol):
     def key(self) -> Any: ...
 
     def extend(self, until: dt.datetime, sent_s: float, trusted_s: float) -> bool:
-        """Renewed; False when that came too late to count."""
+        """Record a renewal by the store. False if the answer came after the deadline: the lease is lost."""
         ...
 
     def lose(self, reason: str) -> None: ...
@@ -55,9 +59,9 @@ Renew = Callable[[Sequence[Any], float, float], Coroutine[Any, Any, Mapping[Any,
 
 
 class Heartbeat(ABC, Generic[K]):
-    """Runs on the keeper's loop; `kept` is a dict by identity that others change, and that is only read here.
+    """Runs on the keeper's loop. `kept` maps id(lease) to lease; other code changes it, this class only reads it.
 
-    `gives_up`: when the store does not answer, all that was due is lost at once, instead of at its deadline.
+    `gives_up`: if the store does not answer, the leases that were due are lost at once, not at their deadlines.
     """
 
     fact, failed_fact = "heartbeat", "heartbeat_failed"
@@ -92,7 +96,7 @@ class Heartbeat(ABC, Generic[K]):
                 await self._renew(due)
 
     def nudge(self) -> None:
-        """The next tick may be due sooner than it was."""
+        """Wake the loop, because the next tick may now be due sooner."""
         self._wake.set()
 
     def close(self) -> None:
@@ -103,14 +107,14 @@ class Heartbeat(ABC, Generic[K]):
 
     @abstractmethod
     def _max_s(self, kept: K) -> float:
-        """How long its work may take."""
+        """How many seconds the work on it may take."""
 
     @abstractmethod
     def _tick_s_max(self) -> float:
-        """It looks at least this often."""
+        """The longest time, in seconds, between two turns."""
 
     def _is_attended(self, kept: K) -> bool:
-        """False: left to lapse, because nobody seems to be alive who works on it."""
+        """False: do not renew it, let it lapse, because whoever works on it seems to be dead."""
         return True
 
     # --- one turn ---
@@ -121,7 +125,7 @@ class Heartbeat(ABC, Generic[K]):
         return min(ticks_s, self._tick_s_max())
 
     def _beat_s(self, kept: K) -> float:
-        """By the lease it has, which need not be the one that is set by now."""
+        """Seconds between renewals of this one, by the lease it was granted: the setting may have changed since."""
         return min(self._settings().heartbeat_every_s, HEARTBEAT_PART * (kept.deadline_s - kept.renewed_s))
 
     def _held(self) -> list[K]:
@@ -136,7 +140,7 @@ class Heartbeat(ABC, Generic[K]):
                 self._lose(kept, TOO_LATE)
 
     def _due(self) -> list[K]:
-        """Those last renewed half an interval ago: the next tick would be too late for them."""
+        """Those last renewed at least half an interval ago: the next tick would be too late for them."""
         now_s = self._clock.now_s()
         due = [k for k in self._held() if k.renewed_s + self._beat_s(k) / TICKS_PER_HEARTBEAT <= now_s]
         return [kept for kept in due if self._is_attended(kept)]
@@ -165,7 +169,7 @@ class Heartbeat(ABC, Generic[K]):
         self._lose_all(refused, REFUSED)
 
     def _is_kept(self, kept: K) -> bool:
-        """Not finished meanwhile: then the store has every right to refuse a renewal."""
+        """False if its work ended during the renewal: then a refusal by the store is correct, and no loss."""
         return id(kept) in self._kept
 
     def _lose_all(self, kept: list[K], reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The keeper's thread: one per process, shared by all its stores, with an event loop of its own."""
+"""The keeper's thread, with its own event loop: one per process, shared by all stores."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ WIND_UP_LIMIT_S, WIND_UP_ROUNDS = 2.0, 4
 
 
 class KeeperLoop(Protocol):
-    """Where the keeper runs."""
+    """The event loop on which the keeper runs, as other threads use it."""
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Started there; a future of the caller's loop."""
+        """Start `work` on the keeper's loop. Returns a future for the caller's loop."""
         ...
 
     def post(self, callback: Callable[..., object], *args: Any) -> None: ...
 
 
 class KeeperThread:
-    """A daemon: a process that ends without a word lets its leases expire."""
+    """A daemon thread: it does not keep the process alive. If the process just exits, its leases expire."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -45,12 +45,15 @@ class KeeperThread:
         return asyncio.wrap_future(self.submit(work))
 
     def post(self, callback: Callable[..., object], *args: Any) -> None:
-        """Have it called there; after the thread has ended nothing is called."""
+        """Call `callback` on the thread's loop. Does nothing once the thread has ended."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(callback, *args)
 
     def _task(self, loop: asyncio.AbstractEventLoop, work: Any, /, **options: Any) -> asyncio.Task[Any]:
-        """An event loop alone does not keep its tasks: those of a store that nobody closed would be collected."""
+        """Create a task and keep a reference to it until it is done.
+
+        An event loop keeps no strong references, so the tasks of a store that nobody closed would be collected.
+        """
         task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -66,9 +69,10 @@ class KeeperThread:
 
 
 def wind_up(loop: asyncio.AbstractEventLoop) -> None:
-    """End all tasks of a loop that no longer runs, and close it. On the loop's own thread."""
-    for _ in range(WIND_UP_ROUNDS):  # a task that is cancelled may start others on its way out
-        loop.run_until_complete(asyncio.sleep(0))  # what was posted begins, and who waits for what has ended hears it
+    """Cancel all tasks of a loop that was stopped, wait for them within a limit, and close it. On the loop's thread."""
+    for _ in range(WIND_UP_ROUNDS):  # a cancelled task may start other tasks before it ends
+        # One turn of the loop: posted callbacks run, and whoever awaits a task that has ended is woken.
+        loop.run_until_complete(asyncio.sleep(0))
         if not (leftover := asyncio.all_tasks(loop)):
             break
         for task in leftover:
@@ -82,7 +86,7 @@ _thread: KeeperThread | None = None
 
 
 def enter() -> KeeperThread:
-    """The process's keeper thread, started by its first user."""
+    """Get the keeper's thread of this process and count the caller as a user. The first user starts it."""
     global _thread
     with _lock:
         if _thread is None or _thread.generation != forks.generation():
@@ -92,7 +96,7 @@ def enter() -> KeeperThread:
 
 
 def leave(thread: KeeperThread) -> None:
-    """The last user stops it."""
+    """End the caller's use of the thread. The last user stops it."""
     global _thread
     with _lock:
         thread.users -= 1
@@ -103,7 +107,7 @@ def leave(thread: KeeperThread) -> None:
 
 
 def leave_after(thread: KeeperThread, work: Coroutine[Any, Any, None]) -> concurrent.futures.Future[None]:
-    """Do this last piece of work on the thread, and leave it then, whatever becomes of the caller meanwhile."""
+    """Run `work` on the thread and then leave the thread, even if the caller was cancelled meanwhile."""
     done = thread.submit(work)
     done.add_done_callback(lambda _: leave(thread))
     return done

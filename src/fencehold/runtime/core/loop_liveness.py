@@ -1,4 +1,7 @@
-"""Whether an event loop still turns, asked from another thread: a healthy keeper must not keep a dead worker alive."""
+"""Detects, from another thread, whether an event loop still runs its callbacks.
+
+The keeper needs it: it must not renew the leases of a process whose own event loop is blocked or closed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from fencehold.ports.clock import Clock
 
 
 class LoopLiveness:
-    """`silent_s` counts from the first question that got no answer; a closed loop is silent for ever."""
+    """`ask` posts a callback to the loop; `silent_s` is how long the oldest one has waited to be called.
+
+    A closed loop never answers.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop

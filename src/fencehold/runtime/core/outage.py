@@ -1,4 +1,4 @@
-"""What is said while something waits for the store: the first word at once, a reminder now and then, and the end."""
+"""Logs an outage of the store while something waits for it: at its start, once a minute, and at its end."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ Fact = Callable[..., None]
 
 
 class Outage:
-    """Tells `store_unreachable` at the first failure of each kind and then once a minute; at the end `store_answers`.
+    """Logs `store_unreachable` at the first failure with each error code and then once a minute; at the end
+    `store_answers`.
 
-    `tell` takes the fact's name and its fields; it adds who is waiting.
+    `fact` takes the fact's name and fields, and adds who is waiting.
     """
 
     def __init__(self, fact: Fact, clock: Clock) -> None:
@@ -33,9 +34,10 @@ class Outage:
         self._pauses = DecorrelatedJitter(base_s=0.1, max_s=PAUSE_S_MAX)
 
     async def wait_for(self, ask: Callable[[], Awaitable[T]], within_s: float | None = None) -> T:
-        """What `ask` gives; while the store is away it is called again, after a pause of at most 2 s.
+        """Call `ask` until it succeeds, and return its result. After each failure it pauses for at most 2 s.
 
-        Raises ConfigurationError at once, because no waiting mends it, and any other error when `within_s` is over.
+        Raises ConfigurationError at once, because waiting does not help. Raises any other FenceholdError when the next
+        try would come after `within_s`.
         """
         ends_s = math.inf if within_s is None else self._clock.now_s() + within_s
         while True:
@@ -53,7 +55,7 @@ class Outage:
             await asyncio.sleep(pause_s)
 
     def failed(self, error: FenceholdError) -> None:
-        """The store did not do what it was asked, and will be asked again."""
+        """Record that a request to the store has failed and will be repeated; log it if it is time to."""
         now_s = self._clock.now_s()
         self._failures += 1
         if self._began_s is None:
@@ -67,7 +69,7 @@ class Outage:
         )  # fmt: skip
 
     def answered(self) -> None:
-        """The store has answered, whatever it said."""
+        """Record that the store has answered, whatever the answer: the outage is over."""
         if self._began_s is None:
             return
         began_s, self._began_s, self._failures = self._began_s, None, 0

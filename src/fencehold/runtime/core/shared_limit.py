@@ -1,4 +1,4 @@
-"""How the time that a caller gives to `shutdown` or `step_down` is shared out."""
+"""Divides the timeout of `shutdown` or `step_down` between the release and the callbacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DRAIN_LIMIT_S = 2.0  # for callbacks at a shutdown, however late it is
 
 
 class Limit:
-    """Counts from when it is made; None is no limit."""
+    """A timeout that starts when this object is created; None: no limit."""
 
     def __init__(self, timeout_s: float | None) -> None:
         self._timeout_s = timeout_s
@@ -17,12 +17,15 @@ class Limit:
 
     @property
     def of_release_s(self) -> float | None:
-        """A little below: a release that hangs is cut off, and the end is told in order, before the time is over."""
+        """Seconds for the release: 80 % of the timeout; None: no limit.
+
+        A release that hangs is then cut off early enough to call the callbacks in order before the timeout.
+        """
         return self._timeout_s * 0.8 if self._timeout_s is not None else None
 
     @property
     def of_callbacks_s(self) -> float:
-        """What is left for the callbacks."""
+        """Seconds that are left for the callbacks."""
         if self._timeout_s is None:
             return TOLD_LIMIT_S
         return self._began_s + self._timeout_s - asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""What runs until it is told to stop, from whichever thread: a worker of events, a processor of items."""
+"""Base of the outbox worker and the item processor: run until stopped, from any thread."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Stoppable(ABC):
     def shutdown_timeout_s(self) -> float: ...
 
     async def run_shielded(self) -> None:
-        """`run` in a task of its own, which goes on when the caller is cancelled: then call `stop()`."""
+        """Run `run` in its own task. The task continues if the caller is cancelled: call `stop()` then."""
         await asyncio.shield(asyncio.ensure_future(self.run()))
 
     async def wait_stopped(self) -> None:
@@ -44,7 +44,7 @@ class Stoppable(ABC):
         try:
             self._loop.call_soon_threadsafe(call)
         except RuntimeError:
-            return  # the loop is closed: nothing runs that could be told
+            return  # the loop is closed: nothing is running any more
 
 
 async def stop_all(running: Iterable[Stoppable]) -> None:

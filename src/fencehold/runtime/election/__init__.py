@@ -1,1 +1,1 @@
-"""Leaders by a lease row: the candidate, the term, the keeper that renews, and what followers know."""
+"""Leaders by a lease row: the candidate, the term, the keeper that renews, and the watch of followers."""

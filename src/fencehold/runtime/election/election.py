@@ -1,7 +1,7 @@
-"""The lifecycle of one candidate, driven by the table in model/election.py, over any mechanism that can make a leader.
+"""The lifecycle of one candidate: runs the state table of model/election/election.py on a lease or a lock.
 
-Shape: one private method per state; each returns the input that ends it. The state flips before callbacks are sent and
-before anything that can block.
+There is one private method per state; it returns the input that ends the state. The state changes before callbacks are
+sent and before anything that can block.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 LEADING = (LockState.LEADER, LockState.RELEASING)
 STEP_DOWN_REQUESTED = "step_down_requested"
-HEAD_START_S = 1.0  # what a leader that steps down gives the others; SQLite followers look four times in it
+HEAD_START_S = 1.0  # how long a leader that steps down ignores hints; SQLite followers poll four times in it
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ElectionSettings:
 
 
 class Election(Generic[G]):
-    """Never leads without a grant, and stops leading before it says so to anybody."""
+    """Never leads without a grant. Its state stops being LEADER before any callback is called."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class Election(Generic[G]):
         self._clock = clock
         self._on_state = on_state
         self.state = LockState.STOPPED
-        self.has_stopped = False  # as opposed to: not yet begun
-        self.closed = asyncio.Event()  # nothing of it is left but callbacks
-        self.is_replaced = False  # its owner was started again
-        self.last_delivered = 0  # up to which callback those of the last transition reach
+        self.has_stopped = False  # False also before it has begun
+        self.closed = asyncio.Event()  # its mechanism is closed; only callbacks may still run
+        self.is_replaced = False  # its owner has started another election
+        self.last_delivered = 0  # the number of the last callback of the last transition
         self.grant: G | None = None
         self.stop = asyncio.Event()
         self.step_down = asyncio.Event()
@@ -68,10 +68,10 @@ class Election(Generic[G]):
         self._yielding = False
 
     async def run(self) -> None:
-        """From START to STOPPED, whatever happens in between.
+        """Run from START to STOPPED, whatever happens in between.
 
-        When it is cancelled, its end is told from here: an event loop that closes waits for no later task. Callbacks
-        have 2 s then.
+        If this is cancelled, it waits here for the last callbacks, at most 2 s: an event loop that closes waits for
+        this task, but not for tasks that begin later.
         """
         try:
             await self._until_stopped()
@@ -85,7 +85,7 @@ class Election(Generic[G]):
         try:
             while self.state is not LockState.STOPPED:
                 on = await self._live()
-                if not self.has_stopped:  # else it was cut off meanwhile
+                if not self.has_stopped:  # else `cut_off` was called meanwhile
                     self._apply(on)
         except asyncio.CancelledError:
             self.cut_off()
@@ -98,19 +98,19 @@ class Election(Generic[G]):
                 self.closed.set()
 
     async def make_way(self) -> bool:
-        """If it has stopped, wait until it is closed; True if another may begin in its place."""
+        """If it has stopped, wait until it is closed and mark it as replaced. True if another election may begin."""
         if self.has_stopped:
             await self.closed.wait()
             self.is_replaced = True
         return self.is_replaced
 
     def ended(self) -> None:
-        """Its task has ended, however that was."""
+        """Called when its task has ended, in whatever way."""
         self.cut_off()
         self.closed.set()
 
     def cut_off(self) -> None:
-        """Nothing is held any more, and the end is told like any other, once."""
+        """Go to STOPPED at once, as nothing is held any more, with the callbacks of any other end. Idempotent."""
         self.has_stopped = True
         if self.state is not LockState.STOPPED:
             self._apply(Input.CUT_OFF)
@@ -118,7 +118,7 @@ class Election(Generic[G]):
 
     @property
     def is_over(self) -> bool:
-        """The end was told; the mechanism may still be closing."""
+        """True once the callbacks of the end were sent; the mechanism may still be closing."""
         return self.has_stopped and self.state is LockState.STOPPED
 
     def _live(self) -> Coroutine[Any, Any, Input]:
@@ -158,8 +158,8 @@ class Election(Generic[G]):
             if delay_s is None:
                 return Input.GAVE_UP
             if self._yielding:
-                # Deaf for a moment, so that others have it first; no longer, or a lease that comes free again in the
-                # meantime would find nobody.
+                # Ignore hints for a moment, so that others can acquire first; but not for longer, or nobody would
+                # notice a lease that becomes free again meanwhile.
                 head_start_s = min(delay_s, HEAD_START_S)
                 delay_s -= head_start_s
                 await self._mechanism.pause(head_start_s, self.stop, heed_hints=False)
@@ -213,7 +213,7 @@ class Election(Generic[G]):
         return Input.HEALTH_FAILED
 
     async def _reconnect(self) -> Input:
-        """Grace: attempts, at the retry strategy's pace, until one is answered or the time is over."""
+        """The grace period: attempt, with the retry strategy's pauses, until one is answered or the time is over."""
         self.grant = None
         end_s = self._clock.now_s() + (self._settings.grace_s or 0.0)
         self._attempt = 0
@@ -255,7 +255,7 @@ class Election(Generic[G]):
         except Unanswered as unanswered:
             self._last_error = unanswered.error
             outcome = Input.RELEASE_UNANSWERED
-        except Exception as error:  # noqa: BLE001 - whatever it was, it goes to on_error and the grant is gone
+        except Exception as error:  # noqa: BLE001 - any error goes to on_error, and the grant is over
             self._last_error = error
             return Input.DB_ERROR
         if self.stop.is_set():
@@ -269,7 +269,7 @@ class Election(Generic[G]):
         return RetryContext(max(1, self._attempt), elapsed_s, self._last_error)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> tuple[bool, T | Exception | None]:
-        """(True, result or error), or (False, None) when a stop came first; the work is then cancelled."""
+        """Run `work`: (True, its result or error), or (False, None) if a stop came first; `work` is then cancelled."""
         task = asyncio.ensure_future(work)
         stop = asyncio.ensure_future(self.stop.wait())
         try:

@@ -1,4 +1,4 @@
-"""A lease this process holds: when it stops trusting itself, whatever any thread or await is doing."""
+"""A lease that this process holds. It becomes invalid at its local deadline, even if threads or tasks are stuck."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ NOT_AWAITED = "fence_not_awaited"
 DEADLINE_PASSED = "deadline_passed"
 IN_WORDS = {DEADLINE_PASSED: "its local deadline has passed"}
 LOST = "leader_lost"
-RELEASING = "leader_releasing"  # over here; `leader_released` follows when the store has taken it back
+RELEASING = "leader_releasing"  # ended here; `leader_released` follows when the store confirms the release
 RETRY_S_MAX = 0.5  # after a failover the new primary is found within this
 
 
 class HeldLease:
     """`is_valid` goes from True to False once and never back; it compares clocks and does nothing else.
 
-    Trust counts from when the request was SENT: the store granted it no earlier, so its lease ends no earlier than
-    sent + remaining. The margin covers the difference in rate between the two clocks and the time a body needs to stop.
+    The local deadline counts from when the request was SENT. The store granted it no earlier, so the store's lease ends
+    no earlier than sent + remaining. The margin is for the difference in speed between the two clocks, and for the
+    time a body needs to stop.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class HeldLease:
         self.liveness = liveness
         self.renew_at_s = sent_s + min(settings.renew_every_s, lease.remaining_s / 2)
         self.ended_because: str | None = None
-        self.is_given_up = False  # by us, and not lost
+        self.is_given_up = False  # by this holder; not lost
         self.stall_logged = False
         self.renew_failures = RenewFailures(settings.renew_every_s, clock)
         self.row_locked = RowLocked(self.fact, clock)
@@ -57,7 +58,7 @@ class HeldLease:
         self._lock = threading.Lock()
         self._answered = threading.Condition(self._lock)
         self._renewals = 0
-        #: Set by the keeper: have the lease renewed now. False where nobody could wait for the answer.
+        #: Set by the keeper: makes it renew the lease now. False if the calling thread cannot wait for the answer.
         self.renew_now: Callable[[], bool] = lambda: False
         self._listeners: list[Callable[[], None]] = []
 
@@ -74,16 +75,16 @@ class HeldLease:
 
     @property
     def is_inherited(self) -> bool:
-        """This is a forked child, and the lease is its parent's."""
+        """True in a forked child: the lease belongs to the parent process."""
         return self._generation != forks.generation()
 
     @property
     def until_deadline_s(self) -> float:
-        """Seconds until the local deadline, ended or not: as long as a body may take to leave."""
+        """Seconds until the local deadline, even if the lease has ended: how long a body may take to leave."""
         return max(0.0, self._deadline_s - self._clock.now_s())
 
     def extend(self, lease: Lease, sent_s: float) -> bool:
-        """Renewed: True, unless the answer came after the deadline, which is a loss."""
+        """Record a renewal by the store. False if the lease is over here already: the renewal then has no effect."""
         with self._lock:
             in_time = self.is_valid
             if in_time:
@@ -99,7 +100,8 @@ class HeldLease:
     def confirmed(self, limit_s: float) -> bool | None:
         """Ask the store whether the lease is still ours, and block this thread until it answers.
 
-        True: it was renewed just now. False: it is over. None: no answer within the limit, or none can be waited for.
+        True: it was renewed just now. False: it is over. None: no answer came within the limit, or this thread cannot
+        wait for one.
         """
         with self._lock:
             before = self._renewals
@@ -112,17 +114,20 @@ class HeldLease:
 
     @property
     def why_over(self) -> str:
-        """Of a lease that is not valid any more: the reason that it ends, or has ended, with."""
+        """For a lease that is no longer valid: the reason why it ended, or will be ended."""
         return self.ended_because or (NOT_AWAITED if self._is_distrusted else DEADLINE_PASSED)
 
     def distrust(self) -> None:
-        """No longer valid, as of now. Takes no lock, for whoever cannot know which are held; `end` is to follow."""
+        """Make the lease invalid at once. The caller must have `end` called later.
+
+        Takes no lock, because the garbage collector may call this while any lock is held.
+        """
         self._is_distrusted = True
 
     def end(self, reason: str, event: str = LOST) -> bool:
-        """Over, for this reason, at once and for ever; True for the first to say so, which is also who logs it."""
+        """End the lease at once and for ever, and log it. True for the first call; later calls do nothing."""
         if self._is_distrusted and event == LOST:
-            reason = NOT_AWAITED  # whoever saw it first took it for a deadline
+            reason = NOT_AWAITED  # the caller may have taken it for a passed deadline
         with self._lock:
             if self.ended_because is not None:
                 return False
@@ -134,7 +139,7 @@ class HeldLease:
         return True
 
     def fact(self, event: str, **fields: object) -> None:
-        """A fact about this lease, with the fields every such fact has."""
+        """Record a fact about this lease, with the fields that all such facts have."""
         self._facts.fact(
             event, lease_name=self.key.name, holder_id=self.key.holder_id, lease_epoch=self.key.epoch,
             expires_at=self.lease.expires_at.isoformat(), **fields,
@@ -145,7 +150,7 @@ class HeldLease:
         return self.lease.step_down_requested
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Called, on any thread, when the lease ends or we are asked to step down; at once if that has happened."""
+        """Call `listener`, on any thread, when the lease ends or a step-down is requested; now if it has happened."""
         with self._lock:
             self._listeners.append(listener)
             happened = self.ended_because is not None or self.step_down_requested
@@ -157,7 +162,7 @@ class HeldLease:
             listener()
 
     def retry_after_s(self) -> float:
-        """How soon to ask again after no answer: several times before the deadline, but not in a storm."""
+        """Seconds to wait before asking again after no answer: several tries before the deadline, but not too many."""
         return min(self.settings.renew_every_s, RETRY_S_MAX, max(0.02, self.remaining_s / 6))
 
     def _until(self, lease: Lease, sent_s: float) -> float:

@@ -1,4 +1,4 @@
-"""What can be wrong with a job of `run_as_leader`: refused before anything is sent, or by what it returned."""
+"""Checks of a job of `run_as_leader`: before anything is sent, and of the value it returned."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SYNC_HINT = "Give a plain `def job(term)` that asks `term.is_valid`; an async jo
 
 
 class NotAwaitable(ConfigurationError):
-    """The job was called and turned out not to be async."""
+    """Raised after the job was called and did not return an awaitable."""
 
 
 def check_async_job(job: Callable[[Any], Any]) -> None:
-    """Raise ConfigurationError (`bad_job`) for what is known not to be an async function of one argument."""
+    """Raise ConfigurationError (`bad_job`) if the job is surely not an async function of one argument."""
     _check_callable(job, ASYNC_HINT)
     inner = _inner(job)
     if (inspect.isroutine(inner) or inspect.isclass(inner)) and not is_async(inner):
@@ -32,14 +32,14 @@ def check_async_job(job: Callable[[Any], Any]) -> None:
 
 
 def check_sync_job(job: Callable[[Any], Any]) -> None:
-    """Raise ConfigurationError (`bad_job`) for what is known not to be a plain function of one argument."""
+    """Raise ConfigurationError (`bad_job`) if the job is surely not a plain function of one argument."""
     _check_callable(job, SYNC_HINT)
     if is_async(_inner(job)):
         raise ConfigurationError(f"{_name(job)} is async.", hint=SYNC_HINT, code=BAD_JOB)
 
 
 async def awaited(answer: Awaitable[Any]) -> Any:
-    """What an async job returns. Raises NotAwaitable if it was not async, TypeError if it forgot an `await`."""
+    """The result of an async job. Raises NotAwaitable if it is not async, TypeError if it forgot an `await`."""
     if not inspect.isawaitable(answer):
         raise NotAwaitable(f"The job returned {answer!r:.80}: it is not async.", hint=ASYNC_HINT, code=BAD_JOB)
     value = await answer
@@ -48,7 +48,7 @@ async def awaited(answer: Awaitable[Any]) -> Any:
 
 
 def returned(answer: Any) -> Any:
-    """What a plain job returned. Raises TypeError if that is something that should have been awaited."""
+    """Return a plain job's result. Raises TypeError if it is something that should have been awaited."""
     refuse_unfinished(answer)
     return answer
 
@@ -63,7 +63,7 @@ def _check_callable(job: Callable[[Any], Any], hint: str) -> None:
 
 
 def _inner(job: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What a partial or a decorator is around."""
+    """The function inside partials and decorators."""
     while isinstance(job, functools.partial):
         job = job.func
     inner: Callable[[Any], Any] = inspect.unwrap(job)

@@ -1,7 +1,7 @@
-"""What renews: every lease this process holds in one store, in batches, on the keeper's own thread and connection.
+"""Renews every lease that this process holds in one store, in batches, on the keeper's own thread and connection.
 
-Shape: wait until something is due, end what lapsed, renew what is due. User code that blocks its event loop does not
-stop it; an event loop that stays blocked beyond the stall limit does.
+Each turn: wait until something is due, end the leases that lapsed, renew those that are due. User code that blocks its
+event loop does not stop the renewals, until the loop has been blocked for longer than the stall limit.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from fencehold.runtime.election.held_lease import DEADLINE_PASSED, LOST, RELEASE
 
 BATCH_MAX = 1000
 STORE_CLOSED = "store_closed"
-COALESCE = 0.25  # a lease due within this part of its interval goes along with one that is due now
+COALESCE = 0.25  # a lease due within this part of its interval is renewed together with one that is due now
 
 
 class Keeper:
-    """Renewed is kept; refused is lost at once; no answer is retried until the local deadline, or drops if so set."""
+    """A lease that the store refuses to renew is lost at once.
+
+    Without an answer the renewal is retried until the local deadline; with `drop_on_error` the lease is lost at once.
+    """
 
     def __init__(self, port: LeasePort, clock: Clock, facts: FactSink) -> None:
         self._port = port
@@ -38,7 +41,7 @@ class Keeper:
         self._over = False
         self._background: set[asyncio.Future[bool]] = set()
         self._taking = 0
-        self._unheard: dict[str, tuple[Ask, LeaderSettings]] = {}  # by nonce: no answer, so perhaps granted
+        self._unheard: dict[str, tuple[Ask, LeaderSettings]] = {}  # by nonce; no answer came
         self._all_taken = asyncio.Event()
 
     async def run(self) -> None:
@@ -53,7 +56,7 @@ class Keeper:
     async def take(
         self, ask: Ask, settings: LeaderSettings, liveness: LoopLiveness | None
     ) -> HeldLease | Refusal | Busy:
-        """Acquire and, from the moment of the grant, keep."""
+        """Acquire the lease; once it is granted, renew it. Raises Uncertain if no answer came."""
         sent_s = self._clock.now_s()
         self._taking += 1
         try:
@@ -69,7 +72,7 @@ class Keeper:
                 await self.give_back(held, reason)
                 return Refusal(reason, answer)
         except Uncertain:
-            if self._closed:  # whoever asked can no longer do it
+            if self._closed:  # the caller can no longer give it back itself
                 await self._give_back_unanswered(ask, settings)
             else:
                 self._unheard[ask.nonce] = (ask, settings)
@@ -82,9 +85,9 @@ class Keeper:
         return held
 
     async def give_back(self, held: HeldLease, reason: str, release: bool = True) -> bool:
-        """Over locally first; then the row is expired, so that a successor need not wait.
+        """End the lease locally, then release it in the store, so that a successor need not wait.
 
-        True when the store has confirmed it. Without `release` the lease is left to lapse.
+        True if the store has confirmed the release. Without `release` the lease is left to lapse.
         """
         held.end(reason)
         self._forget(held)
@@ -105,7 +108,7 @@ class Keeper:
 
     def _log_not_released(self, held: HeldLease, **fields: object) -> None:
         held.fact("leader_release_failed", **fields)
-        if held.is_given_up:  # otherwise it is known as lost already
+        if held.is_given_up:  # otherwise its loss is logged already
             held.fact(LOST, reason="release_not_confirmed")
 
     def _log_released(self, held: HeldLease, **fields: object) -> None:
@@ -113,22 +116,22 @@ class Keeper:
             held.fact("leader_released", reason=held.ended_because, **fields)
 
     def start_giving_back(self, held: HeldLease, reason: str, release: bool = True) -> None:
-        """Give back without waiting: a store slow to release one lease must not hold up the renewal of others."""
+        """`give_back` in the background: a slow release of one lease must not delay the renewal of others."""
         self._in_background(self.give_back(held, reason, release))
 
     def start_giving_back_unanswered(self, ask: Ask, settings: LeaderSettings) -> None:
-        """Give back what an acquire without an answer may have been granted, without waiting for it."""
+        """In the background, give back the lease that an unanswered acquire may have been granted."""
         self._unheard.pop(ask.nonce, None)
         if not self._over:
             self._in_background(self._give_back_unanswered(ask, settings))
 
     async def _give_back_unanswered(self, ask: Ask, settings: LeaderSettings) -> bool:
-        """The same request again: the store knows its own grant by the nonce, and so it has an epoch to release."""
+        """Send the same acquire again: the store recognises its grant by the nonce and returns the epoch to release."""
         sent_s = self._clock.now_s()
         try:
             answer = await self._port.acquire(ask, settings.call_limit_s)
         except FenceholdError:
-            return False  # it lapses by itself
+            return False  # the lease lapses by itself
         if not isinstance(answer, Lease):
             return False
         held = HeldLease(answer, settings, sent_s, self._clock, self._facts)
@@ -141,14 +144,14 @@ class Keeper:
         task.add_done_callback(self._background.discard)
 
     def hint(self, name: str) -> None:
-        """Something was said of this lease: look at it now instead of at the next round."""
+        """The store has sent a notification about this lease: renew it now, and read its row by that."""
         for held in self._held.values():
             if held.key.name == name:
                 held.renew_at_s = self._clock.now_s()
                 self._wake.set()
 
     def _nudge(self, name: str) -> Callable[[], bool]:
-        """`hint` for any thread but the keeper's own, which would wait for itself."""
+        """A function that calls `hint` from any thread; False on the keeper's own, which must not wait for itself."""
         loop, thread_id = asyncio.get_running_loop(), threading.get_ident()
 
         def nudge() -> bool:
@@ -165,13 +168,13 @@ class Keeper:
         for held in list(self._held.values()):
             held.end(STORE_CLOSED, RELEASING)
             self.start_giving_back(held, STORE_CLOSED, release=held.settings.release_on_stop)
-        while self._taking:  # what is being granted now is given back too
+        while self._taking:  # leases that are being granted now are given back too
             self._all_taken.clear()
             await self._all_taken.wait()
-        for ask, settings in list(self._unheard.values()):  # whoever asked may be too late to give it back
+        for ask, settings in list(self._unheard.values()):  # the caller may be too late to give it back
             if settings.release_on_stop:
                 self.start_giving_back_unanswered(ask, settings)
-        while self._background:  # one of them may have begun another
+        while self._background:  # a background task may have started another
             await asyncio.gather(*self._background)
             # From Python 3.12 on gather() does not wait where all are done: without a turn of the loop the callback
             # that takes them out of the set never runs, and this thread, on which all stores renew, would spin here.
@@ -200,7 +203,7 @@ class Keeper:
         return [h for h in soon if self._is_attended(h)]
 
     def _is_attended(self, held: HeldLease) -> bool:
-        """False once the holder's event loop has been silent beyond its limit: the lease is left to expire."""
+        """False once the holder's event loop has been blocked beyond the stall limit: the lease is left to expire."""
         if held.liveness is None:
             return True
         silent_s = held.liveness.silent_s()
@@ -209,7 +212,7 @@ class Keeper:
             held.stall_logged = False
             return True
         held.renew_at_s = self._clock.now_s() + held.retry_after_s()
-        if not held.stall_logged:  # once: the keeper comes by ever more often as the deadline nears
+        if not held.stall_logged:  # once: the keeper checks more and more often as the deadline comes closer
             held.stall_logged = True
             held.fact("leader_stalled", silent_s=round(silent_s, 3))
         return False
@@ -228,7 +231,7 @@ class Keeper:
             self.start_giving_back(held, "renewed_too_late")
 
     def _answered(self, held: HeldLease, answer: Answer, sent_s: float) -> bool:
-        """False when the store renewed what is over here: the row then has to be given back."""
+        """Apply the store's answer. False if it renewed a lease that is over here: the row must then be given back."""
         if not isinstance(answer, Busy):
             held.row_locked.gone()
         match answer:
@@ -236,8 +239,8 @@ class Keeper:
                 if held.extend(answer, sent_s):
                     held.fact("leader_renewed", **held.renew_failures.ended())
                     return True
-                # Whoever released it gives the row back in their own time. One that was lost before its deadline may
-                # have a body that is still leaving: its row lapses by itself.
+                # A released lease is given back by the code that released it. If it was lost before its deadline, a
+                # body may still be leaving: its row is left to lapse.
                 return held.ended_because == RELEASED or held.until_deadline_s > 0
             case Refusal(reason=reason):
                 held.end(reason)

@@ -1,4 +1,4 @@
-"""One store's keeper and watch, running together on the keeper's thread."""
+"""The keeper and the watch of one store, which run together on the keeper's thread."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class KeeperServices:
         self._tasks = [asyncio.create_task(lasting(run, self._facts)) for run in parts]
 
     async def listen(self) -> None:
-        """Hints are asked for only by those who lead, follow or observe: a one-off command needs none."""
+        """Start to listen for hints. Only leaders, followers and observers need them; a one-off command does not."""
         if not self._listening:
             self._listening = True
             await self.watch.listen()
 
     async def give_up(self) -> None:
-        """Whoever asked for it to be opened was cancelled: close it, or let `open` fail if it is still under way."""
+        """The caller of `open` was cancelled: close, or make `open` fail if it is still running."""
         self._is_unwanted = True
         if self._tasks:
             await self.close()
@@ -58,11 +58,11 @@ class KeeperServices:
 
 
 async def lasting(run: Callable[[], Coroutine[Any, Any, None]], facts: FactSink) -> None:
-    """A fault of our own must not stop renewals: it is told, and the loop goes on."""
+    """Call `run` again after an unexpected error, which is logged: a bug of ours must not stop renewals."""
     while True:
         try:
             return await run()
-        except Exception as error:  # noqa: BLE001 - told, and survived
+        except Exception as error:  # noqa: BLE001 - logged, and run again
             kind = error.code if isinstance(error, FenceholdError) else type(error).__name__
             facts.fact("internal_error", error=f"{kind}: {error}")
             await asyncio.sleep(CRASH_PAUSE_S)

@@ -61,20 +61,20 @@ class Leader(AsyncBlock, Registers):
         self._task: asyncio.Task[None] | None = None
         self._term: Term | None = None
         self._starting = asyncio.Lock()
-        self._begun = asyncio.Event()  # started for the first time, or told to stop before that
+        self._begun = asyncio.Event()  # set when it is first started, or stopped before that
         self._is_started = False
-        self._stops = 0  # how often it was told to stop
+        self._stops = 0  # how often it was stopped
 
     # --- lifecycle ---
 
     async def start(self) -> None:
-        """Begin to follow and to seek the lease. Idempotent.
+        """Start to follow the lease and to try to acquire it. Idempotent.
 
-        Returns when the first attempt has ended, at the latest after 5 s; a store that is away is waited for in the
-        background. Raises ConfigurationError for what no waiting mends: a missing table or right, a refused login. Once
-        the store has answered, such a fault is logged and retried like an outage.
+        Returns when the first attempt has ended, or after 5 s. If the store is away, attempts go on in the background.
+        Raises ConfigurationError when waiting cannot help: a missing table or right, a refused login. Once the store
+        has answered, such an error is logged and retried like an outage.
         """
-        async with self._starting:  # of two starts at once the second waits for the first, and has nothing to do
+        async with self._starting:  # of two concurrent starts the second waits for the first and does nothing
             stops = self._stops
             is_free = self._election is None or await self._election.make_way()
             if is_free and stops == self._stops:  # else shut down meanwhile
@@ -104,7 +104,7 @@ class Leader(AsyncBlock, Registers):
         try:
             await self._clock.wait(mechanism.first_tried, FIRST_TRY_LIMIT_S)
         except asyncio.CancelledError:
-            self._task.cancel()  # whoever started this candidate would not know of it
+            self._task.cancel()  # the caller would not know that it runs
             raise
         if mechanism.mistake is not None:
             await asyncio.wait([self._task])
@@ -112,9 +112,9 @@ class Leader(AsyncBlock, Registers):
     async def shutdown(self, timeout_s: float | None = None) -> None:
         """Give the lease back and stop. Idempotent. After the timeout it stops without waiting for the store.
 
-        A release that was not confirmed in time is told as `on_lost` and `on_error`, not as `on_released`. Returns
-        after the callbacks have run, or when the time is over (10 s without a timeout; at least 2 s): what has not
-        ended then is cancelled.
+        If the store did not confirm the release in time, `on_lost` and `on_error` are called, not `on_released`.
+        Returns after the callbacks have run, or when their time is over (what is left of the timeout, at least 2 s;
+        10 s without a timeout): then the remaining callbacks are cancelled.
         """
         limit = Limit(timeout_s)
         self._stops += 1
@@ -140,17 +140,17 @@ class Leader(AsyncBlock, Registers):
         self._candidates.withdraw(self)
 
     def stop_at_once(self) -> None:
-        """Stop without waiting for anything: the lease is given back in the background, or lapses under a body."""
+        """Stop without waiting. The lease is given back in the background; while a body still runs, it lapses."""
         self._stops += 1
         self._begun.set()
         if self._task is not None:
             self._task.cancel()
 
     async def step_down(self, timeout_s: float | None = None) -> None:
-        """Give the lease back and let others have it; afterwards seek it again. Nothing to do when not leading.
+        """Give the lease back and let others acquire it; later try to acquire it again. Does nothing when not leading.
 
-        Returns after the `on_released` callbacks have run, or when the time is over (10 s for them without a timeout);
-        called inside a callback it does not wait for callbacks.
+        Returns after the `on_released` callbacks have run, or when the timeout is over (without one they have 10 s).
+        Inside a callback it does not wait for callbacks.
         """
         election = self._election
         if election is None or election.state not in LEADING:
@@ -169,11 +169,12 @@ class Leader(AsyncBlock, Registers):
         await self._callbacks.delivered(limit.of_callbacks_s, upto=election.last_delivered)
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
-        """True once we lead and the `on_acquired` callbacks have run; False on timeout or once stopped.
+        """Wait until this process leads and `on_acquired` has run: True. False on timeout or once stopped.
 
-        Once stopped, it answers after `on_lost`, `on_error` and `on_stopped` have run. True is returned only while we
-        lead. Callbacks are waited for until the timeout, at most 10 s; called inside a callback it does not wait for
-        callbacks. Before `start()` it waits for the start too.
+        True is returned only while this process leads. Once stopped, it returns after `on_lost`, `on_error` and
+        `on_stopped` have run. It waits for callbacks until the timeout, at most 10 s; inside a callback it does not
+        wait for them. Before `start()` it also waits for the start. Raises ConfigurationError if the leader stopped
+        because of one at first contact.
         """
         with suppress(TimeoutError):
             async with TimeLimit(timeout_s):
@@ -202,7 +203,7 @@ class Leader(AsyncBlock, Registers):
 
     @property
     def is_leader(self) -> bool:
-        """A clock comparison: True only while the current term is valid."""
+        """True only while the current term is valid. It compares clocks and does no I/O."""
         return self.term is not None
 
     @property
@@ -212,15 +213,15 @@ class Leader(AsyncBlock, Registers):
         return term if term is not None and term.is_valid else None
 
     def terms(self) -> Terms:
-        """The current term and each later one, once; a pass that is done early waits for the end of its term.
+        """Iterate over the current term and each later one, once. A pass that ends early waits for the end of its term.
 
-        Ends when the leader is shut down, at once if it has been. Raises ConfigurationError (`leader_not_started`) when
-        the loop begins if the leader was neither entered nor started.
+        The loop ends when the leader is shut down, at once if it was before. Raises ConfigurationError
+        (`leader_not_started`) when the loop begins if the leader was neither entered nor started.
         """
         return Terms(self.name, self._was_started, self._next_term)
 
     async def observe(self) -> AsyncGenerator[Lease | None, None]:
-        """Who leads, now and after every change: a live Lease, or None while nobody does. Ends with the store."""
+        """Yield who leads, now and after every change: a live Lease, or None for nobody. Ends when the store closes."""
         keeper, keeper_loop = self._context.keeper, self._context.keeper_loop
         seen: asyncio.Queue[tuple[News, Lease | None]] = asyncio.Queue()
         loop = asyncio.get_running_loop()
@@ -247,11 +248,11 @@ class Leader(AsyncBlock, Registers):
     # --- parts ---
 
     async def _was_started(self) -> bool:
-        async with self._starting:  # a start under way counts, once it has succeeded
+        async with self._starting:  # waits for a start in progress
             return self._is_started
 
     def _raise_mistake(self) -> None:
-        """Raise what ended the election, if it was a mistake that the store named at first contact."""
+        """Raise the ConfigurationError that ended the election at first contact, if there was one."""
         if self._mechanism is not None and self._mechanism.mistake is not None:
             raise self._mechanism.mistake
 
@@ -262,7 +263,7 @@ class Leader(AsyncBlock, Registers):
         return term
 
     async def _term_or_end(self, after: Term | None) -> Term | None:
-        """The current term, or a later one; None once stopped."""
+        """Wait for a valid term other than `after`. None once stopped."""
         while (election := self._election) is not None:
             changed = election.changed
             if (term := self.term) is not None and term is not after:
@@ -290,7 +291,7 @@ class Leader(AsyncBlock, Registers):
             held.fact("leader_acquired")
 
     def _ended(self, election: Election[HeldLease], task: asyncio.Task[None]) -> None:
-        """However it ended: no term is valid, whoever waits is woken, and an end out of turn is told like any other."""
+        """Called when the election's task has ended, in whatever way: end the term, log an error, wake the waiters."""
         is_replaced = self._election is not election
         if self._term is not None and self._term.is_valid and not is_replaced:
             self._term.lost("the leader was cancelled")
@@ -302,4 +303,4 @@ class Leader(AsyncBlock, Registers):
             return
         self._candidates.withdraw(self)
         if self._mechanism is not None:
-            self._mechanism.first_tried.set()  # also if it was stopped before it had begun
+            self._mechanism.first_tried.set()  # also set if it was stopped before it began

@@ -1,7 +1,7 @@
-"""`store.run_as_leader(...)`: a job that runs while this process leads, and is tried again when it fails.
+"""`store.run_as_leader(...)`: runs a job while this process leads, and tries it again when it fails.
 
-The steps are the same with and without an event loop: `next_term`, the job, `failed` if it raised, `end` at last. The
-async store takes them in `run`; `fencehold.sync` takes them around a job in the calling thread.
+The steps are the same with and without an event loop: `next_term`, the job, `failed` if it raised, and `end` at the
+end. The async store runs them in `run`; `fencehold.sync` runs them around a job in the calling thread.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from fencehold.runtime.election.terms import Terms
 from fencehold.runtime.handlers.error_text import described, in_full
 
 BACKOFF_BASE_S, BACKOFF_MAX_S = 1.0, 60.0
-HEALTHY_S = 60.0  # after a failure of a job that had run this long, pauses begin with the shortest again
+HEALTHY_S = 60.0  # if a job fails after running this long, the pauses start again with the shortest
 
 
 @dataclass(frozen=True)
 class Returned:
-    """The job has returned while its term was valid: it is done."""
+    """The job returned while its term was valid, so it is done."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Raised:
-    """The job has failed."""
+    """The job raised, so it has failed."""
 
     error: BaseException
 
 
 class Pauses:
-    """How long to wait after each failure in a row, by a retry strategy."""
+    """How long to wait after each failure in a row, as a retry strategy decides."""
 
     def __init__(self, strategy: RetryStrategy | None, clock: Clock) -> None:
         self._strategy = strategy or DecorrelatedJitter(BACKOFF_BASE_S, BACKOFF_MAX_S)
@@ -59,7 +59,7 @@ class Pauses:
 
 
 class LeaderJob:
-    """One job under one leader, on one event loop. `until` is awaited beside it: when it returns, all is stopped."""
+    """One job with one leader, on one event loop. `until` is awaited meanwhile: when it returns, the job is stopped."""
 
     def __init__(
         self,
@@ -81,7 +81,10 @@ class LeaderJob:
         self._pause_s = 0.0
 
     async def run(self, job: Callable[[Term], Any]) -> Any:
-        """What the job returned; None if it was stopped first. Raises what no retry can mend."""
+        """Run the job and return its result; None if it was stopped first.
+
+        Raises ConfigurationError when a retry cannot help, and the job's error when the backoff gives up.
+        """
         try:
             while (term := await self.next_term()) is not None:
                 match await self._under(term, job):
@@ -97,7 +100,7 @@ class LeaderJob:
             await self.end()
 
     async def _under(self, term: Term, job: Callable[[Term], Any]) -> Returned | Raised | None:
-        """The job under this term; None if the term ended first, which is no fault of the job."""
+        """Run the job under this term. None if the term ended first, which is not a failure of the job."""
         task = asyncio.current_task()
         assert task is not None, "a coroutine runs in a task"
         cancelling = task.cancelling()
@@ -110,19 +113,19 @@ class LeaderJob:
         except asyncio.CancelledError as error:
             if task.cancelling() > cancelling:
                 raise
-            return Raised(error)  # of something that the job waited for: nobody cancelled the job itself
-        except Exception as error:  # noqa: BLE001 - whatever the job raises is logged, and the job tried again
+            return Raised(error)  # something that the job awaited was cancelled, not the job itself
+        except Exception as error:  # noqa: BLE001 - any error is logged, and the job is tried again
             return None if is_end_of(term, error) else Raised(error)
         return None
 
     def stop(self) -> None:
-        """Lead no more. The current term ends, and `next_term` returns None."""
+        """Stop leading: the current term ends, and `next_term` returns None."""
         self._stopped.set()
 
     # --- the steps ---
 
     async def next_term(self) -> Term | None:
-        """Wait until this process leads (after a failure, for a pause first). None once stopped."""
+        """Wait until this process leads, after a failure for a pause first. None once stopped."""
         if self._watch is None:
             self._watch = asyncio.create_task(self._shut_down_when_stopped())
         while not await self._clock.wait(self._stopped, self._pause_s):
@@ -140,7 +143,7 @@ class LeaderJob:
         return None
 
     def _not_started(self, error: ConfigurationError) -> None:
-        """A right or a table is missing. At first that is a mistake; for one that has led it may pass."""
+        """The leader could not start: a right or a table is missing. Raise, unless it has led before: then retry."""
         pause_s = self._pauses.after(error, 0.0) if self._has_led else None
         if pause_s is None:
             raise error
@@ -151,7 +154,7 @@ class LeaderJob:
         self._fact("leader_job_done", lease_epoch=term.epoch)
 
     async def failed(self, term: Term, error: BaseException) -> None:
-        """Log it, give the lease back so that another may try, and have `next_term` wait. Raises it to give up."""
+        """Log the error, give the lease back so that another may try, make `next_term` wait. Raises it to give up."""
         pause_s = self._pauses.after(error, self._clock.now_s() - self._began_s)
         self._fact(
             "leader_job_failed", lease_epoch=term.epoch, error=_said_by(error), failures=self._pauses.failures,
@@ -160,11 +163,11 @@ class LeaderJob:
         if pause_s is None:
             raise error
         self._pause_s, self._terms = pause_s, None
-        await self.leader.step_down(self.leader.settings.lease_s)  # a shutdown may be set not to release
+        await self.leader.step_down(self.leader.settings.lease_s)  # because `release_on_stop` may be off
         await self._shut_down()
 
     def gave_up(self, error: Exception) -> None:
-        """The call ends by this error; in a background task nobody may ever look at it."""
+        """Log the error that ends `run_as_leader`: in a background task it might never be looked at."""
         self._fact("leader_job_gave_up", error=described(error))
 
     async def end(self) -> None:
@@ -195,7 +198,7 @@ class LeaderJob:
 
 
 def is_end_of(term: Term, error: BaseException) -> bool:
-    """Whether the error says no more than that this term is over."""
+    """Whether the error is the LeaseLost of this term."""
     return isinstance(error, LeaseLost) and (error.name, error.epoch) == (term.name, term.epoch)
 
 

@@ -1,4 +1,4 @@
-"""Leadership by a lease row: the keeper acquires and renews on its thread, the election lives in the caller's loop."""
+"""Leadership by a lease row: the keeper acquires and renews on its thread; the election runs on the caller's loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOT_CONFIRMED = "The store did not confirm the release of the lease."
 
 
 class LeaseRetry:
-    """After a refusal the acquire interval; after an error a jittered backoff of at most half a second."""
+    """Waits the acquire interval after a refusal, and after an error a backoff with jitter of at most half a second."""
 
     def __init__(self, settings: LeaderSettings, rng: random.Random | None = None) -> None:
         self._interval_s = settings.acquire_every_s
@@ -43,7 +43,7 @@ class LeaseRetry:
 
 
 class GivesUpAtFirstContact:
-    """The strategy given, except that a mistake which the store names before it has ever answered is not retried."""
+    """The given strategy, but it gives up after a ConfigurationError that came before the store had ever answered."""
 
     def __init__(self, inner: RetryStrategy, mechanism: LeaseMechanism) -> None:
         self._inner = inner
@@ -75,11 +75,11 @@ class LeaseMechanism:
         self._worth_a_try = asyncio.Event()
         self._answer: Refusal | Busy | None = None
         self._held: HeldLease | None = None
-        self._is_unanswered = False  # the last attempt: the store may have granted it
+        self._is_unanswered = False  # the last attempt got no answer: the store may have granted it
         self._outage = Outage(self._fact, self._clock)
         self._row_locked = RowLocked(self._fact, self._clock)
-        self._has_worked = False  # the store has answered an attempt: from then on every fault is waited out
-        self.mistake: ConfigurationError | None = None  # named by the store before it had ever answered
+        self._has_worked = False  # the store has answered an attempt: after that every error is retried
+        self.mistake: ConfigurationError | None = None  # raised by an attempt before the store had ever answered
         self.first_tried = asyncio.Event()
         self._follow = Follow(name, settings.acquire_every_s, self._hear)
         self._keeper_loop.post(self._keeper.watch.follow, self._follow)
@@ -119,7 +119,7 @@ class LeaseMechanism:
             self._keeper_loop.post(self._keeper.watch.unfollow, self._follow)
             return answer
         self._answer = answer
-        # A row that stays locked is told of by `lease_row_locked`, not by every try.
+        # A row that stays locked is logged as `lease_row_locked`, not at every try.
         self._log_refused(answer.current, **({"is_repeat": True} if self._row_locked.tries > 1 else {}))
         self._keeper_loop.post(self._keeper.watch.saw, self._name, answer.current)
         return None
@@ -136,12 +136,15 @@ class LeaseMechanism:
         return grant.ended_because or DEADLINE_PASSED
 
     async def release(self, grant: HeldLease) -> bool:
-        """Local state first, then the bodies leave, then the row is given back, or else lapses by itself."""
-        # Not remaining_s: the term may have ended already, for a reason that the bodies have yet to hear of.
+        """End the lease locally, wait for the bodies to leave, then give the row back or leave it to lapse.
+
+        Raises Unanswered if the store did not confirm the release.
+        """
+        # Not remaining_s: the lease may have ended already, while bodies are still running.
         left_s = grant.until_deadline_s
         grant.end(RELEASED, RELEASING)
         while not await self._bodies_left(left_s) and (left_s := grant.until_deadline_s) > 0:
-            continue  # the event loop's clock is a little ahead of the one that the deadline is on
+            continue  # the event loop's clock is a little ahead of the clock of the deadline
         release = self._settings.release_on_stop or grant.step_down_requested or not self._is_stopping()
         given_back = await asyncio.shield(
             self._keeper_loop.begin(self._keeper.keeper.give_back(grant, RELEASED, release))
@@ -162,24 +165,25 @@ class LeaseMechanism:
         if isinstance(self._answer, Busy):
             timeout_s = min(delay_s, self._row_locked.pause_s())
         elif self._patient and isinstance(self._answer, Refusal) and self._answer.current is not None:
-            timeout_s = None  # the watch polls for all followers at once and says when a try is worth while
+            timeout_s = None  # the watch polls for all followers and wakes this one when a try is useful
         stopped = asyncio.ensure_future(stop.wait())
         stopped.add_done_callback(self._stopped)
         try:
             await self._clock.wait(self._worth_a_try, timeout_s)
         finally:
-            # Its cancellation must not pass for a hint: every later pause would end at once.
+            # Remove the callback first: the cancel would call it, which sets the event as a hint does and ends the
+            # next pause.
             stopped.remove_done_callback(self._stopped)
             stopped.cancel()
 
     def is_new_term(self, grant: HeldLease) -> bool:
-        return True  # never asked: a lease has no grace period, its term goes on until its deadline
+        return True  # never called: a lease has no grace period; its term continues until its deadline
 
     async def close(self) -> None:
         self._keeper_loop.post(self._keeper.watch.unfollow, self._follow)
         held, self._held = self._held, None
         if held is not None and held.end("cancelled") and await self._bodies_left(0.0):
-            self._start_giving_back(held)  # under a running body it lapses by itself
+            self._start_giving_back(held)  # while a body still runs, the lease is left to lapse
         if self._is_unanswered:
             self._start_giving_back_unanswered()
 
@@ -195,18 +199,18 @@ class LeaseMechanism:
         self._worth_a_try.set()
 
     def _hear(self, news: News, lease: Lease | None) -> None:
-        """On the keeper's loop."""
+        """Called on the keeper's loop: end the pause if the lease may be free."""
         if news is News.FREED or (news is News.SEEN and (lease is None or not lease.is_live)):
             self._post(self._worth_a_try.set)
 
     def _post(self, callback: Callable[[], Any]) -> None:
         try:
             self._loop.call_soon_threadsafe(callback)
-        except RuntimeError:  # the caller's loop is closed: nobody is left to hear it
+        except RuntimeError:  # the caller's loop is closed: nothing waits there any more
             return
 
     def _unwanted(self, future: asyncio.Future[HeldLease | Refusal | Busy]) -> None:
-        """The caller gave up while the store was granting: give it back instead of keeping it."""
+        """The attempt was cancelled before its answer: give back the lease if it was, or may have been, granted."""
         if not future.cancelled() and future.exception() is None and isinstance(held := future.result(), HeldLease):
             held.end("cancelled", RELEASING)
             self._start_giving_back(held)

@@ -1,4 +1,4 @@
-"""`store.leases`: the low-level verbs, for programs that keep their own time."""
+"""`store.leases`: the low-level verbs, for programs that decide themselves when to acquire and renew."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ Verb = Callable[[Sequence[TermKey], float], Coroutine[Any, Any, list[Answer]]]
 
 
 class LeaseVerbs:
-    """Each verb is one statement, decided by the store's clock. Yes is a Lease, no is None, don't know is raised."""
+    """Each verb is one statement, decided by the store's clock.
+
+    It returns a Lease if it was done and None if it was refused. It raises if that is not known, or the store is away.
+    """
 
     def __init__(self, context: StoreContext, default_holder_id: str) -> None:
         self._context = context
@@ -34,7 +37,10 @@ class LeaseVerbs:
         self._backends: dict[asyncio.AbstractEventLoop, Backend] = {}
 
     async def acquire(self, name: str, holder_id: str | None = None, lease: Duration = 30) -> Lease | None:
-        """The lease, with an epoch one higher than ever before, or None while somebody (even we) holds it."""
+        """Acquire the lease, with an epoch one higher than ever before.
+
+        None while anybody holds it, this holder included, or while another session has its row locked.
+        """
         ask = Ask(
             names.lease_name(name), names.holder_id(holder_id or self._holder_id), seconds(lease, "lease"),
             secrets.token_hex(16),
@@ -47,7 +53,10 @@ class LeaseVerbs:
     @overload
     async def renew(self, leases: Sequence[Lease], lease: Duration = 30) -> list[Lease]: ...
     async def renew(self, leases: Lease | Sequence[Lease], lease: Duration = 30) -> Lease | list[Lease] | None:
-        """Those extended from now by `lease`; one that expired or that another holds is left out (or None)."""
+        """Extend the leases by `lease` from now, and return them as renewed.
+
+        A lease that has expired or that another holds is left out; for a single one the result is None.
+        """
         keys = self._keys(leases, seconds(lease, "lease"))
         return _accepted(leases, await self._settled(self._port().renew, keys))
 
@@ -56,17 +65,23 @@ class LeaseVerbs:
     @overload
     async def release(self, leases: Sequence[Lease]) -> list[Lease]: ...
     async def release(self, leases: Lease | Sequence[Lease]) -> Lease | list[Lease] | None:
-        """Those expired now, their epoch kept; what was no longer ours is left out (or None)."""
+        """End the leases now, and return them. Their rows keep the epoch.
+
+        A lease that was no longer ours is left out; for a single one the result is None.
+        """
         keys = self._keys(leases, 1.0)
         return _accepted(leases, await self._settled(self._port().release, keys))
 
     async def read(self, name: str) -> Lease | None:
-        """The row as it stands, live or lapsed; None if there never was one."""
+        """Read the lease's row, live or lapsed; None if the lease was never acquired."""
         rows = await self._port().read([names.lease_name(name)], self._limit_s)
         return rows.get(name)
 
     async def ask_step_down(self, name: str, epoch: int) -> Lease | None:
-        """Ask the holder of this epoch to step down; it does so at its next renewal, or at once where it is told."""
+        """Ask the holder of this epoch to step down: at its next renewal, or at once if the store can notify it.
+
+        None if this epoch does not hold the lease, or while another session has its row locked.
+        """
         answer = await self._port().ask_step_down(names.lease_name(name), epoch, self._limit_s)
         return answer if isinstance(answer, Lease) else None
 
@@ -75,7 +90,7 @@ class LeaseVerbs:
             await self._backends.popitem()[1].close()
 
     def _port(self) -> LeasePort:
-        """In the caller's loop, on a connection of its own: a hop to the keeper would cost a third of the rate."""
+        """The leases on a connection for the caller's loop: going through the keeper would cost a third of the rate."""
         self._context.check_open()
         loop = asyncio.get_running_loop()
         if loop not in self._backends:
@@ -91,7 +106,7 @@ class LeaseVerbs:
         return [item.key(lease_s) for item in given]
 
     async def _settled(self, verb: Verb, keys: Sequence[TermKey]) -> list[Answer]:
-        """Asks again for rows that another session had locked, until the limit."""
+        """Call the verb again for rows that another session has locked. Raises Unavailable (`busy`) past the limit."""
         answers: dict[TermKey, Answer] = {}
         end_s = asyncio.get_running_loop().time() + self._limit_s
         while open_keys := [key for key in keys if isinstance(answers.get(key, BUSY), Busy)]:
@@ -103,14 +118,14 @@ class LeaseVerbs:
         return [answers[key] for key in keys]
 
     async def list(self, prefix: str = "") -> list[Lease]:
-        """All rows whose name begins with `prefix`, by name."""
+        """All lease rows whose name begins with `prefix`, sorted by name."""
         if prefix != "":
             names.lease_name(str(prefix).strip() or "_")
         return await self._port().list(prefix, self._limit_s)
 
 
 def _accepted(asked: Lease | Sequence[Lease], answers: Sequence[Answer]) -> Lease | Many | None:
-    """One in, one out; many in, many out."""
+    """The accepted leases: one or None if one was given, else a list."""
     accepted = [answer for answer in answers if isinstance(answer, Lease)]
     if isinstance(asked, Lease):
         return accepted[0] if accepted else None

@@ -1,4 +1,4 @@
-"""A fence that has to be awaited: nothing was asked of the database before that, and forgetting it is not silent."""
+"""A fence that must be awaited. Before that nothing is sent to the database; a missing await is reported."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ NOT_AWAITED_HINT = (
 
 
 class PendingFence(Coroutine[Any, Any, None]):
-    """Calls `forgotten` if it is dropped without having been awaited, on whatever thread drops it.
+    """Calls `forgotten` if it is garbage-collected without having been awaited, on the thread where that happens.
 
-    That may be in the midst of anything, with any lock held, if the garbage collector does it: `forgotten` may take no
-    lock and must not raise.
+    The garbage collector may run at any moment, while any lock is held: `forgotten` must not take a lock or raise.
     """
 
     def __init__(
         self, work: Coroutine[Any, Any, None], asked: Coroutine[Any, Any, None], forgotten: Callable[[], None]
     ) -> None:
-        """`work` awaits `asked`, the store's own part of it."""
+        """`work` awaits `asked`, which is the backend's coroutine."""
         self._work, self._asked = work, asked
         self._forgotten: Callable[[], None] | None = forgotten
 
@@ -43,23 +42,23 @@ class PendingFence(Coroutine[Any, Any, None]):
         try:
             return self._work.throw(kind if value is None else value)
         except BaseException:
-            self._asked.close()  # if cancelled before it began
+            self._asked.close()  # in case it was cancelled before it began
             raise
 
     def close(self) -> None:
-        """Given up on purpose."""
+        """Discard it on purpose: `forgotten` is not called."""
         self._forgotten = None
         self._work.close()
         self._asked.close()
 
     def __del__(self) -> None:
         if self._forgotten is not None:
-            self._asked.close()  # of two, one warning of Python's own is enough
+            self._asked.close()  # so that Python warns once, not for both coroutines
             self._forgotten()
 
 
 def loop_here() -> asyncio.AbstractEventLoop | None:
-    """None on a thread that runs none."""
+    """The event loop that is running on this thread; None if there is none."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -67,7 +66,7 @@ def loop_here() -> asyncio.AbstractEventLoop | None:
 
 
 def told_on(loop: asyncio.AbstractEventLoop | None, fact: Callable[[], object]) -> None:
-    """Have `tell` called by the loop, where no lock is held; here, if there is none or it is closed. Never raises."""
+    """Call `fact` on the loop, where no lock is held; or here, if there is no loop or it is closed. Never raises."""
     try:
         if loop is not None:
             loop.call_soon_threadsafe(fact)

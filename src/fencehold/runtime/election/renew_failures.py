@@ -1,4 +1,7 @@
-"""What is said of renewals that fail in a row: each is a fact; the log has the first, one now and then, and the end."""
+"""Renewals that fail in a row: how many of them to log.
+
+Each failure is a fact; the log shows the first, then one per interval, and the end.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ LINE_EVERY_S_MIN, LINE_EVERY_S_MAX = 5.0, 60.0
 
 
 class RenewFailures:
-    """At most one line for each interval between renewals, however quickly retries come as the deadline nears.
+    """Allows at most one log line per renewal interval, however fast the retries follow near the deadline.
 
-    `not_logged` is how many failures there were since the line before; a fact that `is_repeat` is one of them.
+    `not_logged` counts the failures since the last line; each of those is a fact with `is_repeat`, without a line.
     """
 
     def __init__(self, renew_every_s: float, clock: Clock) -> None:
@@ -23,7 +26,7 @@ class RenewFailures:
         self._failures = self._not_logged = 0
 
     def failed(self) -> dict[str, Any]:
-        """Once more; the fields that the fact gets."""
+        """Record a failure. Returns the fields for its fact."""
         now_s = self._clock.now_s()
         self._failures += 1
         if self._failures == 1:
@@ -36,7 +39,7 @@ class RenewFailures:
         return {"failures": self._failures, "not_logged": not_logged}
 
     def ended(self) -> dict[str, Any]:
-        """Renewed, or over: the fields that say what ended with it; none if nothing had failed."""
+        """Record a renewal, or the lease's end. Returns the fields for that fact; none if no renewal had failed."""
         failures, not_logged = self._failures, self._not_logged
         self._failures = self._not_logged = 0
         if not failures:

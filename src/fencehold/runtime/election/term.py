@@ -1,4 +1,4 @@
-"""One term of office: the fencing token, the cancel scope and the fence, in the hand of the code that leads."""
+"""One term of a leader: the fencing token, the cancel scope and the fence, for the code that leads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fencehold.runtime.election.term_bodies import TermBodies, TermBody
 
 
 class Guard:
-    """A condition for the WHERE of ONE statement: it writes only while the epoch holds. Then `check` what it did.
+    """A condition for the WHERE of ONE statement, which then writes only while the epoch holds. `check` its result.
 
     `sql` is in the driver's own parameter style, `text` in SQLAlchemy's; both use `params`.
     """
@@ -46,10 +46,11 @@ class Guard:
     def check(self, result: Any) -> None:
         """Raise unless the guarded statement changed a row. Takes a cursor or a row count.
 
-        No row means that the store is asked at once whether the lease is still held: LeaseLost if it is not. If it
-        is, ConfigurationError (guard_matched_nothing), and the term goes on: the statement's own condition matched
-        nothing, or it ran on another database than the store's. The store's answer is waited for in this thread, for
-        one renewal's round trip; without one it is Uncertain.
+        If no row was changed, this asks the store whether the lease is still held, and blocks this thread for one
+        renewal's round trip. Raises LeaseLost if it is not held. Raises ConfigurationError (`guard_matched_nothing`)
+        if it is held: the statement's own condition matched nothing, or it ran on another database than the store's;
+        the term goes on. Raises Uncertain if no answer comes in time. Raises ConfigurationError (`rowcount_unknown`)
+        if the driver does not know how many rows changed.
         """
         count = result if isinstance(result, int) else getattr(result, "rowcount", None)
         # sqlite3 counts a statement WITH a CTE as -1, and one with RETURNING as 0 until its rows are fetched.
@@ -68,9 +69,9 @@ class Guard:
 class Term(AsyncBlock):
     """Valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
 
-    `async with term:` cancels its body when the term ends, and swallows that cancellation, as well as a LeaseLost of
-    this same term: the end of a term is not an error of the program. The body of a term that is over already does not
-    run at all: the block raises LeaseLost, or, in a loop over `leader.terms()`, waits for the next term.
+    `async with term:` cancels its body when the term ends. It suppresses that cancellation, and a LeaseLost of this
+    same term, because the end of a term is not an error of the program. If the term is over already, the body does not
+    run: the block raises LeaseLost, or, in a loop over `leader.terms()`, waits for the next term.
     """
 
     def __init__(self, held: HeldLease, fences: FencePort) -> None:
@@ -93,7 +94,7 @@ class Term(AsyncBlock):
 
     @property
     def expires_at(self) -> dt.datetime:
-        """In store time, as of the last renewal."""
+        """When the lease expires, by the store's clock, as of the last renewal."""
         return self._held.lease.expires_at
 
     @property
@@ -102,7 +103,7 @@ class Term(AsyncBlock):
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until the local deadline, if no renewal came any more."""
+        """Seconds until the local deadline, if no further renewal succeeds; 0 once the term is over."""
         return self._held.remaining_s
 
     @property
@@ -132,7 +133,10 @@ class Term(AsyncBlock):
         )
 
     def changed_nothing(self, guard: GuardText) -> FenceholdError:
-        """Why a guarded statement changed no row: the store is asked. Ends the term only if the store says so."""
+        """Ask the store why a guarded statement changed no row, and return the error to raise.
+
+        Ends the term only if it is over.
+        """
         limit_s = min(self._held.settings.call_limit_s, self.remaining_s)
         is_held = guard.is_held() if self.is_valid else None
         match self._held.confirmed(limit_s) if is_held is None else is_held:
@@ -159,9 +163,9 @@ class Term(AsyncBlock):
     # --- the fence ---
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """A fenced transaction on a connection of the store's own: it commits only while this epoch holds.
+        """A fenced transaction on one of the store's own connections: it commits only while this epoch holds.
 
-        While it is open no other holder can take the lease over; renewals go on.
+        While it is open no other holder can take over the lease; renewals go on. Raises LeaseLost if the term is over.
         """
         return AsyncTransactionBlock(self._fenced())
 
@@ -176,7 +180,7 @@ class Term(AsyncBlock):
             raise
 
     def transaction_sync(self) -> AbstractContextManager[SyncTransaction]:
-        """`transaction` for code without an event loop, in the calling thread."""
+        """`transaction` for code without an event loop; it runs in the calling thread."""
         return PlainTransactionBlock(self._fenced_sync())
 
     @contextmanager
@@ -194,11 +198,11 @@ class Term(AsyncBlock):
     @overload
     def fence(self, connection_or_session: AsyncConnection) -> Coroutine[Any, Any, None]: ...
     def fence(self, connection_or_session: Connection) -> Awaitable[None]:
-        """The same guard in a transaction the caller owns: from here to its commit nobody can take over.
+        """Fence a transaction that the caller owns: from here to its commit nobody can take over the lease.
 
-        For connections and sessions as `outbox.add(tx=)` takes them; await it for the async ones. Raises LeaseLost, and
-        makes the transaction unable to commit, if the term is over. On an async one that is not awaited nothing is
-        fenced: that is told as an error (`fence_not_awaited`), and ends the term.
+        Takes the same connections and sessions as `outbox.add(tx=)`; await it for the async ones. If the term is over,
+        it raises LeaseLost and makes the transaction unable to commit. Without the await an async one is not fenced:
+        that is logged as an error (`fence_not_awaited`) and ends the term.
         """
         new_to = self._bodies.remember(connection_or_session)
         with self._refusals(connection_or_session, new_to):
@@ -208,14 +212,17 @@ class Term(AsyncBlock):
         return PendingFence(self._awaited(pending, connection_or_session, new_to), pending, self._forgotten)
 
     def fence_sync(self, connection_or_session: SyncConnection) -> None:
-        """`fence` for code without an event loop: done on return. An async connection is refused, and not fenced."""
+        """`fence` for code without an event loop; on return the transaction is fenced.
+
+        Raises ConfigurationError (`bad_connection`) for an async connection, and fences nothing.
+        """
         pending = self.fence(connection_or_session)
         if isinstance(pending, PendingFence):
             pending.close()
             raise sync_needed()
 
     def _forgotten(self) -> None:
-        """A fence was not awaited. The term is not valid from here on; the rest is done where locks may be taken."""
+        """A fence was not awaited: make the term invalid now, and end it on the event loop, where locks are allowed."""
         self._held.distrust()
         self._bodies.soon(self._end_forgotten)
 
@@ -229,7 +236,10 @@ class Term(AsyncBlock):
 
     @contextmanager
     def _refusals(self, target: object, new_to: list[TermBody]) -> Iterator[None]:
-        """A lost lease ends the term; a connection that cannot be fenced is left alone when the term ends later."""
+        """Handle the errors of a fence, then raise them.
+
+        LeaseLost ends the term. After a ConfigurationError the connection is not touched when the term ends later.
+        """
         try:
             yield
         except LeaseLost as error:
@@ -242,7 +252,7 @@ class Term(AsyncBlock):
             raise
 
     def guard(self) -> Guard:
-        """A condition that makes one statement a fenced write; see Guard."""
+        """A condition that makes one statement a fenced write; see Guard. Raises LeaseLost if the term is over."""
         self.check()
         return Guard(self, self._fences.guard(self._held.key))
 
@@ -258,7 +268,7 @@ class Term(AsyncBlock):
         return self
 
     async def until_valid(self) -> None:
-        """Raise LeaseLost if the term is over: called before a block begins."""
+        """Called before a block begins. Raise LeaseLost if the term is over; TermOfLoop waits for the next term."""
         self.check()
 
     async def __aexit__(
@@ -268,16 +278,16 @@ class Term(AsyncBlock):
         swallowed = self._is_mine(error)
         if body.leave() and body.cancelled_by_us:
             swallowed = swallowed or isinstance(error, asyncio.CancelledError)
-        if swallowed:  # whoever is outside sees no error, and would commit half of what the body began
+        if swallowed:  # the code around the block sees no error, and would commit an incomplete transaction
             for target in body.fenced:
                 await self._fences.spoil(target)
         return swallowed
 
     def _is_mine(self, error: BaseException | None) -> bool:
-        if isinstance(error, BaseExceptionGroup):  # of a TaskGroup in the body
+        if isinstance(error, BaseExceptionGroup):  # from a TaskGroup in the body
             return all(self._is_mine(one) for one in error.exceptions)
         return isinstance(error, LeaseLost) and (error.name, error.epoch) == (self.name, self.epoch)
 
     async def bodies_left(self, limit_s: float) -> bool:
-        """Wait, within the limit, until no `async with term:` body runs any more; False when one still does."""
+        """Wait until no `async with term:` body is running any more. False if one still is after `limit_s`."""
         return await self._bodies.left(limit_s)

@@ -1,4 +1,4 @@
-"""The `async with term:` bodies of one term: cut short when it ends, waited for before its lease is given back."""
+"""The `async with term:` bodies of one term: cancelled when it ends, awaited before its lease is given back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencehold.runtime.election.pending_fence import told_on
 
 
 class TermBody(CancelScope):
-    """`fenced` are the caller's connections with a transaction that this body has put a fence into."""
+    """One body. `fenced`: the caller's connections and sessions with a transaction that this body has fenced."""
 
     def __init__(self) -> None:
         super().__init__("the term of office is over")
@@ -20,7 +20,7 @@ class TermBody(CancelScope):
 
 
 class TermBodies:
-    """All tasks inside the term at this moment. `over` is set, on their event loop, once the term has ended."""
+    """All bodies that are running in this term now. `over` is set, on their event loop, once the term has ended."""
 
     def __init__(self, held: HeldLease) -> None:
         self.over = asyncio.Event()
@@ -36,7 +36,7 @@ class TermBodies:
         self._empty.clear()
 
     def leave(self) -> TermBody:
-        """The innermost body of the current task, which leaves now."""
+        """Remove and return the innermost body of the current task, because it ends now."""
         body = next(b for b in reversed(self._inside) if b.task is asyncio.current_task())
         self._inside.remove(body)
         if not self._inside:
@@ -44,9 +44,9 @@ class TermBodies:
         return body
 
     def remember(self, target: object) -> list[TermBody]:
-        """The body of this task has a transaction open there: if the body is cut short, so is that.
+        """Record that this task fences a transaction on `target`: if its body is cancelled, that must not commit.
 
-        Returns the bodies that did not know of it, for `forget`.
+        Returns the bodies for which `target` is new; give these to `forget`.
         """
         try:
             task = asyncio.current_task()
@@ -59,12 +59,12 @@ class TermBodies:
 
     @staticmethod
     def forget(target: object, bodies: list[TermBody]) -> None:
-        """The fence was refused, because this connection cannot be fenced: what is done there is not these bodies'."""
+        """Undo `remember` for these bodies, because the connection cannot be fenced."""
         for body in bodies:
             body.fenced = [one for one in body.fenced if one is not target]
 
     async def left(self, limit_s: float) -> bool:
-        """Wait, within the limit, until nobody is inside any more; False when somebody still is."""
+        """Wait until no body is running any more. False if one still is after `limit_s`."""
         try:
             async with TimeLimit(limit_s):
                 return await self._empty.wait()
@@ -72,16 +72,16 @@ class TermBodies:
             return False
 
     def soon(self, call: Callable[[], object]) -> None:
-        """On their event loop, from any thread; takes no lock."""
+        """Have `call` called on the event loop of the bodies. Any thread; takes no lock."""
         told_on(self._loop, call)
 
     def _changed(self) -> None:
-        """On any thread."""
+        """Called on any thread: once the lease has ended, cancel all bodies on their event loop."""
         if self._held.ended_because is None:
             return
         try:
             self._loop.call_soon_threadsafe(self._cancel)
-        except RuntimeError:  # the loop is closed, and with it every body
+        except RuntimeError:  # the loop is closed, so no body is running
             return
 
     def _cancel(self) -> None:

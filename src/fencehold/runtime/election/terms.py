@@ -1,4 +1,4 @@
-"""`leader.terms()`: one pass of the loop per term of office, and what `async with term` does when a term is over."""
+"""`leader.terms()`: one pass of the loop per term, and what `async with term` does when the term is over already."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ NextTerm = Callable[[Term | None], Awaitable[Term | None]]
 
 
 class Terms(AsyncIterator["TermOfLoop"]):
-    """The current term and each later one, once. Ends when the leader is shut down.
+    """Iterates over the current term and each later one, once. Ends when the leader is shut down.
 
-    Raises ConfigurationError (`leader_not_started`) at the first pass if the leader was never started: such a loop
-    would have no pass at all.
+    Raises ConfigurationError (`leader_not_started`) at the first pass if the leader was never started, because such a
+    loop would never have a term.
     """
 
     def __init__(self, name: str, was_started: Callable[[], Awaitable[bool]], next_term: NextTerm) -> None:
-        """`next_term` waits for a valid term other than the given one; its answer is None once the leader stopped."""
+        """`next_term` waits for a valid term other than the given one; it returns None once the leader has stopped."""
         self._name, self._was_started, self._next_term = name, was_started, next_term
         self._last: TermOfLoop | None = None
         self._is_over = False
@@ -44,11 +44,11 @@ class Terms(AsyncIterator["TermOfLoop"]):
         return self._last
 
     async def aclose(self) -> None:
-        """End the loop: no later pass, and no `async with term` waits for another term on its behalf."""
+        """End the loop: there is no later pass, and no `async with term` of this loop waits for another term."""
         self._is_over = True
 
     async def next_for(self, term: TermOfLoop) -> Term | None:
-        """The term that comes after one that ended before its block; None if this loop gives no more of them."""
+        """Wait for the term after one that ended before its block began. None if this loop has ended or moved on."""
         if self._is_over or term is not self._last:
             return None
         return await self._next_term(term.stands_for)
@@ -63,21 +63,21 @@ class Terms(AsyncIterator["TermOfLoop"]):
 
 
 class TermOfLoop(Term):
-    """What a loop over `terms()` gets: `async with term:` never runs its body for a term that is over.
+    """The term that a loop over `terms()` gets: `async with term:` never runs its body for a term that is over.
 
-    A term can end between the pass and its block. Python cannot skip the body of a block, so the block waits for the
-    leader's next term, and this object then stands for that one. It raises LeaseLost instead, and the body does not
-    run, where waiting would be wrong: after an earlier block or fenced work (that belonged to the ended term, the next
-    block would not know), and when the loop or the leader has ended.
+    A term can end between the start of the pass and the block. Python cannot skip the body of a block, so the block
+    waits for the leader's next term, and this object then represents that term. The block raises LeaseLost instead,
+    without running the body, in two cases. First, if this object had an earlier block or fenced work: that work
+    belonged to the ended term, and the next block would not know. Second, if the loop or the leader has ended.
     """
 
     def __init__(self, term: Term, terms: Terms) -> None:
-        self._terms = weakref.ref(terms)  # the loop keeps it alive: gone means that the loop was left
+        self._terms = weakref.ref(terms)  # only the loop keeps it alive: None means that the loop was left
         self._is_begun = False
         self._stand_for(term)
 
     def _stand_for(self, term: Term) -> None:
-        """Share all that the term itself has: its lease, its fence, its bodies."""
+        """Represent `term`: share its lease, its fences and its bodies."""
         self.stands_for = term
         self._held, self._fences, self._bodies = term._held, term._fences, term._bodies
 
@@ -91,12 +91,12 @@ class TermOfLoop(Term):
         terms = self._terms()
         term = await terms.next_for(self) if terms is not None and not self._is_begun else None
         if self.is_valid:
-            return  # a block in another task waited as well, and was first
+            return  # a block in another task has waited too, and was first
         if term is None or self._is_begun:
             raise self.lost(self._held.why_over)
         self._stand_for(term)
 
-    # --- fenced work, which keeps this object to its term ---
+    # --- fenced work: after it this object stays with its term ---
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         self._is_begun = True

@@ -1,6 +1,6 @@
-"""What followers and observers know of leases they do not hold: one batched read for any number of them.
+"""Reads leases for followers and observers, who do not hold them: one batched read for any number of leases.
 
-The read is the truth. It runs at the poll interval and at the earliest known expiry; hints only make it earlier.
+Only the read is relied on. It runs at the poll interval and at the earliest known expiry; hints only make it earlier.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from fencehold.runtime.core.outage import Outage
 READ_LIMIT_S = 5.0
 LISTEN_LIMIT_S = 2.0  # an attempt to acquire may wait for the same connection
 READ_LIMIT_S_MIN = 0.2
-EXPIRY_SLACK_S = 0.002  # a store whose clock ticks in milliseconds must have passed the boundary
+EXPIRY_SLACK_S = 0.002  # so that a store whose clock has milliseconds is past the expiry
 TROUBLE_PAUSE_S = 1.0
 
 
 class News(enum.Enum):
     SEEN = "seen"  # the row as just read (None: no such row yet)
-    FREED = "freed"  # said to be released: worth an attempt
-    CHANGED = "changed"  # said to have changed hands
-    CLOSED = "closed"  # nothing more will be said
+    FREED = "freed"  # a hint that it was released: try to acquire it
+    CHANGED = "changed"  # a hint that another holder has acquired it
+    CLOSED = "closed"  # the store is closed; nothing follows
 
 
 Hear = Callable[[News, Lease | None], None]
@@ -37,7 +37,10 @@ Hear = Callable[[News, Lease | None], None]
 
 @dataclass(eq=False)
 class Follow:
-    """One interest in one lease; `hear` is called on the keeper's loop."""
+    """One follower or observer of one lease; `hear` is called with its news, on the keeper's loop.
+
+    `wants_changes`: read the lease at each hint (an observer), instead of getting the hint itself (a follower).
+    """
 
     name: str
     poll_every_s: float
@@ -47,7 +50,7 @@ class Follow:
 
 
 class Watch:
-    """Says so when the store stops answering: a follower sends nothing else, and would wait without a word."""
+    """Logs when the store stops answering, because a follower sends nothing else and would wait without a log line."""
 
     def __init__(
         self, port: LeasePort, wakeup: WakeupPort, clock: Clock, facts: FactSink, on_asked: Callable[[str], None]
@@ -57,7 +60,7 @@ class Watch:
         self._clock = clock
         self._facts = facts
         self._outage = Outage(self._fact, clock)
-        self._has_read = False  # until then the candidates' own attempts say what is wrong
+        self._has_read = False  # until then the candidates' own attempts log what is wrong
         self._on_asked = on_asked
         self._follows: list[Follow] = []
         self._due_s = 0.0
@@ -81,7 +84,7 @@ class Watch:
             self._follows.remove(follow)
 
     def saw(self, name: str, lease: Lease | None) -> None:
-        """An answer that came another way, such as a refused acquire: saves a read."""
+        """Use an answer that came without a read, such as that of a refused acquire: it saves a read."""
         expiry_s = self._expiry_s(lease)
         for follow in self._follows:
             if follow.name == name:
@@ -93,7 +96,7 @@ class Watch:
         try:
             await self._wakeup.listen(LISTEN_LIMIT_S)
         except FenceholdError:
-            return  # hints only: every later connection tries again
+            return  # it is for hints only; every later connection tries again
 
     def close(self) -> None:
         self._closed = True
@@ -110,7 +113,7 @@ class Watch:
 
     async def _look(self) -> None:
         names = {follow.name for follow in self._follows}
-        # Set before the read: whoever asks for a look while it is under way gets another one.
+        # Set before the read, so that a request for a read during this one causes another.
         self._due_s = self._clock.now_s() + self._poll_s()
         try:
             rows = await self._port.read(sorted(names), self._read_limit_s())
@@ -121,7 +124,7 @@ class Watch:
             return
         self._has_read = True
         self._outage.answered()
-        # A name that was not asked for is not absent.
+        # Only the names that were read: a name followed since then is not in `rows`, which does not mean no lease.
         for follow in [f for f in self._follows if f.name in names]:
             lease = rows.get(follow.name)
             follow.expiry_s = self._expiry_s(lease)
@@ -132,14 +135,14 @@ class Watch:
         self._facts.fact(event, following=sorted({follow.name for follow in self._follows}), **fields)
 
     def _read_limit_s(self) -> float:
-        """No longer than a poll: renewals wait for the same connection."""
+        """At most a poll interval, because renewals wait for the same connection."""
         return min(READ_LIMIT_S, max(READ_LIMIT_S_MIN, self._poll_s()))
 
     def _poll_s(self) -> float:
         return min((follow.poll_every_s for follow in self._follows), default=TROUBLE_PAUSE_S)
 
     def _expiry_s(self, lease: Lease | None) -> float:
-        """When to look again: at the expiry of a live lease; a free one is left to the poll."""
+        """When to read again: at the expiry of a live lease. For a free lease the poll interval is enough: infinity."""
         if lease is None or not lease.is_live:
             return float("inf")
         return self._clock.now_s() + lease.remaining_s + EXPIRY_SLACK_S

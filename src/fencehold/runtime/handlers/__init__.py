@@ -1,1 +1,1 @@
-"""A user's handlers: their kinds, their mistakes, their errors as text, and those that do not end."""
+"""A user's handlers: kinds of handlers, checks, their errors as text, and a watch for handlers that hang."""

@@ -1,4 +1,4 @@
-"""What can be wrong with a handler: seen before it is called, or by what it returned."""
+"""Checks of a handler: before it is called, and of the value it returned."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fencehold.model.errors import ConfigurationError
 def check_callable(handler: Callable[[Any], Any], argument: str = "event") -> None:
     """Raise ConfigurationError (`bad_handler`) for a handler that yields, or that cannot be called with one argument.
 
-    A callable whose parameters Python cannot read (some written in C) is let through.
+    A callable whose parameters Python cannot read (some are written in C) is accepted.
     """
     _check_is_no_generator(handler)
     _check_takes_one(handler, argument)
 
 
 def _check_is_no_generator(handler: Callable[[Any], Any]) -> None:
-    """Calling a generator function runs nothing of it."""
+    """Raise for a generator function: calling it does not run its body."""
     for called in (handler, getattr(handler, "__call__", None)):  # noqa: B004
         if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
             raise ConfigurationError(
@@ -34,9 +34,9 @@ def _check_is_no_generator(handler: Callable[[Any], Any]) -> None:
 
 def _check_takes_one(handler: Callable[[Any], Any], argument: str) -> None:
     try:
-        # Not what a decorator wraps: a decorator may add arguments of its own to the call.
+        # Check the decorated function, not the one inside: a decorator may pass additional arguments to that.
         signature = inspect.signature(handler, follow_wrapped=False)
-    except (TypeError, ValueError):  # Python cannot say which parameters it has
+    except (TypeError, ValueError):  # Python cannot read its parameters
         return
     try:
         signature.bind(object())
@@ -52,11 +52,11 @@ def _check_takes_one(handler: Callable[[Any], Any], argument: str) -> None:
 
 
 def refuse_unfinished(answer: object) -> None:
-    """Raise TypeError if a handler returned something that should have been awaited or looped over: a failed try.
+    """Raise TypeError if a handler returned something that should have been awaited or looped over.
 
-    To count it as done would lose the event, for nothing of it has run. A coroutine is closed (so that Python does
-    not warn that it was never awaited) and a task, or work given to an executor, is cancelled; one that has ended
-    already counts by how it ended.
+    The caller counts that as a failed try: nothing of it has run, so counting it as done would lose the event. A
+    coroutine is closed, so that Python does not warn that it was never awaited. A task, or work given to an executor,
+    is cancelled; if it has ended already, its result counts, and its error is raised.
     """
     if answer is None:
         return
@@ -84,7 +84,7 @@ def refuse_unfinished(answer: object) -> None:
 
 
 def _refuse_work_elsewhere(work: concurrent.futures.Future[Any]) -> None:
-    """What was given to an executor: one that has ended counts by how it ended."""
+    """For work given to an executor: raise its error if it has ended with one; raise TypeError if it has not ended."""
     if work.done():
         work.result()
         return
@@ -95,7 +95,7 @@ def _refuse_work_elsewhere(work: concurrent.futures.Future[Any]) -> None:
 
 
 def end_unawaited(waiting: Any) -> None:
-    """Close a coroutine that nobody will await, or cancel a task; whatever that raises is of no interest."""
+    """Close a coroutine that nobody will await, or cancel a task. Errors that this raises are ignored."""
     with contextlib.suppress(Exception):
         if inspect.iscoroutine(waiting):
             waiting.close()

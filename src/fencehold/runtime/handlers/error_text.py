@@ -1,4 +1,4 @@
-"""A handler's error as text: in full for the log, short for a column; without passwords, and never endless."""
+"""A handler's error as text, without passwords and of limited length: long for the log, short for a column."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from fencehold.model.errors import redact
 
 ERROR_CHARS_MAX = 2000  # of the column `last_error`
-WORDS_CHARS_MAX = 1000  # of these, what the error says; the rest is for where it was raised
+WORDS_CHARS_MAX = 1000  # of these, for the error's message; the rest is for its traceback
 LOG_CHARS_MAX = 100_000
-LINE_CHARS_MAX = 2000  # of a traceback: to look for passwords in a line of millions would hold up the loop
+LINE_CHARS_MAX = 2000  # of one line of a traceback: searching a very long line for passwords would block the event loop
 
-#: What follows it in `last_error` is where the error was raised.
+#: In `last_error` it separates the error's message from its traceback.
 TRACEBACK_MARK = "\n\nTraceback ("
 WHOLE = "\n\nTraceback (most recent call last):\n"
 CUT = "\n\nTraceback (its end):\n"
@@ -24,18 +24,21 @@ _POOL = concurrent.futures.thread.__file__
 
 
 def described(error: BaseException) -> str:
-    """Kind and words, no traceback."""
+    """The error's type and message, without a traceback."""
     if isinstance(error, asyncio.CancelledError):
         return "CancelledError: raised in the handler, or in what it waited for; not by its worker"
     try:
         words = str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot even say what it is
+    except Exception:  # noqa: BLE001 - its own __str__ fails
         words = ""
     return storable(f"{type(error).__name__}: {words}" if words else type(error).__name__)
 
 
 def stored(error: BaseException) -> str:
-    """As the column `last_error` keeps it: kind and words, then the end of the traceback, which names the culprit."""
+    """The text for the column `last_error`: type and message, then as much of the traceback as fits.
+
+    If it does not fit, its end is kept, because that names the line that raised.
+    """
     words, where = described(error), _where(error)
     if not where:
         return words
@@ -47,31 +50,34 @@ def stored(error: BaseException) -> str:
 
 
 def in_full(error: BaseException) -> str:
-    """The whole traceback, with what caused it; empty if there is nothing to see but the error itself."""
+    """The whole traceback, with the errors that caused this one. Empty if it would show only the error itself."""
     where, said = _formatted(error)
     return _cleaned(where + said).rstrip("\n") if where else ""
 
 
 def storable(text: str) -> str:
-    """Without passwords, and as every database can keep it."""
+    """The text without passwords, cut, and with only characters that every database can store."""
     clean = redact(text[: 2 * ERROR_CHARS_MAX]).replace("\0", "").encode("utf-8", "replace").decode()
     return clean[:ERROR_CHARS_MAX]
 
 
 def _where(error: BaseException) -> str:
-    """The traceback without its first line, and without what the error says, which stands elsewhere."""
+    """The traceback without its first line and without the error's own message, which `stored` puts before it."""
     where, _ = _formatted(error)
     return _cleaned(where).removeprefix(WHOLE.lstrip("\n")).rstrip("\n")
 
 
 def _formatted(error: BaseException) -> tuple[str, str]:
-    """Where it was raised, with what caused it, and what it says; frames of the worker that called it are left out."""
+    """Two texts: the traceback, with the errors that caused this one, and the error's own message.
+
+    Frames of the worker that called the handler are left out.
+    """
     try:
         shown = traceback.TracebackException.from_exception(from_the_handler(error))
         lines, said = list(shown.format()), len(list(shown.format_exception_only()))
-    except Exception:  # noqa: BLE001 - an error that cannot even be shown
+    except Exception:  # noqa: BLE001 - it cannot be formatted
         return "", ""
-    if isinstance(error, BaseExceptionGroup):  # what it says is followed by the errors in it
+    if isinstance(error, BaseExceptionGroup):  # its message is followed by the errors in the group
         return "".join(lines), ""
     return "".join(lines[:-said]), "".join(lines[-said:])
 
@@ -85,7 +91,10 @@ def from_the_handler(error: BaseException) -> BaseException:
 
 
 def _cleaned(text: str) -> str:
-    """Whole lines from the end, none too long. Passwords go before the last cut, which could hide where one begins."""
+    """The text without passwords; of a long text only the last whole lines, each cut to a limit.
+
+    Passwords are removed before the last cut, because a cut could hide where a password begins.
+    """
     kept = "\n".join(line[: 2 * LINE_CHARS_MAX] for line in text.split("\n"))
     if len(kept) > LOG_CHARS_MAX:
         kept = kept[-LOG_CHARS_MAX:].partition("\n")[2]

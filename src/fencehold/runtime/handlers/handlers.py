@@ -1,4 +1,4 @@
-"""A user's handlers, whatever their kind, as one thing: give it events, and it raises or returns."""
+"""Wraps a user's handlers, async or plain, one or one per event type, as async functions of one argument."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ FORMS = 'Give `async def handle(event)`, or {"order.created": handle, ...}; "*" 
 
 
 class Reject(FenceholdError):
-    """Raised by a handler: trying again is pointless; the event goes to the dead letters at once, with this reason."""
+    """A handler raises it when another try is pointless: the event becomes a dead letter at once, with this reason."""
 
     code = "rejected"
 
     def __str__(self) -> str:
-        """Without its code, which says no more than its name."""
+        """The message and hint, without the code: the class name states the same."""
         return f"{self.message} {self.hint}".rstrip()
 
 
 class Handlers:
-    """One handler for all events, or one per event type; async ones run on the loop, others on threads of their own."""
+    """One handler for all events, or one per event type. Async handlers run on the event loop, others on threads."""
 
     def __init__(self, given: Handler | Mapping[str, Handler], threads_max: int, *, argument: str = "event") -> None:
         if not isinstance(given, Mapping) and not callable(given):
@@ -50,7 +50,7 @@ class Handlers:
         self._is_closed = False
         self._threads: ThreadPoolExecutor | None = None
         self._on_loop: dict[int, Run] = {}
-        self._threaded: dict[asyncio.Task[Any] | None, asyncio.Future[Any]] = {}  # by the task that waits for it
+        self._threaded: dict[asyncio.Task[Any] | None, asyncio.Future[Any]] = {}  # keys: the tasks that wait for them
         self._names = {event_type: name_of(handler) for event_type, handler in table.items()}
         self._runs = {event_type: self._run(handler) for event_type, handler in table.items()}
         self.fallback = self._runs.get(ANY_TYPE)
@@ -63,15 +63,15 @@ class Handlers:
         return run
 
     def name(self, claim: Claim) -> str:
-        """The handler of this event, for people: `app.send_mail`."""
+        """The name of this event's handler, for logs: `app.send_mail`."""
         return self._names.get(claim.event_type) or self._names.get(ANY_TYPE, "")
 
     def is_on_thread(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether a thread, which cannot be stopped, is at work for this task now."""
+        """Whether a handler's thread, which cannot be stopped, is running for this task now."""
         return task in self._threaded
 
     def close(self) -> None:
-        """No handler is called any more; threads end when their functions return, and tasks no longer wait for them."""
+        """Call no more handlers. Threads end when their functions return; tasks no longer wait for them."""
         self._is_closed = True
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
@@ -86,11 +86,14 @@ class Handlers:
         def call(event: Any) -> Any:
             try:
                 return handler(event)
-            except StopIteration as error:  # no future can carry it: whoever awaited it would wait for ever
+            except StopIteration as error:  # a future cannot hold it: awaiting it would never end
                 raise RuntimeError("the handler raised StopIteration") from error
 
         async def on_a_thread(event: Any) -> None:
-            """A thread cannot be stopped: its place stays taken until it returns, whatever became of the lease."""
+            """Run the handler on a thread and wait for it.
+
+            A thread cannot be stopped, so its place stays taken until it returns, also after a cancel or a lost lease.
+            """
             future = asyncio.get_running_loop().run_in_executor(threads, call, event)
             task = asyncio.current_task()
             self._threaded[task] = future
@@ -100,10 +103,10 @@ class Handlers:
                 await self._returned(future)
                 if not future.done() or future.cancelled():
                     raise
-                answer = future.result()  # done after all: that counts, if its lease still does
+                answer = future.result()  # it has ended: that counts, if the lease is valid
                 if inspect.isawaitable(answer):
                     end_unawaited(answer)
-                    raise  # only the rest was to do the work, and nothing of it has begun
+                    raise  # the work was in the awaitable, which has not begun
             finally:
                 self._threaded.pop(task, None)
             if inspect.isawaitable(answer):  # a plain function around an async one: `lambda event: send(event)`
@@ -113,13 +116,13 @@ class Handlers:
         return on_a_thread
 
     async def _returned(self, future: asyncio.Future[Any]) -> None:
-        """Once the thread has returned, however often the wait is cancelled; at the latest when the worker is over."""
+        """Wait until the thread has returned or `close` was called. Cancels are ignored."""
         while not (future.done() or self._is_closed):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([future])
 
     def _on_the_loop(self, handler: Handler) -> Run:
-        """The same for the same handler: what is handled in one go is told by that."""
+        """The same function for the same handler: events whose function is the same can share a batch."""
 
         async def on_the_loop(event: Any) -> None:
             refuse_unfinished(await handler(event))
@@ -134,7 +137,7 @@ def is_async(handler: Handler) -> bool:
 
 
 def name_of(handler: Handler) -> str:
-    """As its module calls it: `app.send_mail`; of an object that is called, its class."""
+    """The handler's module and qualified name, `app.send_mail`; for a callable object, those of its class."""
     while hasattr(handler, "func"):  # functools.partial
         handler = handler.func
     found: Any = handler if hasattr(handler, "__qualname__") else type(handler)

@@ -1,7 +1,7 @@
-"""What a handler is, for type checkers: a function of one argument whose answer is nothing.
+"""Types of handlers, for type checkers: functions of one argument that return None.
 
-What a handler returns is not looked at: to return is done, to raise is to be tried again. So the types say None, and a
-handler that returns False for "failed" is seen in an editor.
+A returned value is not used: a handler that returns has succeeded, one that raises is tried again. So the types
+demand None, and a type checker finds a handler that returns False for "failed".
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from fencehold.runtime.items.item import Item
 #: Handles one event: `async def handle(event)`, or a plain function, which runs on a thread of its own.
 EventHandler: TypeAlias = Callable[[Claim], Awaitable[None] | None]
 
-#: Handles a list of events and answers for all of them: with `batch_size`.
+#: Handles a list of events, with `batch_size`; its success or error counts for all of them.
 BatchHandler: TypeAlias = Callable[[list[Claim]], Awaitable[None] | None]
 
 #: Handles one item while this process holds it.
 ItemHandler: TypeAlias = Callable[[Item], Awaitable[None] | None]
 
-#: The same without an event loop: plain functions only.
+#: The handlers of events in fencehold.sync: plain functions only.
 SyncEventHandler: TypeAlias = Callable[[Claim], None]
 SyncBatchHandler: TypeAlias = Callable[[list[Claim]], None]

@@ -1,7 +1,7 @@
-"""Tells of handlers that do not come to an end, and gives up for a worker that can do nothing any more.
+"""Logs handlers that do not end, and stops a worker that cannot handle anything any more.
 
-It runs on the keeper's thread: a handler that blocks its event loop cannot hold it up. Time is counted in steps of its
-own, none longer than a step should be: a process that was frozen as a whole is not taken for one with a blocked loop.
+It runs on the keeper's thread, so a handler that blocks its event loop cannot delay it. It adds up the time between its
+own steps, and counts a long step only in part: if the whole process was frozen, its event loop was not blocked.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from fencehold.runtime.core.loop_liveness import LoopLiveness
 from fencehold.runtime.outbox.claimed_event import ClaimedEvent, WorkerFacts
 
 STEP_S = 1.0
-STEPS_PER_LIMIT = 4  # it looks at least so often within any limit
-STEP_PARTS_MAX = 2  # a step that took longer counts as so many steps
-HUNG_AFTER_S = 1.5  # after its lease was lost, more than a handler has to end and its place to be freed
-WARNINGS_MAX = 10  # at a time; the others are told of a step later
-NAMES_MAX = 3  # of handlers that a blocked loop may be the fault of
-AGAIN_FACTOR = 2  # a warning is repeated when what it tells of lasts so many times as long
+STEPS_PER_LIMIT = 4  # at least this many steps within every limit
+STEP_PARTS_MAX = 2  # a step that took longer counts as this many
+HUNG_AFTER_S = 1.5  # since its lease was lost: longer than a handler may take to end and its place to become free
+WARNINGS_MAX = 10  # per step; the others are logged at later steps
+NAMES_MAX = 3  # of handlers that may be blocking the loop
+AGAIN_FACTOR = 2  # a warning is repeated when its condition has lasted this many times as long
 
 
 class Watched(Protocol):
-    """A worker, as seen from here."""
+    """The part of a worker that the watch uses."""
 
     @property
     def settings(self) -> WorkerSettings: ...
@@ -43,7 +43,7 @@ class Watched(Protocol):
     def handler_name(self, claim: Claim) -> str: ...
 
     def give_up(self, error: WorkerStuck) -> None:
-        """Any thread."""
+        """Make the worker's `run` raise this error. Called from any thread."""
         ...
 
 
@@ -54,7 +54,7 @@ class HandlerWatch:
         self._wake = asyncio.Event()
         self._closed = False
         self._looked_s = clock.now_s()
-        self._lost_s: dict[int, float] = {}  # since when it has seen each as lost
+        self._lost_s: dict[int, float] = {}  # when it first saw each one's lease as lost
         self._silent_s = self._silent_told_s = 0.0  # how long the loop has not turned
         self._full_s = self._full_next_s = 0.0  # how long all places have been taken by handlers that seem hung
         self._dead_s = 0.0  # how long all places have been taken by handlers whose leases are lost
@@ -105,10 +105,10 @@ class HandlerWatch:
         self._dead_s = self._dead_s + passed_s if is_dead else 0.0
         self._full_s = self._full_s + passed_s if seems_hung else 0.0
 
-    # --- what is told ---
+    # --- what is logged ---
 
     def _log_handlers(self, in_place: list[ClaimedEvent], strays: list[ClaimedEvent], now_s: float) -> None:
-        """Of each call of a handler once, however many events it has; again when it has taken twice as long."""
+        """Warn once per call of a handler, however many events it has, and again when it has taken twice as long."""
         due = [claimed for claimed in (*in_place, *strays) if self._is_due(claimed, now_s - claimed.started_s)]
         calls = {id(claimed.task): claimed for claimed in reversed(due)}
         for claimed in list(calls.values())[:WARNINGS_MAX]:
@@ -162,7 +162,7 @@ class HandlerWatch:
     # --- a loop that does not turn ---
 
     def _in_hand(self, claimed_events: list[ClaimedEvent], now_s: float) -> str:
-        """The handlers that it may be, the oldest first, each with its age."""
+        """Text: the handlers that may be blocking the loop, the oldest first, each with its age."""
         ages_s: dict[str, float] = {}
         for claimed in sorted(claimed_events, key=lambda claimed: claimed.started_s):
             ages_s.setdefault(self._name(claimed), now_s - claimed.started_s)
@@ -195,7 +195,7 @@ class HandlerWatch:
 
 
 def blocked_by(worker: Watched, loop: asyncio.AbstractEventLoop, thread_id: int) -> str:
-    """In words, what a loop that does not turn is doing: which handler it runs, or else where it is. Any thread."""
+    """Text for a blocked loop: which handler it is running, or else which line of code. Callable from any thread."""
     running = running_now(loop, [*list(worker.claimed_events.values()), *list(worker.strays.values())])
     if running is not None:
         return f"the handler {worker.handler_name(running.claim)} blocks it"
@@ -204,7 +204,7 @@ def blocked_by(worker: Watched, loop: asyncio.AbstractEventLoop, thread_id: int)
 
 
 def running_now(loop: asyncio.AbstractEventLoop, claimed_events: list[ClaimedEvent]) -> ClaimedEvent | None:
-    """The handler that the loop is running now; None if it runs a task that a handler, or somebody else, made."""
+    """The event whose handler the loop is running now. None if it runs another task, even one made by a handler."""
     try:
         task = asyncio.current_task(loop)
     except RuntimeError:
@@ -213,7 +213,7 @@ def running_now(loop: asyncio.AbstractEventLoop, claimed_events: list[ClaimedEve
 
 
 def where_is(thread_id: int) -> str:
-    """What a thread is doing: file, line and function of its innermost frame."""
+    """Where a thread is: file, line and function of its innermost frame; empty if there is no such thread."""
     frame = sys._current_frames().get(thread_id)
     if frame is None:
         return ""

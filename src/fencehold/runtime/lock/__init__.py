@@ -1,1 +1,1 @@
-"""Leaders by a lock of a server session (pgleaderlock, mssqlleaderlock)."""
+"""Leaders by a lock that a server session holds (pgleaderlock, mssqlleaderlock)."""

@@ -1,4 +1,4 @@
-"""Leadership by a lock that a server session holds, for the election. Runs entirely in the caller's event loop."""
+"""The election's mechanism for a lock that a server session holds. It runs entirely on the caller's event loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ NO_ANSWER = (
     "the release got no answer within {:g} s: the connection was dropped, and the lock is free once the server sees it"
 )
 
-#: An unlock that is cut off inside ends by the outer limit, which knows that cutting the connection unlocks too.
+#: The session's own limits are this much longer, so that the outer limit ends an unlock first: only the code there
+#: knows that dropping the connection unlocks too.
 INNER_EXTRA_S = 1.0
 
 
@@ -43,7 +44,7 @@ class Timing:
 
     @property
     def trust_s(self) -> float:
-        """Longer than a loop blocked for three intervals right before its next probe was due, and then some."""
+        """How long a proof counts: enough even if the loop blocks for three intervals just before a probe is due."""
         return self.health_interval_s * 5
 
     @property
@@ -56,12 +57,12 @@ class Timing:
 
     @property
     def seize_limit_s(self) -> float:
-        """An earlier leader's open fenced transaction is waited for; the server ends it after half a lease."""
+        """Enough to wait for an open fenced transaction of an earlier leader; the server ends it after half a lease."""
         return max(ROUND_TRIP_LIMIT_S, self.trust_s)
 
 
 class Grant:
-    """The lock is ours until `ends_at_s`, which every probe moves on; it counts from when the probe was sent."""
+    """The lock is ours until `ends_at_s`. Every successful probe moves it on, counted from when the probe was sent."""
 
     def __init__(self, clock: Clock, sent_s: float, timing: Timing, expires: bool) -> None:
         self._clock = clock
@@ -76,7 +77,7 @@ class Grant:
 
     @property
     def is_valid(self) -> bool:
-        """Pure comparison. A forked child holds nothing: its parent has the session."""
+        """Compares clocks and does no I/O. Always False in a forked child: its parent has the session."""
         if self.is_over or self._generation != forks.generation():
             return False
         return not self._expires or self._clock.now_s() < self.ends_at_s
@@ -86,7 +87,7 @@ class Grant:
         return max(0.0, self.ends_at_s - self._clock.now_s()) if self.is_valid else 0.0
 
     def resume(self, sent_s: float) -> None:
-        """After an interruption that nobody was told of."""
+        """Make the grant valid again after a reconnect within the grace period, for which no term has ended."""
         self.prove(sent_s)
         self.is_over = False
 
@@ -95,7 +96,7 @@ class Grant:
 
 
 class SessionMechanism(Generic[S]):
-    """Owns the connection. After any error, timeout or cancel it is dropped: the server then frees the lock."""
+    """Owns the connection. After any error, timeout or cancel it drops it: the server then frees the lock."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class SessionMechanism(Generic[S]):
         as_error: Callable[[Exception], Exception] = as_lock_error,
         where: str = "",
     ) -> None:
-        """`where`: the database's address without secrets, for what is told while it is away."""
+        """`where`: the database's address without secrets, for the log of an outage."""
         self._open = open_session
         self._where = where
         self._outage = Outage(facts.fact, clock)
@@ -129,7 +130,7 @@ class SessionMechanism(Generic[S]):
         self.release_limit_s: float | None = None
 
     async def attempt(self) -> Grant | None:
-        async with self._turn:  # a cancelled attempt may still be letting go of its session
+        async with self._turn:  # a cancelled attempt may still be closing its session
             self.attempts += 1
             try:
                 answer = await self._attempt()
@@ -140,14 +141,14 @@ class SessionMechanism(Generic[S]):
                 await self.close()
                 fault = self._as_error(error)
                 if self._has_worked and isinstance(fault, HopelessError) and not isinstance(fault, PoolerError):
-                    fault = ConnectionError(str(fault))  # a password or a right that worked once may work again
-                if isinstance(fault, HopelessError):  # nobody will try again
+                    fault = ConnectionError(str(fault))  # the password or right has worked before, so it may work again
+                if isinstance(fault, HopelessError):  # there is no other attempt
                     self._facts.fact("gave_up", error=fault)
                 else:
                     self._outage.failed(as_outage(fault, self._where))
                 raise fault from error
             except BaseException:
-                await self.close()  # a cancelled try may have locked: only the end of the session is sure to unlock
+                await self.close()  # a cancelled attempt may have locked: only ending the session unlocks for sure
                 raise
 
     async def _attempt(self) -> Grant | None:
@@ -163,22 +164,22 @@ class SessionMechanism(Generic[S]):
         return self._grant
 
     async def _fenced(self, session: S, companion: Companion[S], new: Grant) -> Grant:
-        """The term that was interrupted, if its epoch is still the last one; else a new one, with the next epoch."""
+        """Resume the interrupted term if its epoch is still the last one; else begin a new term with the next epoch."""
         old, lease_s, limit_s = self._interrupted, self._timing.trust_s, self._timing.seize_limit_s
         epoch = old.epoch if old is not None and old.may_resume else None
         if old is not None and epoch is not None and await companion.resume(session, epoch, lease_s, limit_s):
             old.resume(await self._probe(session))
             return old
         new.epoch = await companion.seize(session, lease_s, limit_s)
-        new.prove(await self._probe(session))  # seizing may have waited for long
+        new.prove(await self._probe(session))  # taking the epoch may have waited for long
         return new
 
     async def _locked(self, session: S) -> float | None:
-        """When the request that locked was sent; None when another holds the lock."""
+        """Try to lock. Returns when the successful request was sent; None if another session holds the lock."""
         sent_s = self._clock.now_s()
         if await session.try_lock(ROUND_TRIP_LIMIT_S):
             return sent_s
-        # The one who holds it may be ourselves: a session that we dropped and whose end the server has not noticed.
+        # The holder may be our own old session, which we dropped but whose end the server has not noticed yet.
         born, self._left_behind = self._left_behind, None
         if born is None or not await session.evict(born, ROUND_TRIP_LIMIT_S):
             return None
@@ -186,7 +187,7 @@ class SessionMechanism(Generic[S]):
         return sent_s if await session.try_lock(ROUND_TRIP_LIMIT_S) else None
 
     async def hold(self, grant: Grant) -> str:
-        """Probe until possession cannot be proven; raises what the database said, if it said anything."""
+        """Probe until it cannot be proven that we hold the lock; then drop the connection and raise the error."""
         self._at_rest.clear()
         try:
             while True:
@@ -205,7 +206,7 @@ class SessionMechanism(Generic[S]):
             self._at_rest.set()
 
     async def _undisturbed(self, proving: Awaitable[None]) -> None:
-        """A probe that is under way ends before its caller does: cancelling it would cost the connection."""
+        """Await a probe. If the caller is cancelled, the probe ends first: cancelling it would break the connection."""
         probe = asyncio.ensure_future(proving)
         try:
             await asyncio.shield(probe)
@@ -228,14 +229,17 @@ class SessionMechanism(Generic[S]):
         grant.prove(sent_s)
 
     async def _probe(self, session: S) -> float:
-        """When the probe was sent that found the lock in our hands."""
+        """Returns when the probe was sent. Raises LockError if the session does not hold the lock."""
         sent_s = self._clock.now_s()
         if not await session.probe(self._timing.probe_limit_s):
             raise LockError("the session is alive but no longer holds the lock")
         return sent_s
 
     async def release(self, grant: Grant) -> bool:
-        """Local state first. Past its limit the connection is cut; the server unlocks when it notices."""
+        """End the grant locally, then unlock. Raises the error if that fails.
+
+        Past its limit it drops the connection, so that the server unlocks when it notices, and raises Unanswered.
+        """
         grant.is_over = True
         session = self._session
         limit_s = self.release_limit_s if self.release_limit_s is not None else ROUND_TRIP_LIMIT_S
@@ -265,14 +269,14 @@ class SessionMechanism(Generic[S]):
         await self._clock.wait(stop, delay_s)
 
     def is_new_term(self, grant: Grant) -> bool:
-        """Known only with a fencing epoch: without one nothing on the server remembers who led."""
+        """Always False without a fencing epoch: then the server keeps no record of who led."""
         return grant.epoch is not None and grant is not self._interrupted
 
     def led(self) -> None:
         self.attempts = 0
 
     def end_term(self) -> None:
-        """The end is about to be told: what was granted is over, what is granted from now on is a new term."""
+        """Called before the callbacks of a term's end: its grant is over, and the next grant is a new term."""
         self._interrupted = None
         if self._grant is not None:
             self._grant.is_over = True

@@ -1,4 +1,4 @@
-"""The life of a lock that a server session holds: started, awaited, stepped down from, shut down; on any database."""
+"""The lifecycle of a lock that a server session holds, for any database: start, wait, step down, shut down."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXIT_LIMIT_S = 10.0
 
 
 class GivesUpWhenHopeless:
-    """The caller's strategy, except that it gives up on what no retry can mend."""
+    """The caller's retry strategy, but it gives up after a HopelessError, for which a retry cannot help."""
 
     def __init__(self, inner: RetryStrategy) -> None:
         self._inner = inner
@@ -40,9 +40,9 @@ class GivesUpWhenHopeless:
 
 
 class SessionLock(Registers, Generic[S]):
-    """The lifecycle is one task in the caller's event loop, which alone uses the connection.
+    """Runs the lifecycle in one task on the caller's event loop; only this task uses the connection.
 
-    A subclass says what is locked, and opens the session that does it.
+    A subclass defines what is locked and opens the session that locks it.
     """
 
     def __init__(
@@ -76,19 +76,19 @@ class SessionLock(Registers, Generic[S]):
         self._election: Election[Grant] | None = None
         self._task: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
-        self._begun = asyncio.Event()  # started for the first time, or told to stop before that
+        self._begun = asyncio.Event()  # set when it is first started, or stopped before that
 
     async def _open(self) -> S:
         raise NotImplementedError
 
     def _where(self) -> str:
-        """Which database, without secrets."""
+        """The database's address, without secrets."""
         raise NotImplementedError
 
     # --- lifecycle ---
 
     async def start(self) -> None:
-        """Spawn the lifecycle task: STOPPED to FOLLOWER, and an attempt at once. Idempotent."""
+        """Start the lifecycle task: it goes from STOPPED to FOLLOWER and tries to acquire at once. Idempotent."""
         before = self._election
         if (before is None or await before.make_way()) and self._election is before:
             self._spawn()
@@ -111,9 +111,9 @@ class SessionLock(Registers, Generic[S]):
     async def shutdown(self, timeout_s: float | None = None) -> None:
         """Release the lock and stop. Idempotent. Past the timeout the connection is dropped, which frees the lock.
 
-        Returns after the callbacks have run, or when the time is over (10 s without a timeout; at least 2 s): what has
-        not ended then is cancelled. If this call is cancelled the lifecycle stops all the same; a second call waits
-        for its end.
+        Returns after the callbacks have run, or when their time is over (what is left of the timeout, at least 2 s;
+        10 s without a timeout): then the remaining callbacks are cancelled. If this call is cancelled, the lifecycle
+        stops all the same; a second call waits for its end.
         """
         self._begun.set()
         task, election, mechanism = self._task, self._election, self._mechanism
@@ -129,7 +129,7 @@ class SessionLock(Registers, Generic[S]):
             late = f"shutdown took longer than {timeout_s} s: the connection was dropped"
             self._log.fact("shutdown_cut_off", limit_s=timeout_s)
             self._callbacks.emit(Emit.ERROR, ShutdownError(late))
-            election.cut_off()  # told before the connection is closed, which may take a while
+            election.cut_off()  # callbacks are sent before the connection is closed, which may take long
             task.cancel()
             await asyncio.wait([task], timeout=ROUND_TRIP_LIMIT_S)
         told = await self._callbacks.delivered(callbacks.of_callbacks_s)
@@ -139,11 +139,11 @@ class SessionLock(Registers, Generic[S]):
             await self._companion.fences.close()
 
     async def step_down(self, timeout_s: float | None = None) -> None:
-        """Release leadership without stopping. Past the timeout the connection is cycled, which frees the lock.
+        """Release leadership without stopping. Past the timeout the connection is dropped, which frees the lock.
 
-        Returns after the `on_released` callbacks have run, or when the time is over (10 s for them without a timeout);
-        called inside a callback it does not wait for callbacks. Without leadership there is nothing to do; a release
-        that is under way is waited for.
+        Returns after the `on_released` callbacks have run, or when the timeout is over (without one they have 10 s).
+        Inside a callback it does not wait for callbacks. Does nothing when not leading; waits for a release that is
+        in progress.
         """
         election, mechanism = self._election, self._mechanism
         if election is None or mechanism is None or election.state not in LEADING:
@@ -157,11 +157,11 @@ class SessionLock(Registers, Generic[S]):
         await self._callbacks.delivered(limit.of_callbacks_s, upto=election.last_delivered)
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
-        """True once we lead and the `on_acquired` callbacks have run; False on timeout or once stopped.
+        """Wait until this process leads and `on_acquired` has run: True. False on timeout or once stopped.
 
-        Once stopped, it answers after `on_lost`, `on_error` and `on_stopped` have run. True is returned only while we
-        lead. Callbacks are waited for until the timeout, at most 10 s; called inside a callback it does not wait for
-        callbacks. Before `start()` it waits for the start too.
+        True is returned only while this process leads. Once stopped, it returns after `on_lost`, `on_error` and
+        `on_stopped` have run. It waits for callbacks until the timeout, at most 10 s; inside a callback it does not
+        wait for them. Before `start()` it also waits for the start.
         """
         with suppress(TimeoutError):
             async with TimeLimit(timeout_s):
@@ -174,7 +174,7 @@ class SessionLock(Registers, Generic[S]):
         return self.is_leader
 
     async def _led(self) -> Grant | None:
-        """The grant, once we lead; None once stopped."""
+        """Wait until this process leads and return its grant. None once stopped."""
         while (election := self._election) is not None:
             changed = election.changed
             if self.is_leader:
@@ -203,13 +203,13 @@ class SessionLock(Registers, Generic[S]):
 
     @property
     def is_leader(self) -> bool:
-        """LEADER, and still within the time for which possession was proven; compares clocks, never blocks."""
+        """True while the state is LEADER and the last proof of possession counts. Compares clocks, never blocks."""
         grant = self._election.grant if self._election is not None else None
         return self.state is LockState.LEADER and grant is not None and grant.is_valid
 
     @property
     def term(self) -> LockTerm | None:
-        """The current term, while it is valid; only with a fencing epoch."""
+        """The current term while it is valid; always None without a fencing epoch."""
         grant = self._election.grant if self._election is not None else None
         if grant is None or not self.is_leader or self._companion is None:
             return None
@@ -238,7 +238,7 @@ class SessionLock(Registers, Generic[S]):
             self._log.fact("lock_lost" if new is not LockState.RECONNECTING else "reconnecting", why=why)
 
     def _ended(self, election: Election[Grant], watcher: asyncio.Task[None] | None, task: asyncio.Task[None]) -> None:
-        """However it ended: nothing is held, whoever waits is woken, and an end out of turn is told like any other."""
+        """Called when the election's task has ended, in whatever way: send an error to `on_error`, wake the waiters."""
         if watcher is not None:
             watcher.cancel()
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -1,4 +1,4 @@
-"""What a leader by lock may do under its fencing epoch."""
+"""A leader's term under a lock with a fencing epoch: fenced transactions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def _awaited(pending: Awaitable[None]) -> None:
 
 
 class LockTerm:
-    """The current term when the lock has a fencing epoch: the token, and fenced transactions."""
+    """The current term of a lock with a fencing epoch, which is its token. It makes fenced transactions."""
 
     def __init__(self, grant: Grant, companion: Companion[Any], lease_s: float, log: FactSink) -> None:
         assert grant.epoch is not None, "a term has an epoch"
@@ -39,7 +39,7 @@ class LockTerm:
         return self._grant.is_valid
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """A fenced transaction on a connection of its own: it commits only while this epoch holds."""
+        """A fenced transaction on its own connection: it commits only while this epoch holds."""
         block = self._companion.fences.transaction(self._key(), lambda: self._grant.remaining_s)
         return AsyncTransactionBlock(block)
 
@@ -48,9 +48,10 @@ class LockTerm:
     @overload
     def fence(self, connection_or_session: AsyncConnection) -> Coroutine[Any, Any, None]: ...
     def fence(self, connection_or_session: Connection) -> Awaitable[None]:
-        """The same guard in a transaction the caller owns; await it for async connections and sessions.
+        """Fence a transaction that the caller owns: it commits only while this epoch holds.
 
-        One that is not awaited fences nothing: that is told as an error (`fence_not_awaited`), and ends the term.
+        Await it for async connections and sessions. Without the await an async one is not fenced: that is logged as
+        an error (`fence_not_awaited`) and ends the term.
         """
         pending = self._companion.fences.fence(connection_or_session, self._key())
         if not asyncio.iscoroutine(pending):
@@ -58,7 +59,7 @@ class LockTerm:
         return PendingFence(_awaited(pending), pending, self._forgotten)
 
     def _forgotten(self) -> None:
-        self._grant.may_resume = False  # this very term is over, whatever the grace would allow
+        self._grant.may_resume = False  # this term has ended, even within the grace period
         self._grant.is_over = True
         told_on(self._loop, lambda: self._log.fact(NOT_AWAITED, epoch=self.epoch, hint=NOT_AWAITED_HINT))
 
