@@ -11,7 +11,7 @@ from fencehold.model import names
 from fencehold.model.election.retry import RetryStrategy
 from fencehold.model.errors import ConfigurationError, redact
 from fencehold.runtime.lock.mechanism import ROUND_TRIP_LIMIT_S, Timing
-from fencehold.runtime.lock.session_lock import SessionLock
+from fencehold.runtime.lock.session_lock import LockSettings, SessionLock
 from fencehold.runtime.lock.term import LockTerm
 from mssqlleaderlock._logging import get_logger
 from mssqlleaderlock.companion import Companion
@@ -59,11 +59,10 @@ class LeaderLock(SessionLock[SqlServerSession]):
         self._dsn = dsn
         self._address = address_of(dsn)
         companion = Companion(self._address, fencing_name, fencing_table) if fencing_name is not None else None
-        super().__init__(
-            f"mssqlleaderlock-{name}", ServerTiming(health_interval_s), get_logger().bind(name=name),
-            retry_strategy=retry_strategy, reconnect_grace_s=reconnect_grace_s, auto_reacquire=auto_reacquire,
-            shutdown_event=shutdown_event, companion=companion,
-        )  # fmt: skip
+        settings = LockSettings(
+            ServerTiming(health_interval_s), retry_strategy, reconnect_grace_s, auto_reacquire, shutdown_event
+        )
+        super().__init__(f"mssqlleaderlock-{name}", settings, get_logger().bind(name=name), companion=companion)
         if health_interval_s > HEALTH_INTERVAL_S_MAX:
             raise ValueError(f"health_interval_s is {health_interval_s!r}; it must be at most {HEALTH_INTERVAL_S_MAX}")
 

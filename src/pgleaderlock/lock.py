@@ -10,7 +10,7 @@ from typing import Any, Self, TypedDict, Unpack
 from fencehold.backends.postgres import hosts
 from fencehold.model.errors import redact
 from fencehold.runtime.lock.mechanism import ROUND_TRIP_LIMIT_S, Timing
-from fencehold.runtime.lock.session_lock import SessionLock
+from fencehold.runtime.lock.session_lock import LockSettings, SessionLock
 from fencehold.runtime.lock.term import LockTerm
 from pgleaderlock._logging import get_logger
 from pgleaderlock.companion import Companion
@@ -64,11 +64,10 @@ class LeaderLock(SessionLock[Session]):
                 raise ValueError(f"{name} is {key!r}; an advisory lock key is a 32-bit signed integer (use for_name)")
         log = get_logger().bind(key1=key1, key2=key2)
         companion = Companion(conninfo(dsn), fencing_name, fencing_table, log) if fencing_name is not None else None
-        super().__init__(
-            f"pgleaderlock-{key1}-{key2}", Timing(health_interval_s), log,
-            retry_strategy=retry_strategy, reconnect_grace_s=reconnect_grace_s, auto_reacquire=auto_reacquire,
-            shutdown_event=shutdown_event, companion=companion, as_error=as_lock_error,
-        )  # fmt: skip
+        settings = LockSettings(
+            Timing(health_interval_s), retry_strategy, reconnect_grace_s, auto_reacquire, shutdown_event
+        )
+        super().__init__(f"pgleaderlock-{key1}-{key2}", settings, log, companion=companion, as_error=as_lock_error)
         self._dsn, self.key1, self.key2 = dsn, key1, key2
         self._connect_fn = connect_fn
 

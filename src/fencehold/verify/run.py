@@ -17,7 +17,8 @@ from fencehold.verify.contender_processes import Crew
 from fencehold.verify.hooks import HookRun, passwords, run_hook
 from fencehold.verify.journal import Fault, Journal
 from fencehold.verify.plan import DRAIN_LIMIT_S, Plan
-from fencehold.verify.scratch.place import Scratch, make_tables, scratch_of
+from fencehold.verify.scratch.choice import scratch_of
+from fencehold.verify.scratch.place import Scratch, make_tables
 from fencehold.verify.verdict import Verdict, beliefs, findings, gathered, lock_beliefs
 
 FEED_EVERY_S = 0.25

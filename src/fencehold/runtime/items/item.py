@@ -8,7 +8,7 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self
+from typing import Generic, Self
 
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
 from fencehold.model.items.changes import checked_change
@@ -17,10 +17,8 @@ from fencehold.ports.items import ItemRefusal, ItemRow
 from fencehold.runtime.core.block_kinds import AsyncBlock
 from fencehold.runtime.core.cancel_scope import CancelScope
 from fencehold.runtime.core.heartbeat import TOO_LATE
+from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.lease import DONE, GONE, LEFT, ItemLease
-
-if TYPE_CHECKING:
-    from fencehold.runtime.items.context import ItemsContext
 
 LIMIT_S = 10.0
 SAVE_NOW_LIMIT_S = LIMIT_S + 5.0

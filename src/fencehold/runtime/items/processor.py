@@ -6,12 +6,13 @@ Shape of a turn: wait until there is room and something may be there, take a bat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
-from fencehold.model.items.settings import ProcessorSettings
+from fencehold.model.items.settings import ItemSettings, ProcessorSettings
+from fencehold.ports.items import Stretch
 from fencehold.runtime.core.outage import REMIND_EVERY_S, Outage
 from fencehold.runtime.core.stoppable import Stoppable
 from fencehold.runtime.handlers.checks import check_callable
@@ -23,12 +24,24 @@ from fencehold.runtime.items.item import Item
 from fencehold.runtime.items.lease import BROKEN, DELETED
 from fencehold.runtime.items.rests import Rests
 
-if TYPE_CHECKING:
-    from fencehold.runtime.items.items import Items
-
 TROUBLE_S_MAX = 5.0
 UNCHANGED = "the handler returned without saving; it will be called again at the next poll"
 CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
+
+
+class ItemSource(Protocol):
+    """The items of one kind, as their processor takes them."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def holder_id(self) -> str: ...
+    @property
+    def settings(self) -> ItemSettings: ...
+
+    async def next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch) -> list[Item]:
+        """Lease the next items in this state, but none of `skip`."""
+        ...
 
 
 class ItemProcessor(Stoppable):
@@ -39,7 +52,7 @@ class ItemProcessor(Stoppable):
     """
 
     def __init__(
-        self, items: Items, state: str, handlers: Handlers, settings: ProcessorSettings, context: ItemsContext
+        self, items: ItemSource, state: str, handlers: Handlers, settings: ProcessorSettings, context: ItemsContext
     ) -> None:
         super().__init__()
         self.state, self.settings = state, settings

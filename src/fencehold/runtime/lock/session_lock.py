@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Self, TypeVar
 
@@ -39,6 +40,23 @@ class GivesUpWhenHopeless:
         return None if isinstance(ctx.last_error, HopelessError) else self._inner.next_delay_s(ctx)
 
 
+@dataclass(frozen=True)
+class LockSettings:
+    """How a lock is kept and sought. Raises ValueError for a duration that is not above zero."""
+
+    timing: Timing
+    retry_strategy: RetryStrategy | None
+    reconnect_grace_s: float | None
+    auto_reacquire: bool
+    shutdown_event: asyncio.Event | None
+
+    def __post_init__(self) -> None:
+        durations = {"health_interval_s": self.timing.health_interval_s, "reconnect_grace_s": self.reconnect_grace_s}
+        for name, value in durations.items():
+            if value is not None and not (0 < value < math.inf):
+                raise ValueError(f"{name} is {value!r}; it must be above zero")
+
+
 class SessionLock(Registers, Generic[S]):
     """Runs the lifecycle in one task on the caller's event loop; only this task uses the connection.
 
@@ -48,26 +66,18 @@ class SessionLock(Registers, Generic[S]):
     def __init__(
         self,
         task_name: str,
-        timing: Timing,
+        settings: LockSettings,
         log: FactSink,
         *,
-        retry_strategy: RetryStrategy | None,
-        reconnect_grace_s: float | None,
-        auto_reacquire: bool,
-        shutdown_event: asyncio.Event | None,
         companion: Companion[S] | None,
         as_error: Callable[[Exception], Exception] = as_lock_error,
     ) -> None:
-        durations = {"health_interval_s": timing.health_interval_s, "reconnect_grace_s": reconnect_grace_s}
-        for name, value in durations.items():
-            if value is not None and not (0 < value < math.inf):
-                raise ValueError(f"{name} is {value!r}; it must be above zero")
         self._task_name = task_name
-        self._timing = timing
+        self._timing = settings.timing
         self._log = log
-        self._retry = GivesUpWhenHopeless(retry_strategy or ExponentialBackoff())
-        self._settings = ElectionSettings(auto_reacquire=auto_reacquire, grace_s=reconnect_grace_s)
-        self._external_stop = shutdown_event
+        self._retry = GivesUpWhenHopeless(settings.retry_strategy or ExponentialBackoff())
+        self._settings = ElectionSettings(auto_reacquire=settings.auto_reacquire, grace_s=settings.reconnect_grace_s)
+        self._external_stop = settings.shutdown_event
         self._clock: Clock = BootClock()
         self._callbacks = Callbacks(log)
         self._companion = companion

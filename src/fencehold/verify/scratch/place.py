@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import fencehold
 from fencehold.ports.facts import FactSink
-from fencehold.verify.plan import ITEM_KIND, ITEMS, LEASES, LOCK, Plan
+from fencehold.verify.plan import ITEM_KIND, ITEMS, LEASES, LOCK
 
 T = TypeVar("T")
 
@@ -69,16 +69,6 @@ async def whole(work: Coroutine[Any, Any, T]) -> T:
         with suppress(Exception):
             task.result()
         raise
-
-
-def scratch_of(plan: Plan) -> Scratch:
-    if plan.database == "sqlite":
-        from fencehold.verify.scratch.sqlite import SqliteScratch
-
-        return SqliteScratch(plan)
-    from fencehold.verify.scratch.postgres import PostgresScratch
-
-    return PostgresScratch(plan)
 
 
 def counters(scratch: Scratch) -> tuple[str, ...]:
