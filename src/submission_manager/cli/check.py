@@ -12,7 +12,7 @@ from submission_manager.registry import registry as registries
 from submission_manager.settings import BY_NAME
 
 _REGISTRY = BY_NAME["registry"]
-OF_THE_FILE = "it "  # how a problem begins that has no place in the file
+OF_THE_FILE = "it "  # a problem without a place in the file begins so
 
 EPILOG = """\b
 Example:

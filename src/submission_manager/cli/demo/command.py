@@ -1,4 +1,4 @@
-"""`submission-manager demo`: watch leaders die and freeze under load, and the books agree afterwards."""
+"""`submission-manager demo`: kills and freezes leaders under load, and checks afterwards that nothing was lost."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def demo(seconds: float, database: str | None, output: str) -> int:
 
 
 async def _interruptible(database: str | None, folder: Path, seconds: float, is_json: bool) -> int:
-    """SIGTERM and SIGHUP leave as little behind as Ctrl-C does, and a second signal not more."""
+    """Run the demo so that SIGTERM, SIGHUP and Ctrl-C clean up everything; a second signal does not cut that short."""
     loop = asyncio.get_running_loop()
     show = asyncio.create_task(_show(database, folder, seconds, is_json))
     came: list[int] = []
