@@ -1,4 +1,4 @@
-"""What the command's exit code means; the numbers are sysexits.h where it has a word for it."""
+"""The exit codes of the command; the numbers are those of sysexits.h where it has a fitting one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def of_error(error: FenceholdError) -> int:
 
 
 class Refused(FenceholdError):
-    """A no of the command's own, with its exit code."""
+    """The command's own refusal, with its exit code."""
 
     def __init__(self, message: str, *, code: str, exit_code: int, hint: str = "") -> None:
         super().__init__(message, hint=hint, code=code)

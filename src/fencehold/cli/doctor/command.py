@@ -1,4 +1,4 @@
-"""`fencehold doctor`: is everything there, does it run, and if not, what to do."""
+"""`fencehold doctor`: checks that everything exists and runs, and if not, says what to do."""
 
 from __future__ import annotations
 
