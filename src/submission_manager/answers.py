@@ -43,7 +43,7 @@ class Answers:
         return None if since_s is None else self._now_s() - since_s
 
     async def of(self, asked: Awaitable[T]) -> T:
-        """Await `asked`, return or raise what it does, and record whether the database answered."""
+        """Await `asked` and return its result or raise its error; also record whether the database answered."""
         asked_s = self._now_s()
         try:
             answer = await asked

@@ -41,7 +41,7 @@ class Heard:
 @items_option
 @with_setup
 def init(setup: Setup, outbox_names: tuple[str, ...], with_items: bool) -> None:
-    """Create the tables of leases, and those of outboxes and items if told; upgrade all that are there already.
+    """Create the tables of leases and, with --outbox and --items, of outboxes and items; upgrade existing ones.
 
     Safe to repeat, safe in parallel. Says which steps were applied, and on SQLite in which file. Where only a database
     administrator may do this, use `fencehold sql init`.

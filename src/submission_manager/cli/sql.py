@@ -1,4 +1,4 @@
-"""`submission-manager sql init`: the service's tables as text, for whoever may create them."""
+"""`submission-manager sql init`: prints the service's tables as SQL, for a user who may create them."""
 
 from __future__ import annotations
 

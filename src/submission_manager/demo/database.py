@@ -36,7 +36,7 @@ async def prepare(url: str) -> Audit:
 
 @asynccontextmanager
 async def a_place(given: str | None, folder: Path) -> AsyncIterator[str]:
-    """A URL for one run: a file in `folder`, or a schema of its own in the given database, dropped afterwards."""
+    """Yield a URL for one run: a file in `folder`, or a new schema in the given database, dropped afterwards."""
     if given is None:
         yield f"sqlite:///{folder / 'demo.db'}"
         return

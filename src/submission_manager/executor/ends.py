@@ -1,4 +1,4 @@
-"""What is done after an intent's end, whatever caused it: count it, and queue its webhook."""
+"""Handles an intent's end, whatever caused it: counts it, and queues its webhook."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class Executor:
         return await self._clock.wait(self.in_hand.idle, limit_s)
 
     async def close(self) -> None:
-        """Cancel every attempt still under way, and log what is left to log."""
+        """Cancel every attempt still under way, and write the last log lines."""
         tasks = [one.task for one in self.in_hand.all() if one.task is not None]
         for task in tasks:
             task.cancel()

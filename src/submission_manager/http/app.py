@@ -128,7 +128,7 @@ class App:
         await self.waiters.close()
 
     def close(self) -> None:
-        """Log what is left to log; call it when no more requests come."""
+        """Write the last log lines; call it when no more requests come."""
         self._trouble.close()
 
 

@@ -41,7 +41,7 @@ class Deadline:
 
 
 class Candidacy:
-    """A sink for the leader's facts: remembers the last answer, and prints once what is waited for."""
+    """A sink for the leader's facts: remembers the last answer, and prints once what it waits for."""
 
     def __init__(self, screen: Screen, name: str, *, one_try: bool = False) -> None:
         self.on_renewed: Callable[[], None] = lambda: None

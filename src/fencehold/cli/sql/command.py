@@ -1,4 +1,4 @@
-"""`fencehold sql init`: the tables as text, for whoever may create them."""
+"""`fencehold sql init`: prints the tables as SQL, for a user who may create them."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def rights(dialect: str, topic: str, table: str) -> str:
     schema, _, name = table.rpartition(".")
     quoted = _in_brackets if dialect == "mssql" else _in_quotes
     named = {suffix.lstrip("_") or "table": quoted(schema, name + suffix) for suffix in SUFFIXES}
-    # A schema of SQL Server needs no right of its own.
+    # On SQL Server no right on the schema itself is needed.
     usage = f'-- GRANT USAGE ON SCHEMA "{schema}" TO app;\n' if schema and dialect == "postgresql" else ""
     named |= {"schema": usage, "steps": quoted(schema, "fencehold_schema")}
     return RIGHTS[dialect][topic].format(**named)

@@ -57,7 +57,7 @@ Exit codes: 0 all of those are 0, 1 one is not, 69 something did not start, 130 
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="For a program: json.  [table]"
 )
 def demo(seconds: float, database: str | None, output: str) -> int:
-    """Three instances under load lose their leader three times; nothing else gets lost, in about 30 seconds.
+    """Three instances under load lose their leader three times, but no intent, in about 30 seconds.
 
     Uses HAProxy when it is installed, else a small front of its own; the fake gateway; and a SQLite file in a temporary
     folder, unless told otherwise. Leaves no process and no file behind.
