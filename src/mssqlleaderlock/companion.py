@@ -1,7 +1,7 @@
-"""A fencing epoch beside the lock: a row of fencehold's lease table that only the lock's holder raises.
+"""A fencing epoch for the lock: a row of fencehold's lease table whose epoch only the lock's holder raises.
 
-Holding the lock proves that no earlier holder's session lives, so the row is seized whatever its expiry; an earlier
-holder's write that is under way is waited for, as in every takeover. All on the lock's own connection.
+Holding the lock proves that no earlier holder's session lives, so the row is taken over whatever its expiry. It waits
+for an earlier holder's write that is under way, as every takeover does. All batches use the lock's own connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fencehold.model.errors import ConfigurationError
 from fencehold.ports.lock_session import LockSession
 
 INIT_LIMIT_S = 20.0
-#: Of the time that a seizing has, so that the server's answer comes before the caller gives up. There are two waits.
+#: Each of a seize's two waits gets this part of its limit, so that the server answers before the caller gives up.
 WAIT_PART = 0.4
 
 
@@ -39,7 +39,10 @@ class Companion:
         self.fences = SqlServerFences(address, self._statements)
 
     async def seize(self, session: Runs, lease_s: float, limit_s: float) -> int:
-        """The next epoch; only the lock's holder may ask. The table is created, or brought up to date, when needed."""
+        """Take over the row and return the next epoch. Only the lock's holder may call it.
+
+        Creates or upgrades the table when needed. Raises LockError if an earlier leader's fenced transaction is open.
+        """
         params = {
             "name": self.name, "holder": self.holder_id, "nonce": secrets.token_hex(16),
             "lease_us": microseconds(lease_s), "wait_ms": int(limit_s * WAIT_PART * 1000),
@@ -54,7 +57,7 @@ class Companion:
         if not epoch:
             raise LockError("an earlier leader's fenced transaction is open: the fencing epoch cannot be raised yet")
         self.lease_id = str(lease_id)
-        # A server takes longest over what it does for the first time in a session; a probe's limit is short.
+        # Renew once now: the first run of a statement in a session is the slowest, and a probe's limit is short.
         await self.renew(session, int(epoch), lease_s, limit_s)
         return int(epoch)
 

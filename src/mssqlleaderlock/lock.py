@@ -22,7 +22,7 @@ HEALTH_INTERVAL_S_MAX = 10.0
 
 @dataclass(frozen=True)
 class ServerTiming(Timing):
-    """SQL Server looks after a silent connection after 30 s; a silent leader must have stopped trusting itself then."""
+    """SQL Server checks a silent connection after 30 s; a silent leader's `is_leader` must be False before that."""
 
     trust_s_max: float = 25.0
 
@@ -32,14 +32,14 @@ class ServerTiming(Timing):
 
 
 class LeaderLock(SessionLock[SqlServerSession]):
-    """At most one session holds this lock at any time, and a leader that cannot prove possession stops saying it leads.
+    """At most one session holds this lock at any time; `is_leader` turns False if a leader cannot prove it holds it.
 
-    The lifecycle is one task in the caller's event loop; the connection lives on a thread of its own.
+    The lifecycle is one task in the caller's event loop; the connection has its own thread.
 
-    Not guaranteed: a leader that is frozen (SIGSTOP, a suspended machine) keeps the lock for as long as its connection
-    lasts, for SQL Server ends no session because it is idle: nobody leads meanwhile. And when the server itself ends
-    the session, the lock is free a moment before the leader can know; writes that must not overlap need `fencing_name`
-    and `term.transaction()`. `store.leader()` has neither weakness.
+    Not guaranteed: a frozen leader (SIGSTOP, a suspended machine) keeps the lock as long as its connection lasts,
+    because SQL Server never ends an idle session; nobody leads meanwhile. And when the server itself ends the session,
+    the lock is free a moment before the leader can know. Writes that must not overlap need `fencing_name` and
+    `term.transaction()`. `store.leader()` has neither weakness.
     """
 
     def __init__(

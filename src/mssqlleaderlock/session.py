@@ -1,7 +1,7 @@
-"""The lock's own connection: marked, probed for possession, bounded, and dropped after any doubt.
+"""The lock's own connection: marked as ours, probed that it holds the lock, limited in time, dropped after any error.
 
-An application lock has no expiry and belongs to the server's session. So the session must end when the connection does:
-the driver's pool, which keeps sessions for later, is refused.
+An application lock has no expiry and belongs to the server's session. So the session must end with the connection: the
+driver's pool, which keeps sessions for later, is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mssqlleaderlock import sockets
 
 SQL = Statements("mssqlleaderlock", LEASES.default_table)
 
-#: sp_getapplock's answer when another session has the lock.
+#: The answer of sp_getapplock when another session holds the lock.
 REFUSED = -1
 
 POOLED = (
@@ -37,7 +37,7 @@ Params = dict[str, Any]
 
 
 class Connection:
-    """One server session on a thread of its own. Never used again after an error, a limit or a cancel."""
+    """One server session with its own thread. Never used again after an error, a timeout or a cancel."""
 
     def __init__(self, address: Address) -> None:
         self._port = address.port
@@ -46,11 +46,11 @@ class Connection:
         self.wire: sockets.Wire | None = None
 
     async def row(self, sql: str, params: Params, limit_s: float) -> tuple[Any, ...]:
-        """The one row of a batch."""
+        """Run a batch and return its one row."""
         return (await answer(self._line, lambda line: batch.run(line, sql, params, limit_s), limit_s))[0]
 
     async def marked(self, token: str, limit_s: float) -> int:
-        """Connect, mark the session as ours and find its socket; the server's number for the session."""
+        """Connect, mark the session as ours and find its socket. Returns the server's number for the session."""
 
         def mark(line: Line) -> batch.Rows:
             sql = SQL.named("mark")
@@ -58,13 +58,13 @@ class Connection:
                 self._port, lambda padding: batch.run(line, sql, {"token": token, "padding": padding}, limit_s)
             )
             if self._is_closed and self.wire is not None:
-                self.wire.cut()  # nobody waited for it
+                self.wire.cut()  # closed meanwhile
             return rows
 
         return int((await answer(self._line, mark, limit_s))[0][0])
 
     def close(self) -> None:
-        """The server sees the end at once where the socket is known, else when the thread is back from its call."""
+        """Close. The server sees the end at once if the socket is known, else when the thread's call has ended."""
         self._is_closed = True
         if self.wire is not None:
             self.wire.cut()
@@ -72,10 +72,10 @@ class Connection:
 
 
 class SqlServerSession:
-    """One lock. `session_id` is the server's number for the session that asks for it."""
+    """The connection for one lock. `session_id` is the server's number for its session."""
 
     expires = True
-    birth = None  # to end a session that was left behind takes a right that applications do not have
+    birth = None  # ending a session that was left behind needs a right that applications do not have
 
     def __init__(self, address: Address, resource: str) -> None:
         self._address = address
@@ -98,7 +98,8 @@ class SqlServerSession:
             raise LockError(ANOTHER_SESSION)
         if got < 0 and not is_held:
             raise LockError(f"sp_getapplock answered {got}")
-        # Not this server's word for it. One that is only like it may keep something of each refusal, and fall over it.
+        # This is not SQL Server's answer to a refusal. A compatible server that gives it may leave something of each
+        # refused try in the session, and fail later: so the next try uses a new session.
         self._is_spent = got < REFUSED
         return bool(got >= 0)
 
@@ -124,7 +125,10 @@ class SqlServerSession:
         await self.wait_for_news(timeout_s, asyncio.Event())
 
     async def wait_for_news(self, timeout_s: float, stop: asyncio.Event) -> None:
-        """Nobody tells that the lock is free; but the end of the connection is seen where its socket is known."""
+        """Wait for `stop` or the timeout; also returns when the connection ends, if its socket is known.
+
+        SQL Server cannot notify that the lock is free.
+        """
         wire = self._connection.wire
         with wire.watched() if wire is not None else nullcontext(stop) as ended:
             waits = [asyncio.ensure_future(event.wait()) for event in (stop, ended)]
@@ -142,7 +146,7 @@ class SqlServerSession:
 
 
 async def open_session(address: Address, resource: str, limit_s: float) -> SqlServerSession:
-    """Connected and ready, or PoolerError, which no retry can mend."""
+    """Open a session, ready for use. Raises PoolerError if the driver's pool is on: no retry can fix that."""
     driver.set_up()
     if driver.is_pooled():
         raise PoolerError(POOLED)

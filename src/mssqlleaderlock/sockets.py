@@ -1,8 +1,8 @@
-"""The socket below a driver that does not show it: known by its traffic, watched for its end, and cut.
+"""Finds the socket of a driver that does not expose it, by its traffic; watches it for its end, and shuts it down.
 
-The driver's calls cannot be interrupted, and nothing tells that a resting connection has ended. The socket can do both.
-Only where the system lists a process's sockets and counts their bytes (Linux); elsewhere none is found, and an end is
-noticed by the next probe.
+The driver's calls cannot be interrupted, and it does not report that an idle connection has ended; the socket allows
+both. Works only where the system lists a process's sockets and counts their bytes (Linux). Elsewhere no socket is
+found, and the next probe notices the end.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ _TCP_INFO = getattr(socket, "TCP_INFO", 0)
 _TCP_INFO_BYTES = 192
 _BYTES_RECEIVED = struct.Struct("=Q")
 _BYTES_RECEIVED_AT = 128  # in Linux's struct tcp_info, since 4.2
-#: Two bytes to a character: at most 8,000 bytes, which is what the server repeats without a longer type.
+#: In characters of two bytes: at most 8,000 bytes, the most that the server repeats without a longer type.
 _PADDING_MIN, _PADDING_CHOICES = 2_000, 1_900
-#: What stands around the padding in the answer: the protocol's own headers, and those of TLS.
+#: The bytes around the padding in the answer: headers of the protocol and of TLS.
 _AROUND_BYTES_MAX = 700
 
 
 class Wire:
-    """A second handle on the driver's socket: it stays ours when the driver closes its own."""
+    """A second handle on the driver's socket; it stays open when the driver closes its own."""
 
     def __init__(self, handle: socket.socket) -> None:
         self._handle = handle
         self._watching: asyncio.AbstractEventLoop | None = None
 
     def cut(self) -> None:
-        """The server sees the end at once, and a call that hangs on this socket returns."""
-        self._unwatch()  # while the handle is open: the loop could not let go of it any more, and would spin
+        """Shut the socket down: the server sees the end at once, and a call that hangs on this socket returns."""
+        self._unwatch()  # before the close: afterwards the event loop could not remove it, and would spin
         with suppress(OSError):
             self._handle.shutdown(socket.SHUT_RDWR)
         self._handle.close()
 
     @contextmanager
     def watched(self) -> Iterator[asyncio.Event]:
-        """The event is set when the other side has closed; for a connection on which nothing is under way."""
+        """Yield an event that is set when the other side closes. Only for a connection with no call under way."""
         ended = asyncio.Event()
         if self._handle.fileno() < 0:
             ended.set()
@@ -58,7 +58,7 @@ class Wire:
             self._unwatch()
 
     def _readable(self, ended: asyncio.Event) -> None:
-        self._unwatch()  # what is said unasked stays for the driver, and would wake us again and again
+        self._unwatch()  # unrequested data stays in the socket for the driver, and would wake us again and again
         try:
             if self._handle.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                 return
@@ -75,7 +75,10 @@ class Wire:
 
 
 def found(port: int, ask: Callable[[int], T]) -> tuple[T, Wire | None]:
-    """What `ask(padding)` gave, and the socket to that port on which an answer of that length came, if exactly one."""
+    """The result of `ask(padding)`, and the one socket to `port` that received an answer of that length.
+
+    The socket is None if there is not exactly one.
+    """
     padding = _PADDING_MIN + secrets.randbelow(_PADDING_CHOICES)
     before = {name: _received(handle) for name, handle in to_port(port)}
     answer = ask(padding)
@@ -92,7 +95,7 @@ def found(port: int, ask: Callable[[int], T]) -> tuple[T, Wire | None]:
 
 
 def _received(handle: socket.socket) -> int:
-    """The bytes that came on it so far; where they are not counted, always none."""
+    """The number of bytes received on the socket so far; always 0 if the system does not count them."""
     try:
         info = handle.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _TCP_INFO_BYTES)
         return int(_BYTES_RECEIVED.unpack_from(info, _BYTES_RECEIVED_AT)[0])

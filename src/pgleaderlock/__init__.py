@@ -28,7 +28,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """LeaderLock when it is asked for: it needs the driver, and the command has to say so if there is none."""
+    """Import LeaderLock on first use, because it needs the driver: without one, the command can still print a message.
+
+    Raises ModuleNotFoundError if the driver is not installed.
+    """
     if name != "LeaderLock":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

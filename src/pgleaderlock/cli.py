@@ -1,4 +1,4 @@
-"""The `pgleaderlock` command. What it needs comes with two extras, and a missing one is said in a sentence."""
+"""The `pgleaderlock` command. It needs two extras; if one is missing, it prints a sentence and ends."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import sys
 from collections.abc import Callable
 
 BAD_CONFIGURATION = 78
-#: What is not there with the package itself.
+#: Modules that only the extras install.
 OF_EXTRAS = ("click", "loguru", "psycopg")
 
 main: Callable[[], object]
 
 
 def _without(missing: str) -> Callable[[], object]:
-    """The command where this is not installed."""
+    """The command to use if the module `missing` is not installed: prints that, and exits with 78."""
 
     def end() -> None:
         sys.stderr.write(f"pgleaderlock: {missing} is not installed; pip install 'fencehold[cli,postgres]'\n")

@@ -25,7 +25,7 @@ KEY = click.IntRange(INT32.start, INT32.stop - 1)
 
 
 class InterceptHandler(logging.Handler):
-    """Hands records of the stdlib logger to loguru, with their own level."""
+    """Passes records of the stdlib logger on to loguru, with their own level."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -37,7 +37,7 @@ class InterceptHandler(logging.Handler):
 
 def configure_logging() -> None:
     logger.remove()
-    # diagnose prints the values of variables, and with them the DSN.
+    # diagnose=True would print the values of variables, and so the DSN.
     logger.add(sys.stderr, format="{time:HH:mm:ss.SSS} | {level: <7} | {message}", diagnose=False, backtrace=False)
     log = logging.getLogger("pgleaderlock")
     log.handlers = [InterceptHandler()]
@@ -46,7 +46,7 @@ def configure_logging() -> None:
 
 
 def _not_empty(_: click.Context, __: click.Parameter, dsn: str) -> str:
-    """libpq would take it for a server on this machine."""
+    """Raise BadParameter if the DSN is empty: libpq would connect to a server on this machine."""
     if not dsn.strip():
         raise click.BadParameter(
             "it is empty. Name a server, postgresql://user@host/db, or leave --dsn out and set PG_DSN."
@@ -142,7 +142,7 @@ async def _run(lock: LeaderLock) -> int:
 
 
 def _signals(lock: LeaderLock) -> asyncio.Event:
-    """Set by SIGTERM and SIGINT. SIGUSR1 makes the lock step down."""
+    """Install signal handlers. SIGTERM and SIGINT set the returned event; SIGUSR1 makes the lock step down."""
     told = asyncio.Event()
     stepping: set[asyncio.Task[None]] = set()
 

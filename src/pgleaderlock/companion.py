@@ -1,7 +1,7 @@
-"""A fencing epoch beside the lock: a row of fencehold's lease table that only the lock's holder raises.
+"""A fencing epoch for the lock: a row of fencehold's lease table whose epoch only the lock's holder raises.
 
-Holding the lock proves that no earlier holder's session lives, so the row is seized whatever its expiry; an earlier
-holder's open fenced transaction is waited for, as in every takeover. All on the lock's own connection.
+Holding the lock proves that no earlier holder's session lives, so the row is taken over whatever its expiry. It waits
+for an earlier holder's open fenced transaction, as every takeover does. All statements use the lock's own connection.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Companion:
         self.fences = PostgresFences(info, self._statements)
 
     async def seize(self, session: Runs, lease_s: float, limit_s: float) -> int:
-        """The next epoch; only the lock's holder may ask. The table is created, or brought up to date, when needed."""
+        """Take over the row and return the next epoch. Only the lock's holder may call it.
+
+        Creates or upgrades the table when needed.
+        """
         params = {"name": self.name, "holder": self.holder_id, "lease": lease_s, "nonce": secrets.token_hex(16)}
         try:
             row = await session.run(self._seize, params, limit_s)
@@ -55,19 +58,22 @@ class Companion:
         return int(epoch)
 
     async def _make_tables(self) -> None:
-        """A cancel does not reach into it: psycopg would leave its half-open connection to the garbage collector."""
+        """Create the tables, shielded from a cancel: psycopg would leave its half-open connection to the collector."""
         making = asyncio.ensure_future(self._schema.init(INIT_LIMIT_S))
         making.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(making)
 
     async def resume(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> bool:
-        """Not on a server that was promoted since: another may have led meanwhile on the one before, and be lost."""
+        """Whether the epoch is still ours.
+
+        False if this server was promoted since: another may have led meanwhile on the old one, and that epoch be lost.
+        """
         if await self._place(session, limit_s) != self._seized_at:
             return False
         return await self._verdict(session, epoch, lease_s, limit_s) == "yes"
 
     async def _place(self, session: Runs, limit_s: float) -> tuple[Any, ...]:
-        """The server's timeline and system identifier; empty, and told once, where they cannot be read."""
+        """The server's timeline and system identifier; empty if they cannot be read, which is reported once."""
         try:
             row = await session.run(self._statements["probe_place"], {}, limit_s)
         except psycopg.Error as error:

@@ -1,4 +1,4 @@
-"""What can go wrong with a lock, as spec 002 names it."""
+"""The errors of a lock, under the names of spec 002."""
 
 from fencehold.model.election.lock_errors import (
     ConnectionError,  # noqa: A004 - the public name of spec 002

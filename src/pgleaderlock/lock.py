@@ -34,14 +34,14 @@ class LockOptions(TypedDict, total=False):
 
 
 class LeaderLock(SessionLock[Session]):
-    """At most one session holds these keys at any time, and a silent leader's `is_leader` turns False before that ends.
+    """At most one session holds these keys at any time; a silent leader's `is_leader` turns False before it loses them.
 
-    The lifecycle is one task in the caller's event loop, which alone uses the connection. A leader that is frozen, cut
-    off, or blocked for much longer than three health intervals loses the lock: the server ends its session after five
-    intervals without a probe, and the leader stops trusting itself a little earlier, whether or not an error arrives.
+    The lifecycle is one task in the caller's event loop, and only this task uses the connection. A leader that is
+    frozen, cut off, or blocked for much longer than three health intervals loses the lock: the server ends its session
+    after five intervals without a probe, and `is_leader` turns False a little earlier, whether or not an error arrives.
 
     Not guaranteed: when the server itself ends the session (an operator, a restart, a reset network), the lock is free
-    a moment before the leader can know; writes that must not overlap need `fencing_name` and `term.transaction()`.
+    a moment before the leader can know. Writes that must not overlap need `fencing_name` and `term.transaction()`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LeaderLock(SessionLock[Session]):
 
     @classmethod
     def for_name(cls, dsn: str, name: str, **options: Unpack[LockOptions]) -> Self:
-        """Keys derived from a service's name, the same in every process and release."""
+        """A lock whose keys are derived from a service's name: the same keys in every process and release."""
         digest = hashlib.sha256(f"pgleaderlock:{name}".encode()).digest()
         key1, key2 = (int.from_bytes(digest[i : i + 4], "big", signed=True) for i in (0, 4))
         return cls(dsn, key1, key2, **options)
@@ -92,7 +92,7 @@ class LeaderLock(SessionLock[Session]):
             return "by connect_fn"
         try:
             return hosts.named(conninfo(self._dsn))
-        except Exception:  # noqa: BLE001 - the first attempt says what is wrong with it
+        except Exception:  # noqa: BLE001 - the first attempt reports what is wrong with it
             return "an address that cannot be read"
 
 

@@ -1,4 +1,6 @@
-"""The lock's own connection. A real one is probed, bounded and ended by the server; any other is used as in spec 002.
+"""The lock's own connection. A psycopg connection is probed, limited in time, and ended by the server if it is silent.
+
+A connection of another driver, from `connect_fn`, gets only the statements of spec 002.
 
 Session advisory locks have no expiry. `idle_session_timeout`, set in the statement that takes the lock, gives them one:
 a leader that is frozen or cut off sends no probe, and the server ends its session.
@@ -38,9 +40,9 @@ PLAIN_LOCK = "SELECT pg_try_advisory_lock(%s, %s)"
 PLAIN_UNLOCK = "SELECT pg_advisory_unlock(%s, %s)"
 PLAIN_PROBE = "SELECT 1"
 
-SCHEME = re.compile(r"[A-Za-z][\w.+-]*", re.ASCII)  # of an address; libpq's own form has an = before any ://
+SCHEME = re.compile(r"[A-Za-z][\w.+-]*", re.ASCII)  # the scheme of a URL; libpq's own form has an = before any ://
 CLOSE_LIMIT_S = 2.0
-GRACE_S = 1.0  # the inner limit speaks first: it says what to do
+GRACE_S = 1.0  # so that the inner limit ends first: its error has a hint
 EVICT_PATIENCE_MS = 1000
 
 POOLER = (
@@ -52,20 +54,20 @@ POOLER = (
 
 @dataclass(frozen=True)
 class Birth:
-    """Which server session this is: process ids come again, together with the instant of birth they do not."""
+    """Identifies a server session: process ids are reused, but not together with the time of the session's start."""
 
     pid: int
     born_at: Any
 
 
 class Session(LockSession, Protocol):
-    """One connection to one lock, which a fencing epoch may use too."""
+    """One connection for one lock; a fencing epoch may use it too."""
 
     async def run(self, statement: str, params: dict[str, Any], limit_s: float) -> tuple[Any, ...] | None: ...
 
 
 class PlainSession:
-    """Spec 002's statements on whatever `connect_fn` gave: a custom driver, or a stand-in."""
+    """Runs spec 002's statements on the connection from `connect_fn`: another driver's, or a test double."""
 
     expires = False
     birth = None
@@ -112,7 +114,7 @@ class PlainSession:
 
 
 class PostgresSession:
-    """A real connection: possession is probed, hints arrive, and whatever hangs is cut off by its socket."""
+    """A psycopg connection: it probes that it holds the lock, receives hints, and shuts down its socket if it hangs."""
 
     expires = True
 
@@ -129,13 +131,13 @@ class PostgresSession:
         self.birth: Birth | None = None
 
     async def prepare(self, limit_s: float, twin: Callable[[], Awaitable[wire.Connection]]) -> None:
-        """Mark the session as ours and listen; refuse a pooler that shares sessions."""
+        """Mark the session as ours and listen for releases. Raises PoolerError behind a pooler that shares sessions."""
         await self._connection.set_autocommit(True)
         self._connection.prepare_threshold = None
         pid, _, born_at, *_ = await self._row(SQL["mark"], {"token": self._token}, limit_s)
         if pid == self._connection.info.backend_pid:
             self.birth = Birth(pid, born_at)
-            if self._is_ours:  # limits of the role would end a follower that waits, and a leader that has to
+            if self._is_ours:  # a role's limits would end a waiting follower, and a leader that must wait
                 await self._row(STORE_SQL["session_limits"], None, limit_s)
         else:
             await self._refuse_shared_session(pid, limit_s, twin)
@@ -145,7 +147,7 @@ class PostgresSession:
     async def _refuse_shared_session(
         self, pid: int, limit_s: float, twin: Callable[[], Awaitable[wire.Connection]]
     ) -> None:
-        """Behind a pooler: while we are idle, does another client get our session?"""
+        """Behind a pooler: raise PoolerError if another client gets our session while we are idle."""
         other = await twin()
         try:
             work = row_of(other, SQL["pid"], None)
@@ -155,7 +157,7 @@ class PostgresSession:
             wire.discard(other)
 
     async def try_lock(self, limit_s: float) -> bool:
-        self._news.clear()  # before we ask: a release that is told right after the refusal counts
+        self._news.clear()  # before the try: a release notified right after a refusal must count
         mine, locked = await self._row(SQL["lock"], {**self._keys, "timeout_ms": self._timeout_ms}, limit_s)
         if not mine:
             raise PoolerError(POOLER)
@@ -182,9 +184,9 @@ class PostgresSession:
         await self._watch(timeout_s, self._ended, self._news, stop)
 
     async def _watch(self, timeout_s: float, *events: asyncio.Event) -> None:
-        """Until one of these, reading what the server sends by itself."""
+        """Wait for one of the events or the timeout; meanwhile read the server's notifications."""
         loop = asyncio.get_running_loop()
-        self._readable()  # what came along with the last answer wakes no reader
+        self._readable()  # data that came with the last answer wakes no reader
         if self._ended.is_set():
             return
         fd = self._connection.fileno()
@@ -203,7 +205,7 @@ class PostgresSession:
             while notify := self._connection.pgconn.notifies():
                 self._told(notify.extra.decode("utf-8", "replace"))
         except psycopg.Error:
-            self._ended.set()  # the next statement finds out why
+            self._ended.set()  # the next statement raises the reason
 
     def _heard(self, notify: psycopg.Notify) -> None:
         self._told(notify.payload)
@@ -213,7 +215,7 @@ class PostgresSession:
             self._news.set()
 
     async def close(self) -> None:
-        """The server sees the end at once; the descriptor goes when nothing waits on it any more."""
+        """Shut the connection down, so that the server sees the end at once; close the descriptor when nobody waits."""
         wire.cut(self._connection)
         try:
             async with TimeLimit(wire.CUT_LIMIT_S):
@@ -239,7 +241,7 @@ class PostgresSession:
 
 
 async def row_of(connection: wire.Connection, statement: str, params: dict[str, Any] | None) -> Any:
-    """The first row, whatever the connection's own factories and encoding would make of it."""
+    """Run the statement; returns the first row as a plain tuple, whatever the connection's row factory and encoding."""
     cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
     await cursor.execute(statement.encode(), params)
     row = await cursor.fetchone() if cursor.description else None
@@ -249,7 +251,7 @@ async def row_of(connection: wire.Connection, statement: str, params: dict[str, 
 async def open_session(
     dsn: str, connect_fn: ConnectFn | None, key1: int, key2: int, *, timeout_s: float, limit_s: float
 ) -> Session:
-    """Connected and ready, or ConnectionError (try again) or PoolerError (do not)."""
+    """Open a session, ready for use. Raises ConnectionError (try again) or PoolerError (do not try again)."""
 
     async def real() -> wire.Connection:
         return await connect_once(dsn, limit_s)
@@ -265,7 +267,7 @@ async def open_session(
 
     try:
         await session.prepare(limit_s, twin)
-    except Exception as error:  # noqa: BLE001 - whatever it was, the session is not fit
+    except Exception as error:  # noqa: BLE001 - after any error the session cannot be used
         await session.close()
         raise as_lock_error(error) from None
     except BaseException:
@@ -275,7 +277,7 @@ async def open_session(
 
 
 async def connect_once(dsn: str, limit_s: float) -> wire.Connection:
-    """A direct connection, or ConnectionError within the limit; HopelessError for a DSN that cannot be read."""
+    """A direct connection. Raises ConnectionError within the limit, or HopelessError if the DSN cannot be read."""
     try:
         return await wanted(limit_s + GRACE_S, wire.connect(conninfo(dsn), limit_s, autocommit=True))
     except (FenceholdError, TimeoutError) as error:
@@ -283,8 +285,11 @@ async def connect_once(dsn: str, limit_s: float) -> wire.Connection:
 
 
 def conninfo(dsn: str) -> str:
-    """libpq's form, with settings that notice a dead peer, under our own name unless another was given."""
-    # A SQLAlchemy URL names its driver; libpq knows none.
+    """The DSN in libpq's form, with settings that detect a dead peer, and our application name if it has none.
+
+    Raises ConfigurationError if it is not a PostgreSQL address.
+    """
+    # A SQLAlchemy URL names its driver; libpq does not know that form.
     scheme, separator, rest = dsn.partition("://")
     if separator and scheme.partition("+")[0] in ("postgresql", "postgres"):
         dsn = f"postgresql://{rest}"
@@ -310,7 +315,7 @@ async def _custom(connect_fn: ConnectFn, limit_s: float) -> Any:
 
 
 async def within(limit_s: float, work: Awaitable[T]) -> T:
-    """The result, or TimeoutError at the limit even if the work ignores its cancellation: then it is left alone."""
+    """The result of `work`. Raises TimeoutError at the limit, even if the work ignores the cancel: it then runs on."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(_seen)
     try:
@@ -323,9 +328,9 @@ async def within(limit_s: float, work: Awaitable[T]) -> T:
 
 
 async def wanted(limit_s: float, connecting: Awaitable[T]) -> T:
-    """A new connection, or TimeoutError at the limit; one that comes when nobody waits for it any more is closed.
+    """A new connection. Raises TimeoutError at the limit; a connection that arrives after that is closed.
 
-    A cancel does not reach into the connecting: psycopg would leave the half-open connection to the garbage collector.
+    A cancel does not stop the connecting: psycopg would leave the half-open connection to the garbage collector.
     """
     task = asyncio.ensure_future(connecting)
     try:

@@ -1,1 +1,1 @@
-"""SubmissionManager: intents accepted by every instance, attempts executed by exactly one, the leader."""
+"""SubmissionManager: every instance accepts intents; only one instance, the leader, executes their attempts."""

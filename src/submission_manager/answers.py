@@ -1,4 +1,4 @@
-"""When the database last answered this process, whatever it was asked, and since when it has not."""
+"""Records when the database last answered this process, and since when it has not answered."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Any, TypeVar
 
 from fencehold.model.errors import LeaseLost, Unavailable, Uncertain
 
-#: Nobody said anything. Every other error is an answer; but one that was not sent says nothing either way.
+#: Error codes of calls that got no answer. Every other error is an answer, except NOT_SENT: those calls were never
+#: sent, so they show neither that the database answers nor that it does not.
 SILENT = ("unreachable", "no_answer", "no_answer_yet", "connection_lost", "unavailable", "uncertain")
 NOT_SENT = ("busy", "store_closed")
-#: What fencehold tells of the lease when the database has answered.
+#: Lease facts from fencehold which show that the database has answered.
 ANSWERS = ("leader_acquired", "leader_renewed", "leader_released", "store_answers")
 
 T = TypeVar("T")
 
 
 class Answers:
-    """Any answer ends a silence; a call that is given up begins one only if nobody was answered since it was asked.
+    """Tracks a silence of the database. Any answer ends it.
 
-    Also a sink for facts about the lease. Any thread.
+    A call without an answer begins a silence only if no other call was answered since it was sent. Also a sink for
+    facts about the lease. Safe to use from any thread.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -36,16 +38,16 @@ class Answers:
             self._silent_since_s = asked_s
 
     def silent_s(self) -> float | None:
-        """How long the database has not answered; None: it did, the last time anybody asked."""
+        """How long the database has not answered; None if it answered the last call."""
         since_s = self._silent_since_s
         return None if since_s is None else self._now_s() - since_s
 
     async def of(self, asked: Awaitable[T]) -> T:
-        """The same, and it is noted whether there was an answer."""
+        """Await `asked` and return its result or raise its error; also record whether the database answered."""
         asked_s = self._now_s()
         try:
             answer = await asked
-        except LeaseLost:  # said by a clock of ours, most often
+        except LeaseLost:  # most often raised by our own clock, so it shows nothing about the database
             raise
         except Exception as error:
             self._judge(error, asked_s)

@@ -1,7 +1,8 @@
 """A gateway for tests and demonstrations: answers as a provider would, counts every call, and can misbehave.
 
-What a message says decides what becomes of it (see SCRIPT); options make all calls slow, hang or answer nonsense.
-Every call may be appended to a file as one JSON line, before it is answered, so that calls can be matched with starts.
+A word in the message (HANG, GARBAGE, ERROR, LONG, FAIL, SILENT) selects the answer to that call; the options make a
+share of all calls slow, hang, fail or answer nonsense. With a record file, each call is appended to it as one JSON line
+before it is answered, so that calls can be compared with the starts in the database.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ HANG, GARBAGE, ERROR, LONG, FAIL, SILENT = "HANG", "GARBAGE", "ERROR", "LONG", "
 
 @dataclass(frozen=True)
 class Behaviour:
-    """Of all calls. Shares are of 1; the seed makes a run repeatable."""
+    """How the gateway treats all calls. Shares are fractions from 0 to 1; the seed makes a run repeatable."""
 
     delay_min_s: float = 0.0
     delay_max_s: float = 0.0
@@ -48,12 +49,12 @@ class Behaviour:
 
 
 class Calls:
-    """What came: by Idempotency-Key and by intent."""
+    """Counts the calls received, by Idempotency-Key and by intent."""
 
     def __init__(self, record: str | None = None) -> None:
         self.by_key: Counter[str] = Counter()
         self.by_intent: Counter[str] = Counter()
-        # One write per line to a file opened for appending: whole lines, also when the process is killed.
+        # One write per line to a file opened for appending: no line is cut, even if the process is killed.
         self._file = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if record else None
 
     def count(self, key: str, path: str, said: dict[str, Any]) -> None:
@@ -158,7 +159,7 @@ class FakeGateway:
 
 
 class _Asgi:
-    """An object, so that the router takes it for an application and not for a function of a request."""
+    """Wraps a function in an object: the router treats an object as an ASGI app, a function as a request handler."""
 
     def __init__(self, call: Callable[[Scope, Receive, Send], Any]) -> None:
         self._call = call
@@ -175,7 +176,7 @@ async def _alive(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def sms(said: dict[str, Any]) -> str | None:
-    """Why it is rejected; None: accepted."""
+    """The reason why the provider rejects the message, or None if it accepts it."""
     to, message = said.get("to"), said.get("message")
     if not _is_text(said.get("referenceId")) or not isinstance(to, str) or not isinstance(message, str):
         return "invalid_request"

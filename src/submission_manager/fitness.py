@@ -1,7 +1,7 @@
-"""Whether this instance can lead on these tables: all of them there, every right, and the lease theirs.
+"""Checks that this instance can lead: all tables exist, it has every right, and the tables belong to its lease.
 
-Asked when it starts, when a term begins, and now and then while it leads: a right that is missing would else be noticed
-only when a message has been sent and its outcome cannot be recorded.
+Checked when the instance starts, when a term begins, and at intervals while it leads. Without this check, a missing
+right would be noticed only after a message was sent, when its outcome cannot be recorded.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ DOCS = "docs/submission-manager.md#one-lease-for-one-database"
 
 
 class Fitness:
-    """Of instances that lead by this lease."""
+    """Checks the tables for instances that lead with this lease name."""
 
     def __init__(self, tables: FitnessPort, lease_name: str) -> None:
         self._tables, self._lease_name = tables, lease_name
 
     async def misfit(self, limit_s: float) -> ConfigurationError | None:
-        """What is wrong; None: nothing. Raises when the database does not say."""
+        """The error that keeps this instance from leading, or None. Raises if the database does not answer."""
         missing = await self._tables.missing_tables(limit_s)
         if missing:
             return tables_missing(missing)

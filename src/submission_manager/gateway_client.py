@@ -1,4 +1,4 @@
-"""One gateway call, and what it came to. The gateway decides; what it says is read with suspicion."""
+"""Makes one gateway call and turns the answer into an Outcome. The gateway decides; its answer is not trusted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATHS = {GatewayType.SMS: "/sms/send", GatewayType.PUSH: "/push/send"}
 
 
 class _Reply(msgspec.Struct):
-    """Of any type, so that a wrong one is our error and not the decoder's."""
+    """The fields accept any type, so that a wrong type gets our own error text and not the decoder's."""
 
     status: object = None
     reason: object = None
@@ -26,7 +26,7 @@ _decode = msgspec.json.Decoder(_Reply).decode
 
 
 class GatewayClient:
-    """Implements GatewayPort: never raises, never repeats, and no error of its quotes an address."""
+    """Implements GatewayPort: never raises, never repeats a call, and never puts an address into an error text."""
 
     def __init__(self, outgoing: Outgoing) -> None:
         self._outgoing = outgoing
@@ -55,7 +55,7 @@ def classify(answered: Answered) -> Outcome:
 
 
 def _problem(answered: Answered) -> str | None:
-    """With what is not even worth reading."""
+    """The words for an answer whose body is not read at all, or None if the body is to be read."""
     if not 200 <= answered.status_code < 300:
         return str(answered.status_code)
     if len(answered.body) > ANSWER_BYTES_MAX:
@@ -81,7 +81,7 @@ def failed(error: str) -> Outcome:
 
 
 def _text(value: object) -> str:
-    """Cut, and without characters that a database refuses; empty when it is no text."""
+    """`value` cut to the maximum length, without characters that a database refuses; empty if it is not a text."""
     if not isinstance(value, str):
         return ""
     return "".join(c for c in value[:REASON_CHARS_MAX] if c != "\0" and not "\ud800" <= c <= "\udfff").strip()

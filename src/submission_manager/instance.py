@@ -1,4 +1,4 @@
-"""One instance: its stores, its leadership, its HTTP face; put together, started and stopped in order."""
+"""One instance: builds its store, its leadership and its HTTP server, and starts and stops them in order."""
 
 from __future__ import annotations
 
@@ -41,16 +41,19 @@ from submission_manager.webhook import WebhookClient
 
 T = TypeVar("T")
 
-REACH_LIMIT_S = 4.0  # of one try: so that the first word about an outage comes within 5 s
+REACH_LIMIT_S = 4.0  # for one try: so that an outage is logged within 5 s
 INIT_LIMIT_S = 60.0
 READY_LIMIT_S = 10.0
 STEP_DOWN_LIMIT_S = 5.0
-CONCURRENT_WRITES = 4  # fenced transactions at a time: more would only queue in the database
+CONCURRENT_WRITES = 4  # fenced transactions at the same time: more would only wait in the database
 CONCURRENCY_TOTAL_MIN = 128
 
 
 class Instance:
-    """Use it with `async with`: inside, it serves. Leaving it: not ready, drain, stop executing, release, close."""
+    """Use it with `async with`: it serves inside the block.
+
+    On leaving the block it reports not-ready, drains, stops executing, releases the lease, and closes the store.
+    """
 
     def __init__(
         self, settings: Settings, registry: Registry, facts: FactSink, *, metrics: Metrics | None = None,
@@ -71,7 +74,7 @@ class Instance:
         self._is_stopping = asyncio.Event()
         self._running: Leadership | None = None
         self._leading: asyncio.Task[None] | None = None
-        self.attempts_cut = 0  # or not on record, once it has stopped
+        self.attempts_cut = 0  # attempts cut off, or whose outcome is not recorded; set once it has stopped
         self._drains_since_s: float | None = None
         self.app: App
         self.listening: Listening
@@ -97,12 +100,12 @@ class Instance:
         self._is_stopping.set()
 
     def log_cut(self) -> None:
-        """What is cut when the process ends now. Any thread."""
+        """Log which work is cut off if the process ends now. Safe to call from any thread."""
         if self._running is not None:
             self._running.log_cut()
 
     async def serve(self) -> None:
-        """Until it is asked to stop. Raises what ended it otherwise."""
+        """Wait until this instance is asked to stop. If it ends for another reason, raise the error that ended it."""
         assert self._leading is not None, "entered first"
         asked = asyncio.ensure_future(self._is_stopping.wait())
         http = asyncio.ensure_future(self.listening.ended())
@@ -116,7 +119,7 @@ class Instance:
         if not self._is_stopping.is_set():
             raise RuntimeError("the instance ended, and nobody had asked it to")
 
-    # --- start; each part pushes its own end, so that the last to start is the first to stop ---
+    # --- start: each part registers its own stop function, so that the last part started is the first stopped ---
 
     async def _start(self) -> None:
         settings = self.settings
@@ -137,7 +140,7 @@ class Instance:
         )  # fmt: skip
         intake = HeardIntake(store.intake, self._answers)
         leadership = self._running = self._leadership(store, intake, outgoing)
-        self._bind(intake, leadership)  # a port that is taken is told before anything is led
+        self._bind(intake, leadership)  # before leading: if the port is in use, the error comes before any work
         self._stack.push_async_callback(self.listening.stop)
         self._leading = asyncio.create_task(leadership.run(), name="submission-leadership")
         self._stack.push_async_callback(self._stop_leading, leadership)
@@ -159,7 +162,7 @@ class Instance:
             except ConfigurationError as error:
                 if error.code != "schema_missing":
                     raise
-                # No table can be missing yet: it is the file that cannot be made.
+                # It is too early for a missing table: the database file cannot be created.
                 hint = "Check the directory in --database (SM_DATABASE) and who may write there."
                 raise ConfigurationError(error.message, hint=hint, code="bad_url") from None
             if steps:
@@ -177,14 +180,14 @@ class Instance:
         except ConfigurationError as error:
             if error.code != "schema_missing":
                 raise
-            return [error.message.rstrip(".")]  # such as a file that is not there
+            return [error.message.rstrip(".")]  # such as a database file that does not exist
 
     async def _create_leases(self) -> list[str]:
-        """The lease table alone: of fencehold's other tables the service needs none."""
+        """Create only the lease table: the service does not need fencehold's other tables."""
         return await self._of_leases(lambda leases: leases.schema.init(INIT_LIMIT_S, self._waits))
 
     async def _lease_parts_missing(self) -> list[str]:
-        """Of a lease table that an older version made."""
+        """The parts missing from a lease table that an older version created."""
         return await self._of_leases(lambda leases: leases.schema.missing(READY_LIMIT_S))
 
     async def _of_leases(self, ask: Callable[[Backend], Awaitable[T]]) -> T:
@@ -249,7 +252,8 @@ class Instance:
     # --- stop ---
 
     async def _drain(self) -> None:
-        # Told at the end: what is lost from here on, or was since the database fell silent, if it still is.
+        # The count reported at the end starts here, or earlier: when the database stopped answering, if it still does
+        # not answer.
         self._drains_since_s = self._clock.now_s() - (self._answers.silent_s() or 0.0)
         self._facts.fact("draining", holder_id=self.settings.holder_id)
         await self.app.drain()

@@ -1,4 +1,4 @@
-"""What fencehold tells of the lease, as the service passes it on and remembers it."""
+"""Sinks for fencehold's facts about the lease: they filter them for the log and remember lease errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ FAILED_EVERY_S = 60.0
 
 
 class OneLoss:
-    """A sink that passes on one `leader_lost` of a term: a lease that could not be given back was lost already."""
+    """A sink that passes on only the first `leader_lost` of a term.
+
+    There can be a second one: a lease that was lost already is reported again if it cannot be released.
+    """
 
     def __init__(self, facts: FactSink) -> None:
         self._facts = facts
@@ -31,10 +34,10 @@ class OneLoss:
 
 
 class FewerLines:
-    """A sink that passes on as repeats, which the log leaves out, what would drown everything else.
+    """A sink that marks frequent facts as repeats; the log leaves repeats out, so that other lines stay visible.
 
-    Of the renewals of a term all but the first: a leader that no longer renews is told of anyway. Of tries to acquire
-    that fail by the same error all but one a minute: there are two a second.
+    Repeats are: all renewals of a term but the first (a leader that stops renewing is reported in any case), and
+    failed tries to acquire with the same error, except one a minute (there are two a second).
     """
 
     def __init__(self, facts: FactSink, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -65,9 +68,9 @@ class FewerLines:
 
 
 class LeaseTrouble:
-    """A sink that remembers which table or right, or lack of connections, keeps this instance from the lease.
+    """A sink that remembers the error that keeps this instance from acquiring the lease, until it has the lease.
 
-    Until it has it. Any thread.
+    It remembers a missing table, a missing right, or a lack of connections. Safe to use from any thread.
     """
 
     def __init__(self) -> None:
@@ -81,6 +84,6 @@ class LeaseTrouble:
 
 
 def lacking(error: object) -> str | None:
-    """Its code and its message, if it is of a kind that waiting alone does not mend."""
+    """The code and message of `error` if waiting alone does not fix it; else None."""
     coded = CODED.match(error) if isinstance(error, str) else None
     return redact(str(error)) if coded is not None and coded[1] in LASTING else None

@@ -1,4 +1,4 @@
-"""What one instance counts and times, in a Prometheus registry of its own. The names are the service's contract."""
+"""The metrics of one instance, in its own Prometheus registry. Users depend on the metric names: do not change them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ TERMINAL = tuple(status.value for status in Status if status is not Status.PENDI
 OUTCOMES = ("accepted", "rejected", "error", "unknown")
 WRITES = ("start", "record", "expire", "webhook")
 DELIVERIES = ("delivered", "failed")
-NO_PLACE = (503, "too_many_connections")  # told before the request is read
-#: How a client's request is answered, as a rule.
+NO_PLACE = (503, "too_many_connections")  # answered before the request is read
+#: The usual answers to a client's request; each gets its series at 0 from the start.
 ANSWERS = (
     (200, "ok"), (400, "invalid_request"), (404, "not_found"), (408, "request_timeout"), (409, "idempotency_conflict"),
     (413, "body_too_large"), (429, "backlog_full"), (500, "internal_error"), (503, "database_unavailable"),
@@ -42,14 +42,14 @@ ANSWERS = (
 GATEWAY_OUTCOMES = ("accepted", "rejected", "failed")
 GATEWAYS_MAX = 100
 TARGETS_MAX = 100
-OTHERS = "other"  # beyond so many
+OTHERS = "other"  # the label of all gateways or targets beyond the maximum
 NOTHING_WAITS = Backlog(0, 0.0, 0)
 
 M = TypeVar("M", Counter, Histogram)
 
 
 class Metrics:
-    """Counts for the intake and the executor, and, as a fact sink, what the lease goes through. Any thread."""
+    """Counts for the intake and the executor and, as a fact sink, for the lease. Safe to use from any thread."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._registry = registry or CollectorRegistry()
@@ -59,7 +59,7 @@ class Metrics:
         self._name_lease()
 
     def exposition(self) -> tuple[bytes, str]:
-        """What a GET of /metrics answers: the text and its content type."""
+        """The answer to GET /metrics: the text and its content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     # --- intake ---
@@ -83,25 +83,28 @@ class Metrics:
         self.request(*NO_PLACE)
 
     def watch_cannot_lead(self, says: Callable[[], str | None]) -> None:
-        """What keeps this instance from leading is asked for when somebody asks for the metrics."""
+        """Call `says` whenever the metrics are read: the gauge is 1 if it returns a reason why this cannot lead."""
         self._cannot_lead.set_function(lambda: float(says() is not None))
 
     # --- the leader's work ---
 
     def open_gateways(self, gateways: Iterable[str]) -> None:
-        """Those of the registry, before their first call: a series first seen at 1 hides that step from rate()."""
+        """Create the series of the registry's gateways at 0, before their first call.
+
+        rate() does not see the first step of a series that first appears at 1.
+        """
         for gateway in gateways:
             self._known_gateway(gateway)
 
     def open_targets(self, targets: Iterable[str]) -> None:
-        """Likewise."""
+        """Create the series of the registry's targets at 0, for the same reason."""
         for target in targets:
             self._known_target(target)
 
     def role(self, is_leader: bool, epoch: int) -> None:
         self._leader.set(int(is_leader))
         self._epoch.set(epoch)
-        if not is_leader:  # what a follower knows of the queue is nothing
+        if not is_leader:  # a follower knows nothing about the queue
             self._depth.set(0)
             self.backlog(NOTHING_WAITS)
 
@@ -165,7 +168,10 @@ class Metrics:
         self._webhook_seconds.observe(max(0.0, seconds))
 
     def _known_gateway(self, gateway: str) -> str:
-        """Opened at 0 when first seen; beyond so many the rest are one: a series for each is kept for ever."""
+        """The label for this gateway; a new gateway's series start at 0.
+
+        Beyond GATEWAYS_MAX all new ones share the label `other`, because each series is kept for ever.
+        """
         known = gateway if gateway in self._gateways or len(self._gateways) < GATEWAYS_MAX else OTHERS
         if known not in self._gateways:
             self._gateways.add(known)
@@ -184,7 +190,7 @@ class Metrics:
                 self._target_exhausted.labels(known, reason.value)
         return known
 
-    # --- the lease, told by fencehold ---
+    # --- the lease, from fencehold's facts ---
 
     def fact(self, event: str, **fields: Any) -> None:
         match event:
@@ -308,12 +314,12 @@ class Metrics:
 
 
 def leave_out_creation_times() -> None:
-    """For the whole process: a second series beside every counter, which no dashboard of ours reads."""
+    """Disable, for the whole process, the `_created` series of each counter: none of our dashboards reads it."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 def _opened(metric: M, label: dict[str, tuple[str, ...]]) -> M:
-    """Every series starts at 0: one first seen at 1 hides its first step from rate()."""
+    """Create every series of `metric` at 0: rate() does not see the first step of a series that appears at 1."""
     for values in label.values():
         for value in values:
             metric.labels(value)

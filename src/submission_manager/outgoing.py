@@ -1,4 +1,4 @@
-"""Calls to the world outside: one pool of connections, a hard limit on time and size, and errors without secrets."""
+"""Outgoing HTTP calls: one connection pool, hard limits on time and size, and errors that contain no secrets."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _PLAIN = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) != "%")
 @dataclass(frozen=True, slots=True)
 class Answered:
     status_code: int
-    body: bytes  # cut behind `body_bytes_max` + 1
-    is_encoded: bool  # compressed, though we asked for it plain
+    body: bytes  # at most `body_bytes_max` + 1 bytes; the rest is cut
+    is_encoded: bool  # the body is compressed, although we asked for plain text
 
 
 class NoAnswer(Exception):
-    """Why, in a few words of our own: what a library says may quote a URL, and with it a password."""
+    """There was no answer. The message is our own text: a library's text may quote a URL and so a password."""
 
 
 def header_text(text: str) -> str:
-    """As it is when it is ASCII without a percent sign; else percent-encoded UTF-8."""
+    """`text` unchanged if it is printable ASCII without a percent sign; else with the rest percent-encoded as UTF-8."""
     return quote(text, safe=_PLAIN)
 
 
 class Outgoing:
-    """For one event loop. Neither redirects nor cookies nor proxies of the environment are heeded."""
+    """The HTTP client of one event loop. It ignores redirects, cookies, and the proxies set in the environment."""
 
     def __init__(self) -> None:
         self._client = httpx.AsyncClient(
@@ -58,7 +58,10 @@ class Outgoing:
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, limit_s: float, body_bytes_max: int
     ) -> Answered:
-        """Within the limit, whatever the other side does; raises NoAnswer."""
+        """POST once and return the answer. Ends within `limit_s`, whatever the other side does.
+
+        Raises NoAnswer if there is no complete answer.
+        """
         try:
             async with asyncio.timeout(limit_s):
                 return await self._post(url, body, headers, body_bytes_max)
@@ -66,7 +69,7 @@ class Outgoing:
             raise NoAnswer(no_answer(limit_s)) from None
         except httpx.HTTPError as error:
             raise NoAnswer(_words(error)) from None
-        except Exception as error:  # noqa: BLE001 - a URL, a header, a resolver: whatever it was, nothing was answered
+        except Exception as error:  # noqa: BLE001 - a bad URL, a header, a resolver: in any case there was no answer
             raise NoAnswer(f"the call could not be made ({type(error).__name__})") from None
 
     async def _post(self, url: str, body: bytes, headers: Mapping[str, str], body_bytes_max: int) -> Answered:
@@ -91,7 +94,7 @@ class Outgoing:
 
 @functools.cache
 def _trusted() -> ssl.SSLContext:
-    """Whom the machine trusts; read once, for it takes a while."""
+    """The machine's trusted certificates; loaded once, because loading is slow."""
     return ssl.create_default_context()
 
 
@@ -107,7 +110,7 @@ def _words(error: httpx.HTTPError) -> str:
 
 
 def _because(error: BaseException) -> str:
-    """Why there is no connection, of the errors behind this one; in words of our own, as far as there are any."""
+    """The reason for a failed connection, found in the error's causes, in our own words; empty if there is none."""
     behind: list[BaseException] = [error]
     while behind:
         one = behind.pop()

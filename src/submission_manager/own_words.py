@@ -1,4 +1,4 @@
-"""The service's own advice where fencehold's would name a command or a call that makes other tables than these."""
+"""Replaces fencehold's hints where they name a command or a call that creates tables other than the service's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencehold.ports.facts import FactSink
 PRINTS = "`submission-manager sql init` prints it"
 INIT = f"Start one instance without --no-init as a user who may create tables, or run the SQL by hand: {PRINTS}."
 
-#: By the code of the error.
+#: The service's hint for each error code.
 HINTS = {
     "schema_missing": INIT,
     "schema_old": INIT.replace("create", "change"),
@@ -19,7 +19,7 @@ HINTS = {
     "column_lost": f"Restore it from a backup. If what it held may be lost, make it again by hand: {PRINTS}.",
 }
 FOREIGN = ("`fencehold ", "`await store.")
-#: A command of fencehold that helps here too, once it is told which database and which table.
+#: A fencehold command that helps here too, if it is given the database and the table: (theirs, ours).
 DOCTOR = "`fencehold doctor`", '`FENCEHOLD_DSN="$SM_DATABASE" fencehold doctor --table submission_manager_leases`'
 TEXTS = ("sql_error", "error")
 
@@ -28,13 +28,13 @@ _SENTENCE_END = re.compile(r"(?<=\.)\s+")
 
 
 def own_hint(code: str, hint: str) -> str:
-    """`hint`, or in its place what the service advises; empty where it would only name somebody else's command."""
+    """`hint`, or the service's own hint if `hint` names a fencehold command; empty if the service has none."""
     hint = hint.replace(*DOCTOR)
     return HINTS.get(code, "") if is_foreign(hint) else hint
 
 
 def own_text(text: str) -> str:
-    """The same for an error as it is written: its code, its message, its hint."""
+    """The error text (code, message, hint) with fencehold's hint replaced by the service's."""
     text = text.replace(*DOCTOR)
     coded = CODED.match(text)
     if coded is None or coded[1] not in HINTS or not is_foreign(text):
@@ -48,7 +48,7 @@ def is_foreign(text: str) -> bool:
 
 
 class OwnWords:
-    """A sink that passes every fact on with the errors in it in the service's words."""
+    """A sink that passes on every fact, with the hints of its errors replaced by the service's."""
 
     def __init__(self, facts: FactSink) -> None:
         self._facts = facts

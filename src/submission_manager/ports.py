@@ -1,7 +1,7 @@
-"""What the service needs of its database, of a gateway and of a webhook's receiver.
+"""What the service needs from its database, from a gateway and from a webhook's receiver.
 
-Yes is a value, no is a value too, and no answer at all is Unavailable (not executed) or Uncertain (perhaps executed),
-raised, as everywhere in fencehold. Every call ends within its limit.
+As everywhere in fencehold, both yes and no are return values. If the database does not answer, the call raises
+Unavailable (not executed) or Uncertain (perhaps executed). Every call ends within its limit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a waiting client waits for: the first attempt or the end."""
+    """The state of an intent that a client waits on: it waits for the first attempt or for the end."""
 
     intent_id: str
     status: Status
@@ -46,25 +46,28 @@ class FitnessPort(Protocol):
     """Whether an instance can do its work on these tables."""
 
     async def missing_tables(self, limit_s: float) -> list[str]:
-        """Those of the service's own tables that are not there, or are old; raises when the database is not there."""
+        """The service's own tables that are missing or old. Raises if the database does not exist."""
         ...
 
     async def rights_missing(self, limit_s: float) -> list[str]:
-        """What this user may not do and the service must: `INSERT on submission_attempts`."""
+        """The rights that the service needs and this user lacks, such as `INSERT on submission_attempts`."""
         ...
 
     async def owner(self, lease_name: str, limit_s: float) -> str:
-        """The lease that these tables belong to: this one, if there was none before."""
+        """The name of the lease that these tables belong to; records `lease_name` as the owner if there is none."""
         ...
 
 
 class IntakePort(FitnessPort, Protocol):
     async def submit(self, new: NewIntent, limit_s: float) -> Submitted:
-        """Stored for sure when this returns; pending, due at once, stamped by the database's clock."""
+        """Store the intent: it is stored for sure when this returns. It is pending and due at once.
+
+        The database's clock sets its times.
+        """
         ...
 
     async def repeated(self, intent_id: str, target: str, payload: bytes | None, limit_s: float) -> Intent | None:
-        """The intent that stands under this id, if it is of the same target and payload; nothing is stored."""
+        """The stored intent of this id if its target and payload are the same, else None. Stores nothing."""
         ...
 
     async def read(self, intent_id: str, limit_s: float) -> Intent | None: ...
@@ -72,7 +75,7 @@ class IntakePort(FitnessPort, Protocol):
     async def history(self, intent_id: str, limit_s: float) -> tuple[Intent, list[Attempt]] | None: ...
 
     async def progress(self, intent_ids: Sequence[str], limit_s: float) -> list[Progress]:
-        """Of all these in one statement; unknown ids are left out."""
+        """The progress of all these intents, read in one statement; unknown ids are left out."""
         ...
 
     async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
@@ -85,9 +88,10 @@ class IntakePort(FitnessPort, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far the schedule has read: spec 000's (last_modified_at, intent_id), and the guard that makes it gap-free.
+    """How far the schedule has read: spec 000's (last_modified_at, intent_id), and `guard`, so that no row is missed.
 
-    `guard` is the database's own: rows whose writer had not committed when the last page was read are found by it.
+    The meaning of `guard` depends on the database: with it the next page finds the rows whose writer had not committed
+    when the last page was read.
     """
 
     last_modified_at: dt.datetime
@@ -97,10 +101,10 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """One row of the schedule. `due_at` None: nothing more to do for this intent.
+    """One row of the schedule. `due_at` None: there is nothing more to do for this intent.
 
-    `gateway_url` is the lane it runs in: a gateway that hangs keeps its own lane busy and no other. `deadline_at` is
-    that of its contract: past it the intent is to be ended, whether or not its turn has come.
+    `gateway_url` names the lane it runs in: a gateway that hangs blocks only its own lane. `deadline_at` is the
+    deadline of its contract: after it the intent is ended, whether or not its turn has come.
     """
 
     intent_id: str
@@ -122,7 +126,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class LeftOpen:
-    """Attempts that an earlier leader began and nobody recorded: how many, and the first of them by id and number."""
+    """Attempts that an earlier leader began and nobody recorded: their count, and the id and number of the first."""
 
     attempts: int
     first: list[tuple[str, int]]
@@ -130,23 +134,29 @@ class LeftOpen:
 
 class SchedulePort(Protocol):
     def rebuild(self, page_rows: int, limit_s: float) -> AsyncIterator[Page]:
-        """Every pending intent; the cursor of the last page is where `refresh` goes on. Each page within the limit."""
+        """Read every pending intent, page by page; each page within the limit.
+
+        `refresh` continues from the cursor of the last page.
+        """
         ...
 
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
-        """What changed since; repeats are possible, gaps are not. A full page: ask again at once."""
+        """The rows changed since `cursor`: a row may be repeated, but none is missed.
+
+        If the page is full, there may be more: call again at once.
+        """
         ...
 
     async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
-        """What was left by others than this term; at most so many of it by name."""
+        """The attempts that other terms began and nobody recorded; names at most `most` of them."""
         ...
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
-        """Hints that something was submitted, on the loop that asked; never the truth."""
+        """Call `hint`, on the caller's event loop, when an intent was submitted. Only a hint: it may fail to come."""
         ...
 
     async def listen(self, limit_s: float) -> bool:
-        """False where the database cannot tell."""
+        """Start to listen for submissions. Returns False if this database cannot notify."""
         ...
 
 
@@ -154,13 +164,13 @@ class SchedulePort(Protocol):
 
 
 def attempt_key(intent_id: str, attempt_number: int) -> str:
-    """By which the provider knows it."""
+    """The key by which the provider recognises this attempt."""
     return f"{intent_id}/{attempt_number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The start is on record under this epoch; only now may the gateway be called. `key` is stable per attempt."""
+    """The start is recorded under this epoch; only now may the gateway be called. `key` is stable per attempt."""
 
     intent_id: str
     attempt_number: int
@@ -176,12 +186,12 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class NotNow:
-    """No attempt: not due yet (then `due_at` says when), over already, or just ended by this very call."""
+    """No attempt is to be made: not due yet (`due_at` is set), over already, or just ended by this very call."""
 
     status: Status | None  # None: there is no such intent
     due_at: dt.datetime | None = None
     over: Over | None = None
-    unknown_outcome: bool = False  # an earlier leader's attempt was found begun and never recorded: now it is
+    unknown_outcome: bool = False  # an earlier leader had begun an attempt without recording it: this call recorded it
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +204,7 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the fenced record made of the intent: pending again at `due_at`, or over."""
+    """The intent after the outcome was recorded: pending again, due at `due_at`, or over."""
 
     status: Status
     finished_at: dt.datetime
@@ -204,49 +214,51 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What became of intents that were to be ended: ended just now, or still pending; all others were over already."""
+    """The result of ending intents: those ended just now, and those still pending. All others were over already."""
 
     over: list[Over]
     pending: list[str]  # not past their deadline by the database's clock, or locked by somebody else
-    unknown: int = 0  # attempts of earlier leaders that were found begun and never recorded: now they are
+    unknown: int = 0  # attempts that earlier leaders had begun without recording them: this call recorded them
 
 
 class AttemptPort(Protocol):
-    """LeaseLost: the fence refused, and nothing was written; the caller drops leadership.
+    """The executor's reads and fenced writes.
 
-    Unavailable with the code `locked` or `canceled`: somebody else kept locked what this write needs, or it took longer
-    than the database lets it. Nothing was written, and the caller tries again, later.
+    A write raises LeaseLost if the fence refused it: nothing was written, and the caller drops leadership. It raises
+    Unavailable with the code `locked` or `canceled` if another session held a lock this write needs, or the write took
+    longer than the database allows: nothing was written, and the caller tries again later.
     """
 
     async def start(self, term: Term, intent_id: str, retry_delay_s: float) -> Started | NotNow:
-        """In one fenced transaction: still pending and due by the database's clock? Deadline passed: exhausted.
+        """Start an attempt, in one fenced transaction, if the intent is still pending and due by the database's clock.
 
-        A start of an earlier epoch that nobody recorded becomes an attempt with error "outcome unknown", then policy.
-        Else the start marker is written, and only then is the attempt Started.
+        An intent past its deadline becomes exhausted. A start of an earlier epoch that nobody recorded is recorded as
+        an attempt with error "outcome unknown", and the policy decides what follows. Otherwise the start marker is
+        written, and only then is the result Started.
         """
         ...
 
     async def record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Recorded:
-        """In one fenced transaction: the attempt appended, the intent moved on as model/outcomes.py judges.
+        """In one fenced transaction, append the attempt and set the intent's new state as model/outcomes.py decides.
 
-        The database's clock says when it finished. Whatever a gateway said fits: too long is cut.
+        The finish time is the database's. A gateway's text that is too long is cut.
         """
         ...
 
     async def expire(self, term: Term, intent_ids: Sequence[str]) -> Expired:
-        """In one fenced transaction: those past their deadline by the database's clock are exhausted.
+        """In one fenced transaction, end as exhausted those past their deadline by the database's clock.
 
-        Only for intents that nobody has in hand. A start that an earlier leader left behind is counted first, as an
-        attempt with error "outcome unknown". Waits for no row that somebody else has locked.
+        Call it only for intents with no attempt under way. A start that an earlier leader left behind is recorded
+        first, as an attempt with error "outcome unknown". Never waits for a row that another session has locked.
         """
         ...
 
     async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
-        """Ended intents whose webhook was neither delivered nor given up."""
+        """Ended intents whose webhook is neither delivered nor given up."""
         ...
 
     async def backlog(self, late_s: int, rows_max: int, limit_s: float) -> Backlog:
-        """`late_s`: from then on what is due is overdue."""
+        """Count late intents. An intent is overdue when it has been due for `late_s`; reads at most `rows_max` rows."""
         ...
 
     async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None: ...
@@ -269,7 +281,7 @@ class IntentStore(Protocol):
     async def init(self) -> list[str]: ...
 
     def script(self) -> str:
-        """What `init` runs, as text; nothing is opened."""
+        """The SQL that `init` runs, as text; opens no connection."""
         ...
 
     async def close(self) -> None: ...
@@ -280,11 +292,11 @@ class IntentStore(Protocol):
 
 class GatewayPort(Protocol):
     async def submit(self, started: Started, limit_s: float) -> Outcome:
-        """One call, never repeated here; whatever goes wrong is an Outcome with answer ERROR. Never raises."""
+        """Make one call and never repeat it. Never raises: any failure is an Outcome with answer ERROR."""
         ...
 
 
 class WebhookPort(Protocol):
     async def send(self, over: Over, limit_s: float) -> str | None:
-        """None: delivered. Else why not. Never raises."""
+        """Send the webhook once. Returns None if it was delivered, else the reason why not. Never raises."""
         ...

@@ -1,4 +1,4 @@
-"""What happens again and again, in few lines of the log: the first at once, then now and then how many."""
+"""Logs a frequent event in few lines: the first one at once, then a count at intervals."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from fencehold.ports.facts import FactSink
 
 
 class RareLog:
-    """One event, told kind by kind: until an interval had none of the kind. What is left is told at the end.
+    """Logs one event separately for each kind: the first at once, then one line per interval while more occur.
 
-    Each line has the fields of the newest, and in `count` how many there were since the line before. For the loop that
-    it is used in.
+    Each line has the fields of the newest occurrence and, in the field named by `count`, how many there were since the
+    line before. `close` logs what is left. For use on one event loop.
     """
 
     def __init__(self, facts: FactSink, event: str, count: str, every_s: float) -> None:
@@ -41,7 +41,7 @@ class RareLog:
             del self._timers[kind]
 
     def _fact(self, kind: str) -> bool:
-        """False: there was none since."""
+        """Log the count since the last line. Returns False, and logs nothing, if there was none."""
         count = self._untold.pop(kind, 0)
         fields = self._newest.pop(kind, {})
         if count:

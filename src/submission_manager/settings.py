@@ -1,4 +1,4 @@
-"""Every setting of an instance: its option, its variable, its default; checked together, before any I/O."""
+"""Every setting of an instance: its option, its variable, its default. All are checked together, before any I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONNECTIONS_MOST = 10_000
 
 @dataclass(frozen=True)
 class Setting:
-    """`option` and `variable` are its name with dashes, and in capitals after SM_."""
+    """One setting. `option` is its name with dashes, `variable` is its name in capitals after SM_."""
 
     name: str
     kind: str
@@ -29,7 +29,7 @@ class Setting:
     meaning: str
     whole_min: int = 1
     whole_max: int = 2**31 - 1
-    may_be_zero: bool = False  # of a duration
+    may_be_zero: bool = False  # only for a duration
 
     @property
     def option(self) -> str:
@@ -117,7 +117,10 @@ _FIELD_OF = {one.name: _FIELD[one.kind].format(one.name) for one in SETTINGS} | 
 
 
 def settings(given: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
-    """What was given, else the variable, else the default; or one ConfigurationError that names every problem."""
+    """Read each setting: the given value, else the variable, else the default.
+
+    Raises one ConfigurationError that names every problem.
+    """
     said = {one: _said(one, given or {}, environment or {}) for one in SETTINGS}
     problems: list[str] = []
     got = {_FIELD_OF[one.name]: _value(one, value, problems) for one, value in said.items()}
@@ -133,7 +136,7 @@ def settings(given: Mapping[str, Any] | None = None, environment: Mapping[str, s
 
 
 def unknown_variables(environment: Iterable[str], others: Iterable[str] = ()) -> dict[str, str | None]:
-    """Variables that look like settings and are none, each with the setting it comes nearest to."""
+    """SM_* variables that are not settings, each with the most similar setting's variable, or None."""
     known = [one.variable for one in SETTINGS] + list(OTHER_VARIABLES)
     unknown = {name for name in environment if name.startswith("SM_")} - {*known, *others}
     return {name: next(iter(difflib.get_close_matches(name, known, 1)), None) for name in sorted(unknown)}
@@ -146,7 +149,7 @@ def _said(one: Setting, given: Mapping[str, Any], environment: Mapping[str, str]
 
 
 def _value(one: Setting, value: Any, problems: list[str]) -> Any:
-    """None where there is a problem: then no relation to it is checked and nothing is built."""
+    """The checked value. Adds to `problems` and returns None if it is bad: then its relations are not checked."""
     what = f"{one.option} ({one.variable})"
     try:
         match one.kind:

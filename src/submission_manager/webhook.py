@@ -1,4 +1,4 @@
-"""Tells a contract's receiver that an intent is over: signed, bounded, never raising."""
+"""Sends the webhook that an intent is over to its contract's receiver: signed, with limits; never raises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from submission_manager.outgoing import NoAnswer, Outgoing, header_text
 from submission_manager.ports import Over
 
 EVENT_TYPE = "intent.terminal"
-ANSWER_BYTES_MAX = 4096  # only its status counts; what is read lets the connection be used again
+ANSWER_BYTES_MAX = 4096  # only the status counts; the body is read so that the connection can be used again
 
 
 class _Intent(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -37,7 +37,7 @@ class _Event(msgspec.Struct, rename="camel"):
 
 
 class WebhookClient:
-    """Implements WebhookPort. Secrets are read from the environment when they are used, and stand in no error."""
+    """Implements WebhookPort. Secrets are read from the environment when they are used, and appear in no error."""
 
     def __init__(self, outgoing: Outgoing, environment: Mapping[str, str] | None = None) -> None:
         self._outgoing = outgoing
@@ -76,7 +76,7 @@ class WebhookClient:
 
 
 def body_of(intent: Intent) -> bytes:
-    """The same bytes each time it is sent: what happened, happened when the intent ended."""
+    """The webhook's body: the same bytes each time it is sent, because its time is when the intent ended."""
     ended_at = _utc(intent.completed_at)
     event = _Event(
         intent.intent_id, EVENT_TYPE, ended_at,

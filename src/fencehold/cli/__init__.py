@@ -9,7 +9,7 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Exits with a documented code and never with a traceback."""
+    """Run the command. Exits with a documented exit code, never with a traceback."""
     try:
         from fencehold.cli.app import execute
     except ModuleNotFoundError as error:

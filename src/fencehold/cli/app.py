@@ -1,4 +1,4 @@
-"""The command line as a whole: the commands, and how whatever goes wrong is told."""
+"""The command line: its commands, and how every error is printed."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ for _command in (
 
 
 def execute(arguments: Sequence[str]) -> int:
-    """The exit code. Every failure is one message with a code and a hint, on stderr."""
+    """Run the command line; returns the exit code. Prints a failure as one message with code and hint, on stderr."""
     steady_streams()
     try:
         answer: Any = cli.main(args=list(arguments), prog_name="fencehold", standalone_mode=False)
         return answer if isinstance(answer, int) else exit_codes.OK
     except (KeyboardInterrupt, click.Abort):
         return exit_codes.INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last place that can turn it into words
+    except Exception as error:  # noqa: BLE001 - the last place that can print it as a message
         if is_bare(error) and not _wants_json(arguments):
             print(error.format_message(), file=sys.stderr)
         return _told(as_ours(error, "fencehold"), _wants_json(arguments))
@@ -97,7 +97,7 @@ def _told(error: FenceholdError, as_json: bool) -> int:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    """Also when the command line could not be understood; what follows `--` belongs to somebody else's command."""
+    """Whether JSON was asked for, even if the command line is invalid. Ignores what follows `--`: it is CMD's."""
     ours = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
     joined = {"-ojson", "--output=json"} & set(ours)
     return bool(joined) or any(pair in (("-o", "json"), ("--output", "json")) for pair in itertools.pairwise(ours))

@@ -1,4 +1,4 @@
-"""What the command's exit code means; the numbers are sysexits.h where it has a word for it."""
+"""The exit codes of the command; the numbers are those of sysexits.h where it has a fitting one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_OUTPUT = 74
 NOT_ACQUIRED = 75
 BAD_CONFIGURATION = 78
 LEASE_LOST = 79
-STUCK = 80  # a worker gave up: its process has to be started anew
+STUCK = 80  # a worker gave up: its process must be restarted
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 INTERRUPTED = 130
@@ -35,7 +35,7 @@ def of_error(error: FenceholdError) -> int:
 
 
 class Refused(FenceholdError):
-    """A no of the command's own, with its exit code."""
+    """The command's own refusal, with its exit code."""
 
     def __init__(self, message: str, *, code: str, exit_code: int, hint: str = "") -> None:
         super().__init__(message, hint=hint, code=code)

@@ -1,4 +1,4 @@
-"""Whatever goes wrong in a command, as an error with a code: the same for every command of this distribution."""
+"""Converts every error of a command to an error with a code: the same for all commands of this distribution."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from fencehold.model.errors import ConfigurationError, FenceholdError
 
 
 def steady_streams() -> None:
-    """A caller may have closed them (>&-): what is said then goes nowhere, and is no reason to fail."""
+    """Replace stdout and stderr if the caller closed them (>&-): output is then discarded, and does not fail.
+
+    Characters that a stream cannot encode are written as escapes.
+    """
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the life of the process
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -23,7 +26,10 @@ def steady_streams() -> None:
 
 
 def is_bare(error: Exception) -> TypeGuard[click.UsageError]:
-    """A group of commands without one, whose help its message then is. Older versions of click have no such error."""
+    """Whether a group was called without a command; the error's message is then the group's help.
+
+    Compares the name, because older versions of click do not have this error.
+    """
     return type(error).__name__ == "NoArgsIsHelpError"
 
 

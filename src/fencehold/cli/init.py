@@ -1,4 +1,4 @@
-"""`fencehold init`: the tables."""
+"""`fencehold init`: creates and upgrades the tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Exit codes: 0 done or up to date, 69 database unreachable, 78 bad configuration
 
 
 class Heard:
-    """What init waits for is said at once."""
+    """A sink that prints at once what `init` waits for."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -41,7 +41,7 @@ class Heard:
 @items_option
 @with_setup
 def init(setup: Setup, outbox_names: tuple[str, ...], with_items: bool) -> None:
-    """Create the tables of leases, and those of outboxes and items if told; upgrade all that are there already.
+    """Create the tables of leases and, with --outbox and --items, of outboxes and items; upgrade existing ones.
 
     Safe to repeat, safe in parallel. Says which steps were applied, and on SQLite in which file. Where only a database
     administrator may do this, use `fencehold sql init`.
@@ -69,11 +69,11 @@ async def _there(store: Store) -> TablesMade:
     except ConfigurationError as error:
         if error.code != "no_permission":
             raise
-        return TablesMade()  # init itself needs the same right, and says who may give it
+        return TablesMade()  # init itself needs the same right, and its error names the remedy
 
 
 async def _init(store: Store, told: set[str], with_items: bool) -> tuple[list[str], TablesMade]:
-    """The steps applied, and what there is now beside the leases."""
+    """Create or upgrade the tables. Returns the steps applied, and the tables there are now beside the leases."""
     async with store:
         there = await _there(store)
         for name in there.outboxes:

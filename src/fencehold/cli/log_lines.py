@@ -1,4 +1,4 @@
-"""The log of a long-running command on stderr: a line for a person, or with `-o json` an object per line."""
+"""The log of a long-running command on stderr: text lines, or with `-o json` one JSON object per line."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fencehold.cli.screen import clean, without_secrets
 
 
 def log_to_stderr(*, as_json: bool, without: Collection[str] = ()) -> None:
-    """For the root logger, so that the handlers' own records come the same way. What is set up already stays.
+    """Set up the root logger, so that the user's handlers log in the same format. Keeps a setup that is there already.
 
-    `without` are events of the library that the command tells itself.
+    `without`: events of the library to leave out, because the command prints them itself.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(lambda record: getattr(record, "event", None) not in without)
@@ -24,7 +24,7 @@ def log_to_stderr(*, as_json: bool, without: Collection[str] = ()) -> None:
 
 
 class TextLines(logging.Formatter):
-    """Neither passwords nor characters that would steer a terminal, whoever wrote the message."""
+    """Formats a record as text, without passwords and terminal control characters, wherever the message is from."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = clean(f"{_at(record)} {record.levelname:<7} {record.getMessage()}")

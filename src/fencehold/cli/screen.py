@@ -1,4 +1,4 @@
-"""What a command shows: a table for a person, aligned text for a pipe, JSON for a program; never a password."""
+"""The output of a command: a table on a terminal, aligned text elsewhere, JSON for a program; never a password."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _secrets: set[str] = set()
 
 
 def keep_secret(dsn: str) -> None:
-    """From here on the password of this URL is replaced wherever it would be shown, however a driver spelled it."""
+    """From now on replace the password of this URL in all output, also if it is percent-encoded or escaped."""
     try:
         password = urlsplit(dsn).password
     except ValueError:
@@ -43,19 +43,22 @@ def without_secrets(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Without passwords and without characters that would steer a terminal."""
+    """`text` without passwords and terminal control characters."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in without_secrets(text))
 
 
 def put(text: str) -> None:
-    """To stdout. Whoever read it may have seen enough and left, which is no error."""
+    """Print to stdout. A reader that has closed the pipe is no error."""
     with told_on_stdout():
         print(text, flush=True)
 
 
 @contextmanager
 def told_on_stdout() -> Iterator[None]:
-    """A reader who has left is no error; an answer that cannot be written (a full disk) is one, with a code."""
+    """Write to stdout inside the block. A reader that has closed the pipe is no error.
+
+    Raises Refused if the output cannot be written, for example on a full disk.
+    """
     try:
         yield
         sys.stdout.flush()
@@ -72,7 +75,7 @@ def told_on_stdout() -> Iterator[None]:
 
 
 def _forget_stdout() -> None:
-    """What is still buffered goes nowhere, instead of failing once more at exit."""
+    """Discard what is still buffered, so that it does not fail again at exit."""
     with suppress(OSError, ValueError):  # a stdout that is no file has nothing to redirect
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -89,7 +92,7 @@ class Screen:
     def table(
         self, payload: Any, columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str] = ()
     ) -> None:
-        """`spare`: columns that a narrow terminal may do without."""
+        """Print rows as a table. `spare`: columns that may be left out on a narrow terminal."""
         if self.is_json:
             put(json.dumps(payload, indent=2))
         elif sys.stdout.isatty():
@@ -99,7 +102,7 @@ class Screen:
             put(aligned([columns, *rows]))
 
     def fields(self, payload: Any, rows: Sequence[Sequence[str]]) -> None:
-        """What is known of one thing, a line for each name and value."""
+        """Print the fields of one thing, one line for each name and value."""
         if self.is_json:
             put(json.dumps(payload, indent=2))
         elif sys.stdout.isatty():
@@ -109,12 +112,12 @@ class Screen:
             put(aligned([("FIELD", "VALUE"), *rows]))
 
     def say(self, text: str) -> None:
-        """Progress, for a person."""
+        """Print progress to stderr, but not with JSON output."""
         if not self.is_json:
             print(f"fencehold: {clean(text)}", file=sys.stderr, flush=True)
 
     def error(self, error: FenceholdError, **more: str | None) -> None:
-        """`more` goes into the JSON object, where it is known."""
+        """Print an error to stderr. `more`: further fields of the JSON object; None is left out."""
         if self.is_json:
             body = {"code": error.code, "message": clean(error.message), "hint": clean(error.hint)}
             body |= {key: value for key, value in more.items() if value is not None}
@@ -130,7 +133,7 @@ def _cleaned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns padded by the width a terminal gives to each character, two blanks apart."""
+    """The rows as text with aligned columns, by the width of each character on a terminal, two blanks apart."""
     cells = [[clean(cell) for cell in row] for row in rows]
     widths = [max(cell_len(row[n]) for row in cells) for n in range(len(cells[0]))]
     return "\n".join(
@@ -143,7 +146,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def span(seconds: float) -> str:
-    """As a person would say it; never negative, because two looks at a clock may be a hair apart."""
+    """A readable duration. A negative one becomes 0, because two readings of a clock may differ a little."""
     seconds = max(0.0, seconds)
     if seconds < 120:
         return f"{seconds:.1f} s"
@@ -180,10 +183,10 @@ def remaining(lease: Lease) -> str:
 
 
 def moment(when: dt.datetime) -> str:
-    """UTC, to the millisecond, as the store has it."""
+    """The time in UTC, to the millisecond, as stored."""
     return when.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
 
 
 def second(when: dt.datetime) -> str:
-    """The same, to the second, for a list."""
+    """The time in UTC, to the second, for lists."""
     return when.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""The options every command has, before or after its name, and the store they lead to."""
+"""The options that every command has, before or after its name, and the store that they select."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DSN_VARIABLE = "FENCEHOLD_DSN"
 VARIABLES = Called("FENCEHOLD_DURABLE", "FENCEHOLD_WITHOUT_STANDBY")
-ASKED = "fencehold.asked"  # of click's notes on a command: which store it asks
+ASKED = "fencehold.asked"  # the key in click's context where a command keeps its store
 SILENT_FOR_S = 3.0
 
 
 class Unheard:
-    """Facts of a short command: its answer says it all."""
+    """A sink that ignores all facts, for a short command: its output is enough."""
 
     def fact(self, event: str, **fields: Any) -> None:
         return None
@@ -37,14 +37,14 @@ class Unheard:
 
 @dataclass(frozen=True)
 class Setup:
-    """What was asked for on the command line and in the environment."""
+    """The shared options, from the command line and the environment."""
 
     given_dsn: str | None = None
     given_table: str | None = None
     output: str = "table"
 
     def over(self, dsn: str | None, table: str | None, output: str | None) -> Setup:
-        """With what was given after the command's name, which is nearer and so stands."""
+        """A setup in which the options after the command's name override those before it."""
         nearer_dsn = dsn if dsn is not None else self.given_dsn
         return Setup(nearer_dsn, table if table is not None else self.given_table, output or self.output)
 
@@ -58,7 +58,10 @@ class Setup:
 
     @property
     def dsn_or_none(self) -> str | None:
-        """None: none was named. One that was named and is empty is a mistake: the variable may lead elsewhere."""
+        """The database's URL; None if none was named.
+
+        Raises ConfigurationError if --dsn is empty: using the environment variable instead could be another database.
+        """
         dsn = os.environ.get(DSN_VARIABLE) or None if self.given_dsn is None else self.given_dsn.strip()
         if dsn == "":
             raise ConfigurationError(
@@ -89,18 +92,18 @@ class Setup:
         return dsn
 
     def store(self, facts: FactSink | None = None) -> fencehold.Store:
-        """For one answer: a database that is away is asked once."""
+        """A store for one short command: it tries an unreachable database only once."""
         store = fencehold.connect(self.dsn, table=self.table, facts=facts or Unheard(), open_timeout=0)
         if (context := click.get_current_context(silent=True)) is not None:
             context.meta[ASKED] = (self, store)
         return store
 
     def say_silent(self) -> None:
-        """To a person who sees nothing happen: a host that is switched off answers nothing at all."""
+        """Print that the database has not answered yet: for example, a host that is switched off never answers."""
         self.screen.say(f"no answer from {label(self.dsn)} yet; it is asked for at most {OPEN_LIMIT_S:.0f} s")
 
     def patient_store(self, facts: FactSink) -> fencehold.Store:
-        """For what runs until it is stopped: a database that is away is waited for, and `facts` hears of it."""
+        """A store for a long-running command: it waits for an unreachable database, and reports that to `facts`."""
         asked: Any = os.environ.get(VARIABLES.durable) or None
         without: Any = os.environ.get(VARIABLES.without_standby) or None
         if durable(asked, without, VARIABLES) is not None and scheme(self.dsn) in NO_STANDBY_OF_ITS_OWN:
@@ -109,7 +112,7 @@ class Setup:
 
 
 def options(command: F) -> F:
-    """--dsn, --table and -o."""
+    """Add --dsn, --table and -o to a command."""
     dsn = click.option(
         "--dsn", metavar="URL", default=None,
         help=f"The database. Prefer the variable {DSN_VARIABLE}: what stands here is visible in the process list.",
@@ -123,7 +126,7 @@ def options(command: F) -> F:
 
 
 def with_setup(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command that has the shared options and gets them, merged, as its first argument."""
+    """Add the shared options to a command and pass them to it, merged, as its first argument."""
 
     @functools.wraps(command)
     def merged(*args: Any, dsn: str | None, table: str | None, output: str | None, **kwargs: Any) -> Any:
@@ -134,12 +137,12 @@ def with_setup(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end; Ctrl-C ends it in order. A store that has not opened after a few seconds is spoken of."""
+    """Run `work` to its end; Ctrl-C cancels it. Prints a message if the store has not opened after a few seconds."""
     return asyncio.run(_spoken_of(work, click.get_current_context().meta))
 
 
 async def _spoken_of(work: Coroutine[Any, Any, T], meta: Mapping[str, Any]) -> T:
-    """`meta` has the store once the command has named it."""
+    """Await `work`; after SILENT_FOR_S print a message if its store, found in `meta`, is not open yet."""
 
     def speak() -> None:
         setup, store = meta.get(ASKED, (None, None))

@@ -1,4 +1,7 @@
-"""Signals: to `fencehold run` the command's once it runs, ours while we still wait; to a worker a request to stop."""
+"""Signal handling. `fencehold run` passes signals on to its command; before that they end the waiting.
+
+For a worker, a signal is a request to stop.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,20 @@ from typing import Any
 FORWARDED = (
     signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
 )  # fmt: skip
-# Its default is to be ignored: resizing a window must not end the waiting.
+# Ignored by default: resizing a window must not end the waiting.
 HARMLESS = (signal.SIGWINCH,)
 
 
 class SignalForwarding:
-    """`interrupted` becomes the number of the first signal that came while there was nobody to pass it on to."""
+    """Passes signals on. `interrupted` gets the number of the first signal that comes before `forward_to` is called."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.interrupted: asyncio.Future[int] = loop.create_future()
         self._forward: Callable[[int], None] | None = None
         for signum in FORWARDED:
-            # What the caller told us to ignore (nohup, a background job of a script) stays ignored, here and below.
+            # A signal that our caller set to be ignored (nohup, a script's background job) stays ignored, here and in
+            # the command.
             if signal.getsignal(signum) is not signal.SIG_IGN:
                 loop.add_signal_handler(signum, self._came, int(signum))
 
@@ -41,10 +45,10 @@ STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopSignals:
-    """Tells of the first signal and of the second, also while a handler blocks the event loop.
+    """Calls `first` at the first signal and `second` at any later one, also while a handler blocks the event loop.
 
-    So by plain signal handlers: Python runs them between any two steps of the main thread, and in the middle of a
-    sleep; those of the loop would wait for it. What the caller told us to ignore stays ignored.
+    It uses plain signal handlers: Python runs them between any two steps of the main thread, and during a sleep; the
+    event loop's handlers would wait for the loop. A signal that our caller set to be ignored stays ignored.
     """
 
     def __init__(self, first: Callable[[], None], second: Callable[[], None]) -> None:
@@ -61,7 +65,7 @@ class StopSignals:
             signal.signal(signum, handler)
 
     def _came(self, signum: int, _frame: object) -> None:
-        """May interrupt anything, so it does next to nothing."""
+        """The signal handler. It may interrupt any code, so it does as little as possible."""
         if os.getpid() != self._pid:  # a child that a handler forked: the signal is meant for it alone
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)

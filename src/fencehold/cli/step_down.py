@@ -1,4 +1,4 @@
-"""`fencehold step-down NAME`: ask the holder to hand over, and see that it does."""
+"""`fencehold step-down NAME`: asks the holder to step down, and waits until its term has ended."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Exit codes: 0 that term has ended (or nobody held the lease), 1 no such lease,
 
 @dataclass(frozen=True)
 class HandOver:
-    """What was asked of whom, and what became of it."""
+    """The result: the lease that was asked to step down, and the lease now."""
 
     asked: Lease | None
     now: Lease
@@ -85,7 +85,7 @@ async def _hand_over(store: Store, asked: Lease, wait_s: float) -> HandOver:
         elif waited_s >= wait_s:
             return HandOver(asked, now, waited_s, ended=False)
         elif not now.step_down_requested:
-            # Repeated: a row that another session had locked was not marked.
+            # Asked again: the request is not written to a row that another session has locked.
             await store.leases.ask_step_down(asked.name, asked.epoch)
         await asyncio.sleep(LOOK_EVERY_S)
         now = await store.leases.read(asked.name) or now
@@ -117,7 +117,7 @@ def _fact(setup: Setup, name: str, hand_over: HandOver, wait_s: float) -> int:
 
 @contextmanager
 def _progress(setup: Setup, text: str) -> Iterator[None]:
-    """A moving line on a terminal, one line off it."""
+    """Show progress inside the block: a spinner on a terminal, one line elsewhere."""
     if setup.screen.is_json or not sys.stderr.isatty():
         setup.screen.say(text)
         yield

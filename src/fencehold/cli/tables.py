@@ -1,4 +1,7 @@
-"""Rows on a terminal: a table where it fits, else a line for each field. No word is ever broken: ids are copied."""
+"""Prints rows on a terminal: as a table if it fits, else one line for each field.
+
+No word is ever broken, because people copy ids.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-FRAME_CHARS = 3  # of each column, and one more at the end
+FRAME_CHARS = 3  # per column, and one more at the end
 STYLES = {
     "live": "green", "expired": "yellow",
     "ok": "green", "warning": "yellow", "error": "bold white on red",
@@ -21,7 +24,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def show(console: Console, columns: Sequence[str], rows: Rows, spare: Sequence[str] = ()) -> None:
-    """To a terminal of any width; the `spare` columns, the first one first, are left out where that saves lines."""
+    """Print to a terminal of any width; leaves out `spare` columns, in their order, where that saves lines."""
     several = [_without(spare[:count], columns, rows) for count in range(len(spare) + 1)]
     on_one_line = (few for few in several if _is_on_one_line(few, console.width))
     with_all_columns = (few for few in several[:1] if _fits(few, console.width))
@@ -35,17 +38,17 @@ def show(console: Console, columns: Sequence[str], rows: Rows, spare: Sequence[s
         if number:
             console.print()
         for line in _fields(columns, row, console.width):
-            console.print(line, soft_wrap=True)  # a word that is longer than the screen is the terminal's to break
+            console.print(line, soft_wrap=True)  # the terminal breaks a word that is too long for it
 
 
 def show_fields(console: Console, fields: Rows) -> None:
-    """One line for each field; a long value goes on below its own beginning."""
+    """Print one line for each field; a long value continues below its own start."""
     for line in _fields([field[0] for field in fields], [field[1] for field in fields], console.width):
         console.print(line, soft_wrap=True)
 
 
 def _without(left_out: Sequence[str], columns: Sequence[str], rows: Rows) -> Rows:
-    """The other columns, and below them their rows."""
+    """The remaining columns as the first row, then their rows."""
     kept = [n for n, column in enumerate(columns) if column not in left_out]
     return [[row[n] for n in kept] for row in (columns, *rows)]
 
@@ -63,7 +66,7 @@ def _is_on_one_line(rows: Rows, width: int) -> bool:
 
 
 def fitted(rows: Rows, room: int) -> list[int]:
-    """How wide each column may be, so that no word is broken; empty if there is not room enough for that."""
+    """The width of each column so that no word is broken; empty if there is not enough room."""
     columns = list(zip(*rows, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
     least = [max(cell_len(word) for cell in column for word in (*cell.split(), "")) for column in columns]

@@ -10,7 +10,7 @@ EXTRAS = ("click", "rich", "starlette", "uvicorn", "httpx", "msgspec", "promethe
 
 
 def main() -> None:
-    """Exits with a documented code and never with a traceback."""
+    """Run the command. Exits with a documented exit code, never with a traceback."""
     try:
         from submission_manager.cli.app import execute
     except ModuleNotFoundError as error:

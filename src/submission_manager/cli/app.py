@@ -1,4 +1,4 @@
-"""The command line as a whole: the commands, and how whatever goes wrong is told."""
+"""The command line: its commands, and how every error is printed."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ for _command in (serve.serve, check.check, sql.sql, gateway.gateway, demo.demo):
 
 
 def execute(arguments: Sequence[str]) -> int:
-    """The exit code. Every failure is one message with a code and a hint, on stderr."""
+    """Run the command line; returns the exit code. Prints a failure as one message with code and hint, on stderr."""
     steady_streams()
     try:
         answer: Any = cli.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
         return answer if isinstance(answer, int) else exit_codes.OK
     except (KeyboardInterrupt, click.Abort):
         return exit_codes.INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last place that can turn it into words
+    except Exception as error:  # noqa: BLE001 - the last place that can print it as a message
         return _told(as_ours(error, PROGRAM))
 
 

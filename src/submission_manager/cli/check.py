@@ -1,4 +1,4 @@
-"""`submission-manager check`: is this registry fit to be served?"""
+"""`submission-manager check`: checks whether a registry file can be used by `serve`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from submission_manager.registry import registry as registries
 from submission_manager.settings import BY_NAME
 
 _REGISTRY = BY_NAME["registry"]
-OF_THE_FILE = "it "  # how a problem begins that has no place in the file
+OF_THE_FILE = "it "  # a problem without a place in the file begins so
 
 EPILOG = """\b
 Example:
@@ -28,10 +28,10 @@ Exit codes: 0 ok, 78 problems
     help=f"{_REGISTRY.meaning} Also {_REGISTRY.variable}.",
 )  # fmt: skip
 def check(registry: str) -> int:
-    """Say `ok`, or every problem of the registry file, one per line, each with its place (exit code 78).
+    """Print `ok`, or every problem of the registry file, one per line, each with its place (exit code 78).
 
-    Environment variables that it names and that are not set here are told on stderr; they need only be where it is
-    served.
+    Prints a warning on stderr for each environment variable that the file names and that is not set here; it must be
+    set only where the registry is served.
     """
     try:
         found = registries.load(registry)

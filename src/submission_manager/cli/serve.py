@@ -22,7 +22,7 @@ from submission_manager.metrics import leave_out_creation_times
 from submission_manager.registry import registry as registries
 from submission_manager.settings import SETTINGS, SWITCH, Setting, Settings, settings, unknown_variables
 
-CLOSING_S = 15.0  # beyond draining: the lease given back, connections closed
+CLOSING_S = 15.0  # after draining, for releasing the lease and closing connections
 
 EPILOG = """\b
 Example:
@@ -45,7 +45,7 @@ def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
 def _option(setting: Setting) -> Callable[..., Any]:
     default = "" if setting.default is None else f"  [{setting.default}]"
     told = f"{setting.meaning} {setting.variable}{default}"
-    if setting.kind == SWITCH:  # its variable is read with the others, by `settings`
+    if setting.kind == SWITCH:  # `settings` reads its variable, with the others
         both = f"{setting.option}/{setting.option.replace('--', '--no-', 1)}"
         return click.option(both, setting.name, default=None, help=told)
     return click.option(
@@ -91,7 +91,7 @@ async def _serve(
 ) -> int:
     instance = Instance(chosen, registry, facts, creates_tables=creates_tables)
     async with instance:
-        # Requests have the drain timeout, and then attempts have it.
+        # First requests have the drain timeout, then attempts have it again.
         within_s = chosen.drain_delay_s + 2 * chosen.drain_timeout_s
         stop_by(Stop(instance.ask_to_stop, within_s=within_s, spare_s=CLOSING_S, last_words=instance.log_cut))
         await instance.serve()

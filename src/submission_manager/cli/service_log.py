@@ -43,7 +43,7 @@ WEIGHTS = ("debug", "info", "warning", "error")
 def service_log(log_format: str, log_level: str) -> LogSink:
     log_lines.log_to_stderr(as_json=log_format == "json")
     logging.getLogger("fencehold").setLevel(log_level.upper())
-    # Its own lines tell of single connections; what matters of them is counted.
+    # These libraries log single connections; the service counts what matters of them.
     for noisy in ("uvicorn.error", "uvicorn.access", "httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     return LogSink(levels=LEVELS)

@@ -1,4 +1,4 @@
-"""`submission-manager sql init`: the service's tables as text, for whoever may create them."""
+"""`submission-manager sql init`: prints the service's tables as SQL, for a user who may create them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from submission_manager.settings import BY_NAME
 from submission_manager.stores.opening import LEASE_TABLE, open_store
 
 VARIABLE = BY_NAME["database"].variable
-#: As they are called here, and by a URL, which the dialect is chosen by; nothing is opened.
+#: The dialect's name here, and its URL scheme; ADDRESSES select the dialect's code, and no database is opened.
 DIALECTS = {"sqlite": "sqlite", "postgres": "postgresql", "mssql": "mssql"}
 ADDRESSES = {"sqlite": "sqlite:///any.db", "postgresql": "postgresql://any/any", "mssql": "mssql://any/any"}
 CHOICE = "Give --dialect sqlite, postgres or mssql"

@@ -1,1 +1,1 @@
-"""The service's demonstration: instances that are killed and frozen under load, and the books compared."""
+"""The service's demo: instances are killed and frozen under load, then the records of all sides are compared."""

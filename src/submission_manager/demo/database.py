@@ -1,4 +1,4 @@
-"""The service's tables with the witness beside them, in a database that nobody has used for it yet."""
+"""Creates the service's tables, with the audit's triggers, in an unused database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INIT_LIMIT_S = 60.0
 
 
 async def prepare(url: str) -> Audit:
-    """Before the first instance starts: the witness must see the first grant too."""
+    """Create the tables and install the audit. Call it before the first instance starts, to log the first grant too."""
     backend = backend_for(url, LEASE_TABLE)()
     try:
         await backend.schema.init(INIT_LIMIT_S)
@@ -36,7 +36,7 @@ async def prepare(url: str) -> Audit:
 
 @asynccontextmanager
 async def a_place(given: str | None, folder: Path) -> AsyncIterator[str]:
-    """A URL for one run: a file in `folder`, or a schema of its own in the given database, dropped afterwards."""
+    """Yield a URL for one run: a file in `folder`, or a new schema in the given database, dropped afterwards."""
     if given is None:
         yield f"sqlite:///{folder / 'demo.db'}"
         return
@@ -44,7 +44,7 @@ async def a_place(given: str | None, folder: Path) -> AsyncIterator[str]:
         raise ConfigurationError(
             "The demo's own SQLite file needs no URL; for another database give a postgresql:// URL.", code="bad_url"
         )
-    backend_for(given, LEASE_TABLE)  # a URL that cannot be used is refused here, without its password
+    backend_for(given, LEASE_TABLE)  # raises for a bad URL, without showing its password
     name = f"submission_manager_demo_{secrets.token_hex(4)}"
     owner = Audit("postgresql://" + given.partition("://")[2])
     await asyncio.to_thread(owner.make_schema, name)
@@ -52,6 +52,6 @@ async def a_place(given: str | None, folder: Path) -> AsyncIterator[str]:
         mark = "&" if "?" in given else "?"
         yield f"{given}{mark}options={quote(f'-csearch_path={name}')}"
     finally:
-        # Whoever is interrupted here has to wait: nothing may be left behind.
+        # An interrupt must wait here: nothing may be left behind.
         await asyncio.shield(asyncio.to_thread(owner.drop_schema, name))
         owner.close()

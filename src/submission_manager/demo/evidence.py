@@ -1,4 +1,4 @@
-"""The verdict on a run: computed from what the database holds, what its witness saw, and what the gateway counted."""
+"""The verdict on a run, computed from the database's rows, its audit log, and the gateway's counts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ GRANTED, STARTED, RECORDED = "granted", "started", "recorded"
 @dataclass(frozen=True)
 class Verdict:
     intents_accepted: int
-    intents_lost: int  # acknowledged to a client, and not there or not over
+    intents_lost: int  # acknowledged to a client, but not in the database or not ended
     starts_under_an_old_epoch: int
     records_under_an_old_epoch: int
-    attempts_without_start: int  # on record, with no start on record before, or with more than one
+    attempts_without_start: int  # recorded attempts without exactly one recorded start
     calls_without_start: int
     calls_repeated: int  # of the same attempt
     intents_called_too_often: int  # beyond their max_attempts, as the gateway counted
@@ -40,12 +40,12 @@ class Verdict:
 
     @property
     def is_good(self) -> bool:
-        """A run in which nothing was accepted proves nothing."""
+        """No faults, and at least one accepted intent: a run without any proves nothing."""
         return self.intents_accepted > 0 and not any(self.faults.values())
 
 
 def verdict(acknowledged: Iterable[str], evidence: Evidence, calls: Sequence[str]) -> Verdict:
-    """`calls`: the Idempotency-Key of every call, as the gateway wrote them down."""
+    """Compute the verdict. `calls`: the Idempotency-Key of every call, as the gateway recorded it."""
     accepted = set(acknowledged)
     over = {one.intent_id for one in evidence.intents if one.status != "pending" and one.marker_epoch is None}
     starts = Counter(_key(seen) for seen in evidence.seen if seen.kind == STARTED)
@@ -66,21 +66,21 @@ def verdict(acknowledged: Iterable[str], evidence: Evidence, calls: Sequence[str
 
 
 def stale(seen: Sequence[Seen], kind: str) -> list[Seen]:
-    """Writes of this kind by somebody who was no longer, or not yet, the holder of the lease."""
+    """Writes of this kind by an instance that was no longer, or not yet, the holder of the lease."""
     granted = {one.epoch: one for one in seen if one.kind == GRANTED}
     return [one for one in seen if one.kind == kind and not _in_office(one, granted)]
 
 
 def _in_office(one: Seen, granted: dict[int, Seen]) -> bool:
     if one.kind == RECORDED and one.error == OUTCOME_UNKNOWN:
-        # The mark is a predecessor's; the lease that the record met is that of whoever counted the attempt.
+        # The marker is an earlier leader's; the lease at that moment is that of the leader that recorded the attempt.
         return one.lease_epoch is not None and one.epoch < one.lease_epoch and _in_order(one, one.lease_epoch, granted)
     is_own = (one.epoch, one.holder_id) == (one.lease_epoch, one.lease_holder)
     return is_own and _in_order(one, one.epoch, granted)
 
 
 def _in_order(one: Seen, epoch: int, granted: dict[int, Seen]) -> bool:
-    """Seen after its own grant and before the next."""
+    """Whether it was logged after the grant of this epoch and before the next grant."""
     following = [grant.id for other, grant in granted.items() if other > epoch]
     return epoch in granted and granted[epoch].id < one.id < min(following, default=one.id + 1)
 

@@ -1,4 +1,4 @@
-"""What stands before the instances where there is no HAProxy: connections in turn, and the next when one is dead."""
+"""The demo's load balancer if there is no HAProxy: gives connections to the instances in turn, skips dead ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class RoundRobin:
-    """On a free port of `host`. It knows nothing of HTTP: a client whose connection breaks opens another."""
+    """Listens on a free port of `host`. It does not read HTTP: a client whose connection breaks opens another."""
 
     def __init__(self, host: str, ports: Sequence[int]) -> None:
         self._host = host

@@ -1,6 +1,6 @@
-"""Clients that do not give up: the same intent is sent again until somebody acknowledges it, and then never.
+"""Clients that do not give up: each intent is sent again until it is acknowledged, and never after that.
 
-A few bytes of HTTP/1.1 over kept connections, because a load must not cost more than what it loads.
+Uses minimal HTTP/1.1 over persistent connections, because the load must cost less than the service under test.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ HEAD_END = b"\r\n\r\n"
 
 
 class Refused(Exception):
-    """An answer that no repetition will change."""
+    """The service refused a submission for a reason that no repetition will change."""
 
 
 class Load:
-    """`clients` at once post to one front. What was acknowledged is in `acknowledged`, in that order."""
+    """So many clients at once post to one address. `acknowledged` lists the acknowledged intents in order."""
 
     def __init__(self, url: str, clients: int, *, answer_limit_s: float = LINE_LIMIT_S) -> None:
         parts = urlsplit(url)
@@ -45,11 +45,11 @@ class Load:
 
     @property
     def is_done(self) -> bool:
-        """Everything wanted was acknowledged."""
+        """Whether every wanted intent was acknowledged."""
         return len(self.acknowledged) == self._asked
 
     def check(self) -> None:
-        """Raises what ended a client: none should end."""
+        """Raise the error that ended a client, if any: no client should end."""
         for task in self._tasks:
             if task.done():
                 task.result()
@@ -72,7 +72,10 @@ class Load:
             connection.close()
 
     async def _acknowledged(self, connection: Connection, body: bytes) -> bool:
-        """Also when nobody knows whether it was stored, the answer is to send it again: intents are idempotent."""
+        """Send it once. False: send it again, even if it was perhaps stored, because intents are idempotent.
+
+        Raises Refused if a repetition would not help.
+        """
         try:
             async with asyncio.timeout(self._answer_limit_s):
                 status, said = await connection.post("/v1/intents", body)
@@ -88,7 +91,7 @@ class Load:
 
 
 class Connection:
-    """One kept connection; opened when it is needed. After an error close it: the next call opens another."""
+    """One persistent connection, opened when needed. After an error close it: the next call opens another."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port

@@ -1,4 +1,4 @@
-"""The demonstration's processes: instances, gateway, front. None of them outlives it, however it ends."""
+"""The demo's processes: instances, gateway, load balancer. They all end with the demo, however it ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def _die_with_the_demo() -> None:
 
 
 def free_port() -> int:
-    """Below the range from which outgoing connections are given theirs, so that it is still free a moment later."""
+    """A free port below the range of outgoing connections, so that it is still free a moment later.
+
+    Raises Unavailable if none is found.
+    """
     for _ in range(200):
         port = random.randrange(20_000, 32_000)
         with contextlib.suppress(OSError), socket.socket() as probe:
@@ -47,12 +50,12 @@ def free_port() -> int:
 
 
 def haproxy() -> str | None:
-    """Debian keeps servers in sbin, which an ordinary user's PATH leaves out."""
+    """The path of HAProxy, or None. Also searches sbin, where Debian puts servers; an ordinary PATH leaves it out."""
     return shutil.which("haproxy", path=SBIN)
 
 
 def haproxy_config() -> Path | None:
-    """Beside the package when it is installed; in deploy/ when it is run from its sources."""
+    """The HAProxy configuration, or None: in the installed package, or in deploy/ when run from the sources."""
     here = Path(__file__).resolve()
     places = (here.parent / "haproxy.cfg", here.parents[2] / "deploy" / "haproxy.cfg")
     return next((place for place in places if place.is_file()), None)
@@ -71,7 +74,10 @@ class Instance:
         return self.process.returncode is None
 
     async def freeze(self) -> None:
-        """Back when all threads stand still: one inside a call to the kernel ends it first, perhaps with a lock."""
+        """Stop the process; returns when all its threads have stopped.
+
+        A thread in a system call finishes the call first, and perhaps takes a lock in it.
+        """
         self.process.send_signal(signal.SIGSTOP)
         self.is_frozen = True
         await asyncio.to_thread(os.waitid, os.P_PID, self.process.pid, os.WSTOPPED)
@@ -81,7 +87,7 @@ class Instance:
         self.is_frozen = False
 
     async def answers(self, path: str) -> bool:
-        """200 in good time."""
+        """Whether a GET of `path` is answered with 200 within ASK_LIMIT_S."""
         connection = Connection(HOST, self.port)
         try:
             async with asyncio.timeout(ASK_LIMIT_S):
@@ -94,7 +100,7 @@ class Instance:
 
 @dataclass
 class Stage:
-    """Starts and ends what the story needs; `settings` are the SM_* variables of every instance."""
+    """Starts and ends the demo's processes; `settings` are the SM_* variables of every instance."""
 
     folder: Path
     settings: Mapping[str, str]
@@ -107,7 +113,7 @@ class Stage:
         with (self.folder / "stderr.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=DEVNULL, stdout=DEVNULL, stderr=log, env=kept | variables,
-                start_new_session=True,  # Ctrl-C is for the demo alone, which then ends them all
+                start_new_session=True,  # Ctrl-C reaches only the demo, which then ends all processes
                 preexec_fn=_die_with_the_demo,
             )  # fmt: skip
         self._processes.append(process)
@@ -122,7 +128,7 @@ class Stage:
         return Instance(holder_id, port, process)
 
     async def replace(self, old: Instance) -> Instance:
-        """Another of a new name at the same address."""
+        """Start a new instance, with a new name, at the same address."""
         place = self.instances.index(old)
         self.instances[place] = await self.begin(old.port)
         return self.instances[place]
@@ -146,7 +152,7 @@ class Stage:
         return " | ".join(lines[-3:])
 
     async def close(self) -> None:
-        """SIGKILL, which the frozen heed too."""
+        """End all processes with SIGKILL, which works on frozen ones too."""
         for process in self._processes:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The demonstration's story: a load, a kill -9, a freeze, a clean stop; then the books are compared."""
+"""The demo's story: a load, a kill -9, a freeze, a clean stop; then all records are compared."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Tell = Callable[[str, str], None]  # a sentence and its style
 @dataclass
 class Failover:
     after: str
-    seconds: float  # until the first attempt of the next leader was on record as started
+    seconds: float  # until the start of the next leader's first attempt was recorded
 
 
 @dataclass
 class Told:
-    """How it ended."""
+    """The result of the demo."""
 
     verdict: Verdict
     failovers: list[Failover]
@@ -49,7 +49,7 @@ class Told:
 
 @dataclass
 class Scene:
-    """What a screen may show at any moment."""
+    """The state that a screen may show at any moment."""
 
     stage: Stage
     load: Load
@@ -68,7 +68,7 @@ def settings(database: str, registry: Path, lease_s: float) -> dict[str, str]:
 
 
 class Story:
-    """One run in `folder`; `scene` is there once everything is started."""
+    """One run in `folder`; `scene` is set once everything is started."""
 
     def __init__(self, database: str, folder: Path, seconds: float, tell: Tell) -> None:
         self._database, self._folder, self._tell = database, folder, tell
@@ -130,7 +130,7 @@ class Story:
             await asyncio.sleep(1 / INTENTS_PER_S)
 
     async def _watch(self, scene: Scene) -> None:
-        """A database that is busy for a moment is no reason to end: the story's own waiting has limits."""
+        """Update the glance at intervals. Ignores errors, such as a busy database: the story's waits have limits."""
         while True:
             with contextlib.suppress(Exception):
                 scene.glance = await asyncio.to_thread(self._audit.glance)
@@ -153,7 +153,7 @@ class Story:
         await asyncio.sleep(self._lease_s / 2)
 
     async def _leader(self, scene: Scene) -> tuple[Instance, int]:
-        """Who leads, with an attempt under way: then the blow tells something."""
+        """The leader and its epoch, at a moment with an attempt under way: only then does a failure test something."""
         seen = await self._until(lambda seen: seen.marked > 0 and seen.started > 0, "an attempt under way")
         return next(one for one in scene.stage.instances if one.holder_id == seen.holder_id), seen.epoch or 0
 
@@ -183,7 +183,7 @@ class Story:
         self._tell(f"{leader.holder_id} has seen that its time was over, and follows", "yellow")
 
     async def _freeze(self, scene: Scene) -> tuple[Instance, int]:
-        """At a moment without a write: who is frozen inside one keeps SQLite's only write lock, and nobody goes on."""
+        """Freeze the leader at a moment without a write: frozen inside one, it would keep SQLite's only write lock."""
         while True:
             leader, epoch = await self._leader(scene)
             await leader.freeze()
@@ -232,7 +232,7 @@ class Story:
 
 
 async def _front(stage: Stage, stack: AsyncExitStack, ports: list[int]) -> tuple[str, str]:
-    """Its name and its address."""
+    """Start HAProxy or the built-in load balancer; returns its name and its address."""
     program, config = haproxy(), haproxy_config()
     if program is None or config is None:
         front = RoundRobin(HOST, ports)
@@ -255,7 +255,7 @@ def _registry(gateway_port: int) -> str:
 
 
 def _intent(number: int) -> tuple[str, dict[str, Any]]:
-    """Most are accepted; one in ten fails until it may no more, one in twenty is rejected."""
+    """One intent: most are accepted; one in ten fails until its last attempt, one in twenty is rejected."""
     intent_id = f"demo-{number:05}"
     to, message = ("nobody" if number % 20 == 7 else "4930123456"), ("FAIL" if number % 10 == 3 else "hello")
     payload = {"referenceId": intent_id, "to": to, "message": message}

@@ -1,4 +1,4 @@
-"""What waits beyond its time, as the database sees it: for whoever watches the leader, and for nothing it does."""
+"""Counts late intents in the database, for the metrics only: nothing the leader does depends on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from submission_manager.ports import AttemptPort
 
 @dataclass(frozen=True)
 class BacklogSettings:
-    """`rows_max`: of the longest due that one look counts."""
+    """`rows_max`: how many of the longest due intents one count reads at most."""
 
     look_every_s: float = 10.0
     late_s: int = 30
@@ -23,7 +23,7 @@ class BacklogSettings:
 
 
 class BacklogWatch:
-    """Counts by the database, not by the leader's own schedule: what that lost is seen here all the same."""
+    """Counts in the database, not in the leader's own schedule: so it also sees intents that the schedule lost."""
 
     def __init__(
         self, attempts: AttemptPort, metrics: ExecutorMetrics, facts: FactSink, settings: BacklogSettings | None = None
@@ -32,7 +32,7 @@ class BacklogWatch:
         self._settings = settings or BacklogSettings()
 
     async def run(self, tenure: Tenure) -> None:
-        """Until the term ends. A look without an answer ends no term: what is executed does not depend on it."""
+        """Count at intervals until the term ends. A failed count does not end the term: no attempt depends on it."""
         settings = self._settings
         while True:
             tenure.check()
@@ -40,7 +40,7 @@ class BacklogWatch:
                 self._metrics.backlog(
                     await self._attempts.backlog(settings.late_s, settings.rows_max, settings.read_limit_s)
                 )
-            except Exception as error:  # noqa: BLE001 - nor does a fault of ours
+            except Exception as error:  # noqa: BLE001 - our own bug must not end the term either
                 self._metrics.backlog(None)
                 self._facts.fact("backlog_unknown", lease_name=tenure.term.name, sql_error=_words(error))
             await asyncio.sleep(settings.look_every_s)

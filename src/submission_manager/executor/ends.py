@@ -1,4 +1,4 @@
-"""What follows from an intent's end, whoever brought it about: it is counted, and its webhook owed."""
+"""Handles an intent's end, whatever caused it: counts it, and queues its webhook."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from submission_manager.ports import Over
 
 
 class Ends:
-    """A deadline that was missed is also told of."""
+    """Counts ended intents, queues their webhooks, and logs missed deadlines."""
 
     def __init__(self, webhooks: WebhookDelivery, metrics: ExecutorMetrics, facts: FactSink) -> None:
         self._webhooks, self._metrics = webhooks, metrics
         self._late = LateWatch(facts)
 
     def put(self, tenure: Tenure, over: Over | None, outcome: Outcome | None = None) -> None:
-        """Its end is on record; None: it has not ended. `outcome`: of the attempt that brought its end."""
+        """Handle a recorded end; does nothing if `over` is None. `outcome`: of the attempt that caused the end."""
         if over is None:
             return
         intent = over.intent

@@ -1,7 +1,7 @@
-"""The leader's attempts: start on record, one gateway call, outcome on record; each write fenced by the term.
+"""The leader's attempts: record the start, call the gateway once, record the outcome; the term fences each write.
 
-Not promised: that calls in flight never overlap. A call that was under way when the lease was lost goes on to its end,
-so that the provider is not cut off, and nothing of it is written; the next leader finds its start.
+Not promised: that calls in flight never overlap. A call under way when the lease is lost runs to its end, so that the
+provider is not cut off, but its outcome is not written; the next leader finds its recorded start.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from submission_manager.model.outcomes import Answer, Outcome, no_answer
 from submission_manager.ports import AttemptPort, GatewayPort, NotNow, Recorded, Started
 from submission_manager.schedule.schedule import micros
 
-GATEWAY_SLACK_S = 1.0  # what a gateway client gets beyond its own limit before it is cut
-NOT_NOW_PAUSE_US = 50_000  # our idea of the database's clock was early: ask again, but not in a storm
+GATEWAY_SLACK_S = 1.0  # the extra time a gateway client gets after its own limit before it is cancelled
+NOT_NOW_PAUSE_US = 50_000  # our estimate of the database's clock was early: try again, but not too often
 TROUBLE_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True)
 class ExecutorSettings:
-    """Of all attempts at once `concurrency` go to one gateway: one that hangs holds up its own and no other."""
+    """At most `concurrency` attempts run at one gateway: so a gateway that hangs blocks only its own attempts."""
 
     concurrency: int = 16
     concurrency_total: int = 128
@@ -49,7 +49,7 @@ class ExecutorSettings:
 
 
 class Executor:
-    """Begins attempts only while its term is valid; at most one per intent and term at a time."""
+    """Begins attempts only while its term is valid; at most one per intent and term at the same time."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class Executor:
         self._clock, self._metrics, self._facts = clock, metrics, facts
         self._gateways = GatewayWatch(metrics, facts)
         self.in_hand = InHand(settings.concurrency, settings.concurrency_total, clock)
-        self._times = CallTimes()  # over all terms
+        self._times = CallTimes()  # kept across terms
         self._tenure: Tenure | None = None
         self._resting = False
 
-    # --- what leadership asks ---
+    # --- called by leadership ---
 
     async def run(self, tenure: Tenure) -> None:
-        """Begin what is due, until the term ends."""
+        """Begin attempts that are due, until the term ends."""
         self._tenure = tenure
         while True:
             tenure.check()
@@ -95,13 +95,13 @@ class Executor:
                 await self._clock.wait(tenure.work, self._rest_s(tenure, now_us))
 
     async def expire(self, tenure: Tenure) -> None:
-        """End what is past its deadline, when it is, until the term ends; whether a lane has room does not matter."""
+        """Until the term ends, end intents as soon as their deadline passes, even if their lane has no room."""
         await self._expiry.run(tenure)
 
     def abandon(self, tenure: Tenure) -> None:
-        """Nothing more begins: what has not been issued is aborted, what has been may end.
+        """Cancel the attempts of this term that are not yet at the gateway; calls already made may end.
 
-        While the lease is still ours its outcome is recorded; of a lease that is lost nothing is written.
+        Their outcomes are recorded while the lease is still ours; after the lease is lost nothing is written.
         """
         for running in self.in_hand.of(tenure):
             is_over = not tenure.term.is_valid
@@ -112,7 +112,10 @@ class Executor:
                 running.task.cancel()
 
     async def settled(self, tenure: Tenure, limit_s: float) -> bool:
-        """Wait until every attempt of this term that was made is on record, within the limit, and while it is valid."""
+        """Wait until every attempt made in this term is recorded. Returns whether that is so.
+
+        Stops waiting when the limit is over or the term is no longer valid.
+        """
         ends_s = self._clock.now_s() + limit_s
         over = asyncio.ensure_future(tenure.term.ended())
         try:
@@ -129,15 +132,15 @@ class Executor:
         return [one.task for one in self.in_hand.of(tenure) if one.is_made and one.task is not None]
 
     def rest(self) -> None:
-        """Begin nothing any more."""
+        """Begin no more attempts."""
         self._resting = True
 
     async def drained(self, limit_s: float) -> bool:
-        """Wait, within the limit, until nothing is under way."""
+        """Wait until no attempt is under way; False if the limit ended first."""
         return await self._clock.wait(self.in_hand.idle, limit_s)
 
     async def close(self) -> None:
-        """Cut whatever is still under way."""
+        """Cancel every attempt still under way, and write the last log lines."""
         tasks = [one.task for one in self.in_hand.all() if one.task is not None]
         for task in tasks:
             task.cancel()
@@ -162,7 +165,7 @@ class Executor:
     def _ended(self, running: Running) -> None:
         self.in_hand.end(running)
         self._metrics.inflight(len(self.in_hand))
-        if self._tenure is not None:  # not the attempt's own: one of an earlier term has just made room too
+        if self._tenure is not None:  # the newest term, not the attempt's own: an older term's attempt makes room too
             self._tenure.wake()
 
     async def _attempt(self, running: Running) -> None:
@@ -177,7 +180,7 @@ class Executor:
             running.outcome = await self._call(started)
             running.phase = Phase.RECORD
             await self._record(running, started, self._clock.now_s() - began_s)
-            if running.outcome.answer is not Answer.ERROR:  # a timeout says nothing of how long an answer takes
+            if running.outcome.answer is not Answer.ERROR:  # a timeout does not show how long an answer takes
                 self._times.took(running.job.lane, int((self._clock.now_s() - taken_s) * 1_000_000))
         except Dropped:
             return
@@ -189,7 +192,7 @@ class Executor:
             elif running.is_made:
                 self.in_hand.lost(running)
             raise
-        except Exception as error:  # noqa: BLE001 - one poisonous intent must not cost the others their leader
+        except Exception as error:  # noqa: BLE001 - one bad intent must not end the term
             self._poisoned(running, error)
 
     async def _start(self, running: Running) -> Started | None:
@@ -197,12 +200,13 @@ class Executor:
         try:
             async with self._writes:
                 tenure.check()
-                # Before the database itself gives up, at the end of the lease: that would pass for its failure.
+                # Time out before the transaction's own limit, the end of the lease: that would look like a failed
+                # database.
                 limit_s = min(self._settings.write_limit_s, tenure.term.remaining_s / 2)
                 async with asyncio.timeout(limit_s):
                     answer = await self._attempts.start(tenure.term, job.intent_id, self._settings.retry_delay_s)
         except TimeoutError:
-            # It must cost neither the others their leader nor a slot; that the database is away others will notice.
+            # One slow write must neither end the term nor keep a slot; other calls notice a database that is down.
             self._again(running, self._parking.put_off(job.intent_id, "start", unanswered(limit_s)))
             return None
         except SQL_ERRORS as error:
@@ -226,7 +230,7 @@ class Executor:
                 return await self._gateway.submit(started, limit_s)
         except TimeoutError:
             return Outcome(Answer.ERROR, error=f"gateway: {no_answer(limit_s)}")
-        except Exception as error:  # noqa: BLE001 - the attempt was made, so it is recorded, whatever broke here
+        except Exception as error:  # noqa: BLE001 - the attempt was made, so it is recorded whatever the error
             return Outcome(Answer.ERROR, error=f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
 
     async def _record(self, running: Running, started: Started, call_s: float) -> None:
@@ -236,7 +240,7 @@ class Executor:
             recorded = await self._recorded(running, started, outcome)
         except (FenceholdError, Dropped):
             raise
-        except Exception as error:  # noqa: BLE001 - what a gateway said may be what cannot be stored
+        except Exception as error:  # noqa: BLE001 - perhaps the gateway's text cannot be stored
             outcome = Outcome(Answer.ERROR, error=f"the outcome could not be recorded: {type(error).__name__}")
             recorded = await self._recorded(running, started, outcome)
         self._metrics.attempt(outcome.answer.value, (recorded.finished_at - started.started_at).total_seconds())
@@ -244,7 +248,10 @@ class Executor:
         self._settle(running, recorded, outcome)
 
     async def _recorded(self, running: Running, started: Started, outcome: Outcome) -> Recorded:
-        """Also while leadership is being given up: the fence is the judge, and an outcome known is worth recording."""
+        """Record the outcome; try again until it is recorded or the lease is over.
+
+        Also runs while leadership is being given up: the fence protects the write, and a known outcome should be kept.
+        """
         tenure = running.tenure
         while True:
             pause_s = TROUBLE_PAUSE_S
@@ -268,7 +275,7 @@ class Executor:
                     tenure.trouble("record", error)
             await self._clock.wait(tenure.over, pause_s)
 
-    # --- what became of it ---
+    # --- results ---
 
     def _not_now(self, running: Running, answer: NotNow) -> None:
         tenure = running.tenure
@@ -302,14 +309,14 @@ class Executor:
         )  # fmt: skip
 
     def _again(self, running: Running, pause_s: float) -> None:
-        """Its start is tried again, later."""
+        """Try the start again after the pause."""
         tenure = running.tenure
         tenure.schedule.settle(running.job, tenure.store_clock.now_us() + int(pause_s * 1_000_000))
 
     def _poisoned(self, running: Running, error: Exception) -> None:
-        """A start that failed is tried again, later. An attempt that was made is left as it is for this term.
+        """Handle an unexpected error. A failed start is tried again later; an attempt that was made is left as it is.
 
-        Its start is on record, so the next leader judges it by policy, and the provider sees no more than it may.
+        Its start is recorded, so the next leader applies the policy, and the provider gets no more calls than allowed.
         """
         pause_s = self._parking.poisoned([running.job.intent_id], running.phase.value, error)
         if running.is_made:

@@ -1,7 +1,7 @@
-"""Deadlines: an intent whose deadline passes is ended then, not when its turn comes.
+"""Deadlines: an intent is ended when its deadline passes, not when its turn comes.
 
-Promised: its end is on record as soon as the deadline has passed by the database's clock and this leader can write,
-whatever waits in its gateway's lane and whatever that gateway does. Many at once are ended in batches, one batch at a
+Guaranteed: its end is recorded as soon as the deadline has passed by the database's clock and this leader can write,
+whatever waits in its gateway's lane and whatever that gateway does. Many intents are ended in batches, one batch at a
 time, so that attempts go on meanwhile. An intent whose gateway call is under way ends with that call.
 """
 
@@ -21,13 +21,13 @@ from submission_manager.ports import AttemptPort, Expired
 from submission_manager.schedule.schedule import Job
 
 BATCH_ROWS = 500
-AGAIN_S = 1.0  # for those that somebody else has locked, or that our idea of the database's clock was early for
+AGAIN_S = 1.0  # for rows that another session has locked, or if our estimate of the database's clock was early
 TELL_EVERY_S = 30.0
 PUT_OFF = "another session has locked its row, or the database's clock was set back; tried again every second"
 
 
 class Expiry:
-    """Ends only what nobody has in hand, and only while its term is valid."""
+    """Ends only intents without an attempt under way, and only while its term is valid."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Expiry:
         self._told_s = -TELL_EVERY_S
 
     async def run(self, tenure: Tenure) -> None:
-        """Until the term ends."""
+        """End intents past their deadline, until the term ends."""
         while True:
             tenure.check()
             tenure.deadlines.clear()
@@ -74,7 +74,7 @@ class Expiry:
                 return
             tenure.troubled("expire", error)
             self._put_back(tenure, jobs, AGAIN_S)
-        except Exception as error:  # noqa: BLE001 - one poisonous intent must not keep the others from their end
+        except Exception as error:  # noqa: BLE001 - one bad intent must not keep the others from ending
             if len(jobs) == 1:
                 self._put_back(tenure, jobs, self._parking.poisoned([jobs[0].intent_id], "expire", error))
                 return
@@ -87,7 +87,7 @@ class Expiry:
     async def _written(self, tenure: Tenure, intent_ids: Sequence[str]) -> Expired:
         async with self._writes:
             tenure.check()
-            # Before the database itself gives up, at the end of the lease: that would pass for its failure.
+            # Time out before the transaction's own limit, the end of the lease: that would look like a failed database.
             async with asyncio.timeout(min(self._write_limit_s, tenure.term.remaining_s / 2)):
                 return await self._attempts.expire(tenure.term, intent_ids)
 
@@ -103,7 +103,7 @@ class Expiry:
             self._ends.put(tenure, over)
 
     def _put_off(self, tenure: Tenure, jobs: Sequence[Job]) -> None:
-        """They are past their deadline and could not be ended: told now and then, for it is tried every second."""
+        """Try again later to end intents that are past their deadline. Logs rarely, because it tries every second."""
         self._put_back(tenure, jobs, AGAIN_S)
         now_s = self._clock.now_s()
         if jobs and now_s - self._told_s >= TELL_EVERY_S:
@@ -115,7 +115,10 @@ class Expiry:
         self._put_back(tenure, jobs, AGAIN_S)
 
     def _put_back(self, tenure: Tenure, jobs: Sequence[Job], again_s: float) -> None:
-        """Its end is tried again, later; due as before, for our idea of the database's clock may have been early."""
+        """Put the intents back into the schedule and try to end them again later.
+
+        They stay due as before, because our estimate of the database's clock may have been early.
+        """
         again_us = tenure.store_clock.now_us() + int(again_s * 1_000_000)
         for job in jobs:
             tenure.schedule.settle(job, job.due_us, expires_us=again_us)

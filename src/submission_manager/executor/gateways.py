@@ -1,4 +1,4 @@
-"""What becomes of the calls to each gateway: counted, and a gateway that fails is told of once a minute."""
+"""Counts the results of the calls to each gateway, and logs a failing gateway once a minute."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NAME_CHARS_MAX = 120
 
 
 def gateway_name(url: str) -> str:
-    """The gateway's address without user, password and query: what may stand in a log and a metric."""
+    """The gateway's address without user, password and query: safe for logs and metrics."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"[:NAME_CHARS_MAX]
 
 
 def came_to(outcome: Outcome, status: Status) -> str:
-    """`accepted`; `rejected` for a reason the contract calls final, which is no fault of the gateway; or `failed`."""
+    """`accepted`; `rejected` if the contract lists the reason as final (not the gateway's fault); else `failed`."""
     if outcome.answer is Answer.ACCEPTED:
         return "accepted"
     return "rejected" if status is Status.REJECTED else "failed"
@@ -32,11 +32,11 @@ def came_to(outcome: Outcome, status: Status) -> str:
 
 @dataclass
 class Count:
-    """Of one gateway, since the log last heard of it."""
+    """The counts of one gateway since its last log line."""
 
     attempts: int = 0
     failures: int = 0
-    newest: dict[str, Any] = field(default_factory=dict)  # of the failures
+    newest: dict[str, Any] = field(default_factory=dict)  # the newest failure
 
     def add(self, failure: dict[str, Any] | None) -> None:
         self.attempts += 1
@@ -46,7 +46,7 @@ class Count:
 
 
 class GatewayWatch:
-    """A gateway's first failure is told at once, then once a minute how many of how many, until a minute has none."""
+    """Logs a gateway's first failure at once, then once a minute the failures and attempts, until a minute has none."""
 
     def __init__(self, metrics: ExecutorMetrics, facts: FactSink) -> None:
         self._metrics, self._facts = metrics, facts
@@ -54,7 +54,7 @@ class GatewayWatch:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def ended(self, started: Started, outcome: Outcome, recorded: Recorded, seconds: float) -> None:
-        """One attempt is on record; `seconds` is what its call took."""
+        """Count one recorded attempt; `seconds` is the duration of its call."""
         name, word = gateway_name(started.contract.gateway_url), came_to(outcome, recorded.status)
         self._metrics.gateway_call(name, word, seconds)
         fields = {
@@ -67,7 +67,7 @@ class GatewayWatch:
         self._count(name, fields if word == "failed" else None)
 
     def close(self) -> None:
-        """What was counted and not told yet is told now."""
+        """Log the counts that are not logged yet."""
         for name, timer in self._timers.items():
             timer.cancel()
             self._fact(name)
@@ -90,7 +90,7 @@ class GatewayWatch:
         self._timers[name] = asyncio.get_running_loop().call_later(TELL_EVERY_S, self._summed_up, name)
 
     def _fact(self, name: str) -> bool:
-        """False: nothing has failed since."""
+        """Log the failures since the last line. Returns False, and logs nothing, if there were none."""
         count = self._failing[name]
         if count.failures:
             counts = {"failures": count.failures, "attempts": count.attempts}

@@ -1,4 +1,4 @@
-"""Deadlines that were missed, told target by target: the first at once, then once a minute how many."""
+"""Logs missed deadlines for each target: the first at once, then a count once a minute."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TAKEN = "; those accepted_late were taken by the provider all the same"
 
 @dataclass
 class Missed:
-    """Of one target, since the log last heard of it."""
+    """The counts of one target since its last log line."""
 
     intents: int = 0
     accepted_late: int = 0
@@ -22,7 +22,7 @@ class Missed:
 
 
 class LateWatch:
-    """A target that misses deadlines is told of until a minute has none; what is not told yet is told at the end."""
+    """Logs a target that misses deadlines, until a minute has none. `close` logs what is left."""
 
     def __init__(self, facts: FactSink) -> None:
         self._facts = facts
@@ -30,7 +30,7 @@ class LateWatch:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def missed(self, target: str, intent_id: str, *, is_accepted: bool = False) -> None:
-        """One intent ended by its deadline; `is_accepted`: the provider has taken it."""
+        """Count one intent ended by its deadline; `is_accepted`: the provider had accepted it, too late."""
         missed = self._missed.setdefault(target, Missed())
         missed.intents += 1
         missed.accepted_late += is_accepted
@@ -52,7 +52,7 @@ class LateWatch:
             del self._timers[target]
 
     def _fact(self, target: str) -> bool:
-        """False: none was missed since."""
+        """Log the count since the last line. Returns False, and logs nothing, if there was none."""
         missed = self._missed.pop(target, None)
         if missed is None:
             return False

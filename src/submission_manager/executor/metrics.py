@@ -1,4 +1,4 @@
-"""What the leader's work counts and times; whoever shows it implements these, and none of them may raise or block."""
+"""The metrics of the leader's work, as an interface. An implementation must neither raise nor block."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from submission_manager.model.backlog import Backlog
 
 
 class ExecutorMetrics(Protocol):
-    """Times are seconds; statuses, reasons and outcomes are the words of the database's columns."""
+    """Times are in seconds; statuses, reasons and outcomes are the values of the database's columns."""
 
     def role(self, is_leader: bool, epoch: int) -> None:
-        """Changed just now; `epoch` is that of the term that began or ended."""
+        """The role has just changed; `epoch` is that of the term that began or ended."""
         ...
 
     def queue_depth(self, intents: int) -> None: ...
@@ -19,22 +19,22 @@ class ExecutorMetrics(Protocol):
     def inflight(self, attempts: int) -> None: ...
 
     def queue_delay(self, seconds: float) -> None:
-        """From when an attempt was due to when its start was on record."""
+        """The time from when an attempt was due until its start was recorded."""
         ...
 
     def attempt(self, outcome_status: str, seconds: float | None) -> None:
         """One recorded attempt: `accepted`, `rejected`, `error`, or `unknown` for one an earlier leader left open.
 
-        `seconds`: from the start on record to the record of the outcome; None: nobody knows.
+        `seconds`: from the recorded start to the recorded outcome; None: unknown.
         """
         ...
 
     def gateway_call(self, gateway: str, outcome: str, seconds: float) -> None:
-        """One call and what it came to: `accepted`, `rejected` for a reason that is final, or else `failed`."""
+        """One call and its result: `accepted`, `rejected` for a reason that is final, or else `failed`."""
         ...
 
     def backlog(self, found: Backlog | None) -> None:
-        """What waits beyond its time; None: the database did not say."""
+        """The count of late intents; None: the database did not answer."""
         ...
 
     def retry_scheduled(self) -> None: ...
@@ -48,26 +48,26 @@ class ExecutorMetrics(Protocol):
         ...
 
     def accepted_late(self, target: str) -> None:
-        """The provider took it, and its deadline had passed: it is exhausted."""
+        """The provider accepted an intent after its deadline: the intent is exhausted."""
         ...
 
     def fenced_out(self, write: str) -> None:
-        """A write (`start`, `record`, `expire`, `webhook`) that was not made, because leadership was lost before it."""
+        """A write (`start`, `record`, `expire`, `webhook`) was not made, because leadership was lost before it."""
         ...
 
     def rebuilt(self, intents: int, seconds: float) -> None: ...
 
     def refreshed(self, rows: int, seconds: float, lag_s: float) -> None:
-        """`lag_s`: the longest that a row read just now can have waited to be seen."""
+        """One refresh of the schedule. `lag_s`: the longest time that a row read now can have waited to be read."""
         ...
 
     def webhook(self, status: str, seconds: float) -> None:
-        """`delivered` or `failed`, as recorded."""
+        """One recorded webhook: `delivered` or `failed`."""
         ...
 
 
 class NoMetrics:
-    """For whoever does not count."""
+    """Implements ExecutorMetrics and counts nothing."""
 
     def role(self, is_leader: bool, epoch: int) -> None:
         return None

@@ -1,6 +1,7 @@
-"""Intents that cannot be written just now, though the database answers: tried again later and later, told of rarely.
+"""Intents that cannot be written now, such as those with a locked row: tried again after longer pauses, logged rarely.
 
-Another session's lock on one row is no failure of the database: whoever leads would meet it, so it costs no term.
+Another session's lock on one row is not a failure of the database. It does not end the term, because every other
+leader would meet it too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ PAUSE_S, PAUSE_MAX_S = 1.0, 30.0
 POISON_PAUSE_S = 30.0
 TELL_EVERY_S = 60.0
 INTENTS_MAX = 10_000
-#: Somebody else has locked what a write needs: the database says so, and nothing was changed.
+#: Error codes when another session has locked what a write needs; nothing was changed.
 LOCKED = ("locked", "canceled")
 
 HELD_UP = "another session has locked its row, or a table that is needed; it is tried again, after 30 s at the latest"
@@ -27,19 +28,19 @@ def is_locked(error: Exception) -> bool:
 
 
 def unanswered(limit_s: float) -> Unavailable:
-    """A write that was given up before the database said anything."""
+    """The error for a write that timed out before the database answered."""
     return Unavailable(f"No answer within {limit_s:.1f} s.", code="no_answer")
 
 
 class Parking:
-    """Remembers how often each intent was put off, until it could be written."""
+    """Remembers how often each intent was put off, until it can be written."""
 
     def __init__(self, facts: FactSink) -> None:
         self._parked = RareLog(facts, "intent_parked", "intents", TELL_EVERY_S)
         self._times: dict[str, int] = {}
 
     def put_off(self, intent_id: str, write: str, error: FenceholdError) -> float:
-        """For how long to leave it alone: longer each time."""
+        """Log the failed write. Returns the pause in seconds before the next try: longer each time."""
         times = self._times[intent_id] = self._times.pop(intent_id, 0) + 1
         if len(self._times) > INTENTS_MAX:
             del self._times[next(iter(self._times))]
@@ -50,7 +51,7 @@ class Parking:
         self._fact(f"{write} {error.code}", intent_ids, write, HELD_UP if is_locked(error) else SILENT, error)
 
     def poisoned(self, intent_ids: list[str], write: str, error: Exception) -> float:
-        """What is wrong is no lock, and may stay so."""
+        """Log a write that failed not because of a lock; the reason may last. Returns the pause in seconds."""
         self._fact(f"{write} {type(error).__name__}", intent_ids, write, POISON, error)
         return POISON_PAUSE_S
 

@@ -1,4 +1,4 @@
-"""Attempts under way: where each of them stands, the places they take at their gateways, and those left unrecorded."""
+"""Attempts under way: the phase of each, the places they take at their gateways, and those left unrecorded."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from submission_manager.model.outcomes import Outcome
 from submission_manager.ports import Started
 from submission_manager.schedule.schedule import Job
 
-PUT_OFF_MAX = 16  # records that wait for a lock and take no place; with more the gateway must wait for them
+PUT_OFF_MAX = 16  # at most so many records wait for a lock without taking a place; any more keep their places
 LOST_MAX = 1000
 NOTHING_YET = "nothing yet"
 
 
 class Phase(enum.Enum):
     START = "start"
-    CALL = "call"  # the provider may have it: never cut short because of the lease
+    CALL = "call"  # the provider may have received it: never cancelled because of the lease
     RECORD = "record"
 
 
@@ -39,7 +39,7 @@ class Running:
 
     @property
     def is_made(self) -> bool:
-        """The provider may have it."""
+        """Whether the provider may have received the call."""
         return self.phase is not Phase.START
 
     @property
@@ -47,21 +47,24 @@ class Running:
         return None if self.started is None else self.started.key
 
     def received(self) -> str:
-        """What the gateway has said, in words."""
+        """The gateway's answer as a text for the log."""
         if self.outcome is None:
             return NOTHING_YET
         said = self.outcome.reason or self.outcome.error
         return f"{self.outcome.answer.value}: {said}" if said else self.outcome.answer.value
 
     def fields(self) -> dict[str, Any]:
-        """Which attempt it is, for a line of the log."""
+        """The fields that identify this attempt in a log line."""
         number = None if self.started is None else self.started.attempt_number
         received = self.received() if self.is_made else None
         return {"intent_id": self.job.intent_id, "attempt_number": number, "key": self.key, "received": received}
 
 
 class InHand:
-    """At most so many at one gateway, and in all: over all terms, for an old call that hangs still counts."""
+    """The attempts under way, with a maximum per gateway and in all.
+
+    Counts the attempts of all terms, because an old call that hangs still takes its place.
+    """
 
     def __init__(self, at_a_gateway: int, in_all: int, clock: Clock) -> None:
         self._at_a_gateway, self._in_all, self._clock = at_a_gateway, in_all, clock
@@ -75,7 +78,7 @@ class InHand:
         return len(self._running)
 
     def all(self) -> list[Running]:
-        """Any thread."""
+        """All attempts under way, sorted by intent id. Safe to call from any thread."""
         return sorted(self._running.copy(), key=lambda one: one.job.intent_id)
 
     def of(self, tenure: Tenure) -> list[Running]:
@@ -94,20 +97,23 @@ class InHand:
             self.idle.set()
 
     def put_off(self, running: Running) -> None:
-        """Its record waits for somebody else's lock: until then another may have its place, if not many wait so."""
+        """Its record waits for another session's lock: give its place to another attempt meanwhile.
+
+        It keeps its place if PUT_OFF_MAX attempts wait like this already.
+        """
         waiting = sum(not one.has_place for one in self._running)
         if running.has_place and waiting < PUT_OFF_MAX:
             running.has_place = False
             self._leave_place(running)
 
     def load(self, lane: str) -> int | None:
-        """How many are under way in a lane; None: it has no room for another."""
+        """How many attempts are under way in a lane; None if there is no room for another."""
         under_way = self._places[lane]
         is_full = self._places.total() >= self._in_all or under_way >= self._at_a_gateway
         return None if is_full else under_way
 
     def lost(self, running: Running) -> None:
-        """It was made, and its outcome is not on record."""
+        """Remember an attempt that was made but whose outcome is not recorded."""
         self._lost.append((self._clock.now_s(), running))
 
     def lost_since(self, when_s: float) -> list[Running]:

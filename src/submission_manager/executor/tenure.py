@@ -1,4 +1,4 @@
-"""One term of office as the executor sees it: its schedule, the database's clock, and what went wrong first."""
+"""The executor's state for one term: its schedule, an estimate of the database's clock, and the first error."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from fencehold.ports.facts import FactSink
 from submission_manager.rare_log import RareLog
 from submission_manager.schedule.schedule import VIRTUAL_US, Schedule, micros
 
-#: The database did not do, or may not have done, what it was asked. LeaseLost is not among them: that is an answer.
+#: The database did not execute a call, or perhaps did not. LeaseLost is not among them: it is an answer.
 SQL_ERRORS = (Unavailable, Uncertain, ConfigurationError)
 TELL_EVERY_S = 30.0
 
 
 class Dropped(Exception):
-    """Leadership is being given up; nothing new may begin."""
+    """Raised while leadership is being given up: nothing new may begin."""
 
 
 class StoreClock:
-    """The database's clock as last seen, carried on by one that runs through suspend; late by a round trip at most."""
+    """An estimate of the database's clock: its last value plus the time since by our clock, which runs during suspend.
+
+    It is late by one round trip at most.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -35,7 +38,7 @@ class StoreClock:
 
 
 class Tenure:
-    """All of it is thrown away when the term ends."""
+    """The state of one term; discarded when the term ends."""
 
     def __init__(
         self, term: Term, clock: Clock, facts: FactSink, *, drops_on_error: bool, virtual_us: int = VIRTUAL_US
@@ -44,31 +47,31 @@ class Tenure:
         self.schedule = Schedule(virtual_us)
         self.store_clock = StoreClock(clock)
         self.work = asyncio.Event()  # something may have become due, or room may have become free
-        self.deadlines = asyncio.Event()  # there may be an earlier one than was known
-        self.over = asyncio.Event()  # the lease is given back, or lost: whoever waits to write hears it from the fence
+        self.deadlines = asyncio.Event()  # there may be an earlier deadline than before
+        self.over = asyncio.Event()  # the lease is released or lost: waiting writes wake and raise LeaseLost
         self.fault: asyncio.Future[FenceholdError] = asyncio.get_running_loop().create_future()
         self._errors = RareLog(facts, "executor_sql_error", "errors", TELL_EVERY_S)
         self._drops_on_error = drops_on_error
 
     def check(self) -> None:
-        """Raise unless something new may begin at this instant."""
+        """Raise LeaseLost if the term is over, Dropped if leadership is being given up; else new work may begin."""
         self.term.check()
         if self.fault.done():
             raise Dropped
 
     def wake(self) -> None:
-        """The schedule has changed."""
+        """Wake the loops that wait for work or deadlines: the schedule has changed."""
         self.work.set()
         self.deadlines.set()
 
     def troubled(self, doing: str, error: FenceholdError) -> None:
-        """The database gave no answer. Raises Dropped if that ends the term; else the caller tries again, later."""
+        """Log an SQL error. Raises Dropped if the error ends the term; else the caller tries again later."""
         self.trouble(doing, error)
         if self.fault.done():
             raise Dropped
 
     def trouble(self, doing: str, error: FenceholdError) -> None:
-        """The same for whoever tries again in any case, while the lease lasts."""
+        """Like `troubled`, but never raises: for a caller that tries again in any case while the lease lasts."""
         self._errors.add(
             doing, lease_name=self.term.name, holder_id=self.term.holder_id, lease_epoch=self.term.epoch, doing=doing,
             sql_error=str(error),
@@ -77,7 +80,7 @@ class Tenure:
             self.fault.set_result(error)
 
     def unfit(self, error: ConfigurationError) -> None:
-        """What no retry mends: the term ends whatever is to be done about errors. Raises Dropped."""
+        """End the term because of an error that no retry fixes, whatever `drops_on_error` is. Always raises Dropped."""
         self.trouble("fitness", error)
         if not self.fault.done():
             self.fault.set_result(error)

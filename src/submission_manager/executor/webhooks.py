@@ -1,6 +1,7 @@
-"""Terminal webhooks: told after the end is on record, off the attempts' path; what is owed is swept up by the leader.
+"""Webhooks of ended intents: sent after the end is recorded, without delaying attempts.
 
-At least once to one try each: a crash, or a lease lost, between sending and recording makes the next leader tell again.
+The leader also looks in the database at intervals for webhooks still to be sent. Each gets one try, but perhaps more
+than once: after a crash or a lost lease between sending and recording, the next leader sends it again.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ FAILED_EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class WebhookSettings:
-    """`waiting_max` of one receiver are kept in memory; beyond that the sweep finds them again."""
+    """At most `waiting_max` webhooks of one receiver are kept in memory; the sweep finds the others later."""
 
-    concurrency: int = 4  # to one receiver
+    concurrency: int = 4  # per receiver
     waiting_max: int = 200
     limit_s: float = 10.0
     sweep_every_s: float = 30.0
@@ -50,7 +51,7 @@ class Sending:
 
 
 class WebhookDelivery:
-    """Each intent at most once at a time; a receiver that hangs holds up its own and no other."""
+    """Sends webhooks: at most one at a time for each intent. A receiver that hangs delays only its own webhooks."""
 
     def __init__(
         self,
@@ -66,18 +67,18 @@ class WebhookDelivery:
         self._attempts, self._webhook, self._settings = attempts, webhook, settings
         self._writes = writes
         self._clock, self._metrics, self._facts = clock, metrics, facts
-        self._in_hand: dict[tuple[int, str], Sending] = {}  # by epoch and intent
+        self._in_hand: dict[tuple[int, str], Sending] = {}  # by (epoch, intent id)
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._of_receiver: Counter[str] = Counter()
-        self._ended_since: set[str] = set()  # since the sweep last asked: its answer may still show them as owed
-        self._untold: Counter[str] = Counter()  # webhooks that failed, by target, since the log last heard of one
+        self._ended_since: set[str] = set()  # since the last sweep's read began: it may still return them as owed
+        self._untold: Counter[str] = Counter()  # failed webhooks by target, since the target's last log line
         self._told_s: dict[str, float] = {}
         self._progress = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
     def owe(self, tenure: Tenure, over: Over) -> bool:
-        """True if it is in hand just now because of this call; False: nothing is owed, or the sweep will see to it."""
+        """Queue the webhook now. False if there is none, it is queued already, or it is left to the sweep."""
         key = (tenure.term.epoch, over.intent.intent_id)
         if over.webhook is None or key in self._in_hand or tenure.fault.done():
             return False
@@ -93,7 +94,7 @@ class WebhookDelivery:
         return True
 
     async def sweep(self, tenure: Tenure) -> None:
-        """What an earlier leader owed, and what did not fit in memory: at once, and then every so often."""
+        """Send what an earlier leader did not send and what did not fit in memory: at once, then at intervals."""
         while True:
             tenure.check()
             self._ended_since.clear()
@@ -107,13 +108,13 @@ class WebhookDelivery:
             for over in owed:
                 if over.intent.intent_id not in self._ended_since:
                     self.owe(tenure, over)
-            if len(owed) == self._settings.sweep_rows:  # there may be more behind these
+            if len(owed) == self._settings.sweep_rows:  # there may be more
                 await self._clock.wait(self._progress, self._settings.sweep_every_s)
             else:
                 await asyncio.sleep(self._settings.sweep_every_s)
 
     def abandon(self, tenure: Tenure) -> None:
-        """The term is over: one being told may hear it to the end; nothing is written."""
+        """The term is over: let webhooks being sent end, cancel the others; nothing is written."""
         for sending in [one for one in self._in_hand.values() if one.tenure is tenure]:
             if not sending.is_telling and sending.task is not None:
                 sending.task.cancel()
@@ -132,7 +133,7 @@ class WebhookDelivery:
         if tasks:
             await asyncio.wait(tasks)
 
-    # --- one of them ---
+    # --- one webhook ---
 
     def _ended(self, key: tuple[int, str], sending: Sending) -> None:
         self._in_hand.pop(key, None)
@@ -160,7 +161,7 @@ class WebhookDelivery:
             return
         except LeaseLost:
             self._metrics.fenced_out("webhook")
-        except Exception as fault:  # noqa: BLE001 - one poisonous webhook must not cost the others their leader
+        except Exception as fault:  # noqa: BLE001 - one bad webhook must not end the term
             self._facts.fact("webhook_not_recorded", intent_id=intent_id, error=f"{type(fault).__name__}: {fault}")
 
     async def _tell(self, over: Over) -> str | None:
@@ -170,7 +171,7 @@ class WebhookDelivery:
                 return await self._webhook.send(over, limit_s)
         except TimeoutError:
             return f"webhook: {no_answer(limit_s)}"
-        except Exception as error:  # noqa: BLE001 - best effort: it was tried, and that is recorded
+        except Exception as error:  # noqa: BLE001 - best effort: it was tried, and the failure is recorded
             return f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
 
     async def _record(self, sending: Sending, error: str | None, seconds: float) -> None:
@@ -181,12 +182,12 @@ class WebhookDelivery:
             try:
                 async with self._writes:
                     term.check()
-                    # A database that is silent must not cost the others their leader here: the sweep comes again.
+                    # A database that does not answer must not end the term here: the next sweep tries again.
                     async with asyncio.timeout(min(WRITE_LIMIT_S, term.remaining_s / 2)):
                         await self._attempts.record_webhook(term, intent_id, status, error)
                 break
             except SQL_ERRORS as fault:
-                if is_locked(fault):  # by somebody else: it was told, and is not told again while this leader waits
+                if is_locked(fault):  # by another session; the webhook was sent, and is not sent again while this waits
                     pause_s = min(2 * pause_s, PAUSE_MAX_S)
                 else:
                     sending.tenure.troubled("record_webhook", fault)
@@ -196,7 +197,7 @@ class WebhookDelivery:
             self._tell_failed(sending, error)
 
     def _tell_failed(self, sending: Sending, error: str) -> None:
-        """Now and then for each target: a receiver that is away fails every one of them."""
+        """Log failed webhooks at most once a second for each target: when a receiver is down, all of them fail."""
         target, now_s = sending.over.intent.submission_target, self._clock.now_s()
         self._untold[target] += 1
         if now_s - self._told_s.get(target, -FAILED_EVERY_S) < FAILED_EVERY_S:

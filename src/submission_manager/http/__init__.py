@@ -1,1 +1,1 @@
-"""The service's HTTP face: routes, JSON, limits."""
+"""The service's HTTP interface: routes, JSON, limits."""

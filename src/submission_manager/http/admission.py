@@ -1,8 +1,8 @@
-"""Whether a target takes another new intent: not while its `maxBacklog` are pending.
+"""Decides whether a target accepts another new intent: not while its `maxBacklog` are pending.
 
-The database counts, in the background; what this instance stored since the count began is added to it. So the limit is
-overrun by at most what the other instances store between two looks. A count that is old is not believed: then
-everything is taken, as without a limit.
+The database counts in the background, and this instance adds what it stored since the count began. So the limit is
+exceeded by at most what the other instances store between two counts. A count that is too old is ignored: then every
+intent is accepted, as without a limit.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from submission_manager.ports import IntakePort
 
 LOOK_EVERY_S = 1.0
 LOOK_LIMIT_S = 5.0
-LOOK_SHARE = 10  # a look takes at most so small a part of the time: counting 100,000 rows is not free
-OLD_S = 15.0  # beyond two pauses between looks: so one look that failed does not matter
+LOOK_SHARE = 10  # the pause is so many times as long as a count: counting 100,000 rows is not free
+OLD_S = 15.0  # added to two pauses between counts: so one failed count does not matter
 TELL_EVERY_S = 60.0
 
 
 class Admission:
-    """Answers from memory; `run` keeps the memory."""
+    """Decides from the counts in memory; `run` updates them."""
 
     def __init__(self, intake: IntakePort, backlogs_max: Mapping[str, int], facts: FactSink) -> None:
         self._intake, self._most, self._facts = intake, backlogs_max, facts
         self._pending: Mapping[str, int] = {}
         self._counted_s: float | None = None
-        self._pause_s = 0.0  # between two looks
-        self._stored: Counter[str] = Counter()  # here, ever
-        self._stored_before: Counter[str] = Counter()  # of those, before the count in use began
-        self._refused: Counter[str] = Counter()  # since the log last heard of it
-        self._pending_then: dict[str, int] = {}  # at the newest of them
+        self._pause_s = 0.0  # between two counts
+        self._stored: Counter[str] = Counter()  # stored by this instance since it started
+        self._stored_before: Counter[str] = Counter()  # the part of `_stored` from before the current count began
+        self._refused: Counter[str] = Counter()  # since the target's last log line
+        self._pending_then: dict[str, int] = {}  # pending intents at the newest refusal
         self._told_s: dict[str, float] = {}
 
     def most(self, target: str) -> int | None:
-        """How many may be pending, if there are as many already; None: another is taken."""
+        """The target's limit if it is reached; None if another intent is accepted."""
         most = self._most.get(target)
         if most is None or self._counted_s is None:
             return None
@@ -55,7 +55,7 @@ class Admission:
         self._pending_then[target] = self._now_pending(target)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Count again and again, until cancelled."""
         while True:
             began_s = time.monotonic()
             await self._look()
@@ -72,7 +72,7 @@ class Admission:
         began_s, stored = time.monotonic(), Counter(self._stored)
         try:
             pending = await self._intake.pending_counts(LOOK_LIMIT_S)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the next look may be better
+        except Exception as error:  # noqa: BLE001 - whatever the error, the next count may work
             words = str(error) if isinstance(error, FenceholdError) else f"{type(error).__name__}: {error}"
             if self._may_tell(""):
                 self._facts.fact("backlog_uncounted", sql_error=words, why="new intents are taken whatever waits")
@@ -87,7 +87,7 @@ class Admission:
             )  # fmt: skip
 
     def _may_tell(self, what: str) -> bool:
-        """Once a minute of each: a full target refuses every client."""
+        """Whether a log line is allowed: once a minute for each target, because a full target refuses every client."""
         now_s = time.monotonic()
         if now_s - self._told_s.get(what, -TELL_EVERY_S) < TELL_EVERY_S:
             return False

@@ -1,4 +1,4 @@
-"""One instance's ASGI application: routes in, one answer out, every failure as {error:{code, message, details?}}."""
+"""One instance's ASGI application: routes requests, and answers failures as {error:{code, message, details?}}."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAGE_HEADERS: Headers = {"content-security-policy": "default-src 'none'; style-s
 
 class AppMetrics(IntakeMetrics, Protocol):
     def request(self, status: int, reason: str) -> None:
-        """One request of a client, not of a probe, and how it was answered."""
+        """Count one request of a client, not of a probe, with its answer."""
         ...
 
     def exposition(self) -> tuple[bytes, str]: ...
@@ -38,7 +38,7 @@ class AppMetrics(IntakeMetrics, Protocol):
 
 @dataclass(frozen=True)
 class Parts:
-    """What the application serves from."""
+    """The parts that the application is built from."""
 
     intake: IntakePort
     contracts: Contracts
@@ -46,14 +46,14 @@ class Parts:
     metrics: AppMetrics
     facts: FactSink
     settings: Settings
-    on_created: Callable[[], None] = lambda: None  # stored here just now: a leader need not wait for its refresh
-    backlogs_max: Mapping[str, int] = field(default_factory=dict)  # by target: with so many pending no other is taken
-    keeps_from_leading: Callable[[], str | None] = lambda: None  # what this instance may not do, or does not find
-    answers: Answers = field(default_factory=Answers)  # of the database, to anybody in this process
+    on_created: Callable[[], None] = lambda: None  # an intent was stored: a leader here refreshes at once
+    backlogs_max: Mapping[str, int] = field(default_factory=dict)  # by target; at it, new ones are refused
+    keeps_from_leading: Callable[[], str | None] = lambda: None  # the error that keeps it from leading
+    answers: Answers = field(default_factory=Answers)  # the database's answers to this process
 
 
 class App:
-    """ASGI. `drain()`: not ready any more, and whoever waits is answered now."""
+    """The ASGI application. After `drain()` it reports not-ready, and waiting clients are answered at once."""
 
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
@@ -82,12 +82,12 @@ class App:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["app"] = self  # then the router raises what it would otherwise answer in words of its own
+        scope["app"] = self  # makes the router raise HTTPException, where it would otherwise answer itself
         try:
             await self._router(scope, receive, send)
         except ClientGone:
             return
-        except Exception as error:  # noqa: BLE001 - whoever asked gets an answer, and the log the reason
+        except Exception as error:  # noqa: BLE001 - the client gets an answer, and the log gets the reason
             refused = self._refusal(scope, error)
             self._count(scope, refused.status, refused.fault.code)
             await send_refusal(refused, receive, send)
@@ -95,11 +95,11 @@ class App:
             self._count(scope, 200, OK)
 
     def cannot_lead(self) -> str | None:
-        """What keeps this instance from leading, in words."""
+        """The error that keeps this instance from leading, as text, or None."""
         return self._keeps_from_leading() or self.readiness.lacks()
 
     def conditions(self) -> Mapping[str, str | None]:
-        """What is wrong though it is ready, for a line of /readyz."""
+        """Problems that do not make it not-ready, for the line of /readyz; None: no problem of that kind."""
         fails = self._trouble.why_submissions_fail() or self.readiness.lacks(probes.TO_SUBMIT)
         return {"cannot_lead": self.cannot_lead(), "posts_fail": fails}
 
@@ -128,12 +128,12 @@ class App:
         await self.waiters.close()
 
     def close(self) -> None:
-        """No more requests come."""
+        """Write the last log lines; call it when no more requests come."""
         self._trouble.close()
 
 
 class Fixed:
-    """The same bytes for everyone."""
+    """A route that answers every request with the same bytes."""
 
     def __init__(self, body: bytes, content_type: bytes, headers: Headers = refusals.NONE) -> None:
         self._body, self._content_type, self._headers = body, content_type, headers
@@ -147,5 +147,5 @@ def _route(path: str, endpoint: Callable[..., Any], method: str = "GET") -> Rout
 
 
 def _shape(scope: Scope) -> str:
-    """Which route, without the ids of clients."""
+    """The route of the request, without the intent ids of clients."""
     return INTENTS if str(scope["path"]).startswith(INTENTS) else str(scope["path"])[:60]

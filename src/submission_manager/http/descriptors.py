@@ -1,4 +1,4 @@
-"""Open files: how many the process may have, and how many of them may be clients' connections."""
+"""The limit on open files, and how many of them may be clients' connections."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from contextlib import suppress
 
 from submission_manager.settings import CONNECTIONS_MOST
 
-FILES_WANTED = 65_536  # above what the most connections and everything else can need
-RESERVE = 256  # the database, files, webhooks, and connections on their way to being refused
+FILES_WANTED = 65_536  # more than the most connections and everything else can need
+RESERVE = 256  # for the database, files, webhooks, and connections that are just being refused
 
 
 def raise_limit() -> None:
-    """To what the machine allows without more rights."""
+    """Raise the limit on open files as far as this user may."""
     if sys.platform == "win32":
         return
     import resource
@@ -20,7 +20,7 @@ def raise_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
     if soft != resource.RLIM_INFINITY and soft < most:
-        with suppress(ValueError, OSError):  # then it stays as it is, and fewer connections are taken
+        with suppress(ValueError, OSError):  # then the limit stays, and fewer connections are accepted
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
@@ -35,6 +35,6 @@ def files_max() -> int:
 
 
 def connections_max(asked: int | None, files_max: int, calls_max: int) -> int:
-    """What was asked for, but never so many that no file is left for the database and the gateways' calls."""
+    """The number asked for, but never so many that no file is left for the database and the gateway calls."""
     room = max(files_max - RESERVE - calls_max, files_max // 4, 1)
     return min(CONNECTIONS_MOST if asked is None else asked, room)

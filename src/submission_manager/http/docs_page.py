@@ -1,4 +1,4 @@
-"""/docs: the OpenAPI document as a page that loads nothing from anywhere."""
+"""/docs: the OpenAPI document as an HTML page that loads nothing else."""
 
 from __future__ import annotations
 

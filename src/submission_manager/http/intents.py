@@ -1,4 +1,4 @@
-"""/v1/intents: store one, read one, read its history. The hot path, so without layers in between."""
+"""/v1/intents: store an intent, read it, read its history. The hot path, so it has no extra layers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class IntakeMetrics(Protocol):
 
 
 class SubmitRoute:
-    """POST: answered once it is stored for sure."""
+    """POST /v1/intents: answers only when the intent is stored for sure."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class SubmitRoute:
             new = NewIntent(intent_id, payload, contract)
             await self._admit(new)
             return self._told(await self._intake.submit(new, self._limit_s), new)
-        # The target may have left the registry since: a repeat is a repeat all the same.
+        # The target may have been removed from the registry since; a repeated submission is still answered.
         known = await self._intake.repeated(intent_id, target, payload, self._limit_s)
         if known is None:
             raise refusals.invalid("There is no such submissionTarget.", submissionTarget=target)
@@ -80,7 +80,7 @@ class SubmitRoute:
         return known
 
     async def _admit(self, new: NewIntent) -> None:
-        """Refuse what is new while too many of its target wait; what is stored already is answered as ever."""
+        """Raise Refused for a new intent while too many of its target are pending; a stored one is always answered."""
         target = new.contract.submission_target
         most = self._admission.most(target)
         if most is not None and await self._intake.read(new.intent_id, self._limit_s) is None:
@@ -103,7 +103,10 @@ class SubmitRoute:
         return submitted.intent
 
     async def _waited(self, intent: Intent, wait_s: float) -> Intent:
-        """As it stands afterwards; if that cannot be read, as it was stored: the client may always ask again."""
+        """Wait for the first attempt or the end, and return the intent as it is then.
+
+        If it cannot be read then, return it as it was stored: the client may always ask again.
+        """
         if wait_s <= 0:
             return intent
         await self._waiters.moved(intent.intent_id, wait_s)
@@ -114,7 +117,7 @@ class SubmitRoute:
 
 
 class IntentRoute:
-    """GET /v1/intents/{id} and /v1/intents/{id}/history. Database trouble is 503, never 404."""
+    """GET /v1/intents/{id} and /v1/intents/{id}/history. If the database fails, the answer is 503, never 404."""
 
     def __init__(self, intake: IntakePort, limit_s: float) -> None:
         self._intake = intake

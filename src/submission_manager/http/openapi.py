@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the types of wire.py and the table of routes below."""
+"""Builds the OpenAPI document from the types of wire.py and the table of routes below."""
 
 from __future__ import annotations
 

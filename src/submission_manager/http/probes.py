@@ -1,4 +1,4 @@
-"""For load balancers and operators: alive, ready, leading, counted."""
+"""Probes for load balancers and operators: /healthz, /readyz, /leaderz, /metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TermOfOffice(Protocol):
 
 
 class Role(Protocol):
-    """Who this instance is, and its term while it leads: a clock comparison, never I/O."""
+    """This instance's holder id, and its term while it leads. Compares clocks, never does I/O."""
 
     @property
     def holder_id(self) -> str: ...
@@ -42,11 +42,11 @@ class Role(Protocol):
 
 
 class Readiness:
-    """Ready for leader and follower alike. Not while draining, and not without the tables.
+    """Whether this instance is ready, as leader or follower: not while draining, and not without the tables.
 
-    Asked, it answers from memory at once; `watch` keeps the memory. It begins with the tables there: an instance
-    serves only after it has seen them. A database that does not answer changes nothing: every instance would leave the
-    load balancer at once, and clients are told 503 anyway.
+    It answers at once from memory, which `watch` updates. At first the tables are assumed to exist, because an instance
+    serves only after it has found them. A database that does not answer changes nothing: otherwise every instance would
+    leave the load balancer at once, and clients get 503 anyway.
     """
 
     def __init__(self, intake: IntakePort, facts: FactSink, answers: Answers) -> None:
@@ -56,54 +56,55 @@ class Readiness:
         self.is_draining = False
 
     def why_not(self) -> str | None:
-        """None: ready."""
+        """Why it is not ready; None if it is ready."""
         if self.is_draining:
             return "draining"
         return f"missing in the database: {', '.join(self._missing)}" if self._missing else None
 
     def silent_s(self) -> float | None:
-        """How long the database has answered nobody in this process; None: it answered the last time it was asked."""
+        """How long the database has not answered this process; None if it answered the last call."""
         return self._answers.silent_s()
 
     def lacks(self, table: str = "") -> str | None:
-        """The rights that this user does not have, on this table or any."""
+        """The rights that this user lacks, on this table, or on any if none is given; None if it lacks none."""
         lacking = [right for right in self._rights if table in right]
         return f"[no_permission] no {', '.join(lacking)}" if lacking else None
 
     async def watch(self) -> None:
-        """Look again and again, until cancelled; less and less often while nothing answers."""
+        """Check the tables and rights at intervals until cancelled; less often while the database does not answer."""
         pause_s = LOOK_EVERY_S
         while True:
             await asyncio.sleep(pause_s)
             pause_s = LOOK_EVERY_S if await self._look() else min(2 * pause_s, LOOK_RARELY_S)
 
     async def _look(self) -> bool:
-        """True: the database answered, if with a refusal."""
+        """Check the tables and rights once. Returns whether the database answered; a refusal is an answer too."""
         try:
             self._missing = await self._intake.missing_tables(LOOK_LIMIT_S)
             self._rights = await self._intake.rights_missing(LOOK_LIMIT_S)
         except ConfigurationError as error:
-            if error.code not in NO_LOGIN:  # a password or certificate that is being changed says nothing of the tables
+            if error.code not in NO_LOGIN:  # a refused login (a changed password) shows nothing of the tables
                 self._missing = [f"tables that can be used ({error.code})"]
         except FenceholdError:
             return False
-        except Exception as error:  # noqa: BLE001 - a fault of ours must not end the watch
+        except Exception as error:  # noqa: BLE001 - a bug of ours must not end the watch
             self._facts.fact("internal_error", error=f"{type(error).__name__}: {redact(str(error))}")
             return False
         return True
 
 
 class HealthRoute:
-    """The process answers; nothing else is asked."""
+    """/healthz: 200 while the process answers; checks nothing else."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send_answer(send, 200, b"ok", TEXT)
 
 
 class ReadyRoute:
-    """What keeps an instance from leading, or clients from submitting, is named, and it stays ready.
+    """/readyz: 200 if ready, else 503. The line also names problems that do not make the instance not-ready.
 
-    It takes requests, another may lead, and where submissions fail they fail at every instance.
+    It stays ready if it cannot lead, because another may lead; and if submissions fail, because they then fail at every
+    instance.
     """
 
     def __init__(self, readiness: Readiness, role: Role, conditions: Callable[[], Mapping[str, str | None]]) -> None:
@@ -125,7 +126,7 @@ class ReadyRoute:
 
 
 class LeaderRoute:
-    """200 on the leader, 503 elsewhere."""
+    """/leaderz: 200 on the leader, 503 on a follower."""
 
     def __init__(self, role: Role) -> None:
         self._role = role

@@ -1,4 +1,4 @@
-"""Every no of the HTTP face: its status, its code, its words."""
+"""Every refusal of the HTTP interface: its status, its code, its message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOO_LARGE = 413
 LINGER_S = 1.0
 LINGER_BYTES_MAX = 16 * 1024 * 1024
 NONE: Headers = {}
-CLOSE: Headers = {"connection": "close"}  # what the client still sends is not read
+CLOSE: Headers = {"connection": "close"}  # the rest of the request is not read
 RETRY: Headers = {"retry-after": "1"}
 BACKLOG_RETRY: Headers = {"retry-after": "5"}
 
@@ -65,7 +65,7 @@ def backlog_full(target: str, most: int) -> Refused:
 
 
 def of_store(error: FenceholdError, *, is_read: bool) -> Refused:
-    """Database trouble is never a no to what was asked. The driver's own words stay in the log."""
+    """The refusal for a database error: always 503, never 404 or 409. The driver's own text goes only to the log."""
     match error:
         case Uncertain():
             message = "The database gave no answer: it may or may not be stored. Send it again, unchanged."
@@ -104,7 +104,7 @@ async def send_refusal(refused: Refused, receive: Receive, send: Send) -> None:
 
 
 async def _discard(receive: Receive) -> None:
-    """A little of what still comes: a close with bytes unread would reset the connection, and the answer be lost."""
+    """Read and discard some of the rest: closing with unread bytes would reset the connection and lose the answer."""
     left = LINGER_BYTES_MAX
     with suppress(TimeoutError):
         async with asyncio.timeout(LINGER_S):

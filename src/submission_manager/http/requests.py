@@ -1,4 +1,4 @@
-"""What a client sent, read within limits and taken at its word or refused with a code."""
+"""Reads a client's request within limits, and raises Refused with a code if it is invalid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from submission_manager.http import refusals, wire
 from submission_manager.model.intents import INTENT_ID_CHARS_MAX
 
 WAIT_SECONDS_MAX = 30
-# Of the longest wait: proxies commonly give up after 30 s, and the answer must be there before.
+# The longest wait: proxies commonly give up after 30 s, and the answer must arrive before.
 WAIT_LONGEST_S = 28.0
 TARGET_CHARS_MAX = 200
 
@@ -27,11 +27,14 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class ClientGone(Exception):
-    """Nobody is there to be answered."""
+    """The client has disconnected: there is nobody to answer."""
 
 
 async def read_body(scope: Scope, receive: Receive, limit_bytes: int, limit_s: float) -> bytes:
-    """At most `limit_bytes`, within the limit of time, however it is framed; nothing beyond is read."""
+    """Read the body, with or without a Content-Length. Reads nothing beyond the limit.
+
+    Raises Refused if it has more than `limit_bytes` or takes longer than `limit_s`, ClientGone on a disconnect.
+    """
     for name, value in scope["headers"]:
         if name == b"content-length" and (len(value) > 18 or int(value) > limit_bytes):
             raise refusals.too_large(limit_bytes)
@@ -63,7 +66,7 @@ async def _received(receive: Receive, limit_bytes: int) -> bytes:
 
 
 def submission(body: bytes) -> tuple[str, str, bytes | None]:
-    """(intentId, submissionTarget, payload as sent; None: there was none)."""
+    """Decode a submission: (intentId, submissionTarget, payload as sent or None). Raises Refused if it is invalid."""
     try:
         if not body.isascii():
             body.decode()  # the decoder does not look inside a payload
@@ -87,7 +90,7 @@ def submission(body: bytes) -> tuple[str, str, bytes | None]:
 
 
 def _has_half_a_pair(body: bytes) -> bool:
-    """JSON in form, but no text: \\ud800 without its other half."""
+    """Whether the body is valid JSON but not valid text: an escape such as \\ud800 without its other half."""
     if not _HALF.search(body):
         return False
     try:
@@ -100,7 +103,7 @@ def _has_half_a_pair(body: bytes) -> bool:
 
 
 def _refuse_duplicates(body: bytes) -> None:
-    """A field given twice: which one counts would be a matter of who reads it."""
+    """Raise Refused if a field is given twice: different readers would use different ones."""
     if b"\\" not in body and all(body.count(key) < 2 for key in _KEYS):
         return
     last: list[tuple[str, Any]] = []
@@ -110,7 +113,7 @@ def _refuse_duplicates(body: bytes) -> None:
         last = found  # the outermost object is the last to be complete
 
     try:
-        json.loads(body, object_pairs_hook=pairs, parse_int=str)  # of as many digits as it likes
+        json.loads(body, object_pairs_hook=pairs, parse_int=str)  # as text: a number may have any number of digits
     except (ValueError, RecursionError):
         raise refusals.invalid("The body cannot be read.") from None
     names = [name for name, _ in last]
@@ -131,7 +134,7 @@ def _name(value: str, field: str, chars_max: int) -> str:
 
 
 def wait_seconds(query: bytes) -> float:
-    """How long the client would wait for the first attempt or the end; 0: not at all."""
+    """How long the client wants to wait for the first attempt or the end; 0: not at all. Raises Refused if invalid."""
     if not query:
         return 0.0
     given = [value for name, value in _pairs(query) if name == "waitSeconds"]
@@ -140,7 +143,7 @@ def wait_seconds(query: bytes) -> float:
     if len(given) > 1 or not _WHOLE.fullmatch(given[0]):
         raise refusals.invalid("waitSeconds must be a whole number, 0 or above, given once.")
     digits = given[0].lstrip("0") or "0"
-    # Not read when it is long: a number of thousands of digits is above 30 too.
+    # A long number is not converted: with more than two digits it is above 30 anyway.
     return WAIT_LONGEST_S if len(digits) > 2 else min(float(digits), WAIT_LONGEST_S)
 
 
@@ -152,7 +155,7 @@ def _pairs(query: bytes) -> list[tuple[str, str]]:
 
 
 def intent_path(scope: Scope) -> tuple[str, list[str]]:
-    """The id behind /v1/intents/ and what follows it. From the raw path: an id may hold an encoded slash."""
+    """The id after /v1/intents/, and the rest of the path. Uses the raw path: an id may hold an encoded slash."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     parts = raw.partition(b"?")[0].split(b"/")[3:]
     try:
@@ -163,5 +166,5 @@ def intent_path(scope: Scope) -> tuple[str, list[str]]:
 
 
 def may_exist(intent_id: str) -> bool:
-    """What can never have been stored need not be looked for, and some databases refuse to."""
+    """False for an id that can never have been stored: it need not be searched, and some databases refuse to."""
     return 0 < len(intent_id) <= INTENT_ID_CHARS_MAX and _CONTROL.search(intent_id) is None

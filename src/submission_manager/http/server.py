@@ -1,4 +1,4 @@
-"""An ASGI application on a port: bounded connections, an orderly end, no signal handlers."""
+"""Serves an ASGI application on a port: limits connections, stops gracefully, installs no signal handlers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fencehold.ports.facts import FactSink
 from submission_manager.settings import CONNECTIONS_MOST
 
 BACKLOG = 2048
-# Of one turn of the loop: each is an open file before it can be refused, and where there is no file left asyncio tells
-# of it once for every one of these.
+# Connections accepted in one turn of the event loop: each is an open file before it can be refused, and when no file is
+# left asyncio logs an error once for each of them.
 ACCEPTED_AT_ONCE = 16
 TELL_EVERY_S = 10.0
 CLOSE = (b"connection", b"close")
@@ -30,14 +30,14 @@ FULL_BODY = (
 FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % len(FULL_BODY)
 FULL += b"retry-after: 1\r\nconnection: close\r\n\r\n" + FULL_BODY
 HEAD_BYTES_MAX = 16 * 1024
-# Above what proxies keep idle connections for, so that they are the ones to close: else a request may cross our close.
+# Longer than proxies keep idle connections, so that the proxies close them: if we close, a request may be on its way.
 KEEP_ALIVE_S = 75
-TICK_S = 0.1  # uvicorn's own: ten of them, and the Date header is written anew
+TICK_S = 0.1  # uvicorn's own: it renews the Date header every ten ticks
 TICKS_A_DAY = 864_000
 
 
 class Listening:
-    """A server on its own task of this loop. `stop` lets requests in hand end, within a limit."""
+    """A server in its own task on this event loop. `stop` lets requests under way end, within a limit."""
 
     def __init__(
         self, app: Any, host: str, port: int, *, request_timeout_s: float, drain_timeout_s: float,
@@ -65,12 +65,12 @@ class Listening:
             self._task.result()
 
     async def ended(self) -> None:
-        """Waits until it serves no more, for whatever reason."""
+        """Wait until the server has ended, for whatever reason."""
         assert self._task is not None, "started first"
         await asyncio.wait([self._task])
 
     async def stop(self) -> None:
-        """No new connections; those in hand have the drain timeout."""
+        """Accept no new connections; requests under way have the drain timeout to end."""
         if self._task is None:
             self._socket.close()
             return
@@ -92,7 +92,7 @@ class _Server(uvicorn.Server):
         self._asked.set()
 
     async def main_loop(self) -> None:
-        """As the original, but an end that is asked for is not noticed at the next tick only."""
+        """Like uvicorn's, but a requested end is noticed at once, not only at the next tick."""
         ticks = 0
         while not await self.on_tick(ticks):
             ticks = (ticks + 1) % TICKS_A_DAY
@@ -103,17 +103,20 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for one in sockets or ():
-            one.listen(BACKLOG)  # the kernel may keep more waiting than the loop takes at once
+            one.listen(BACKLOG)  # the kernel may queue more than the loop accepts in one turn
         self.is_up.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the command's, not the server's."""
+        """Do nothing: the command handles signals, not the server."""
         yield
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """The protocol is named: only then does asyncio turn off Nagle's delay, which else holds up every answer's body."""
+    """A listening socket. Raises ConfigurationError if the address cannot be used.
+
+    The protocol is given explicitly: only then does asyncio disable Nagle's algorithm, which delays each answer's body.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -131,7 +134,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 class _OneWrite:
-    """A transport that sends what is written in one turn of the loop at once: an answer is one packet, not two."""
+    """A transport that sends all writes of one turn of the event loop together: an answer is one packet, not two."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -158,7 +161,7 @@ class _OneWrite:
 
 
 class Places:
-    """How many connections there may be; each that is refused is counted, and told of now and then."""
+    """Limits the number of connections; counts each refused one, and logs them at intervals."""
 
     def __init__(
         self, most: int = CONNECTIONS_MOST, facts: FactSink | None = None, count: Callable[[], None] = lambda: None
@@ -179,12 +182,15 @@ class Places:
 
 
 def _is_framed_twice(headers: list[tuple[bytes, bytes]]) -> bool:
-    """A proxy in front may have read it by the other header: what follows on this connection is not to be trusted."""
+    """Whether a request has both framing headers. Then the connection must close: a proxy may have used the other one.
+
+    What follows on such a connection cannot be trusted.
+    """
     return {name for name, _ in headers} >= {b"content-length", b"transfer-encoding"} and CLOSE not in headers
 
 
 class _Bounded(H11Protocol):
-    """A connection that must bring a whole request head within the limit; the server itself would wait for ever."""
+    """A connection that is closed if no whole request head arrives within the limit; uvicorn would wait for ever."""
 
     head_limit_s = 10.0
     places = Places()
@@ -214,10 +220,10 @@ class _Bounded(H11Protocol):
         super().handle_events()
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_started and _is_framed_twice(self.headers):
-            self.headers.append(CLOSE)  # the server heeds it as if the client had asked for it
+            self.headers.append(CLOSE)  # the server then closes, as if the client had sent this header
 
     def send_400_response(self, msg: str) -> None:
-        """As every other refusal, in JSON."""
+        """Answer in JSON, like every other refusal."""
         body = b'{"error":{"code":"invalid_request","message":"%s"}}' % msg.encode("ascii")
         head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), CLOSE]
         answer = (h11.Response(status_code=400, headers=head, reason=b"Bad Request"), h11.Data(data=body))

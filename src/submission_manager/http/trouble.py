@@ -1,4 +1,4 @@
-"""Requests that the database failed: told now and then, and the newest remembered for whoever asks /readyz."""
+"""Requests that failed because of the database: logs them at intervals, and remembers the newest for /readyz."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from fencehold.ports.facts import FactSink
 from submission_manager.rare_log import RareLog
 
 TELL_EVERY_S = 30.0
-FRESH_S = 60.0  # beyond it a failure says nothing of what the next client gets
+FRESH_S = 60.0  # an older failure does not show what the next client will get
 
 
 class RequestTrouble:
-    """At once, then every 30 s with how many: a database that is down fails every request."""
+    """Logs the first failure at once, then a count every 30 s: when a database is down, every request fails."""
 
     def __init__(self, facts: FactSink) -> None:
         self._failed = RareLog(facts, "request_failed", "requests", TELL_EVERY_S)
-        self._newest: tuple[float, str] | None = None  # of the submissions
+        self._newest: tuple[float, str] | None = None  # the newest failed submission: (time, error)
 
     def failed(self, path: str, error: FenceholdError, *, is_submission: bool) -> None:
         words = f"[{error.code}] {redact(error.message)}"
@@ -26,11 +26,11 @@ class RequestTrouble:
         self._failed.add("", path=path, sql_error=words)
 
     def stored(self) -> None:
-        """A submission was answered by the database."""
+        """The database has answered a submission: forget the newest failure."""
         self._newest = None
 
     def why_submissions_fail(self) -> str | None:
-        """What the newest one failed of; None: it did not, or that was long ago."""
+        """The error of the newest submission; None if it did not fail, or failed more than FRESH_S ago."""
         newest = self._newest
         return newest[1] if newest is not None and time.monotonic() - newest[0] < FRESH_S else None
 

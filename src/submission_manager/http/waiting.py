@@ -1,4 +1,4 @@
-"""Clients that wait for the first attempt or the end: one shared look at the database for all of them."""
+"""Clients that wait for the first attempt or the end: one shared read of the database serves all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAITERS_MAX = 10_000
 
 
 class Waiters:
-    """Each wait ends in time, whatever the database does; without anybody waiting nothing is asked."""
+    """Each wait ends in time, whatever the database does. While nobody waits, the database is not read."""
 
     def __init__(self, intake: IntakePort, limit_s: float, look_every_s: float = LOOK_EVERY_S) -> None:
         self._intake = intake
@@ -28,7 +28,10 @@ class Waiters:
         self._is_closed = False
 
     async def moved(self, intent_id: str, limit_s: float) -> bool:
-        """True once it was attempted or is over; False when the time is over or nobody may wait any more."""
+        """Wait for the intent. True once it was attempted or is over.
+
+        False if the limit is over, too many clients wait, or this is closed.
+        """
         if self._is_closed or self._count >= WAITERS_MAX:
             return False
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -45,11 +48,11 @@ class Waiters:
             self._leave(intent_id, future)
 
     def nudge(self) -> None:
-        """Something was recorded here just now: look at once."""
+        """Something was recorded here just now: read the database at once."""
         self._nudged.set()
 
     async def close(self) -> None:
-        """Whoever waits is answered now."""
+        """End every wait now, with the answer False; later waits end at once."""
         self._is_closed = True
         self._end(list(self._waiting), moved=False)
         if self._task is not None:

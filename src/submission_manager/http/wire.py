@@ -1,4 +1,4 @@
-"""The JSON that goes in and out; the OpenAPI document is made from these same types."""
+"""The JSON types of requests and answers; the OpenAPI document is built from the same types."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Follower, leader, follower: the schedule read and kept while this instance leads."""
+"""Leadership: the schedule is read and kept fresh while this instance leads."""

@@ -1,6 +1,6 @@
-"""Follower, leader, follower: in each term the schedule is rebuilt, kept fresh and executed, and then forgotten.
+"""Leadership over many terms: in each term the schedule is rebuilt, kept fresh and executed, and then discarded.
 
-Followers build no schedule. Whatever ends the term ends all of it at once.
+Followers build no schedule. The end of a term, for whatever reason, ends all of its work at once.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from submission_manager.executor.webhooks import WebhookDelivery
 from submission_manager.leadership.reading import ScheduleReader
 from submission_manager.leadership.settings import LeadershipSettings
 
-# After a term that ended at once by an SQL error: else instances would hand the lease around every second. What no
-# retry can mend, such as a missing table, is tried again more seldom than what may have passed.
+# The pause after a term that an SQL error ended at once: otherwise instances would pass the lease around every second.
+# Errors that no retry can fix, such as a missing table, get a longer pause than errors that may be over.
 PAUSE_S, PAUSE_MAX_S, MISFIT_PAUSE_MAX_S = 1.0, 15.0, 60.0
 MISFIT_KNOWN_S = 2 * MISFIT_PAUSE_MAX_S
 AT_ONCE_S = 10.0
 CUT, CUT_AT_ONCE = "they did not end within the drain timeout", "a second signal ended the process at once"
 UNRECORDED = "the database did not take their outcome"
 UNKNOWN = "; the next leader counts each as an attempt with an unknown outcome"
-SETTLE_SHARE = 0.9  # of what is left of a lease that is given up: so long attempts in hand may keep it
+SETTLE_SHARE = 0.9  # of the rest of a lease that is given up: attempts under way may keep the lease for so long
 
 
 class Leadership:
@@ -54,15 +54,16 @@ class Leadership:
         self._clock, self._metrics, self._facts = clock, metrics, facts
         self._stopping, self._drained = asyncio.Event(), asyncio.Event()
         self._pause_s = PAUSE_S
-        self._misfit: FenceholdError | None = None  # what ended our newest term, unless we have led well since
+        self._misfit: FenceholdError | None = None  # the error that ended our newest term, unless a later term lasted
         self._misfit_s = 0.0
         self._leads_since_s: float | None = None
 
     @property
     def misfit(self) -> FenceholdError | None:
-        """What keeps this instance from leading, such as a right it has lost, or ended its terms as soon as they began.
+        """The error that keeps this instance from leading, such as a lost right, or ended its terms at once.
 
-        Until it has led for a minute, or has not failed for two: while another leads it would else be named for ever.
+        Forgotten after this instance has led for a minute, or has not failed for two minutes: otherwise it would be
+        reported for ever while another instance leads.
         """
         now_s, since_s = self._clock.now_s(), self._leads_since_s
         has_led = since_s is not None and now_s - since_s > MISFIT_PAUSE_MAX_S
@@ -71,20 +72,23 @@ class Leadership:
         return self._misfit
 
     async def run(self) -> None:
-        """Until `stop()`."""
+        """Seek the lease and lead, again and again, until `stop()`."""
         self._reader.listen()
         try:
             async with self._leader:
                 while not self._stopping.is_set() and not await self._terms():
                     await self._rest()
-            if self._stopping.is_set():  # attempts have until then, also if the last term has ended before
+            if self._stopping.is_set():  # attempts have this time even if the last term has ended already
                 await self._clock.wait(self._drained, self._settings.stop_limit_s)
         finally:
             await self._executor.close()
             await self._webhooks.close()
 
     async def _terms(self) -> bool:
-        """True: the leader is done; False: a term ended by what no retry can mend, or at once by an SQL error."""
+        """Hold term after term. True if the leader was stopped; False if this instance should pause.
+
+        It should pause after an error that no retry can fix, or after an SQL error soon after a term's begin.
+        """
         terms = self._leader.terms()
         try:
             async for term in terms:
@@ -102,7 +106,7 @@ class Leadership:
             await terms.aclose()
 
     async def _rest(self) -> None:
-        """Seek no lease for a while, twice as long as the last time; then seek it again."""
+        """Stop seeking the lease for a while, twice as long as the last time; then seek it again."""
         await self._leader.shutdown(self._settings.step_down_limit_s)
         while True:
             most_s = MISFIT_PAUSE_MAX_S if isinstance(self._misfit, ConfigurationError) else PAUSE_MAX_S
@@ -115,7 +119,7 @@ class Leadership:
             try:
                 await self._leader.start()
                 return
-            except ConfigurationError as error:  # the leases' own table is missing too
+            except ConfigurationError as error:  # the lease table is missing too
                 self._unfit(error)
                 self._facts.fact("leader_acquire_failed", lease_name=self._leader.name, sql_error=str(error))
 
@@ -123,10 +127,10 @@ class Leadership:
         self._misfit, self._misfit_s = fault, self._clock.now_s()
 
     async def stop(self, lost_since_s: float | None = None) -> int:
-        """Nothing new begins, what runs may finish within its limit, then the lease is given back.
+        """Begin nothing new, let running attempts end within the limit, then release the lease.
 
-        Returns how many attempts the limit cut, or are not on record since that time: of those nobody will know whether
-        the provider took them.
+        Returns how many attempts were cut by the limit, or were made but not recorded since `lost_since_s`: nobody
+        knows whether the provider accepted those.
         """
         self._stopping.set()
         lost_since_s = self._clock.now_s() if lost_since_s is None else lost_since_s
@@ -147,44 +151,44 @@ class Leadership:
         return len(cut)
 
     def log_cut(self) -> None:
-        """The process ends now: what that cuts is told, if anything. Any thread."""
+        """Log the attempts that are cut because the process ends now, if any. Safe to call from any thread."""
         cut = self._executor.in_hand.all()
         if cut:
             self._facts.fact("attempts_cut", **_which(cut), why=CUT_AT_ONCE + UNKNOWN)
 
     def hint(self) -> None:
-        """Something was submitted, here or elsewhere: look now instead of at the next round."""
+        """Something was submitted, here or elsewhere: refresh the schedule now, not at the next interval."""
         self._reader.hint()
 
     # --- one term ---
 
     async def _hold(self, term: Term) -> FenceholdError | None:
-        """What the database did to end it, if it did."""
+        """Lead for one term. Returns the database error that ended it, or None."""
         tenure: Tenure | None = None
         try:
-            async with term:  # one that is over already: waits for the next, which `term` then is
+            async with term:  # if it is over already, waits for the next term, which `term` then is
                 tenure = Tenure(
                     term, self._clock, self._facts, drops_on_error=self._settings.drops_on_error,
                     virtual_us=int(self._settings.virtual_deadline_s * 1_000_000),
                 )  # fmt: skip
                 await self._lead_as(tenure, term.epoch)
-        except Exception as error:  # noqa: BLE001 - a fault of ours ends this term, not the service
+        except Exception as error:  # noqa: BLE001 - a bug of ours ends this term, not the service
             if tenure is None and isinstance(error, LeaseLost):
                 return None  # the leader was stopped before the term began
             self._facts.fact("internal_error", error=f"{type(error).__name__}: {error}")
         fault = tenure.fault.result() if tenure is not None and tenure.fault.done() else None
         if tenure is not None:
             await self._give_up(tenure, fault)
-        if term.is_valid:  # so that others need not wait for it to lapse
+        if term.is_valid:  # so that others need not wait until it expires
             await self._leader.step_down(self._settings.step_down_limit_s)
         if tenure is not None:
             tenure.end()
         return fault
 
     async def _give_up(self, tenure: Tenure, fault: FenceholdError | None) -> None:
-        """Nothing new begins from here on. The lease stays ours while calls are under way, but not until its end.
+        """Begin nothing new, and keep the lease while calls are under way, but not until it expires.
 
-        So what they came to is recorded, if the database lets us; and the next leader does not repeat them at once.
+        So their outcomes are recorded, if the database answers, and the next leader does not repeat them at once.
         """
         limit_s = SETTLE_SHARE * tenure.term.remaining_s
         if isinstance(fault, ConfigurationError):
@@ -204,10 +208,10 @@ class Leadership:
             self._metrics.queue_depth(0)
 
     async def _lead(self, tenure: Tenure) -> None:
-        """Returns when leadership is to be dropped; cancelled when it is lost."""
+        """Do all work of a term. Returns when leadership must be given up; is cancelled when it is lost."""
         try:
             cursor = await self._reader.rebuild(tenure)
-            tenure.check()  # it may have been lost meanwhile; then this schedule is never used
+            tenure.check()  # the lease may be lost meanwhile; then this schedule is never used
         except Dropped:
             return
         async with asyncio.TaskGroup() as group:
@@ -235,7 +239,7 @@ class Leadership:
 
 
 def _which(cut: Sequence[Running]) -> dict[str, Any]:
-    """How many attempts, of which intents, under which keys, and what their gateways had said."""
+    """The log fields of cut attempts: their count, intents, keys, and their gateways' answers."""
     received = [f"{one.key}: {one.received()}" for one in cut if one.outcome is not None]
     ids, keys = [one.job.intent_id for one in cut], [one.key for one in cut if one.key]
     return {"attempts": len(cut), "intents": ids, "keys": keys, "received": received}

@@ -1,4 +1,4 @@
-"""The leader's schedule, read from the database: all of it when a term begins, then what has changed."""
+"""Reads the leader's schedule from the database: all of it when a term begins, then the changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEFT_OPEN = (
 
 
 class ScheduleReader:
-    """Nothing of it outlives the tenure it reads for."""
+    """Reads the schedule into a tenure; keeps nothing after that tenure's end."""
 
     def __init__(
         self,
@@ -44,15 +44,18 @@ class ScheduleReader:
         self._hinted = asyncio.Event()
 
     def hint(self) -> None:
-        """Something was submitted: look now instead of at the next round."""
+        """Something was submitted: refresh now, not at the next interval."""
         self._hinted.set()
 
     def listen(self) -> None:
-        """To hints of the database."""
+        """Register for the database's hints that something was submitted."""
         self._schedule.on_submitted(self.hint)
 
     async def rebuild(self, tenure: Tenure) -> Cursor:
-        """Nothing is begun before this: so no message is sent whose outcome could not be recorded."""
+        """Check that this instance can lead, and read the whole schedule.
+
+        No attempt begins before this, so no message is sent whose outcome could not be recorded.
+        """
         began_s = self._clock.now_s()
         while True:
             try:
@@ -73,7 +76,7 @@ class ScheduleReader:
         return cursor
 
     async def _log_left_open(self, tenure: Tenure) -> None:
-        """Nothing that is executed depends on it: so a database that does not say ends no term here."""
+        """Log the attempts that earlier leaders left open. No work depends on it, so an error does not end the term."""
         term = tenure.term
         told = {"lease_name": term.name, "lease_epoch": term.epoch, "why": LEFT_OPEN}
         try:
@@ -87,16 +90,16 @@ class ScheduleReader:
             self._facts.fact("outcomes_unknown", attempts=found.attempts, intents=intents, keys=keys, **told)
 
     async def stay_fit(self, tenure: Tenure) -> None:
-        """A right or table that is lost ends the term, before too much is sent that cannot be recorded."""
+        """Check at intervals: a lost right or table ends the term, before many messages are sent without a record."""
         while True:
             await asyncio.sleep(FITNESS_EVERY_S)
             try:
                 await self._must_be_fit(tenure)
             except ConfigurationError as error:
-                if error.code in UNFIT:  # not a password that is being changed: what is connected works on
+                if error.code in UNFIT:  # but not while a password is being changed: open connections still work
                     tenure.unfit(error)
             except (Unavailable, Uncertain):
-                continue  # whoever needs an answer will say that there is none
+                continue  # the calls that need the database report it
 
     async def _must_be_fit(self, tenure: Tenure) -> None:
         misfit = await self._fitness.misfit(self._settings.read_limit_s)
@@ -113,8 +116,8 @@ class ScheduleReader:
         return cursor
 
     async def refresh(self, tenure: Tenure, cursor: Cursor) -> None:
-        """Every so often, and at once on a hint."""
-        complete_s = self._clock.now_s()  # when the last complete look began
+        """Read the changes at intervals, and at once on a hint, until the term ends."""
+        complete_s = self._clock.now_s()  # when the last complete refresh began
         while True:
             hinted = await self._clock.wait(self._hinted, self._settings.refresh_every_s)
             self._hinted.clear()
@@ -128,7 +131,7 @@ class ScheduleReader:
             now_s = self._clock.now_s()
             self._metrics.refreshed(rows, now_s - began_s, now_s - complete_s)
             complete_s = began_s
-            if hinted:  # at most a third of the time goes into looking, however many hints there are
+            if hinted:  # at most a third of the time is spent reading, however many hints there are
                 await asyncio.sleep(max(self._settings.hint_gap_s, 2 * (now_s - began_s)))
 
     async def _catch_up(self, tenure: Tenure, cursor: Cursor) -> tuple[Cursor, int]:
@@ -155,7 +158,7 @@ class ScheduleReader:
 
 @asynccontextmanager
 async def _closing(pages: AsyncIterator[Page]) -> AsyncIterator[AsyncIterator[Page]]:
-    """A rebuild cut short gives its connection back now, not when its generator is collected."""
+    """Close the pages at once if a rebuild is cut short: its connection must not wait for garbage collection."""
     try:
         yield pages
     finally:

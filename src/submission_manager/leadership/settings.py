@@ -1,4 +1,4 @@
-"""How often a leader looks, how long it waits, and in which order it goes."""
+"""The leader's settings: intervals, limits, and the order of intents."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class LeadershipSettings:
-    """`hint_gap_s`: at a flood of hints the schedule is read this often, not once for each.
+    """`hint_gap_s`: the shortest time between two reads caused by hints, so that many hints cause few reads.
 
-    `priorities` by target, 0 for those that are not there. `virtual_deadline_s` orders what has no deadline.
+    `priorities`: by target; a target not in it has 0. `virtual_deadline_s` orders intents without a deadline.
     """
 
     refresh_every_s: float = 1.0

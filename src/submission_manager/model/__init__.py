@@ -1,1 +1,1 @@
-"""Pure values and rules of the service: no I/O, no clock."""
+"""The service's values and rules: no I/O, no clock."""

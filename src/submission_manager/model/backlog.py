@@ -1,4 +1,4 @@
-"""Pending intents that wait beyond their time, as a value."""
+"""The counts of pending intents that are late, as a value."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits beyond its time, by the database's clock: of the longest due, at most as many as were asked for."""
+    """How many intents are late, by the database's clock. Counts only the longest due, up to the caller's maximum."""
 
-    overdue: int  # pending, and due for longer than the caller is patient
-    oldest_due_s: float  # how long the longest due has been so; 0: none is due
+    overdue: int  # pending, and due for longer than the caller's limit
+    oldest_due_s: float  # how long the longest due intent has been due; 0: none is due
     past_deadline: int  # pending, past their deadline, and no attempt under way

@@ -1,18 +1,18 @@
-"""How long an attempt takes at present, and from when on it is too late to start one; no I/O, no clock."""
+"""How long an attempt takes at present, and after which time it is too late to start one; no I/O, no clock."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-MEAN_PART = 1 / 8  # of the newest attempt in the mean
-SPREAD_PART = 1 / 4  # and in the mean deviation from it
-SPREADS = 4  # above the mean: so few attempts take longer than that
+MEAN_PART = 1 / 8  # weight of the newest attempt in the mean
+SPREAD_PART = 1 / 4  # and in the mean deviation
+SPREADS = 4  # mean deviations above the mean: only few attempts take longer than that
 LANES_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class CallTime:
-    """Of one gateway: a mean and a mean deviation in which the newest attempts weigh the most."""
+    """How long attempts at one gateway take: a mean and a mean deviation; the newest attempts weigh the most."""
 
     mean_us: float
     spread_us: float
@@ -29,12 +29,12 @@ class CallTime:
 
     @property
     def expected_us(self) -> int:
-        """Hardly any attempt takes longer."""
+        """The time that hardly any attempt exceeds."""
         return int(self.mean_us + SPREADS * self.spread_us)
 
 
 class CallTimes:
-    """By gateway, from attempts that were answered; 0 for one that nothing is known of. At most so many gateways."""
+    """The expected time per gateway, from answered attempts; 0 for an unknown gateway. Keeps at most LANES_MAX."""
 
     def __init__(self) -> None:
         self._of: dict[str, CallTime] = {}
@@ -43,7 +43,7 @@ class CallTimes:
         known = self._of.pop(lane, None)
         self._of[lane] = CallTime.first(took_us) if known is None else known.then(took_us)
         if len(self._of) > LANES_MAX:
-            del self._of[next(iter(self._of))]  # the one that was not called for the longest time
+            del self._of[next(iter(self._of))]  # the one whose last call is the longest ago
 
     def expected_us(self, lane: str) -> int:
         known = self._of.get(lane)
@@ -51,9 +51,9 @@ class CallTimes:
 
 
 def latest_start_us(due_us: int, deadline_us: int, expected_us: int) -> int:
-    """From then on an attempt is not expected to end before the deadline.
+    """The time from which on an attempt is not expected to end before the deadline.
 
-    Never before half the time from due to deadline is over: so a gateway that has become slow is still asked, and
-    found out to be fast again, and no target is without attempts because of what others took.
+    Never before half of the time from due to deadline is over. So a slow gateway is still called, and is seen when it
+    becomes fast again; and slow attempts of other targets never leave a target without attempts.
     """
     return deadline_us - min(expected_us, max(0, deadline_us - due_us) // 2)

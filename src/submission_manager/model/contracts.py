@@ -29,7 +29,7 @@ TAXONOMY: Mapping[GatewayType, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Whom to tell when an intent is over. Secrets are names of environment variables, never values."""
+    """Where to send the webhook when an intent is over. Secrets are names of environment variables, never values."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -54,9 +54,9 @@ PRIORITY_MAX = 9
 
 @dataclass(frozen=True, slots=True)
 class Queueing:
-    """How a target's intents wait: of the registry as it is now, never copied onto an intent.
+    """How a target's intents wait. Read from the current registry, never copied onto an intent.
 
-    `priority`: higher ones go first at their gateway. `max_backlog`: with so many pending no new intent is taken.
+    `priority`: higher ones go first at their gateway. `max_backlog`: while so many are pending, new ones are refused.
     """
 
     priority: int = 0

@@ -14,7 +14,7 @@ ERROR_CHARS_MAX = 1000
 
 
 class Status(enum.StrEnum):
-    """`pending`, then exactly one of the others, for ever."""
+    """An intent is first `pending`, then has exactly one of the others for ever."""
 
     PENDING = "pending"
     ACCEPTED = "accepted"
@@ -36,7 +36,7 @@ class WebhookStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewIntent:
-    """What a client asked for, checked, with the contract as it stands now. `payload` None: there was none."""
+    """A client's checked submission, with the contract as it is now. `payload` None: there was none."""
 
     intent_id: str
     payload: bytes | None
@@ -45,7 +45,7 @@ class NewIntent:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One intent as anybody may see it."""
+    """One intent, as shown to clients."""
 
     intent_id: str
     submission_target: str

@@ -1,4 +1,4 @@
-"""What becomes of an intent after an attempt, as a table: the answer, the policy, and nothing else decide."""
+"""The rules for an intent after an attempt, as a table: only the answer, the contract, the count and times decide."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ EARLIEST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)  # before any attempt
 
 
 def no_answer(limit_s: float) -> str:
-    """Why a call failed that was given up, in the same words whoever gave it up."""
+    """The error text of a call that timed out: the same text wherever the timeout happened."""
     return f"no answer within {limit_s:g} s"
 
 
 class Answer(enum.Enum):
-    """What a gateway call came to. ERROR is anything that is neither: no answer, no sense, no reason given."""
+    """The result of a gateway call. ERROR is everything else: no answer, an invalid answer, no reason given."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -29,7 +29,7 @@ class Answer(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One answered (or failed) gateway call; `reason` and `error` are cut to what the columns hold."""
+    """One answered (or failed) gateway call; `reason` and `error` are cut to the size of their columns."""
 
     answer: Answer
     reason: str | None = None
@@ -38,7 +38,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """PENDING: try again `retry_at`. The other statuses are final."""
+    """The decision on an intent. PENDING: try again at `retry_at`. The other statuses are final."""
 
     status: Status
     exhausted_reason: Exhausted | None = None
@@ -47,7 +47,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All that decides. `attempt_number` counts this attempt; times are the database's."""
+    """All input of the rules. `attempt_number` includes this attempt; times are the database's."""
 
     contract: Contract
     outcome: Outcome
@@ -62,7 +62,7 @@ class Case:
 
 
 def deadline(contract: Contract, created_at: dt.datetime) -> dt.datetime | None:
-    """Past it nothing is attempted and nothing counts as accepted; None: the policy knows no deadline."""
+    """The time after which nothing is attempted and nothing counts as accepted; None: the policy has no deadline."""
     if contract.policy is not Policy.DEADLINE or contract.max_acceptance_seconds is None:
         return None
     return created_at + dt.timedelta(seconds=contract.max_acceptance_seconds)
@@ -130,7 +130,7 @@ class Rule:
         return f"{self.on.value if self.on else 'any'}.{self.when.__name__}"
 
 
-#: The first that applies.
+#: The first rule that applies decides.
 RULES: tuple[Rule, ...] = (
     #    on               when                    then
     Rule(Answer.ACCEPTED, is_past_deadline,       deadline_exceeded),
@@ -149,9 +149,9 @@ def judge(case: Case) -> Verdict:
 
 
 def timetable(case: Case) -> list[tuple[dt.datetime, Verdict]]:
-    """What `judge` says whenever the attempt finishes, each verdict with the first instant of which it is true.
+    """The verdicts of `judge` for every possible finish time, each with the first instant at which it applies.
 
-    For a database that decides by its own clock, in one go: `finished_at` of the case does not matter.
+    For a database that chooses by its own clock, in one batch. `finished_at` of the case is ignored.
     """
     until = deadline(case.contract, case.created_at)
     delay = dt.timedelta(seconds=case.retry_delay_s)

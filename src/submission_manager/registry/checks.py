@@ -1,4 +1,4 @@
-"""What a registry may say, field by field. Each problem names its place; none hides another."""
+"""Checks a registry field by field. Each problem names its place, and all problems are reported together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WEBHOOK = {"url", "headers", "headersEnv", "secretEnv"}
 #: policy -> the limit it needs; no other policy may have it
 LIMITS = {Policy.DEADLINE: ("maxAcceptanceSeconds", SECONDS_MAX), Policy.MAX_ATTEMPTS: ("maxAttempts", ATTEMPTS_MAX)}
 
-#: Of the connection, not of the message: set by hand they would break the request.
+#: Headers of the connection, not of the message: setting them by hand would break the request.
 FRAMING = {"content-length", "transfer-encoding", "connection", "host", "expect", "te", "trailer", "upgrade"}
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
@@ -52,7 +52,7 @@ class Problems:
         self.found.append(f"{place}: {problem}" if place else problem)
 
     def fields(self, value: object, place: str, known: Iterable[str]) -> Mapping[str, Any]:
-        """The object at this place; anything else is a problem, and so is a field it does not know."""
+        """The object at this place; adds a problem if it is no object, and one for each unknown field."""
         if not isinstance(value, dict):
             self.add(place, f"must be an object, not {kind_of(value)}")
             return {}
@@ -225,7 +225,7 @@ def _variable(value: object, place: str, problems: Problems) -> None:
 
 
 def _url(value: object, place: str, problems: Problems, *, is_base: bool) -> str | None:
-    """Never quoted in a message: it may hold a password."""
+    """The checked URL, or None with a problem added. A problem never quotes the URL: it may hold a password."""
     url = problems.text(value, place, URL_CHARS_MAX)
     if url is None:
         return None

@@ -1,4 +1,4 @@
-"""The registry file: which targets there are and the contract of each. Read at startup, checked as a whole."""
+"""The registry file: the targets and the contract of each. Read at startup, checked as a whole."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DIGITS_MAX = 1000
 
 
 class BadRegistry(ConfigurationError):
-    """`problems`: every one, each with its place."""
+    """The registry file cannot be used. `problems` lists every problem with its place."""
 
     code = "bad_registry"
 
@@ -40,12 +40,12 @@ class Registry:
 
     @property
     def priorities(self) -> Mapping[str, int]:
-        """By target; those that are not there have 0."""
+        """The priorities by target; a target not in it has 0."""
         return {target: one.priority for target, one in self.queueing.items() if one.priority}
 
     @property
     def backlogs_max(self) -> Mapping[str, int]:
-        """By target; those that are not there have no limit."""
+        """The most pending intents by target; a target not in it has no limit."""
         return {target: one.max_backlog for target, one in self.queueing.items() if one.max_backlog is not None}
 
     def contract(self, target: str) -> Contract | None:
@@ -53,17 +53,17 @@ class Registry:
 
     @property
     def variables(self) -> set[str]:
-        """Of the secrets and headers of webhooks, by name."""
+        """The names of the environment variables for webhooks' secrets and headers."""
         hooks = [one.webhook for one in self.contracts.values() if one.webhook is not None]
         return {variable for hook in hooks for variable in (hook.secret_env, *hook.headers_env.values()) if variable}
 
     def variables_missing(self, environment: Mapping[str, str]) -> list[str]:
-        """Those that are not set here: webhooks that need them would fail."""
+        """Those of `variables` that are not set here: webhooks that need them would fail."""
         return sorted(variable for variable in self.variables if not environment.get(variable))
 
 
 def load(path: str | Path) -> Registry:
-    """The registry in this file, or BadRegistry with every problem at once."""
+    """Read and check this file. Raises BadRegistry with every problem at once."""
     where = str(path)
     try:
         with open(path, "rb") as file:
@@ -94,13 +94,13 @@ def parse(text: str, where: str = "text") -> Registry:
 
 @dataclass(frozen=True)
 class _Misfit:
-    """Stands where something no registry can have was read, until its place is known."""
+    """A placeholder for a value that no registry may have, until its place in the file is known."""
 
     why: str
 
 
 class _Fields(dict[str, Any]):
-    """An object, and which of its fields were given more than once."""
+    """A JSON object that also knows which of its fields were given more than once."""
 
     def __init__(self, found: list[tuple[str, Any]]) -> None:
         super().__init__(found)
@@ -127,7 +127,7 @@ def _find_misfits(value: object, place: str, problems: Problems) -> None:
 
 
 def _json(text: str, where: str, problems: Problems) -> Any:
-    """Comment lines are blanked, not removed: the line numbers of an error stay those of the file."""
+    """Parse the text as JSON. Comment lines are blanked, not removed, so that errors keep the file's line numbers."""
     bare = "\n".join("" if line.lstrip().startswith("#") else line for line in text.split("\n"))
 
     try:

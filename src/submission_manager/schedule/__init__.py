@@ -1,1 +1,1 @@
-"""What is due when, in the leader's memory."""
+"""The leader's schedule in memory: which intent is due when."""

@@ -1,11 +1,11 @@
-"""One gateway's lane: whose turn it is among the intents that are due.
+"""One gateway's lane: which of the intents that are due is next.
 
 1. The higher priority first.
-2. Of one priority: the earliest deadline first; those without a deadline after them, the longest due first.
-3. But no intent without a deadline starves: it has a virtual one, a fixed span after it was due. Of every SHARE starts
-   one goes to the earliest virtual deadline, of whatever priority, if that is before the deadline of whoever
-   would go otherwise. More than one of SHARE it never takes from those with a deadline, however many they are.
-4. Whoever cannot be expected to end before its deadline any more has no turn: it would keep another from its own.
+2. Within one priority: the earliest deadline first; after them those without a deadline, the longest due first.
+3. But no intent without a deadline starves: it has a virtual deadline, a fixed time after it was due. One of every
+   SHARE starts goes to the earliest virtual deadline, of whatever priority, if that is before the deadline of the
+   intent that would be next otherwise. Those without a deadline never take more than this share from those with one.
+4. An intent that cannot be expected to end before its deadline any more is skipped: it would delay others in vain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHARE = 4
 
 
 class Entry(NamedTuple):
-    """One intent in a heap. `key_us` is its due time while it waits for that, then its deadline, real or virtual."""
+    """One intent in a heap. `key_us` is its due time until it is due, then its deadline, real or virtual."""
 
     key_us: int
     sequence: int
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Level:
-    """What is due of one priority."""
+    """The intents of one priority that are due."""
 
     dated: list[Entry] = field(default_factory=list)
     undated: list[Entry] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Level:
 
 
 class Lane:
-    """`live` says which entries count: one that it no longer holds is stale and skipped."""
+    """The heaps of one gateway. `live` holds the valid entries: any other entry in a heap is stale and skipped."""
 
     def __init__(self, live: dict[str, Entry], virtual_us: int) -> None:
         self._live = live
@@ -66,9 +66,9 @@ class Lane:
             heapq.heappush(self._waiting, entry)
 
     def head(self, now_us: int, expected_us: int = 0) -> Entry | None:
-        """Whose turn it is; None: nothing is due. An attempt is expected to take so long.
+        """The next entry; None: nothing is due. `expected_us`: how long an attempt is expected to take.
 
-        Whoever is past its deadline, or would be when its attempt ends, has no turn: its end is due instead.
+        Skips an intent that is past its deadline, or would be when its attempt ends: it is to be ended instead.
         """
         self._drop_stale(now_us, expected_us)
         while self._waiting and self._waiting[0].due_us <= now_us:
@@ -81,14 +81,14 @@ class Lane:
         return patient if patient is not None and patient < first else first
 
     def take(self, entry: Entry) -> None:
-        """The head starts."""
+        """Remove the entry that `head` returned, because its attempt starts."""
         level = self._levels[entry.priority]
         is_share = entry is not next(self._levels[one].first for one in sorted(self._levels, reverse=True))
         self._starts_since_share = 0 if is_share else self._starts_since_share + 1
         heapq.heappop(level.undated if entry.deadline_us is None else level.dated)
 
     def next_due_us(self) -> int | None:
-        """When there is somebody whose turn it could be: in the past if there is already."""
+        """The earliest due time of any entry; in the past if one is due already. None if the lane is empty."""
         self._drop_stale(None)
         heads = [level.first for level in self._levels.values()] + self._waiting[:1]
         return min((entry.due_us for entry in heads if entry is not None), default=None)
@@ -98,7 +98,7 @@ class Lane:
         return not self._waiting and not self._levels
 
     def sweep(self) -> None:
-        """Keep only what counts."""
+        """Remove all stale entries."""
         self._waiting = self._kept(self._waiting)
         for level in self._levels.values():
             level.dated, level.undated = self._kept(level.dated), self._kept(level.undated)
@@ -106,7 +106,7 @@ class Lane:
     # --- parts ---
 
     def _ripen(self, entry: Entry) -> None:
-        """It is due: from now on its deadline orders it."""
+        """The entry is due: from now on it is ordered by its deadline."""
         _, sequence, intent_id, lane, due_us, deadline_us, priority = entry
         level = self._levels.get(priority)
         if level is None:
@@ -120,7 +120,7 @@ class Lane:
         return min((level.undated[0] for level in self._levels.values() if level.undated), default=None)
 
     def _drop_stale(self, now_us: int | None, expected_us: int = 0) -> None:
-        """From the heads, so that each is one that counts; with a time also those for which it is too late by then."""
+        """Drop stale entries from the heads, so each head is valid; with `now_us`, also those too late to start."""
         _drop_heads(self._waiting, self._live, None)
         for priority, level in list(self._levels.items()):
             _drop_heads(level.dated, self._live, now_us, expected_us)

@@ -1,9 +1,8 @@
-"""What is due when, and ends when, in the leader's memory: a copy of what the database says, and never more than a hint
-to it.
+"""The leader's schedule in memory: when each intent is due, and when its deadline passes.
 
-One lane per gateway (schedule_lane.py says whose turn it is), one heap of deadlines over all of them, and one map from
-intent to its entry. A heap entry that the map no longer holds is stale and skipped. Instants are whole microseconds of
-the database's clock: a million intents fit in 450 MB.
+It is a copy, and only a hint: the database decides. There is one lane per gateway (lane.py decides which intent is
+next), one heap of deadlines over all lanes, and one map from intent to its entry. A heap entry that is not in the map
+is stale and skipped. Instants are whole microseconds of the database's clock: a million intents fit in 450 MB.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from submission_manager.schedule.lane import Entry, Lane
 
 EPOCH_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MICROSECOND = dt.timedelta(microseconds=1)
-STALE_MIN = 1024  # below this, sweeping out stale entries costs more than it frees
+STALE_MIN = 1024  # with fewer stale entries, removing them costs more than it saves
 VIRTUAL_US = 60_000_000
 
-#: How many attempts are under way in a lane; None: it has no room for another.
+#: How many attempts are under way in a lane; None: there is no room for another.
 Load = Callable[[str], int | None]
-#: How long an attempt in a lane is expected to take; 0: nobody knows.
+#: How long an attempt in a lane is expected to take; 0: unknown.
 Expected = Callable[[str], int]
 
 
@@ -50,13 +49,13 @@ class Job:
 
 
 class Schedule:
-    """Each intent is due at most once, and not at all while it is taken; observing it again changes nothing."""
+    """Each intent is in it at most once, and not at all while it is taken; observing the same again changes nothing."""
 
     def __init__(self, virtual_us: int = VIRTUAL_US) -> None:
         self._virtual_us = virtual_us
         self._live: dict[str, Entry] = {}
         self._lanes: dict[str, Lane] = {}
-        self._deadlines: list[tuple[int, str]] = []  # every live intent with a deadline is in it, at least once
+        self._deadlines: list[tuple[int, str]] = []  # holds every live intent with a deadline, at least once
         self._taken: set[str] = set()
         self._sequence = 0
         self._swept_at = 0
@@ -66,14 +65,14 @@ class Schedule:
 
     @property
     def entries(self) -> int:
-        """Heap entries, stale ones included: what is kept in memory."""
+        """The number of heap entries kept in memory, including stale ones."""
         return sum(lane.entries for lane in self._lanes.values()) + len(self._deadlines)
 
     def observe(
         self, intent_id: str, due_us: int | None, lane: str,
         *, deadline_us: int | None = None, priority: int = 0, now_us: int = 0,
     ) -> None:  # fmt: skip
-        """What the database said of this intent; of one that is taken, whoever took it will hear last."""
+        """Store what was read of this intent. Ignored while it is taken: whoever took it gets newer values."""
         if intent_id in self._taken:
             return
         if due_us is None:
@@ -84,7 +83,7 @@ class Schedule:
             self._put(Entry(due_us, self._next(), intent_id, lane, due_us, deadline_us, priority), deadline_us, now_us)
 
     def take(self, now_us: int, load: Load, expected_us: Expected = unknown) -> Job | None:
-        """Whose turn it is in the lane with the fewest under way; it stays taken until it is settled."""
+        """The next intent of the lane with the fewest attempts under way; it stays taken until it is settled."""
         best: tuple[tuple[int, int, Entry], Lane] | None = None
         for name, lane in self._open_lanes():
             under_way = load(name)
@@ -99,7 +98,10 @@ class Schedule:
         return self._taken_out(chosen)
 
     def settle(self, job: Job, due_us: int | None, *, expires_us: int | None = None) -> None:
-        """No longer taken: due again then, or not at all. `expires_us`: its end is not to be tried before."""
+        """End the taking: the intent is due again at `due_us`, or removed if None.
+
+        `expires_us`: do not try to end it by its deadline before this time.
+        """
         self._taken.discard(job.intent_id)
         if due_us is not None:
             until_us = job.deadline_us
@@ -107,16 +109,16 @@ class Schedule:
             self._put(entry, until_us if until_us is None else max(until_us, expires_us or 0), 0)
 
     def next_due_us(self, load: Load) -> int | None:
-        """When the next one of the lanes with room is due; None: none of them has any."""
+        """When the next intent is due in the lanes that have room; None if there is none."""
         dues = [lane.next_due_us() for name, lane in self._open_lanes() if load(name) is not None]
         return min((due for due in dues if due is not None), default=None)
 
     # --- deadlines ---
 
     def expired(self, now_us: int, limit: int) -> list[Job]:
-        """At most so many whose deadline has passed, the earliest first, whatever their lanes do; they are taken.
+        """Take at most `limit` intents whose deadline has passed, the earliest first, whatever their lanes do.
 
-        Not those that are taken already: whoever has one in hand will judge it by its deadline.
+        Leaves out those that are taken already: whoever took them checks the deadline.
         """
         jobs: list[Job] = []
         while self._deadlines and self._deadlines[0][0] <= now_us and len(jobs) < limit:
@@ -153,13 +155,13 @@ class Schedule:
         return Job(entry.intent_id, entry.lane, entry.due_us, entry.deadline_us, entry.priority)
 
     def _open_lanes(self) -> list[tuple[str, Lane]]:
-        """An empty lane is forgotten: gateways come and go."""
+        """All lanes that are not empty. Removes the empty ones, because gateways come and go."""
         for name in [name for name, lane in self._lanes.items() if lane.is_empty()]:
             del self._lanes[name]
         return list(self._lanes.items())
 
     def _sweep(self) -> None:
-        """Keep only what counts, once each."""
+        """Remove all stale entries, and keep each deadline once."""
         self._swept_at = self._sequence
         for lane in self._lanes.values():
             lane.sweep()

@@ -1,1 +1,1 @@
-"""The service's own tables on each database. The lease table beside them is fencehold's."""
+"""The service's own tables on each database. The lease table in the same database is fencehold's."""

@@ -1,7 +1,7 @@
-"""Attempts: every write is one fenced transaction of the term, judged by the rules while the row is locked.
+"""Attempts: every write is one fenced transaction of the term; the rules decide while the row is locked.
 
-What a transaction does is written once, as steps without I/O: they ask for a statement and go on with its row.
-PostgreSQL is asked statement by statement, SQLite in one call on its thread.
+Each transaction is written once, as steps without I/O: a generator yields a statement and gets its row back.
+PostgreSQL runs them statement by statement, SQLite in one call on its thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from submission_manager.stores import rows
 from submission_manager.stores.dialect import Dialect
 
 UNKNOWN = Outcome(Answer.ERROR, error=OUTCOME_UNKNOWN)
-#: Whoever keeps a row locked for longer is not waited for: takeovers and other writes wait for this transaction.
+#: The longest wait for a locked row; no longer, because takeovers and other writes wait for this transaction.
 LOCK_WAIT_MS = 1000
 
 T = TypeVar("T")
@@ -29,7 +29,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Asked for by a step. `has_row`: its first row is the answer, None if it has none; `has_rows`: all of them are."""
+    """A statement that a step yields.
+
+    `has_row`: the step gets its first row, or None if there is none. `has_rows`: the step gets all rows.
+    """
 
     name: str
     params: Mapping[str, Any]
@@ -42,7 +45,7 @@ Steps = Generator[Statement, Any, T]
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """An intent whose row is ours until the transaction ends; `now` was read after it became so."""
+    """An intent whose row we have locked until the transaction ends; `now` was read after the lock was taken."""
 
     intent_id: str
     contract: Contract
@@ -56,13 +59,13 @@ class Locked:
 
     @property
     def number(self) -> int:
-        """Of the attempt to be made, or under way."""
+        """The number of the attempt to be made, or under way."""
         return self.attempt_count + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A start on record whose end is not."""
+    """A recorded start of an attempt whose outcome is not recorded."""
 
     started_at: dt.datetime
     epoch: int
@@ -73,13 +76,13 @@ class Marker:
 
 
 class Attempts:
-    """The four writes of the executor. LeaseLost: nothing was written."""
+    """The four writes of the executor. If one raises LeaseLost, nothing was written."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._statements = dialect.statements
-        self._open: set[tuple[str, int]] = set()  # Started was answered, and no record of it yet: id and epoch
-        self._unsure: set[tuple[str, int]] = set()  # a record was sent, and may have been committed: key and epoch
+        self._open: set[tuple[str, int]] = set()  # Started was returned, no outcome recorded yet: (id, epoch)
+        self._unsure: set[tuple[str, int]] = set()  # a record was sent, perhaps committed: (key, epoch)
 
     async def start(self, term: Term, intent_id: str, retry_delay_s: float) -> Started | NotNow:
         answer = await self._fenced(term, self._start(term, intent_id, retry_delay_s))
@@ -100,7 +103,7 @@ class Attempts:
         return recorded
 
     async def expire(self, term: Term, intent_ids: Sequence[str]) -> Expired:
-        # In hand after all: the caller is asked to come again.
+        # These have an attempt under way after all: returned as pending, so that the caller tries again.
         open_ids = [one for one in intent_ids if (one, term.epoch) in self._open]
         ids = [one for one in intent_ids if one not in open_ids]
         if not ids:
@@ -113,7 +116,7 @@ class Attempts:
         await self._fenced(term, _one(Statement("told", {"id": intent_id, **texts, "wait_ms": LOCK_WAIT_MS})))
 
     async def _fenced(self, term: Term, steps: Steps[T]) -> T:
-        """The steps in one fenced transaction."""
+        """Run the steps in one fenced transaction and return their result."""
         limit_s = 0.0
         try:
             async with term.transaction() as tx:
@@ -134,7 +137,7 @@ class Attempts:
             raise self._fault(error, limit_s) from None
 
     def _fault(self, error: Any, limit_s: float) -> FenceholdError:
-        """`limit_s`: that which the transaction itself sets for each of its statements."""
+        """The driver's error as ours. `limit_s`: the limit that the transaction sets for each of its statements."""
         return self._dialect.fault(error)
 
     # --- the steps of each transaction ---
@@ -165,8 +168,11 @@ class Attempts:
         return started_of(found, found.now)
 
     def _begun(self, term: Term, found: Locked, marker: Marker) -> Started | NotNow:
-        """A marker of this very term: under way, or its start was committed and the answer lost, and nobody has called
-        the gateway for it."""
+        """Handle a marker of this very term.
+
+        Either its attempt is under way, or its start was committed and the answer was lost: then nobody has called the
+        gateway for it, and the attempt is Started now.
+        """
         if (found.intent_id, term.epoch) in self._open:
             return NotNow(Status.PENDING)
         return started_of(found, marker.started_at)
@@ -190,7 +196,7 @@ class Attempts:
         return Expired(over, [row[0] for row in found if row[1] == Status.PENDING], unknown)
 
     def _ended(self, term: Term, ids: Iterable[str]) -> Steps[tuple[list[rows.Row], int]]:
-        """The rows of those that are over now, and how many of them had a start that nobody recorded."""
+        """The rows of those that are over now, and how many of them had a start without a recorded outcome."""
         params = {"ids": self._listed(ids), "epoch": term.epoch, "holder": term.holder_id, "error": OUTCOME_UNKNOWN}
         found = yield Statement("expire", params, has_rows=True)
         return [row[:-1] for row in found], sum(row[-1] for row in found)
@@ -199,7 +205,7 @@ class Attempts:
         return list(ids)
 
     def _marked(self, term: Term, started: Started) -> Steps[Locked | None]:
-        """The row with this attempt's marker; None if somebody else has counted the attempt already."""
+        """The row with this attempt's marker; None if the attempt has been recorded already."""
         row = yield Statement("lock_marker", {"id": started.intent_id, "wait_ms": LOCK_WAIT_MS}, has_row=True)
         if row is None:
             return None
@@ -233,7 +239,7 @@ class Attempts:
         }  # fmt: skip
         yield Statement("settle", params)
         if not is_over:
-            # As the column keeps it: a schedule compares what it is told now with what it reads later.
+            # Rounded as the column stores it: the schedule compares this time with the one it reads later.
             due_at = self._dialect.instant_or_none(params["next_attempt_at"])
             return Recorded(verdict.status, found.now, due_at)
         reason = texts["outcome_reason"] if verdict.status is Status.REJECTED else None
@@ -269,9 +275,10 @@ def started_of(found: Locked, started_at: dt.datetime) -> Started:
 
 
 def recorded_before(intent: Intent, started: Started, retry_delay_s: float) -> Recorded | None:
-    """Of a record whose answer was lost, and that was committed: the fence let nobody else count this attempt.
+    """The result of a record that was committed but whose answer was lost; None if it was not committed.
 
-    When it is due again was said in that answer: asked too early, the database says it once more.
+    Only this record can have counted the attempt: the fence refuses everybody else. The exact due time was in the lost
+    answer; if the next start comes too early, the database returns the due time again.
     """
     if intent.attempt_count < started.attempt_number:
         return None
@@ -282,7 +289,7 @@ def recorded_before(intent: Intent, started: Started, retry_delay_s: float) -> R
 
 
 def said(outcome: Outcome | None) -> Mapping[str, str | None]:
-    """What the gateway answered; an error is no answer."""
+    """The gateway's answer as columns; both are None after an error, because an error is not an answer."""
     if outcome is None:
         return {"outcome_status": None, "outcome_reason": None}
     status = None if outcome.answer is Answer.ERROR else outcome.answer.value
@@ -290,6 +297,6 @@ def said(outcome: Outcome | None) -> Mapping[str, str | None]:
 
 
 def error_text(outcome: Outcome) -> str | None:
-    """An error is never without one."""
+    """The text of the error column: an ERROR always has one."""
     error = "error" if outcome.answer is Answer.ERROR and outcome.error is None else outcome.error
     return rows.fitted(error, ERROR_CHARS_MAX)

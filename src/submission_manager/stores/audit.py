@@ -1,6 +1,6 @@
-"""A witness inside the database, for demonstrations and tests: it sees every grant, start and record, and judges none.
+"""An audit inside the database, for demos and tests: triggers log every grant, start and record, and refuse none.
 
-Its triggers cost every write something, so no instance installs them: the demo and the tests do, on their own tables.
+The triggers slow every write, so no instance installs them: the demo and the tests do, on their own tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Rows = list[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A grant, or a write of an executor with the lease it met; ids grow in the order things were seen."""
+    """A logged grant, or an executor's write with the lease as it was at that moment. Ids grow in logging order."""
 
     id: int
     kind: str
@@ -63,7 +63,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """How far things have come; `started` and `recorded` are of the newest epoch alone."""
+    """Counts of the present state; `started` and `recorded` count only the newest epoch."""
 
     holder_id: str | None
     epoch: int | None
@@ -75,7 +75,7 @@ class Glance:
 
 
 class Audit:
-    """Blocking: call it from one thread at a time. After an error the next call has a connection of its own."""
+    """Blocking: call it from one thread at a time. After an error the next call opens a new connection."""
 
     def __init__(self, url: str) -> None:
         dialect = {"sqlite": "sqlite", "mssql": "sqlserver"}.get(scheme(url), "postgres")
@@ -86,7 +86,7 @@ class Audit:
         self._kept: Any = None
 
     def install(self) -> None:
-        """Once the service's own tables are there."""
+        """Install the triggers. The service's own tables must exist already."""
         text = self._statements["audit_install"]
         with self._connected() as connection:
             if self._is_sqlite:
@@ -96,7 +96,7 @@ class Audit:
                 connection.execute(part)
 
     def make_schema(self, name: str) -> None:
-        """PostgreSQL: a place of one's own in somebody's database; the name is ours, and an identifier."""
+        """PostgreSQL only: create a separate schema in the given database. `name` must be a safe identifier."""
         with self._connected() as connection:
             connection.execute(f'CREATE SCHEMA "{name}"')
 
@@ -105,7 +105,7 @@ class Audit:
             connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
 
     def is_locked(self) -> bool:
-        """SQLite: somebody keeps the write lock for longer than a write takes. The others have no such lock."""
+        """SQLite: whether the write lock is held for longer than a write takes. Others have no such lock: False."""
         if not self._is_sqlite:
             return False
         with contextlib.closing(sqlite3.connect(self._where, timeout=LOCK_LIMIT_S, isolation_level=None)) as connection:
@@ -146,7 +146,7 @@ class Audit:
             self.close()
             raise
 
-    # Each commits statement by statement, and is used by one thread at a time, though not always by the same.
+    # Each connection is in autocommit mode and used by one thread at a time, though not always the same thread.
 
     def _sqlite(self) -> Any:
         return sqlite3.connect(self._where, timeout=BUSY_LIMIT_S, isolation_level=None, check_same_thread=False)

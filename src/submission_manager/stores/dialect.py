@@ -1,4 +1,4 @@
-"""What differs between the databases where the service's own rules do not."""
+"""The differences between the databases; the service's own rules are the same on all of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from submission_manager.stores.statements import StoreStatements
 @dataclass(frozen=True)
 class Dialect:
     statements: StoreStatements
-    instant: Callable[[Any], dt.datetime]  # a time out of its column
-    stamp: Callable[[dt.datetime], Any]  # and into one
+    instant: Callable[[Any], dt.datetime]  # converts a column's value to a time
+    stamp: Callable[[dt.datetime], Any]  # converts a time to a column's value
     driver_error: type[Exception]
-    data_errors: tuple[type[Exception], ...]  # of a value, not of the database: they leave as they are, and drop nobody
-    fault: Callable[[Any], FenceholdError]  # a driver's error as one of ours
+    data_errors: tuple[type[Exception], ...]  # a bad value, not a failed database: raised unchanged, end no term
+    fault: Callable[[Any], FenceholdError]  # converts a driver's error to one of ours
 
     def instant_or_none(self, value: Any) -> dt.datetime | None:
         return None if value is None else self.instant(value)

@@ -1,6 +1,6 @@
-"""Submissions that arrive together are stored together: one statement, one commit, many answers.
+"""Submissions that arrive together are stored together: one statement and one commit for many submissions.
 
-While a lane is busy with its batch the next ones gather; nobody waits for a batch to fill.
+While a lane stores a batch, the next submissions collect; a batch never waits to become full.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ StoreBatch = Callable[[list[NewIntent], float], Awaitable[list[Submitted]]]
 @dataclass(slots=True, eq=False)
 class _Waiting:
     new: NewIntent
-    ends_s: float  # on the loop's clock
+    ends_s: float  # by the event loop's clock
     answer: asyncio.Future[Submitted]
     is_sent: bool = False
 
 
 class Gathering:
-    """Each submission is answered within its own limit, whatever becomes of its batch."""
+    """Each submission is answered within its own limit, whatever happens to its batch."""
 
     def __init__(self, store_batch: StoreBatch, lanes: int) -> None:
         self._store_batch = store_batch
@@ -68,10 +68,10 @@ class Gathering:
             while batch := self._batch():
                 await self._store(batch)
         finally:
-            self._busy.discard(lane)  # here, not when the task is done: who submits in between must find a free lane
+            self._busy.discard(lane)  # here, not when the task is done: a submission in between must find a free lane
 
     def _batch(self) -> list[_Waiting]:
-        """Nobody's who has left; at most one of an id, so that each gets an answer of its own."""
+        """Take the next batch, without callers that have left; at most one of each id, so each gets its own answer."""
         batch: list[_Waiting] = []
         ids: set[str] = set()
         size = 0
@@ -92,7 +92,7 @@ class Gathering:
         try:
             answers = await self._store_batch([one.new for one in batch], max(limit_s, 0.001))
         except Unavailable as error:
-            if error.code == "store_error" and len(batch) > 1:  # refused for one of them: the others are not to suffer
+            if error.code == "store_error" and len(batch) > 1:  # one of them caused the refusal: store each alone
                 for one in batch:
                     await self._store([one])
             else:
@@ -100,7 +100,7 @@ class Gathering:
         except asyncio.CancelledError:
             _fail(batch, Uncertain("The store was closed under way.", code="store_closed"))
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is belongs to those who wait
+        except Exception as error:  # noqa: BLE001 - every error goes to the waiting callers
             _fail(batch, error)
         else:
             for one, answer in zip(batch, answers, strict=True):
@@ -111,7 +111,7 @@ class Gathering:
 def _fail(batch: list[_Waiting], error: Exception) -> None:
     for one in batch:
         if not one.answer.done():
-            one.answer.set_exception(copy.copy(error))  # each its own: a traceback grows where it is raised
+            one.answer.set_exception(copy.copy(error))  # a copy for each: a traceback grows where it is raised
 
 
 def _expire(one: _Waiting, limit_s: float) -> None:

@@ -1,4 +1,4 @@
-"""A store as it is, and whatever it answers is noted."""
+"""Wrappers around a store's parts that pass every call on and record in `Answers` whether the database answered."""
 
 from __future__ import annotations
 

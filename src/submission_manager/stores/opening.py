@@ -1,4 +1,4 @@
-"""URL in, the service's store out: the one place that chooses among them."""
+"""Chooses the service's store by the database URL; the only place that does."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ KNOWN = "sqlite:///file.db, postgresql://user@host/db or mssql://user@host/db"
 
 
 def open_store(url: str, durable: str | None = None, facts: FactSink | None = None) -> IntentStore:
-    """The store for the database at `url`, not yet open; a wrong URL is refused here, and its password never shown.
+    """The store for the database at `url`, not yet open.
 
-    The leases stand in the same database: `fencehold.connect(url, table=LEASE_TABLE)`, with the same `durable`.
+    Raises ConfigurationError for a wrong URL, without showing its password. The leases are in the same database:
+    `fencehold.connect(url, table=LEASE_TABLE)`, with the same `durable`.
     """
     kind = scheme(url)
     if kind not in ("sqlite", "postgresql", "mssql"):
         raise ConfigurationError(f"The service has no store for {kind!r}.", hint=f"Use {KNOWN}.", code="bad_url")
     asked = durability(durable)
-    backend_for(url, LEASE_TABLE, None, asked)  # refuses what the leases could not use; says which driver is missing
+    backend_for(url, LEASE_TABLE, None, asked)  # raises if the leases could not use it or a driver is missing
     rest = url.partition("://")[2]
     match kind:
         case "postgresql":

@@ -1,4 +1,4 @@
-"""Rows as values and values as parameters. Whatever a gateway or a receiver said is made to fit its column here."""
+"""Converts rows to values and values to parameters. Texts from a gateway or a receiver are cut to their column here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from submission_manager.ports import Due, LeftOpen, Over, Submission, Submitted
 from submission_manager.stores.dialect import Dialect
 
 Row = tuple[Any, ...]
-#: One text for all rows that name the same gateway: a million are kept.
+#: One shared string for all rows with the same gateway or target: up to a million rows are kept in memory.
 Texts = dict[str, str]
 INTENT_COLUMNS = 8
 
@@ -52,7 +52,10 @@ def backlog(row: Row, dialect: Dialect) -> Backlog:
 
 
 def due(row: Row, texts: Texts) -> Due:
-    """A row of the schedule, its instants read. The statement gives seconds only where the policy is a deadline."""
+    """One row of the schedule, from a row whose times are converted already.
+
+    The statement returns `deadline_s` only if the policy is a deadline.
+    """
     intent_id, due_at, modified_at, url, target, created_at, deadline_s = row[:7]
     until = None if deadline_s is None else created_at + dt.timedelta(seconds=deadline_s)
     return Due(intent_id, due_at, modified_at, texts.setdefault(url, url), texts.setdefault(target, target), until)
@@ -85,7 +88,7 @@ def contract_params(given: Contract) -> Mapping[str, Any]:
 
 
 def payload(new: NewIntent) -> bytes | None:
-    """No payload and one of zero bytes are the same; JSON null has four."""
+    """The payload, or None. No payload and zero bytes are the same; JSON `null` is a payload of four bytes."""
     return new.payload or None
 
 
@@ -94,7 +97,7 @@ def payload_hash(payload: bytes | None) -> bytes:
 
 
 def known(new: NewIntent, row: Row, dialect: Dialect) -> Submitted:
-    """What stands under the id of `new`: the same again, or something else."""
+    """The result for an id that is stored already: KNOWN if target and payload are the same, else CONFLICT."""
     is_same = is_repeat(new.contract.submission_target, new.payload, row, dialect)
     return Submitted(Submission.KNOWN if is_same else Submission.CONFLICT, intent(row, dialect))
 
@@ -114,9 +117,10 @@ def left_open(found: list[Row]) -> LeftOpen:
 
 
 def owner(found: list[Row], lease_name: str) -> str | None:
-    """Of the rows of `owner`: whose the schedule is; None: nobody's, so this lease may have it.
+    """The lease that owns the tables, from the rows of `owner`; None: nobody, so this lease may become the owner.
 
-    Tables of an older version have no owner on record. They are not given to a lease that is new to them.
+    Tables of an older version have no recorded owner. If other leases exist and `lease_name` is not among them, one of
+    those is returned, so that a new lease does not get the tables.
     """
     recorded = [str(name) for name, is_owner in found if is_owner]
     others = sorted(str(name) for name, is_owner in found if not is_owner)
@@ -126,7 +130,7 @@ def owner(found: list[Row], lease_name: str) -> str | None:
 
 
 def check_id(intent_id: str) -> None:
-    """Every database stores it unchanged, or it is refused before anything is sent."""
+    """Raise ConfigurationError, before anything is sent, if a database could not store the id unchanged."""
     if not 0 < len(intent_id) <= INTENT_ID_CHARS_MAX or not is_storable(intent_id):
         raise bad_id(f"An intent id has 1 to {INTENT_ID_CHARS_MAX} characters, none of them NUL.")
 
@@ -140,7 +144,7 @@ def is_storable(text: str) -> bool:
 
 
 def fitted(text: str | None, chars_max: int) -> str | None:
-    """Cut to the column, with what no database takes as text (NUL, half a surrogate pair) replaced."""
+    """`text` cut to its column; characters that no database stores (NUL, half a surrogate pair) are replaced."""
     if text is None:
         return None
     return text[:chars_max].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

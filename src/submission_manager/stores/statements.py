@@ -1,4 +1,4 @@
-"""The service's statements of one dialect; those that make tables and look at a connection are fencehold's own."""
+"""The service's statements in one dialect; those that create tables or probe a connection are fencehold's own."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`fencehold demo`: three processes, a kill, a freeze, and a stale write that is refused."""
+"""`fencehold demo`: three processes, a kill, a freeze, and a late write that the fence refuses."""

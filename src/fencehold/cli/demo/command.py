@@ -1,4 +1,4 @@
-"""`fencehold demo`: watch a leader die, another freeze, and its late write be refused. Needs no database."""
+"""`fencehold demo`: kills a leader, freezes another, and shows that its late write is refused. Needs no database."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ Exit codes: 0 both counts are zero, 1 one is not, 130 interrupted
 
 
 class Narrator:
-    """Sentences with the seconds since the start: coloured on a terminal, plain off it, kept for JSON."""
+    """Prints sentences with the seconds since the start: coloured on a terminal, plain elsewhere. Keeps them for JSON.
+
+    With JSON it prints nothing.
+    """
 
     def __init__(self, setup: Setup) -> None:
         self.told: list[dict[str, Any]] = []
@@ -92,7 +95,7 @@ def demo(setup: Setup, seconds: float, keep: bool) -> int:
 
 
 async def _interruptible(setup: Setup, folder: Path, lease_s: float, keep: bool) -> int:
-    """SIGTERM and SIGHUP leave as little behind as Ctrl-C does."""
+    """Run the demo so that SIGTERM and SIGHUP clean up everything, as Ctrl-C does."""
     loop = asyncio.get_running_loop()
     show = asyncio.create_task(_show(setup, folder, lease_s, keep))
     came: list[int] = []
@@ -132,7 +135,7 @@ async def _show(setup: Setup, folder: Path, lease_s: float, keep: bool) -> int:
 
 @asynccontextmanager
 async def _transaction(store: Store) -> AsyncIterator[Transaction]:
-    """The storyteller's own fenced transaction, under a lease that nobody else wants."""
+    """A fenced transaction of the demo itself, under its own lease, which no worker wants."""
     async with store.leader(AUDIT) as leader:
         async for term in leader.terms():
             async with term.transaction() as tx:

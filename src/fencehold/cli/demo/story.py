@@ -1,4 +1,4 @@
-"""What happens in the demo, in order: a death, a freeze with a late write, a hand-over; told as it happens."""
+"""The demo's events in order: a kill, a freeze with a late write, a hand-over; each is printed as it happens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Tell = Callable[[str, str], None]  # a sentence and its style
 
 
 class Stage:
-    """The three workers and everything they said; on the way out, whatever the way, none is left."""
+    """The three workers and all lines they wrote. Leaving the context ends all workers, whatever the reason."""
 
     def __init__(self, url: str, lease_s: float) -> None:
         self.said: list[Said] = []
@@ -39,7 +39,7 @@ class Stage:
             worker = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "fencehold.cli.demo.worker", self._url, name, str(self._lease_s),
                 stdin=PIPE, stdout=PIPE, stderr=DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the storyteller alone, who then ends the workers
+                start_new_session=True,  # Ctrl-C reaches only the demo, which then ends the workers
             )  # fmt: skip
             self._workers[name] = worker
             self._readers.append(asyncio.create_task(self._listen(name, worker)))
@@ -62,7 +62,10 @@ class Stage:
             self._heard.set()
 
     async def until(self, found: Callable[[Said], bool], what: str) -> Said:
-        """The first line, of those already said and those to come, that is what we look for."""
+        """The first line, already written or still to come, for which `found` is true.
+
+        Raises Unavailable if none comes within the limit.
+        """
         seen = 0
         try:
             async with asyncio.timeout(self._limit_s):
@@ -97,7 +100,7 @@ class Stage:
 
 
 class Story:
-    """Three chapters, about ten leases long in all."""
+    """The demo's three parts; together they take about ten lease durations."""
 
     def __init__(self, stage: Stage, store: Store, tell: Tell, lease_s: float) -> None:
         self._stage, self._store, self._tell, self._lease_s = stage, store, tell, lease_s

@@ -1,4 +1,4 @@
-"""The demo's last lines: computed from what the database holds and what the workers said, by the history's rules."""
+"""The demo's result: computed from the database's rows and the workers' lines, by the rules of testing/history.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STALE_RULES = {history.Rule.WRITES_IN_ORDER, history.Rule.WRITES_ARE_GRANTED}
 
 @dataclass(frozen=True)
 class Said:
-    """One line of one worker."""
+    """One line written by one worker."""
 
     worker: str
     event: str
@@ -25,7 +25,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Written:
-    """One row of the demo's table; ids are given in commit order, because SQLite has one writer."""
+    """One row of the demo's table. Ids are in commit order, because SQLite has one writer."""
 
     id: int
     holder_id: str
@@ -41,12 +41,12 @@ class Verdict:
 
     @property
     def is_good(self) -> bool:
-        """A run in which nothing was written proves nothing."""
+        """No faults, and at least one write: a run without any write proves nothing."""
         return self.writes_accepted > 0 and self.stale_writes_accepted == self.two_leaders_at_once == 0
 
 
 def verdict(said: Sequence[Said], rows: Sequence[Written], died_s: dict[str, float]) -> Verdict:
-    """`died_s`: when each worker that was killed was seen dead."""
+    """Compute the verdict. `died_s`: when each killed worker was seen dead."""
     events: list[history.Event] = [history.Wrote(LEASE, row.holder_id, row.epoch, row.id) for row in rows]
     for worker, epoch in dict.fromkeys((line.worker, line.epoch) for line in said if line.event == "acquired"):
         term = [line for line in said if (line.worker, line.epoch) == (worker, epoch)]
@@ -58,7 +58,7 @@ def verdict(said: Sequence[Said], rows: Sequence[Written], died_s: dict[str, flo
 
 
 def _term_of(worker: str, epoch: int, lines: Sequence[Said], died_s: float | None) -> Iterable[history.Event]:
-    """A worker trusts itself from the grant until it says that it ended, its last deadline passes, or it dies."""
+    """The events of one term. A worker trusts itself from the grant until its last deadline, its end, or its death."""
     start_s = next(line.at_s for line in lines if line.event == "acquired")
     until_s = max((line.fields["until_s"] for line in lines if line.event == "trusts"), default=start_s)
     ends_s = [line.at_s for line in lines if line.event == "ended"]

@@ -1,7 +1,7 @@
-"""One contender of `fencehold demo`: leads when elected, writes through the fence, and tells what it sees.
+"""One worker process of `fencehold demo`: leads when elected, writes through the fence, and reports what happens.
 
-Lines of JSON go to stdout, each with the moment on the clock that all processes of the machine share; orders come on
-stdin. It dies with the process that started it, even while it is frozen.
+It writes lines of JSON to stdout, each with the time by the clock that all processes of the machine share; it reads
+orders from stdin. It dies with the process that started it, even while it is frozen.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ GO_ON = "go on"
 
 
 def tell(event: str, **fields: Any) -> None:
-    # One write: the line is whole in the pipe or not there at all, also when the next instant brings kill -9.
+    # One write: the whole line is in the pipe or nothing of it, even if kill -9 comes right after.
     os.write(1, json.dumps({"event": event, "at_s": guardian.now_s(), **fields}).encode() + b"\n")
 
 
 class Worker:
-    """Tells until when it trusts itself, at the grant and at every renewal: in between, trust is a look at a clock."""
+    """At the grant and at every renewal it reports until when it trusts itself; in between it only reads its clock."""
 
     def __init__(self, name: str, write_every_s: float) -> None:
         self._name = name
@@ -58,7 +58,7 @@ class Worker:
                         await self._lead(term)
 
     def fact(self, event: str, **fields: Any) -> None:
-        """What the leader itself reports; on any thread."""
+        """Report the leader's own facts. Called on any thread."""
         match event:
             case "leader_acquired":
                 tell("acquired", epoch=fields["lease_epoch"])
@@ -88,8 +88,10 @@ class Worker:
             self._write_late(term)
 
     def _write_late(self, term: Term) -> None:
-        """The moment that locks without a fence get wrong: check, freeze, write. Nothing awaits in here, so nothing
-        but the database can stop the write."""
+        """Check, freeze, write: the case that fails with a lock without a fence.
+
+        Nothing awaits in here, so only the database can stop the write.
+        """
         term.check()
         guard = term.guard()
         tell("checked", epoch=term.epoch)
@@ -107,7 +109,7 @@ class Worker:
     def _hear(self) -> None:
         data = os.read(0, 64)
         if not data:
-            os._exit(0)  # whoever gives the orders is gone
+            os._exit(0)  # the process that gives the orders is gone
         self._orders.put_nowait(data.decode())
 
 

@@ -1,1 +1,1 @@
-"""`fencehold doctor`: what is wrong, and what to do about it."""
+"""`fencehold doctor`: reports what is wrong, and what to do about it."""

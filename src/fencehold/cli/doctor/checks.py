@@ -1,4 +1,4 @@
-"""What the doctor looks at, one method per question; each answers with what was found and what to do about it."""
+"""The doctor's checks, one function for each; each returns findings with what to do about them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Doctor:
         self._pending_age_s_max = pending_age_s_max
 
     async def examine(self, store: Store, outboxes: Sequence[str]) -> list[Finding]:
-        """Of these outboxes, or of all that are there. Whatever goes wrong is a finding: it is what was asked for."""
+        """Check everything; these outboxes, or all if none is given. An error becomes a finding, and is not raised."""
         must_exist, notes = bool(outboxes), list[Finding]()
         try:
             await store.open()
@@ -52,7 +52,7 @@ class Doctor:
             await store.close()
 
     async def _clock(self, store: Store, nouns: Sequence[Outbox], findings: Sequence[Finding]) -> Finding:
-        """Leases are decided by the store's clock alone; ours matters for times we give and for reading logs."""
+        """Compare the clocks. Leases use only the store's clock; ours matters for times that we send and for logs."""
         try:
             apart_s = await _apart_s(store, nouns, findings)
         except FenceholdError as error:
@@ -121,7 +121,7 @@ def _dead(name: str, stats: Stats) -> Finding:
 
 
 async def _apart_s(store: Store, nouns: Sequence[Outbox], findings: Sequence[Finding]) -> float | None:
-    """How far the store's clock is ahead of ours, as seen on any row; None without one."""
+    """How far the store's clock is ahead of ours, computed from any row; None if there is no row."""
     broken = {(finding.check, finding.outbox) for finding in findings if finding.state is not State.OK}
     if ("lease table", None) not in broken:
         asked_s = time.time()

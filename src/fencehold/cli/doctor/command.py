@@ -1,4 +1,4 @@
-"""`fencehold doctor`: is everything there, does it run, and if not, what to do."""
+"""`fencehold doctor`: checks that everything exists and runs, and if not, says what to do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Exit codes: 0 all is well, 1 with findings (also when the database cannot be rea
 )
 @with_setup
 def doctor(setup: Setup, outbox_names: tuple[str, ...], lease: str, pending_age_max: str) -> int:
-    """Look at the database, its tables and clock, and at every outbox named: does anything need a hand?
+    """Check the database, its tables and clock, and every outbox named: report what needs attention.
 
     A lease is acquired and rolled back; tables, columns, rights, encoding, durability and limits set for this user are
     looked at. Of an outbox: whether a reaper runs, what has lapsed, what is dead, how long events wait. --lease is that

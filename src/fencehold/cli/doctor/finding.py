@@ -1,4 +1,4 @@
-"""One line of what the doctor says."""
+"""One line of the doctor's report."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Finding:
     detail: str
     hint: str = ""
     outbox: str | None = None
-    of: str = ""  # for people, where two rows would have the same name
+    of: str = ""  # shown in the table, where two rows would have the same name
 
 
 def failed(check: str, error: FenceholdError, outbox: str | None = None) -> Finding:
-    """What the store answered instead, with its own advice."""
+    """A finding from the error that the store raised, with the error's own hint."""
     return Finding(check, State.ERROR, without_secrets(error.message.rstrip(".")), without_secrets(error.hint), outbox)

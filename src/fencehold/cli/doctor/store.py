@@ -1,4 +1,4 @@
-"""What the doctor asks of the database itself: tables, rights, a write that is rolled back, settings."""
+"""The doctor's checks of the database itself: tables, rights, a write that is rolled back, settings."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fencehold.runtime.first_use import ITEMS
 from fencehold.runtime.store import Store
 
 GRANTS = "GRANT what `fencehold sql init{option}` prints."
-NO_TABLE = ("schema_missing", "no_outbox", "no_permission")  # the last: none there, and this user may make none
-#: Without these nothing of a noun works; without the others some of its verbs do.
+NO_TABLE = ("schema_missing", "no_outbox", "no_permission")  # the last: no table, and no right to make one
+#: Without these rights nothing works on a table; without the others some operations still work.
 NEEDED = ("SELECT", "UPDATE")
-NEEDED_FOR_LEASES = (*NEEDED, "INSERT")  # a lease that nobody ever held is one more row
+NEEDED_FOR_LEASES = (*NEEDED, "INSERT")  # the first acquire of a lease inserts its row
 
 Faults = Mapping[str, ConfigurationError | None]
 
@@ -44,7 +44,10 @@ def of_items(faults: Faults, rights: Mapping[str, list[str]]) -> list[Finding]:
 
 
 async def outboxes_there(store: Store) -> tuple[Sequence[str], list[Finding]]:
-    """All that `init` made; without the right to read its record, the default one, if it is there."""
+    """All outboxes that `init` created. Without the right to read its record: only the default outbox.
+
+    Also returns findings about the search itself.
+    """
     try:
         found = (await store.checkup.tables_made()).outboxes
     except ConfigurationError as error:
@@ -67,7 +70,7 @@ def of_outbox_tables(name: str, fault: ConfigurationError | None, rights: list[s
 
 
 async def of_settings(store: Store) -> list[Finding]:
-    """How the database is set; what it does not tell is a finding too."""
+    """Findings about the database's settings; an error while reading them becomes a finding too."""
     return await _asked("settings", _conditions(store))
 
 
@@ -88,7 +91,7 @@ async def _writing(store: Store) -> Finding:
 def _rights(
     of: str, missing: Sequence[str], option: str, outbox: str | None = None, needed: tuple[str, ...] = NEEDED
 ) -> list[Finding]:
-    """`option` tells `fencehold sql init` which tables it is about."""
+    """A finding for missing rights. `option` is what `fencehold sql init` needs to print these tables."""
     if not missing:
         return []
     is_needed = any(right.startswith(needed) for right in missing)

@@ -1,4 +1,4 @@
-"""`fencehold items break ID`: end a lease that its holder will not give back; asks first, and leaves a trace."""
+"""`fencehold items break ID`: ends a lease that its holder does not release; asks first, and logs who did it."""
 
 from __future__ import annotations
 

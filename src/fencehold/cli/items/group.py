@@ -1,4 +1,4 @@
-"""`fencehold items ...`: what an operator asks of items, and does to their leases."""
+"""`fencehold items ...`: an operator's commands for items and their leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fencehold items ls`: items as they stand, the longest in their state first."""
+"""`fencehold items ls`: lists items, the longest in their state first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An item in words and in JSON, and which one an operator means."""
+"""An item as text and as JSON, and finding the item that an operator names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ async def kinds_of(store: Store, kind: str | None) -> list[str]:
 
 
 async def the_item(store: Store, item_id: str, kind: str | None) -> ItemView:
-    """The one with this id; where several kinds have it, the kind must be named."""
+    """The item with this id.
+
+    Raises ConfigurationError if several kinds have this id and none is named, Refused if there is no such item.
+    """
     views = [await store.items(one).get(item_id) for one in await kinds_of(store, kind)]
     found = [view for view in views if view is not None]
     if len(found) > 1:
@@ -46,7 +49,7 @@ async def the_item(store: Store, item_id: str, kind: str | None) -> ItemView:
 
 
 def held(view: ItemView) -> str:
-    """Who holds it, in words."""
+    """Who holds the item, as text."""
     if view.holder_id is None or view.expires_at is None:
         return "free"
     return f"held by {view.holder_id} until {moment(view.expires_at)}"

@@ -1,1 +1,1 @@
-"""`fencehold outbox`: what an operator asks of an outbox."""
+"""`fencehold outbox`: an operator's commands for an outbox."""

@@ -1,4 +1,4 @@
-"""`fencehold outbox ...`: what an operator asks of an outbox, and does to it."""
+"""`fencehold outbox ...`: an operator's commands for an outbox."""
 
 from __future__ import annotations
 

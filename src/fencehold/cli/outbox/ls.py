@@ -1,4 +1,4 @@
-"""`fencehold outbox ls`: events as they stand, the newest first."""
+"""`fencehold outbox ls`: lists events, the newest first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencehold.runtime.outbox.outbox import FIND_MAX
 
 COLUMNS = ("TRACKING ID", "TYPE", "STATUS", "TRIES", "AGE", "NOW")
 SPARE = ("AGE", "NOW")
-#: Of a list of failures NOW says why: whoever asks for it wants to read that.
+#: For failed events the column NOW shows the reason, so a list of only these never leaves it out.
 FAILURES = {Status.FAILED, Status.DEAD_LETTER}
 
 EPILOG = """\b
@@ -57,7 +57,7 @@ async def _find(setup: Setup, name: str, which: Filter, limit: int) -> list[Even
 
 
 def _spare(which: Filter) -> tuple[str, ...]:
-    """The columns that a narrow terminal does without, the first one first."""
+    """The columns that may be left out on a narrow terminal, in this order."""
     if not which.statuses or set(which.statuses) - FAILURES:
         return SPARE
     return ("AGE", "TRIES", "STATUS") if len(set(which.statuses)) == 1 else ("AGE", "TRIES")

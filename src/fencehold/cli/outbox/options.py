@@ -1,4 +1,4 @@
-"""What the commands for an outbox share: which outbox, which events, and how they are checked."""
+"""Options and checks that the outbox commands share: which outbox, which events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 SHOWN_MAX = 5
 
-# A verb of the operator's is one statement, which is executed whole or not at all, whoever stopped listening.
+# Each operator command is one statement: it is executed completely or not at all, even after an interrupt.
 ALL_OR_NONE = "interrupted: it is one statement, so all of them were changed or none; look again"
 
 
@@ -36,7 +36,7 @@ def outbox_option(command: F) -> F:
 
 
 def outboxes_option(without: str) -> Callable[[F], F]:
-    """`without` says what happens when none is named."""
+    """The option --outbox, several times. `without`: the help text for what happens when none is given."""
     return click.option(
         "--outbox", "outbox_names", metavar="NAME", multiple=True,
         help=f"The table of an outbox; may be given several times.  [{without}]",
@@ -48,7 +48,7 @@ def items_option(command: F) -> F:
 
 
 def duration_option(flag: str, meaning: str, default: str | None = None) -> Callable[[F], F]:
-    """Checked here, so that a mistake is told by the name of the option; how long it may be, the outbox knows."""
+    """A duration option, checked here so that an error names the option. The outbox checks its maximum."""
 
     def checked(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
         if value is not None:
@@ -62,7 +62,7 @@ lease_option = duration_option("--lease", "How long an event's lease outlives it
 
 
 class StatusChoice(click.Choice[str]):
-    """Statuses in upper case, as they are shown everywhere; small letters are understood."""
+    """A choice of statuses, in upper case as they are shown everywhere; accepts lower case too."""
 
     def __init__(self, statuses: Sequence[Status]) -> None:
         super().__init__([status.value for status in statuses])
@@ -76,7 +76,7 @@ def dry_run_option(command: F) -> F:
 
 
 class NoOutbox(ConfigurationError):
-    """There are outboxes, but none of this name."""
+    """The database has outboxes, but none of this name."""
 
     def __init__(self, name: str, there: Sequence[str]) -> None:
         close = difflib.get_close_matches(name, there, n=1)
@@ -99,9 +99,10 @@ async def opened(setup: Setup, name: str, facts: FactSink | None = None) -> Asyn
 
 @asynccontextmanager
 async def known(store: Store, name: str) -> AsyncIterator[None]:
-    """An outbox of this name that is not there is told with those that are: most likely it is one of them.
+    """Replace an error about the outbox's missing tables, inside the block, by a more helpful one.
 
-    A table of this name that is somebody else's is told as that: `init` would refuse it.
+    Raises NoOutbox, which lists the outboxes there are, if there are others: the name is most likely wrong. If a table
+    of this name belongs to another program, raises an error that states this, because `init` would refuse the table.
     """
     try:
         yield
@@ -114,16 +115,16 @@ async def known(store: Store, name: str) -> AsyncIterator[None]:
 
 
 async def look_for(store: Store, name: str) -> None:
-    """Raise what `known` would, before a worker begins and logs its own end first."""
+    """Raise the error that `known` would raise, before a worker starts: else it would first log its own end."""
     found: ConfigurationError | None = None
-    with suppress(FenceholdError):  # the worker says itself what keeps it from its events
+    with suppress(FenceholdError):  # the worker itself reports what keeps it from its events
         found = await _unusable(store, name)
     if found is not None:
         raise found
 
 
 async def _unusable(store: Store, name: str) -> ConfigurationError | None:
-    """Why `init` would not help: there are other outboxes, and not this one, or the table is somebody else's."""
+    """The error if `init` would not help: only other outboxes exist, or the table is another program's. Else None."""
     there = (await store.checkup.tables_made()).outboxes
     fault = None if name in there else (await store.checkup.faults([name]))[name]
     if fault is not None and fault.code == "schema_missing":
@@ -132,7 +133,7 @@ async def _unusable(store: Store, name: str) -> ConfigurationError | None:
 
 
 def tracking_ids(given: Sequence[str]) -> list[str]:
-    """Each once, in the order and spelling of the store."""
+    """The ids in their given order, each once, in the store's spelling. Raises ConfigurationError for a bad one."""
     return list(dict.fromkeys(_tracking_id(one) for one in given))
 
 

@@ -1,4 +1,4 @@
-"""`fencehold outbox purge`: delete what is done and old."""
+"""`fencehold outbox purge`: deletes finished events that are old."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Exit codes: 0 done, 69 database unreachable, 78 bad configuration, 130 interrupt
 
 
 class Tally:
-    """How far a purge got, also when it is cut short."""
+    """Counts the deleted events, also when the purge is interrupted."""
 
     def __init__(self) -> None:
         self.deleted = 0

@@ -1,4 +1,4 @@
-"""`fencehold outbox redrive`: the dead letters of one type again, so many a minute."""
+"""`fencehold outbox redrive`: makes the dead letters of one type due again, so many a minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fencehold outbox retry TRACKING_ID...`: these events again, now."""
+"""`fencehold outbox retry TRACKING_ID...`: makes these events due again now."""
 
 from __future__ import annotations
 

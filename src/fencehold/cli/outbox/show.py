@@ -1,4 +1,4 @@
-"""`fencehold outbox show TRACKING_ID`: one event in full, and why it is where it is."""
+"""`fencehold outbox show TRACKING_ID`: shows one event in full, and why it has its status."""
 
 from __future__ import annotations
 

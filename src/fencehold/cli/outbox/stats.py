@@ -1,4 +1,4 @@
-"""`fencehold outbox stats`: how many events are in which status, and whether they move."""
+"""`fencehold outbox stats`: counts the events by status, and shows whether they are being handled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An event of an outbox in words: what it is, and why it is where it is."""
+"""An event of an outbox as text: what it is, and why it has its status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROUNDED = ("waits_s", "held_s")
 
 @dataclass(frozen=True)
 class ReaperSeen:
-    """When the reaper last ran, and whether it has to be taken for absent."""
+    """When the reaper last ran, and whether it counts as missing."""
 
     ran_s_ago: float | None
     missing: bool
@@ -45,7 +45,7 @@ class ReaperSeen:
 
 
 def why(row: EventRow, reaper: ReaperSeen | None = None) -> str:
-    """Why it is where it is, and what happens next. `reaper` matters for an event whose lease has lapsed."""
+    """Why the event has its status, and what happens next. `reaper` is used if the event's lease has expired."""
     match row.status:
         case Status.PENDING | Status.FAILED:
             return _waiting(row)
@@ -91,18 +91,18 @@ def _done(row: EventRow) -> str:
 def _given_up(row: EventRow) -> str:
     at = f" at {moment(row.processed_at)}" if row.processed_at else ""
     tries = f"{row.retry_count} of {row.max_retries} tries"
-    # A handler's Reject ends it before its tries are spent.
+    # A handler's Reject ends an event before all its tries are used.
     ended = f"given up{at} after {tries}" if row.retry_count >= row.max_retries else f"rejected{at} after {tries}"
     return f"{ended} because: {error_said(row) or 'no reason was recorded'}"
 
 
 def tries(row: EventRow) -> int:
-    """How many have begun: the one that is under way counts, and so does the one that ended it well."""
+    """How many tries have begun, including one under way and the one that succeeded."""
     return row.retry_count + (row.status in (Status.PROCESSING, Status.COMPLETED))
 
 
 def brief(row: EventRow) -> str:
-    """The same for a line of a list."""
+    """A shorter `why`, for one line of a list."""
     match row.status:
         case Status.PENDING | Status.FAILED:
             words = f"due in {span(row.waits_s)}" if row.waits_s > 0 else f"due for {span(-row.waits_s)}"
@@ -121,12 +121,12 @@ def brief(row: EventRow) -> str:
 
 
 def error_said(row: EventRow) -> str:
-    """What the last error said, without where it was raised."""
+    """The text of the last error, without its traceback."""
     return (row.last_error or "").partition(TRACEBACK_MARK)[0]
 
 
 def error_raised(row: EventRow) -> str:
-    """Where the last error was raised: a traceback or its end; empty if none was kept."""
+    """The traceback of the last error, or its end; empty if none was stored."""
     _, mark, where = (row.last_error or "").partition(TRACEBACK_MARK)
     return f"{mark.lstrip()}{where}" if mark else ""
 
@@ -136,12 +136,12 @@ def is_live(row: EventRow) -> bool:
 
 
 def age_s(row: EventRow) -> float:
-    """By the store's clock alone: what it answered was `waits_s` before the event is due."""
+    """The event's age by the store's clock alone: the store read its clock `waits_s` before `due_at`."""
     return (row.due_at - row.created_at).total_seconds() - row.waits_s
 
 
 def holder(row: EventRow) -> str:
-    """The worker's id; what follows it in the token differs for every claim."""
+    """The worker's id, from the token; the rest of the token differs for every claim."""
     token = row.lock_token or "nobody"
     return token.rpartition("/")[0] or token
 
@@ -165,7 +165,7 @@ def event_json(row: EventRow, *, with_content: bool) -> dict[str, Any]:
 
 
 def content(text: str) -> Any:
-    """As it was added; a row that somebody wrote by hand may hold anything."""
+    """The payload as it was added. A row written by hand may hold anything: what is not JSON is returned as text."""
     try:
         return json.loads(text)
     except ValueError:

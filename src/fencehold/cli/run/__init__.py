@@ -1,1 +1,1 @@
-"""`fencehold run`: a command that runs only while its lease is held."""
+"""`fencehold run`: runs a command only while its lease is held."""

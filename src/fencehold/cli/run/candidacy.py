@@ -1,4 +1,4 @@
-"""Seeking a lease on behalf of a command: what the leader tells, and how long to wait for it."""
+"""Acquires a lease for a command: prints the leader's facts, and limits the waiting."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fencehold.model.errors import FenceholdError, Unavailable
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.term import Term
 
-FIRST_TRY_S = 1.0  # a first try has at least this, so that a busy machine gives the true answer too
-LAST_LOOK_S = 0.05  # to hear what the first try has just brought
-TRY_PART = 0.8  # of the wait, at most, for one try: it ends in time to say why it failed
-OPEN_SLACK_S = 0.3  # for what opening the store has to say itself when its time is over
-ON_THE_WAY = "no_answer_yet"  # said while a try is still under way: neither a cause nor in the place of one
+FIRST_TRY_S = 1.0  # the first try has at least this, so that it gets an answer on a busy machine too
+LAST_LOOK_S = 0.05  # to receive the result of a first try that has just ended
+TRY_PART = 0.8  # of the wait, at most, for one try: so that it ends early enough to report why it failed
+OPEN_SLACK_S = 0.3  # after its limit, so that opening the store can raise its own error
+ON_THE_WAY = "no_answer_yet"  # reported while a try is still under way: not a cause, and replaces none
 _CODE = re.compile(r"\[(\w+)\] ")
 
 
 class Deadline:
-    """When the waiting (--wait) is over; never, without one."""
+    """The end of the waiting (--wait); without --wait it never ends."""
 
     def __init__(self, wait_s: float | None) -> None:
         self._wait_s = wait_s
@@ -41,7 +41,7 @@ class Deadline:
 
 
 class Candidacy:
-    """A sink for the leader's facts: remembers the last answer, and tells a person once what is being waited for."""
+    """A sink for the leader's facts: remembers the last answer, and prints once what it waits for."""
 
     def __init__(self, screen: Screen, name: str, *, one_try: bool = False) -> None:
         self.on_renewed: Callable[[], None] = lambda: None
@@ -49,7 +49,7 @@ class Candidacy:
         self.stopping: asyncio.Task[None] | None = None  # kept here, because the loop alone would not keep it alive
         self.last_error: str | None = None
         self._is_answered = False
-        self._hints: dict[str, str] = {}  # by code
+        self._hints: dict[str, str] = {}  # by error code
         self.held_by: str | None = None
         self._screen = screen
         self._name = name
@@ -58,8 +58,8 @@ class Candidacy:
         self._loop = asyncio.get_running_loop()
 
     def fact(self, event: str, **fields: Any) -> None:
-        """On any thread."""
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
+        """Pass the fact on to the event loop. Called on any thread."""
+        with suppress(RuntimeError):  # the loop is closed: nobody reads it any more
             self._loop.call_soon_threadsafe(self._heard, event, fields)
 
     def _heard(self, event: str, fields: dict[str, Any]) -> None:
@@ -83,11 +83,11 @@ class Candidacy:
                 self._screen.say(f"the database answers again, after {span(fields['waited_s'])}")
 
     def _say_unreachable(self, code: str, error: str, hint: str, waited_s: float, **_: Any) -> None:
-        """At once, and then once a minute: the leader and the store tell no more often."""
+        """Print that the database is unreachable: at once, then once a minute, as often as these facts come."""
         if code != ON_THE_WAY:
             self.last_error, self._hints[code] = f"[{code}] {error}", hint
         elif self._one_try:
-            return  # it is not waited for
+            return  # with --no-wait nothing waits for the database
         if self._one_try:
             doing = "the database is asked once (--no-wait)"
         else:
@@ -104,7 +104,7 @@ class Candidacy:
             self._screen.say(text)
 
     def failed(self) -> FenceholdError:
-        """Why there is no lease: the database (69) or another holder (75)."""
+        """The error for a lease that was not acquired: because of the database (69) or another holder (75)."""
         if self.last_error is not None or not self._is_answered:
             why, hint = self._cause()
             return Unavailable(f"Lease {self._name!r} was not acquired: {why}", hint=hint)
@@ -116,7 +116,7 @@ class Candidacy:
         )
 
     def _cause(self) -> tuple[str, str]:
-        """Why the database did not grant it, and what the database's own error advises."""
+        """Why the database did not grant the lease, and the hint of the database's error."""
         why = self.last_error or "the database gave no answer in this time."
         code = _CODE.match(why)
         hint = self._hints.get(code[1], "") if code else ""
@@ -124,7 +124,10 @@ class Candidacy:
 
     @asynccontextmanager
     async def opening(self, deadline: Deadline) -> AsyncIterator[None]:
-        """Opening the store ends with the wait, also where a try of it would take longer."""
+        """Limit the opening of the store, inside the block, to the wait, even if one try would take longer.
+
+        Raises the error of `failed` at the limit.
+        """
         left_s = deadline.left_s(FIRST_TRY_S)
         try:
             async with asyncio.timeout(None if left_s is None else left_s + OPEN_SLACK_S):
@@ -134,7 +137,7 @@ class Candidacy:
 
 
 async def elected(leader: Leader, candidacy: Candidacy, deadline: Deadline, *, one_try: bool) -> Term:
-    """The term of a granted lease; raises what `failed` says when none was granted in time."""
+    """The term of the granted lease. Raises the error of `failed` if no lease was granted in time."""
     try:
         async with asyncio.timeout(deadline.left_s(FIRST_TRY_S)):
             await leader.start()

@@ -1,7 +1,7 @@
 """`fencehold run NAME -- CMD`: the command runs only while the lease is held.
 
-The wrapper holds the lease and tells the guardian, at every renewal, until when it may be trusted; the guardian ends
-the command and everything it started before that moment, whatever becomes of the wrapper.
+The wrapper (this process) holds the lease and, at every renewal, sends the guardian the deadline until which the lease
+may be trusted. The guardian ends the command and everything it started before that, whatever happens to the wrapper.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.term import Term
 
 GIVE_BACK_LIMIT_S = 3.0
-LEAVE_LIMIT_S = 0.3  # without a lease: an acquire that is answered by then is given back
+LEAVE_LIMIT_S = 0.3  # without a lease: a lease that is granted within this time is still released
 FOUND_BY = {
     guardian.CGROUP: "by their control group",
     guardian.CHILDREN: "in the kernel's lists of child processes",
@@ -68,7 +68,7 @@ expires.
 
 @dataclass(frozen=True)
 class Plan:
-    """Checked before anything is started or sent."""
+    """The checked options; they are checked before anything is started or sent."""
 
     setup: Setup
     name: str
@@ -83,7 +83,7 @@ class Plan:
 
 
 class DashedCommand(click.Command):
-    """Options are ours up to `--`, and the command's after it: without the dashes nobody could tell."""
+    """Requires `--` before CMD: options before it are ours, options after it are CMD's; else that would be unclear."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ours = args[: args.index("--")] if "--" in args else args
@@ -96,7 +96,7 @@ class DashedCommand(click.Command):
             missing = "There is no command." if len(plain) == 1 else "Put -- before the command."
             raise click.UsageError(f"{missing} {FORM}", ctx)
         rest = super().parse_args(ctx, args)
-        if ctx.params["name"] not in ours:  # it was the first word of the command
+        if ctx.params["name"] not in ours:  # click took the first word of CMD for it
             raise click.UsageError(f"No lease was named. {FORM}", ctx)
         return rest
 
@@ -141,7 +141,7 @@ def _plan(
         setup, lease_name(name), path, tuple(command), settings.lease_s, seconds(grace, "--grace"), wait_s, no_wait,
         not no_cgroup, _checked(holder_id),
     )  # fmt: skip
-    setup.store()  # a wrong URL or table name is found here, before the guardian is started
+    setup.store()  # raises for a wrong URL or table name, before the guardian is started
     return plan
 
 
@@ -150,9 +150,9 @@ def _checked(holder: str | None) -> str | None:
 
 
 def executable(command: str, *, is_alone: bool = False) -> str:
-    """The file that CMD names, or the answer a shell would give: 127 when there is none, 126 when it cannot be run.
+    """The file that CMD names. Raises Refused with a shell's exit code: 127 if there is none, 126 if it cannot be run.
 
-    `is_alone`: no other words follow it, so that blanks in it may come from quotes around a whole command line.
+    `is_alone`: no other words follow it, so blanks in it may come from quotes around a whole command line.
     """
     path = shutil.which(command)
     if path is not None:
@@ -190,7 +190,7 @@ def _not_started(command: str, number: int) -> exit_codes.Refused:
 
 
 async def _supervise(plan: Plan) -> NoReturn:
-    """The work, until it is done or a signal ends the waiting; then out, within a limit, whatever still hangs."""
+    """Run the work until it is done or a signal ends the waiting. Then exit within a limit, even if a call hangs."""
     signals = SignalForwarding()
     verdict: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     work = asyncio.create_task(_work(plan, signals, verdict))
@@ -214,7 +214,7 @@ def _told(plan: Plan, ended: asyncio.Future[Any]) -> int:
 
 
 def _leave(code: int) -> NoReturn:
-    """At once: a thread that still waits for a database must not hold up the exit. The guardian is already told."""
+    """Exit at once: a thread that still waits for a database must not delay it. The guardian has its orders already."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -237,7 +237,7 @@ async def _work(plan: Plan, signals: SignalForwarding, verdict: asyncio.Future[i
             stack.push_async_exit(leader)
             term = await _elected(plan, leader, candidacy, deadline, verdict)
             if signals.interrupted.done():
-                return  # the signal came with the grant: the lease goes back, the command never starts
+                return  # a signal came with the grant: release the lease, never start the command
             outcome = await _while_leading(plan, leader, term, guarded, signals, candidacy)
             verdict.set_result(_judged(plan, term, outcome))
     finally:
@@ -247,7 +247,7 @@ async def _work(plan: Plan, signals: SignalForwarding, verdict: asyncio.Future[i
 async def _elected(
     plan: Plan, leader: Leader, candidacy: Candidacy, deadline: Deadline, verdict: asyncio.Future[int]
 ) -> Term:
-    """That none was granted in time is known at once, whatever a call that is still under way waits for."""
+    """Wait for the term. If none is granted in time, put the error into `verdict` at once: a call may still hang."""
     try:
         return await elected(leader, candidacy, deadline, one_try=plan.one_try)
     except FenceholdError as error:
@@ -258,7 +258,7 @@ async def _elected(
 async def _while_leading(
     plan: Plan, leader: Leader, term: Term, guarded: Guarded, signals: SignalForwarding, candidacy: Candidacy
 ) -> Outcome:
-    """Returns when nothing of the command is left; only then may the lease be given back."""
+    """Run the command. Returns when no process of it is left; only then may the lease be released."""
 
     def renewed() -> None:
         asked_s = guardian.now_s()
@@ -300,7 +300,7 @@ def _judged(plan: Plan, term: Term, outcome: Outcome) -> int:
 
 
 def _ended(outcome: Outcome) -> str:
-    """What was ended, and how its processes were found; docs/commands.md says what each way promises."""
+    """The text of what was ended, and how its processes were found; docs/commands.md has what each way promises."""
     what = "all of the command but the processes named above" if outcome.survivors else "the command"
     found = f" (its processes were found {FOUND_BY[outcome.ended_by]})" if outcome.ended_by else ""
     return f"{what} was ended{found}"

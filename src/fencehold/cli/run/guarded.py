@@ -1,4 +1,4 @@
-"""The wrapper's end of the guardian: a command that cannot outlive what the wrapper was told about its lease."""
+"""The wrapper's side of the guardian: the command never runs longer than the lease, as last renewed, may be trusted."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ GUARDIAN_FROZEN = "guardian_frozen"
 
 KILL_LIMIT_S = 5.0
 ANSWER_LIMIT_S_MIN = 0.1
-WARN_PART = 0.1  # of the lease: when no renewal came, SIGTERM goes out this long before the deadline
+WARN_PART = 0.1  # of the lease: without a renewal, SIGTERM is sent this long before the deadline
 KILL_LEAD_PART = 0.02
 KILL_LEAD_S_MAX = 0.1
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the command ended: `because` is a reason of the guardian's, or one of the two above. All of it is dead."""
+    """How the command ended; all its processes but the survivors are dead.
+
+    `because` is one of the guardian's reasons, or one of the two constants above.
+    """
 
     because: str
     exit_code: int | None = None
@@ -37,7 +40,7 @@ class Outcome:
 
 
 class Guarded:
-    """Started before the lease is sought, so that the command begins as soon as it is granted."""
+    """The guardian process with its pipes. Started before the lease is sought, so that the command starts at once."""
 
     def __init__(self, path: str, argv: Sequence[str], *, may_have_cgroup: bool = True) -> None:
         self._loop = asyncio.get_running_loop()
@@ -45,13 +48,13 @@ class Guarded:
         self._status_fd, status_w = os.pipe()
         os.set_blocking(self._commands_fd, False)
         os.set_blocking(self._status_fd, False)
-        # Orphans come to us should the guardian die: then we are the ones to end them.
+        # If the guardian dies, its orphans become our children: then we must end them.
         guardian.become_subreaper()
         folder = os.path.dirname(guardian.__path__[0])
         settings = [folder, str(commands_r), str(status_w), guardian.CGROUP if may_have_cgroup else "-"]
         command = [sys.executable, "-I", "-S", "-c", guardian.START, *settings, path, *argv]
         passed = (commands_r, status_w, *_descriptors_given_to_us())
-        # A session of its own: `kill -9` of the wrapper's process group must not take the guardian along.
+        # A separate session: `kill -9` on the wrapper's process group must not kill the guardian too.
         self._process = subprocess.Popen(command, pass_fds=passed, start_new_session=True)
         os.close(commands_r)
         os.close(status_w)
@@ -64,7 +67,7 @@ class Guarded:
         self._outcome: asyncio.Future[Outcome] = self._loop.create_future()
         self._loop.add_reader(self._status_fd, self._hear)
 
-    # --- telling ---
+    # --- orders to the guardian ---
 
     def start(self, environment: Mapping[str, str], remaining_s: float, lease_s: float, grace_s: float) -> None:
         self._deadline_s = guardian.now_s() + remaining_s
@@ -77,7 +80,7 @@ class Guarded:
         )
 
     def extend(self, asked_s: float, remaining_s: float) -> None:
-        """`asked_s` was read before `remaining_s`: the sum is never later than the truth."""
+        """Send a new deadline. `asked_s` was read before `remaining_s`: their sum is never later than the real one."""
         if remaining_s > 0:
             self._deadline_s = asked_s + remaining_s
             self._fact(deadline_s=self._deadline_s)
@@ -86,19 +89,22 @@ class Guarded:
         self._fact(signal=signum)
 
     def _fact(self, **command: Any) -> None:
-        # A full pipe is a frozen guardian, a broken one a dead guardian: `outcome` and `end` deal with both.
+        # A full pipe means a frozen guardian, a broken one a dead guardian: `outcome` and `end` handle both.
         with contextlib.suppress(OSError):
-            self._process.send_signal(signal.SIGCONT)  # a guardian that somebody stopped goes on with its duty
+            self._process.send_signal(signal.SIGCONT)  # wakes a guardian that was stopped
             os.write(self._commands_fd, json.dumps(command).encode() + b"\n")
 
-    # --- hearing ---
+    # --- reports of the guardian ---
 
     async def outcome(self) -> Outcome:
-        """Returns when nothing of the command is left."""
+        """Wait until no process of the command is left."""
         return await asyncio.shield(self._outcome)
 
     async def end(self, within_s: float) -> Outcome:
-        """SIGTERM, and SIGKILL after `within_s` or at the deadline; by ourselves if the guardian does not do it."""
+        """End the command: SIGTERM, then SIGKILL after `within_s` or at the deadline.
+
+        If the guardian does not answer by the deadline, this process kills the command itself.
+        """
         self._fact(end_within_s=within_s)
         left_s = max(ANSWER_LIMIT_S_MIN, self._deadline_s - guardian.now_s())
         try:
@@ -140,7 +146,7 @@ class Guarded:
         return outcome
 
     def close(self) -> None:
-        """Closing the pipe is the last order: whatever still runs is killed."""
+        """Close the pipe, which is the last order: the guardian kills whatever still runs."""
         self._loop.remove_reader(self._status_fd)
         os.close(self._commands_fd)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -149,14 +155,14 @@ class Guarded:
 
 
 def _descriptors_given_to_us() -> list[int]:
-    """Those above 2 that our parent left open, for the command (`<(...)`, make's jobserver); our own are not inherited.
+    """The descriptors above 2 that our parent left open for the command (`<(...)`, make's jobserver), not our own.
 
-    Where the system lists none (no /dev/fd), the command gets the first three alone.
+    Where the system does not list them (no /dev/fd), the command gets only the first three.
     """
     found = []
     with contextlib.suppress(OSError):
         for name in os.listdir("/dev/fd"):
-            with contextlib.suppress(OSError):  # the one that the list itself was read by
+            with contextlib.suppress(OSError):  # the descriptor by which the list was read
                 if int(name) > 2 and os.get_inheritable(int(name)):
                     found.append(int(name))
     return found

@@ -1,4 +1,4 @@
-"""Ends a process that cannot end itself: by a thread, because what holds it up may be its event loop."""
+"""Ends a process that cannot end itself. It uses a thread, because the event loop may be what is blocked."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import NoReturn
 from fencehold.cli import exit_codes
 from fencehold.telemetry.logs import LOGGER
 
-GRACE_S = 1.0  # what an orderly end takes beyond the time that handlers have
-LAST_WORDS_S = 1.0  # nobody may read what we write: a full pipe does not keep us
+GRACE_S = 1.0  # the time for a graceful stop, after the time that handlers have
+LAST_WORDS_S = 1.0  # the limit for last output: a full pipe that nobody reads must not block the exit
 TICK_S = 0.05
 IDS_SHOWN_MAX = 5
 
@@ -30,22 +30,23 @@ def nothing_left() -> list[str]:
 
 @dataclass(frozen=True)
 class Stop:
-    """How work is stopped in order, and how long that may take."""
+    """How work is stopped gracefully, and how long that may take."""
 
-    by: Callable[[], object]  # called on the event loop
-    within_s: float = math.inf  # of the signal: then what is `left` has had its time
-    left: Callable[[], list[str]] = nothing_left  # events that handlers have in hand, by tracking id; any thread
-    spare_s: float = 0.0  # for the store to answer, when nothing is left
-    last_words: Callable[[], None] | None = None  # what a second signal cuts, told before the process ends; any thread
+    by: Callable[[], object]  # stops the work; called on the event loop
+    within_s: float = math.inf  # from the signal: the time for the events of `left` to end
+    left: Callable[[], list[str]] = nothing_left  # tracking ids of events still handled; called on any thread
+    spare_s: float = 0.0  # more time, for the store to answer, if no event is left
+    last_words: Callable[[], None] | None = None  # logs what a second signal cuts off; called on any thread
 
 
 class Watchdog:
-    """Told by signal handlers, so by what may interrupt anything: to put on this queue takes no lock."""
+    """Called by signal handlers, which may interrupt any code: so it only uses a queue whose put() takes no lock."""
 
     def __init__(self) -> None:
         self.stop: Stop | None = None
         self._told: queue.SimpleQueue[str] = queue.SimpleQueue()
-        # Now, not in the signal handler: that may have interrupted the start of another thread, which holds a lock.
+        # Start it now, not in the signal handler, which may interrupt the start of another thread, and that holds a
+        # lock.
         threading.Thread(target=self._watch, name="fencehold-watchdog", daemon=True).start()
 
     def asked(self) -> None:
@@ -88,14 +89,14 @@ def _fact(left: list[str], waited_s: float) -> None:
 
 
 def leave_soon(code: int) -> None:
-    """From any thread, once the grace is over, whatever the event loop does; an orderly end may come before."""
+    """Exit after GRACE_S, whatever the event loop does; a graceful end may come earlier. Call it from any thread."""
     timer = threading.Timer(GRACE_S, leave, (code,))
     timer.daemon = True
     timer.start()
 
 
 def leave(code: int, last_words: Callable[[], None] | None = None) -> NoReturn:
-    """Now: a handler's thread cannot be stopped, and must not hold up the exit. The reaper has its event."""
+    """Exit now: a handler's thread cannot be stopped, and must not delay the exit. The reaper recovers its event."""
 
     def speak() -> None:
         if last_words is not None:

@@ -1,4 +1,4 @@
-"""`fencehold sql init`: the tables as text, for whoever may create them."""
+"""`fencehold sql init`: prints the tables as SQL, for a user who may create them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencehold.connect import backend_for, scheme
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.names import table_name
 
-# backend_for() wants an address to choose the dialect by; nothing is opened.
+# backend_for() selects the dialect by an address; no database is opened.
 PLACEHOLDERS = {"sqlite": "sqlite:///any.db", "postgresql": "postgresql://any/any", "mssql": "mssql://any/any"}
 DIALECTS = {"sqlite": "sqlite", "postgres": "postgresql", "mssql": "mssql"}
 CHOICE = "Give --dialect sqlite, postgres or mssql"
@@ -56,7 +56,7 @@ def init(setup: Setup, dialect: str | None, outbox_names: tuple[str, ...], with_
 
 def _script(dialect: str, table: str, outboxes: list[str], with_items: bool) -> str:
     backend = backend_for(PLACEHOLDERS[dialect], table)()
-    made = [(backend.schema.script(), "leases", table)]  # (script, topic, table) of everything that init makes
+    made = [(backend.schema.script(), "leases", table)]  # (script, topic, table) of everything that init creates
     if with_items:  # the items of all kinds share one table
         made.append((backend.items("any").script(), "items", items_table(table)))
     made += [(backend.events(one).script(), "outbox", one) for one in outboxes]

@@ -1,4 +1,4 @@
-"""The least rights that programs need on the tables, as text below the script that makes them."""
+"""The least rights that programs need on the tables, as text after the script that creates them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ITEMS = """\
 {schema}-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO app;
 """
 
-#: Of one dialect: the rights on leases, items and an outbox.
+#: For each dialect: the rights on leases, items and an outbox.
 RIGHTS: Mapping[str, Mapping[str, str]] = {
     "postgresql": {
         "leases": LEASES + STEPS,
@@ -35,7 +35,7 @@ RIGHTS: Mapping[str, Mapping[str, str]] = {
         + "-- GRANT SELECT, INSERT, UPDATE ON {terms} TO app;\n"
         + STEPS
         + "-- Nothing else: sp_getapplock, by which a takeover and a fenced write keep apart, is open to every user.\n",
-        "items": ITEMS + "-- GRANT UPDATE ON {token} TO app;\n" + STEPS,  # NEXT VALUE FOR asks for it
+        "items": ITEMS + "-- GRANT UPDATE ON {token} TO app;\n" + STEPS,  # NEXT VALUE FOR needs it
         "outbox": OUTBOX + STEPS,
     },
 }
@@ -43,11 +43,11 @@ SUFFIXES = ("", "_reaper", "_consumed", "_token", "_terms")
 
 
 def rights(dialect: str, topic: str, table: str) -> str:
-    """Comments, each of them a GRANT that can be run without its two dashes."""
+    """The GRANTs as SQL comments; each can be run without its two dashes."""
     schema, _, name = table.rpartition(".")
     quoted = _in_brackets if dialect == "mssql" else _in_quotes
     named = {suffix.lstrip("_") or "table": quoted(schema, name + suffix) for suffix in SUFFIXES}
-    # A schema of SQL Server needs no right of its own.
+    # On SQL Server no right on the schema itself is needed.
     usage = f'-- GRANT USAGE ON SCHEMA "{schema}" TO app;\n' if schema and dialect == "postgresql" else ""
     named |= {"schema": usage, "steps": quoted(schema, "fencehold_schema")}
     return RIGHTS[dialect][topic].format(**named)
@@ -58,5 +58,5 @@ def _in_quotes(schema: str, name: str) -> str:
 
 
 def _in_brackets(schema: str, name: str) -> str:
-    """sqlcmd takes a name in quotes for a text, unless told otherwise."""
+    """The name in brackets: sqlcmd reads a name in quotes as a text by default."""
     return f"[{schema}].[{name}]" if schema else f"[{name}]"

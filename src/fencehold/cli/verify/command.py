@@ -1,4 +1,4 @@
-"""`fencehold verify`: put the promises to the test on your own database, and see which of them held."""
+"""`fencehold verify`: tests the guarantees on the user's own database, and reports which of them held."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def verify(setup: Setup, url: str | None, report: str | None, **options: Any) ->
 
 
 def finished(asked: Plan, watcher: Watcher) -> Verdict | int:
-    """The verdict; or the exit code of what interrupted it."""
+    """Run the plan. Returns the verdict, or an exit code if a signal interrupted it."""
     try:
         with watcher:
             return asyncio.run(_interruptible(asked, watcher))
@@ -88,7 +88,7 @@ def finished(asked: Plan, watcher: Watcher) -> Verdict | int:
 
 
 def _write(report: str, verdict: Verdict) -> None:
-    """After the table, which must not be lost with a report for which there is no room."""
+    """Write the report. Called after the table is printed: a full disk must not lose the table."""
     try:
         with open(report, "w", encoding="utf-8") as file:
             file.write(without_secrets(page(verdict)))
@@ -99,7 +99,7 @@ def _write(report: str, verdict: Verdict) -> None:
 
 
 def _must_be_writable(report: str) -> None:
-    """Before a long run, not after it; nothing is made yet."""
+    """Raise ConfigurationError if the report cannot be written: before a long run, not after it. Creates nothing."""
     folder = os.path.dirname(os.path.abspath(report))
     if not os.path.isdir(folder):
         raise ConfigurationError(f"--report {report}: there is no folder {folder}.", code="bad_report")
@@ -108,7 +108,10 @@ def _must_be_writable(report: str) -> None:
 
 
 async def _interruptible(asked: Plan, watcher: Watcher) -> Verdict | int:
-    """The first signal ends the run and removes what it made; more of them hurry nothing: that is bounded already."""
+    """Run the plan. The first signal ends the run, which then removes everything it made.
+
+    Further signals change nothing: the cleanup has its own time limit.
+    """
     loop = asyncio.get_running_loop()
     task = asyncio.create_task(run(asked, watcher))
     came: list[int] = []
@@ -128,7 +131,7 @@ async def _interruptible(asked: Plan, watcher: Watcher) -> Verdict | int:
     except FenceholdError as error:
         if not came:
             raise
-        watcher.say(error.message)  # of what was under way when the signal came
+        watcher.say(error.message)  # an error of the work that the signal interrupted
         return 128 + came[0]
 
 
@@ -137,7 +140,7 @@ def ended(hook: HookRun) -> str:
 
 
 def closing_lines(verdict: Verdict) -> list[str]:
-    """In words, after the table."""
+    """The sentences after the table."""
     lines = [f"note: {note}" for note in verdict.journal.notes]
     lines += [f"could not test here: {what}: {reason}" for what, reason in verdict.not_tested.items()]
     if verdict.broken:

@@ -1,4 +1,4 @@
-"""A run of `verify` as it is watched and told: one line per fault, a line of counts on a terminal, JSON at the end."""
+"""The output of `verify`: one line per fault, a line of counts on a terminal, a table or JSON at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CELL_CHARS_MAX = 300
 
 
 class Watcher:
-    """Progress goes to stderr; with `-o json` there is none."""
+    """Prints progress to stderr, but none with `-o json`."""
 
     def __init__(self, setup: Setup) -> None:
         self._screen = setup.screen
@@ -65,7 +65,7 @@ def findings_rows(verdict: Verdict) -> list[tuple[str, str, str, str]]:
 
 
 def payload(verdict: Verdict, report: str | None) -> dict[str, Any]:
-    """What `-o json` prints."""
+    """The object that `-o json` prints."""
     plan, began_s = verdict.plan, verdict.journal.began_s
     return {
         "verdict": verdict.word,

@@ -1,4 +1,4 @@
-"""`fencehold worker MODULE:ATTRIBUTE`: handlers of yours, run on the events of an outbox."""
+"""`fencehold worker MODULE:ATTRIBUTE`: runs the user's handlers on the events of an outbox."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fencehold.runtime.outbox.worker import Worker
 from fencehold.runtime.store import Store
 
 THREADS = "fencehold-handler"
-THREADS_END_S = 0.5  # idle ones have been told to end, and do
+THREADS_END_S = 0.5  # idle threads were asked to end, and end within this time
 
 EPILOG = """\b
 Example: in app.py
@@ -44,7 +44,7 @@ Exit codes: 0 stopped in order, 1 stopped, but a handler did not end in time,
 
 @dataclass(frozen=True)
 class Plan:
-    """As given; checked where the outbox and the worker are made, before anything is sent."""
+    """The options as given. Creating the outbox and the worker checks them, before anything is sent."""
 
     outbox_name: str
     outbox: dict[str, Any]
@@ -86,7 +86,7 @@ def worker(
     with 80 once the loop has been blocked for so long, or all places have been taken for so long by handlers that lost
     their leases and do not return: let a supervisor start it anew.
     """
-    # What a worker died of is the error with which this command ends.
+    # Left out: this command prints the same error itself when it ends.
     log_lines.log_to_stderr(as_json=setup.screen.is_json, without=("worker_died",))
     handler = handler_import.load(handlers)
     plan = _plan(outbox_name, **given)
@@ -116,7 +116,7 @@ async def _work(setup: Setup, plan: Plan, handler: Any, told: Measured, stop_by:
 
 
 def _handlers_left() -> bool:
-    """Whether a handler's thread goes on: it cannot be stopped, and Python would wait for it at the exit."""
+    """Whether a handler's thread still runs: it cannot be stopped, and Python would wait for it at exit."""
     left = [thread for thread in threading.enumerate() if thread.name.startswith(THREADS)]
     end_s = time.monotonic() + THREADS_END_S
     for thread in left:

@@ -1,4 +1,4 @@
-"""`module:attribute` to the handlers it names, or an answer that says what was looked for and where."""
+"""Imports the handlers named by `module:attribute`; its errors name what was searched, and where."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ SHAPE = "Write MODULE:ATTRIBUTE, for example app.events:handlers for `handlers` 
 
 
 def load(spec: str) -> Any:
-    """Imported with the current directory on the path; the module's own faults are told as its own."""
+    """Import and return the handlers, with the current directory on the path.
+
+    Raises ConfigurationError if the name is wrong or there is no such module or attribute. If the import of the module
+    itself fails, the error names its file and line.
+    """
     module_name, _, attribute = spec.partition(":")
     words = [*module_name.split("."), *attribute.split(".")]
     if not all(word.isidentifier() for word in words):
@@ -33,7 +37,7 @@ def load(spec: str) -> Any:
 
 
 def _meant(module_name: str, attribute: str) -> str:
-    """For who gave the file instead of the module; empty otherwise."""
+    """A hint if a file name was given instead of a module; else empty."""
     path = module_name.removesuffix(".py")
     return f"Did you mean {path.strip('./').replace('/', '.')}:{attribute}?" if path != module_name else ""
 
@@ -45,7 +49,7 @@ def _module(name: str, attribute: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # `app` of `app.events` is ours to miss; any other name is missed by the module itself.
+        # If `app` of `app.events` is missing, the given name is wrong; if another name is, the module's own import is.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _broken(name, error) from error
         raise ConfigurationError(
@@ -63,7 +67,7 @@ def _as_path(folder: str, module_name: str) -> str:
 
 
 def _broken(name: str, error: BaseException) -> ConfigurationError:
-    """Where it happened matters more than how Python got there."""
+    """The error for a module whose import failed. It names the place, not the traceback: the place matters most."""
     if os.environ.get("FENCEHOLD_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, SyntaxError):

@@ -1,6 +1,6 @@
-"""What `/health/live` and `/health/ready` say beside the metrics: told by the event loop, read by the server's threads.
+"""The state behind `/health/live` and `/health/ready`: set on the event loop, read by the HTTP server's threads.
 
-Every answer comes from memory and at once: a database that hangs is one that has not answered for too long.
+Every answer comes from memory, at once: a hanging database shows as one that has not answered for too long.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from fencehold.runtime.core.clock import BootClock
 
 TURN_EVERY_S = 0.5
 ASK_EVERY_S = 2.0
-ASK_AGAIN_S = 0.5  # after an answer that something is wrong
-ANSWER_WITHIN_S = 3.0  # a loop that has not turned, and a database that has not answered, for longer is not ready
-BLOCKED_AFTER_S = 1.5  # it turns every TURN_EVERY_S: one that is not ready, and silent for longer, is blocked
+ASK_AGAIN_S = 0.5  # after a problem was found
+ANSWER_WITHIN_S = 3.0  # not ready if the loop has not turned, or the database has not answered, for longer
+BLOCKED_AFTER_S = 1.5  # a loop that is not ready, and has not turned for longer, is blocked
 SILENT_S_MAX = 30.0
 
 CLOCK = BootClock()
@@ -29,21 +29,21 @@ BlockedBy = Callable[[], str]
 
 @dataclass(frozen=True)
 class Problem:
-    """Why an answer is 503."""
+    """The reason why a health request is answered with 503."""
 
     code: str
     message: str
 
 
 class Health:
-    """`is_served` False: nobody can ask, so the database is not asked either."""
+    """The health of this process. `is_served` False: nobody can read it, so the database is not probed."""
 
     def __init__(self, is_served: bool = True, now_s: NowS = CLOCK.now_s) -> None:
         self._is_served = is_served
         self._now_s = now_s
         self._turned_s = now_s()
-        self._is_turning = False  # inside `watched`: before and after it nobody tells
-        self._asked_s: float | None = None  # since when a question to the database is without an answer
+        self._is_turning = False  # True inside `watched`: only there the loop sets its time
+        self._asked_s: float | None = None  # when the database was asked, if it has not answered yet
         self._told: Problem | None = Problem("starting", "It has not begun yet.")
         self._silent_s_max: Callable[[], float] = lambda: SILENT_S_MAX
         self._blocked_by: BlockedBy = str
@@ -52,10 +52,10 @@ class Health:
     async def watched(
         self, ask: Ask, silent_s_max: Callable[[], float] = lambda: SILENT_S_MAX, blocked_by: BlockedBy = str
     ) -> AsyncIterator[None]:
-        """Inside the block the loop tells that it turns, and `ask` is called now and then: it raises what is wrong.
+        """Inside the block, record that the loop turns, and call `ask` at intervals; it raises if something is wrong.
 
-        A loop that has not turned for longer than `silent_s_max` is not live. `blocked_by` is called, on any thread,
-        while it does not turn, and says what it is doing; no words: nobody knows.
+        A loop that has not turned for longer than `silent_s_max` is not live. While it does not turn, `blocked_by` is
+        called, on any thread; it returns what the loop is doing, or an empty text if unknown.
         """
         self._silent_s_max, self._blocked_by = silent_s_max, blocked_by
         tasks = [asyncio.create_task(one) for one in (self._turn(), self._ask(ask))] if self._is_served else []
@@ -68,14 +68,14 @@ class Health:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def live(self) -> list[Problem]:
-        """None: the process's event loop turns."""
+        """The problems that make the process not live: its event loop does not turn. Empty if it turns."""
         silent_s = self._now_s() - self._turned_s
         return [self._silent(silent_s)] if silent_s > self._silent_s_max() else []
 
     def ready(self) -> list[Problem]:
-        """None: the loop turns, the database answers and the table is there.
+        """The problems that make the process not ready. Empty: the loop turns, the database answers, the table exists.
 
-        Of a loop that does not turn nothing else is known: what it told last may long be otherwise.
+        If the loop does not turn, only that is reported: its last news may be outdated.
         """
         now_s, asked_s, told = self._now_s(), self._asked_s, self._told
         silent_s = now_s - self._turned_s
@@ -107,7 +107,7 @@ class Health:
                 self._told = None
             except FenceholdError as error:
                 self._told = Problem(error.code, error.message)
-            except Exception as error:  # noqa: BLE001 - whatever it is, nobody may be told that all is well
+            except Exception as error:  # noqa: BLE001 - after any error the process must not be reported as ready
                 self._told = Problem("internal_error", type(error).__name__)
             self._asked_s = None
             await asyncio.sleep(ASK_EVERY_S if self._told is None else ASK_AGAIN_S)

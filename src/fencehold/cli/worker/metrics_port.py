@@ -1,4 +1,4 @@
-"""`--metrics-port`: what Prometheus reads and whether the process is well, served by threads of their own."""
+"""`--metrics-port`: serves the Prometheus metrics and the process's health, in threads of its own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def metrics_options(command: F) -> F:
 
 @dataclass(frozen=True)
 class Measured:
-    """Where facts go, and what is said of this process's health."""
+    """The sink for facts, and the health of this process."""
 
     facts: FactSink
     health: Health
@@ -47,7 +47,10 @@ class Measured:
 
 @contextmanager
 def measured(host: str, port: int | None) -> Iterator[Measured]:
-    """Facts go to the log, and with a port to the metrics that are served there, beside the health."""
+    """Send facts to the log. With a port, send them to metrics too, and serve metrics and health there.
+
+    Raises ConfigurationError if the port cannot be used.
+    """
     if port is None:
         yield Measured(LogSink(), Health(is_served=False))
         return
@@ -78,7 +81,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Page(BaseHTTPRequestHandler):
     server: _Server
-    timeout = 10  # seconds: a client that says nothing does not keep its thread
+    timeout = 10  # seconds: a client that sends nothing does not keep its thread
 
     def do_GET(self) -> None:
         match self.path.partition("?")[0]:
@@ -103,7 +106,7 @@ class _Page(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Every scrape would be a line."""
+        """Log nothing: otherwise every scrape would be a line."""
 
 
 def _server(host: str, port: int, exposition: Exposition, health: Health) -> _Server:

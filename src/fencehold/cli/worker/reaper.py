@@ -61,11 +61,11 @@ async def _work(
     outbox = store.outbox(name, lease=lease, reap_every=every)
     at_work = outbox.reaper(reaper_id)
     async with told.health.watched(at_work.probe, lambda: outbox.settings.lease_s), store:
-        # What is missing or not allowed shows now, instead of as a warning for ever.
+        # A missing table or right raises here; later it would only be a warning, again and again.
         outage = Outage(lambda event, **fields: facts.fact(event, outbox=name, **fields), BootClock())
         async with known(store, name):
             await outage.wait_for(outbox.reap)
-        await outbox.close()  # that connection was for this one question
+        await outbox.close()  # its connection was needed only for this one run
         await at_work.begin()
         facts.fact("reaper_started", outbox=name, every_s=outbox.settings.reap_every_s)
         stop_by(Stop(at_work.stop, outbox.settings.lease_s))

@@ -1,4 +1,4 @@
-"""A command that works until it is told to stop: in order at the first signal, at once at the second."""
+"""Runs a command until a signal: the first signal stops it gracefully, the second at once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Run = Callable[[StopBy], Awaitable[int]]
 
 
 async def serve(run: Run) -> int:
-    """The exit code of `run`, which says, once it can be stopped in order, how."""
+    """Run `run` and return its exit code. `run` first registers its graceful-stop function."""
     service = Service()
     work = asyncio.ensure_future(run(service.stop_by))
-    # Until then nothing has begun that would need an orderly end.
+    # Until it does, a signal cancels it: nothing has begun yet that needs a graceful stop.
     service.stop_by(Stop(work.cancel))
     try:
         return await work
@@ -31,7 +31,7 @@ async def serve(run: Run) -> int:
 
 
 class Service:
-    """What a signal does: the loop stops the work in order; the watchdog ends what the loop cannot."""
+    """Handles signals: the event loop stops the work gracefully; the watchdog ends the process if the loop cannot."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -44,15 +44,15 @@ class Service:
         self._watchdog.close()
 
     def stop_by(self, stop: Stop) -> None:
-        """From now on; at once if it was asked for already."""
+        """Register how to stop; stops at once if a signal has come already."""
         self._watchdog.stop = stop
         if self._is_stopping:
             stop.by()
 
     def _asked(self) -> None:
-        """In a signal handler."""
+        """Runs in a signal handler."""
         self._watchdog.asked()
-        with suppress(RuntimeError):  # the loop is closed: nothing runs that could be told
+        with suppress(RuntimeError):  # the loop is closed: nothing runs any more
             self._loop.call_soon_threadsafe(self._stop_now)
 
     def _stop_now(self) -> None:

@@ -1,4 +1,4 @@
-"""`submission-manager demo`: watch leaders die and freeze under load, and the books agree afterwards."""
+"""`submission-manager demo`: kills and freezes leaders under load, and checks afterwards that nothing was lost."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Exit codes: 0 all of those are 0, 1 one is not, 69 something did not start, 130 
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="For a program: json.  [table]"
 )
 def demo(seconds: float, database: str | None, output: str) -> int:
-    """Three instances under load lose their leader three times; nothing else gets lost, in about 30 seconds.
+    """Three instances under load lose their leader three times, but no intent, in about 30 seconds.
 
     Uses HAProxy when it is installed, else a small front of its own; the fake gateway; and a SQLite file in a temporary
     folder, unless told otherwise. Leaves no process and no file behind.
@@ -76,7 +76,7 @@ def demo(seconds: float, database: str | None, output: str) -> int:
 
 
 async def _interruptible(database: str | None, folder: Path, seconds: float, is_json: bool) -> int:
-    """SIGTERM and SIGHUP leave as little behind as Ctrl-C does, and a second signal not more."""
+    """Run the demo so that SIGTERM, SIGHUP and Ctrl-C clean up everything; a second signal does not cut that short."""
     loop = asyncio.get_running_loop()
     show = asyncio.create_task(_show(database, folder, seconds, is_json))
     came: list[int] = []

@@ -1,4 +1,4 @@
-"""What the demonstration shows while it runs: a live table on a terminal, plain lines off it, nothing for JSON."""
+"""The output of the running demo: a live table on a terminal, plain lines elsewhere, nothing with JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STYLES = {"leader": "bold green", "follower": "", "frozen": "bold cyan", "dead":
 
 
 class DemoScreen:
-    """Use it with `async with`; `show` says what to draw from."""
+    """Use it with `async with`; `show` sets the story to draw."""
 
     def __init__(self, is_json: bool) -> None:
         self.told: list[dict[str, Any]] = []

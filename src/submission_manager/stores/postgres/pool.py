@@ -1,6 +1,6 @@
-"""Connections for statements that may be said twice: reads, and submissions, which are the same the second time.
+"""A pool for statements that may be run twice: reads, and submissions, which are idempotent.
 
-Not psycopg's own pool: every call here ends within its limit even on a dead peer, where a wait for psycopg does not.
+Not psycopg's own pool: every call here ends within its limit even if the peer is dead; a wait for psycopg does not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class Pool:
-    """A connection that saw trouble is dropped; one that died while it was kept is replaced without a word."""
+    """A connection that had an error is dropped; one that died while idle is replaced, and the statement repeated."""
 
     def __init__(self, info: str, statements: StoreStatements, size: int, commits: Commits | None = None) -> None:
         self._info = info
@@ -40,7 +40,7 @@ class Pool:
                 try:
                     found = await wire.bounded(connection, self._fetch(connection, name, params), left_s)
                 except psycopg.Error as error:
-                    # A server that became a standby keeps its connections: the primary is elsewhere now.
+                    # A server that became a standby keeps its connections open, but the primary is elsewhere now.
                     is_fit = not (faults.is_connection_lost(error) or faults.is_elsewhere(error))
                     is_stale = was_kept and not is_fit and left_s() > 0
                     self._checkin(connection, is_fit=is_fit)
@@ -57,7 +57,7 @@ class Pool:
 
     async def _turn(self, limit_s: float) -> None:
         if not self._turns.locked():
-            await self._turns.acquire()  # at once: a limit would cost more than the turn
+            await self._turns.acquire()  # returns at once: setting a time limit would cost more
             return
         try:
             async with asyncio.timeout(limit_s):
@@ -82,7 +82,7 @@ class Pool:
         except BaseException:
             wire.discard(connection)
             raise
-        # A pooler hands each statement to any server session: prepared ones would go astray.
+        # A pooler sends each statement to any server session: prepared statements would not be found there.
         connection.prepare_threshold = 0 if is_own else None
         return connection, False
 
@@ -96,7 +96,7 @@ class Pool:
         return await self._commits.run(connection, self._statements, name, is_pooled, fetch)
 
     async def _settled(self, connection: wire.Connection) -> bool:
-        """Whether the session is ours alone."""
+        """Set up a new connection. Returns whether its session is ours alone (no pooler in between)."""
         is_own = await session_limits.lifted(connection, self._statements)
         await self._commits.settle(connection, self._statements, not is_own)
         return is_own

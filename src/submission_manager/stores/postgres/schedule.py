@@ -1,8 +1,8 @@
-"""The schedule's reading on PostgreSQL: spec 000's cursor, with the snapshot that shows what it would miss.
+"""Reads the schedule on PostgreSQL: spec 000's cursor, and a snapshot to find the rows that the cursor would miss.
 
-A row is behind the cursor and unread if its writer had not committed in the snapshot of the last reading. That is asked
-exactly, by the row's modified_xid: nothing is missed however long a transaction stays open, and nothing is read twice.
-A refresh of several pages is a round: the next round starts from the snapshot that the round's first page was read in.
+A row is behind the cursor and unread if its writer had not committed in the snapshot of the last reading. The row's
+modified_xid shows exactly that: no row is missed, however long a transaction stays open, and none is read twice.
+A refresh of several pages is a round: the next round starts from the snapshot of this round's first page.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ START: Place = (dt.datetime(1970, 1, 1, tzinfo=dt.UTC), "")
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What is visible in `seen` has been read; `floor` is spec 000's cursor at the start of the round.
+    """All rows visible in the snapshot `seen` have been read; `floor` is spec 000's cursor at the start of the round.
 
-    `next_seen` is set inside a round: the snapshot of its first page. The cursor's own place is then in the round.
+    `next_seen` is set only inside a round: the snapshot of its first page. The cursor's place is then the last row read
+    in this round.
     """
 
     seen: str
@@ -39,7 +40,7 @@ class PostgresSchedule:
         self._session = PlannedSession(info, statements)
 
     async def rebuild(self, page_rows: int, limit_s: float) -> AsyncIterator[Page]:
-        """What changes while the pages are read is left to the refresh after them."""
+        """Rows that change while the pages are read are found by the next refresh."""
         seen, modified_at, intent_id = (await self._session.run("horizon", {}, limit_s))[0]
         floor: Place = START if modified_at is None else (modified_at, intent_id)
         cursor = Cursor(*floor, Guard(seen, floor))
@@ -89,7 +90,7 @@ def _place(due: Due) -> Place:
 
 
 def _sorted(found: Rows) -> tuple[list[Due], dt.datetime, str]:
-    """The rows, and what the clock's own row says: the time, and the snapshot they were read in."""
+    """The schedule's rows, and from the clock's own row the time and the snapshot they were read in."""
     now, snapshot = next((row[2], row[-1]) for row in reversed(found) if row[-1] is not None)
     texts: rows.Texts = {}
     return [rows.due(row, texts) for row in found if row[-1] is None], now, snapshot

@@ -1,4 +1,7 @@
-"""The service's store on PostgreSQL: a pool for intake, one connection for the schedule, the term's for attempts."""
+"""The service's store on PostgreSQL.
+
+Intake uses a pool, the schedule has one connection, and attempts use the term's connection.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,7 @@ class PostgresIntake:
         return [answers[new.intent_id] for new in batch]
 
     async def _store_group(self, group: list[NewIntent], limit_s: float) -> dict[str, Submitted]:
-        # Always in the same order: two lanes with the same ids would else wait for one another.
+        # Always in the same order: otherwise two lanes with the same ids could deadlock.
         by_id = {new.intent_id: new for new in sorted(group, key=lambda new: new.intent_id)}
         left_s = wire.fixed(limit_s)
         params = {
@@ -95,14 +98,14 @@ class PostgresIntake:
         stored = await self._pool.run("submit", params, limit_s)
         answers = {row[0]: rows.created(by_id[row[0]], row[1], self._dialect) for row in stored}
         if len(answers) < len(by_id):
-            # Another statement, for this one's snapshot shows nothing that was committed while it waited.
+            # A second statement: the first one's snapshot does not show rows committed while it waited.
             ids = [intent_id for intent_id in by_id if intent_id not in answers]
             for row in await self._pool.run("submitted", {"ids": ids}, left_s()):
                 answers[row[0]] = rows.known(by_id[row[0]], row, self._dialect)
         return answers
 
     def _contract_params(self, contract: Contract) -> Mapping[str, Any]:
-        """Made once for each: there are as many as the registry has, and every submission brings one."""
+        """The contract's parameters, computed once for each: the registry has few, but every submission needs one."""
         kept = self._contracts.get(id(contract))
         if kept is None:
             if len(self._contracts) >= CONTRACTS_KEPT_MAX:
@@ -110,7 +113,7 @@ class PostgresIntake:
             kept = self._contracts[id(contract)] = (
                 contract,
                 rows.contract_params(contract),
-            )  # kept, so its id stays its
+            )  # the contract is kept too, so that no other object gets its id()
         return kept[1]
 
     async def repeated(self, intent_id: str, target: str, payload: bytes | None, limit_s: float) -> Intent | None:
@@ -177,5 +180,5 @@ class PostgresAttempts(Attempts):
 
 
 def _utc(at: dt.datetime) -> dt.datetime:
-    """Whatever zone the session is in: the instant is the same, and everybody writes it the same way."""
+    """The same instant in UTC, whatever the session's time zone, so that every instance writes it the same way."""
     return at.astimezone(dt.UTC)

@@ -1,4 +1,4 @@
-"""Attempts on SQLite: each write is one call on one thread, because whoever stands still inside it stops everybody."""
+"""Attempts on SQLite: each write is one call on one thread, because a pause inside a write blocks all other writers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ T = TypeVar("T")
 
 
 class Refused(Exception):
-    """Nothing was written; `args[0]` says why."""
+    """Nothing was written; `args[0]` is the reason."""
 
 
 class Unstorable(Exception):
-    """A value, not the database, is at fault; `args[0]` is the driver's own error."""
+    """A value is bad, not the database; `args[0]` is the driver's own error."""
 
 
 class SqliteAttempts(Attempts):
-    """From BEGIN to COMMIT there is no turn of the event loop, and nothing is called but SQLite and the rules."""
+    """Between BEGIN and COMMIT it never returns to the event loop, and calls nothing but SQLite and the rules."""
 
     def __init__(self, writer: Session, reader: Session, dialect: Dialect) -> None:
         super().__init__(dialect)
@@ -52,7 +52,7 @@ class SqliteAttempts(Attempts):
         return rows.backlog(await self._reader.read(work, limit_s), self._dialect)
 
     def _ended(self, term: Term, ids: Iterable[str]) -> Steps[tuple[list[rows.Row], int]]:
-        (now,) = yield Statement("clock", {}, has_row=True)  # one for all: the statements must agree on who is past
+        (now,) = yield Statement("clock", {}, has_row=True)  # one time for both: they must select the same intents
         params = {"ids": self._listed(ids), "epoch": term.epoch, "holder": term.holder_id, "now": now}
         unknown = yield Statement("expire_unknown", {**params, "error": OUTCOME_UNKNOWN}, has_rows=True)
         found = yield Statement("expire", params, has_rows=True)

@@ -1,4 +1,4 @@
-"""The service's store on SQLite: one thread that takes submissions, one for attempts, and one that reads."""
+"""The service's store on SQLite: one thread for submissions, one for attempts, and one for reads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SqliteStore:
         self.attempts = SqliteAttempts(self._executor, self._reader, dialect)
 
     async def open(self) -> None:
-        """The file may not exist before init(); every verb opens it when it is there."""
+        """Does nothing: the file may not exist before init(), and every call opens it when needed."""
 
     async def init(self) -> list[str]:
         return await self._schema.init(INIT_LIMIT_S)
@@ -137,7 +137,7 @@ class SqliteIntake:
 
 
 class SqliteSchedule:
-    """The guard of a cursor is the number of the last write it has seen."""
+    """A cursor's guard is the sequence number of the last write that was read."""
 
     def __init__(self, reader: Session, dialect: Dialect) -> None:
         self._reader = reader
@@ -145,7 +145,7 @@ class SqliteSchedule:
         self._statements = dialect.statements
 
     async def rebuild(self, page_rows: int, limit_s: float) -> AsyncIterator[Page]:
-        """What changes while the pages are read is left to the refresh after them."""
+        """Rows that change while the pages are read are found by the next refresh."""
         cursor = await self._reader.read(self._horizon, limit_s)
         after = ("", "")
         while True:
@@ -184,7 +184,7 @@ class SqliteSchedule:
         due = []
         for intent_id, due_text, modified_text, url, target, created_text, deadline_s, *_ in found:
             modified_at = time(modified_text)
-            # A new intent has one instant for all three: read once.
+            # A new intent has the same instant in all three columns: converted once.
             due_at = modified_at if due_text == modified_text else due_text and time(due_text)
             created_at = modified_at if created_text == modified_text else time(created_text)
             due.append(rows.due((intent_id, due_at, modified_at, url, target, created_at, deadline_s), texts))
@@ -196,14 +196,17 @@ class SqliteSchedule:
         return rows.left_open(found)
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
-        """SQLite cannot tell: nobody is ever called."""
+        """SQLite cannot notify: `hint` is never called."""
 
     async def listen(self, limit_s: float) -> bool:
         return False
 
 
 def _unwritable(path: str) -> list[str]:
-    """SQLite knows no rights: the file and its folder must be writable, for the journal is beside it."""
+    """The file permissions that are missing.
+
+    SQLite has no rights: the file and its folder must be writable, because the journal is written beside the file.
+    """
     places = (path, os.path.dirname(os.path.abspath(path)))
     return [f"write permission on {place}" for place in places if not os.access(place, os.W_OK)]
 
@@ -214,5 +217,5 @@ def _submit_params(new: NewIntent) -> dict[str, Any]:
 
 
 def stamp(at: dt.datetime) -> str:
-    """As strftime writes it in the statements: UTC, milliseconds."""
+    """The time in the format that strftime writes in the statements: UTC, milliseconds."""
     return at.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
-"""Attempts on SQL Server: each write of the executor is one batch, in which nobody can be frozen with a lock in hand.
+"""Attempts on SQL Server: each write of the executor is one batch, so that a frozen process never holds a lock.
 
-So nothing is judged between two statements here: the rules are asked beforehand, for every instant at which the attempt
-may turn out to have finished, and the batch chooses by the database's clock.
+So Python decides nothing between two statements. The rules are computed before, for every possible finish time of the
+attempt, and the batch chooses the verdict by the database's clock.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from submission_manager.stores.attempts import UNKNOWN, Locked, Marker, error_te
 from submission_manager.stores.dialect import Dialect
 from submission_manager.stores.sqlserver.pool import Pool
 
-WRITE_LIMIT_S = 10.0  # for as long a batch that waits for a row keeps a takeover waiting, and no longer
-LOCK_WAIT_SHARE = 0.5  # of the time there is: then there is some left to say so
+WRITE_LIMIT_S = 10.0  # a batch that waits for a row makes a takeover wait at most this long
+LOCK_WAIT_SHARE = 0.5  # of the limit: the rest is for the answer that the row is locked
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """An attempt to be put on record, and the marker it is recorded against."""
+    """An attempt to be recorded, and the marker that must still be there when it is recorded."""
 
     intent_id: str
     number: int
@@ -41,14 +41,14 @@ class Made:
 
 
 class SqlServerAttempts:
-    """The four writes of the executor. LeaseLost: nothing was written."""
+    """The four writes of the executor. If one raises LeaseLost, nothing was written."""
 
     def __init__(self, writes: Pool, reads: Pool, dialect: Dialect) -> None:
         self._writes = writes
         self._reads = reads
         self._dialect = dialect
-        self._open: set[tuple[str, int]] = set()  # Started was answered, and no record of it yet: id and epoch
-        self._unsure: set[tuple[str, int]] = set()  # a record was sent, and may have been committed: key and epoch
+        self._open: set[tuple[str, int]] = set()  # Started was returned, no outcome recorded yet: (id, epoch)
+        self._unsure: set[tuple[str, int]] = set()  # a record was sent, perhaps committed: (key, epoch)
 
     async def start(self, term: Term, intent_id: str, retry_delay_s: float) -> Started | NotNow:
         verdict, *row = await self._fenced(term, "mark", {"id": intent_id})
@@ -69,8 +69,8 @@ class SqlServerAttempts:
             return NotNow(Status.PENDING, found.due_at)
         if not found.marker.is_of(term):
             return await self._left_behind(term, found, found.marker, retry_delay_s)
-        # Of this very term: under way, or its start was committed and the answer lost, and nobody has called the
-        # gateway for it.
+        # The marker is of this very term: either the attempt is under way, or its start was committed and the answer
+        # was lost. Then nobody has called the gateway for it.
         if (found.intent_id, term.epoch) in self._open:
             return NotNow(Status.PENDING)
         return started_of(found, found.marker.started_at)
@@ -78,7 +78,7 @@ class SqlServerAttempts:
     async def _left_behind(self, term: Term, found: Locked, marker: Marker, retry_delay_s: float) -> NotNow:
         made = Made(found.intent_id, found.number, found.contract, found.created_at, marker)
         recorded = await self._settle(term, made, UNKNOWN, retry_delay_s)
-        if recorded is None:  # changed between the two batches: whoever asks again will see how
+        if recorded is None:  # the row changed between the two batches: the next start sees the new state
             return NotNow(Status.PENDING)
         return NotNow(recorded.status, recorded.due_at, recorded.over, unknown_outcome=True)
 
@@ -100,7 +100,7 @@ class SqlServerAttempts:
         return recorded
 
     async def expire(self, term: Term, intent_ids: Sequence[str]) -> Expired:
-        open_ids = [one for one in intent_ids if (one, term.epoch) in self._open]  # in hand after all
+        open_ids = [one for one in intent_ids if (one, term.epoch) in self._open]  # an attempt is under way after all
         ids = [one for one in intent_ids if one not in open_ids]
         if not ids:
             return Expired([], open_ids)
@@ -124,7 +124,7 @@ class SqlServerAttempts:
     # --- one batch each ---
 
     async def _settle(self, term: Term, made: Made, outcome: Outcome, retry_delay_s: float) -> Recorded | None:
-        """None: the marker that this is the record for does not stand any more."""
+        """Record the attempt and set the intent's new state. None if the attempt's marker is no longer there."""
         texts = {"error": error_text(outcome), **said(outcome)}
         params = {
             "id": made.intent_id, "number": made.number, "marker_epoch": made.marker.epoch,
@@ -148,7 +148,11 @@ class SqlServerAttempts:
         return row
 
     async def _fenced_rows(self, term: Term, name: str, params: Mapping[str, Any]) -> list[rows.Row]:
-        """What one fenced batch answers. Unavailable (`locked`): somebody else kept the row, or the fence, locked."""
+        """The rows of one fenced batch.
+
+        Raises Unavailable (`locked`) if another session kept the row or the lease locked, LeaseLost if the fence
+        refused.
+        """
         term.check()
         limit_s = min(term.remaining_s, WRITE_LIMIT_S)
         fence = {
@@ -156,7 +160,7 @@ class SqlServerAttempts:
             "wait_ms": max(1, int(limit_s * 1000 * LOCK_WAIT_SHARE)),
         }  # fmt: skip
         try:
-            # All but a record may be said twice: a start finds its own marker.
+            # Every batch but a record may run twice: a repeated start finds its own marker.
             found = await self._writes.run(name, {**params, **fence}, limit_s, may_repeat=name != "settle")
         except Unavailable as error:
             if error.code == "busy":
@@ -183,7 +187,7 @@ class SqlServerAttempts:
 
 
 def _too_late(found: Locked) -> Over:
-    """The deadline has passed, and no attempt was made."""
+    """The end of an intent whose deadline has passed, and for which no attempt was made now."""
     intent = Intent(
         found.intent_id, found.contract.submission_target, found.created_at, found.status, found.attempt_count,
         found.now, exhausted_reason=Exhausted.DEADLINE_EXCEEDED,

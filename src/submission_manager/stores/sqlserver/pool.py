@@ -1,7 +1,7 @@
-"""Lines to SQL Server that are kept for the next batch: of the service's clients, its schedule, its leader's writes.
+"""A pool of lines (a connection with its thread) to SQL Server, for clients, the schedule and the leader's writes.
 
-Every batch ends within its limit, though the driver's own call may not: its line is then left behind, and the next
-batch gets a new one. How many may hang is bounded too: a server that answers nobody must not fill the process with
+Every batch ends within its limit, though the driver's own call may not: its line is then abandoned, and the next batch
+gets a new one. The number of hanging lines is limited: a server that does not answer must not fill the process with
 threads.
 """
 
@@ -23,13 +23,13 @@ from fencehold.model.errors import Unavailable, Uncertain
 from submission_manager.stores.statements import StoreStatements
 
 HANGING_MAX = 50
-FRESH_S = 1.0  # a line that answered so lately is not asked first whether it still does
+FRESH_S = 1.0  # a line that answered within this time is not probed first
 PROBE_LIMIT_S = 2.0
-NO_NUMBER = 0  # as NO_TEXT is, where a number is wanted
+NO_NUMBER = 0  # stands for None where a number is needed, as NO_TEXT does for text
 
 
 class Pool:
-    """A line that saw trouble is left; one that died while it was kept is replaced without a word."""
+    """A line that had an error is abandoned; one that died while idle is replaced."""
 
     def __init__(self, address: Address, statements: StoreStatements, size: int, name: str) -> None:
         self._address = address
@@ -41,10 +41,9 @@ class Pool:
         self._is_closed = False
 
     async def run(self, name: str, params: Mapping[str, Any], limit_s: float, *, may_repeat: bool = True) -> Rows:
-        """The rows of one batch. `may_repeat`: to run it twice is the same as once, so a kept line needs no probe.
+        """The rows of one batch. `may_repeat`: running it twice is the same as once, so an idle line needs no probe.
 
-        No parameter is None, see NO_TEXT. What is wrong with a value, not with the database, leaves as the driver's own
-        error.
+        No parameter may be None, see NO_TEXT. If a value is bad, and not the database, raises the driver's own error.
         """
         assert None not in params.values(), "NO_TEXT or NO_NUMBER instead"
         left_s = _fixed(limit_s)
@@ -76,7 +75,7 @@ class Pool:
             raise Unavailable("Every connection was busy; nothing was sent.", code="busy") from None
 
     async def _checkout(self, left_s: Callable[[], float], *, is_probed: bool) -> tuple[Line, bool]:
-        """A line, and whether it was kept from an earlier batch."""
+        """A line, and whether an earlier batch used it."""
         if self._is_closed:
             raise Unavailable("The store is closed.", code="store_closed")
         while self._idle:
@@ -103,9 +102,9 @@ class Pool:
             self._idle.append((line, time.monotonic()))
 
     async def _answer(self, line: Line, sql: str, params: Mapping[str, Any], limit_s: float) -> Rows:
-        """The line is left when it does not answer, or not well, or when nobody waits for it any more.
+        """Run one batch on the line. Abandon the line if it does not answer, fails, or the caller stops waiting.
 
-        But one that is still connecting is the next call's: a slow login would else begin anew with each.
+        But keep a line that is still connecting for the next call: otherwise a slow login would start anew each time.
         """
         future = line.submit(lambda _: batch.run(line, sql, params, limit_s))
         try:
@@ -134,7 +133,7 @@ def _sorted_out(line: Line, future: Future[Rows]) -> Rows:
 
 
 def _fixed(limit_s: float) -> Callable[[], float]:
-    """A limit that does not move, counted from now."""
+    """Fix a limit that starts now; the result returns the seconds left."""
     ends_s = time.monotonic() + limit_s
     return lambda: ends_s - time.monotonic()
 

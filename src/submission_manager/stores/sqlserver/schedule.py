@@ -1,9 +1,10 @@
-"""The schedule's reading on SQL Server: spec 000's cursor, with the row version that shows what it would miss.
+"""Reads the schedule on SQL Server: spec 000's cursor, and the row version to find the rows the cursor would miss.
 
-A row is behind the cursor and unread only if its write was still active when the last reading began: its version is
-then at or above the lowest active one of that moment, and the next reading asks for all of those. Nothing is missed
-however long a transaction stays open; while one does, what was written since it began is read again at every refresh.
-A refresh of several pages is a round: the next round asks from where this one stood before its first page.
+A row is behind the cursor and unread only if its write was still active when the last reading began. Its version is
+then at or above the lowest active version of that moment, and the next reading selects all of those. No row is missed,
+however long a transaction stays open; while it is open, rows written since it began are read again at every refresh.
+A refresh of several pages is a round: the next round starts from the lowest active version before this round's first
+page.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from submission_manager.ports import Cursor, Due, LeftOpen, Page
 from submission_manager.stores import rows
 from submission_manager.stores.sqlserver.pool import Pool
 
-#: An instant as the server writes it, and an id. The server's instants are finer than Python's, and the order of ids is
-#: its own: so places are handed back to it as they came, and never compared here.
+#: An instant as the server writes it, and an id. The server's instants are finer than Python's, and it orders ids in
+#: its own way: so places are sent back to it unchanged, and never compared here.
 Place = tuple[str, str]
 START: Place = ("1970-01-01T00:00:00", "")
-NOW, PLACE, IS_FRESH, ACTIVE = 7, 8, 9, 10  # columns behind those of a row
+NOW, PLACE, IS_FRESH, ACTIVE = 7, 8, 9, 10  # the columns after those of a schedule row
 START_AT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What is below `seen` has been read; `floor` is spec 000's cursor at the start of the round.
+    """All row versions below `seen` have been read; `floor` is spec 000's cursor at the start of the round.
 
-    `round` is set inside one.
+    `round` is set only inside a round.
     """
 
     seen: bytes
@@ -42,8 +43,11 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """`active` is what was active before its first page, `after` the last row it has read, and `top` the last one
-    beyond the floor: the floor of the next round."""
+    """A refresh of several pages that is not finished.
+
+    `active` is the lowest active version before its first page, `after` the last row it has read, and `top` the last
+    row read beyond the floor: it becomes the floor of the next round.
+    """
 
     active: bytes
     after: Place
@@ -55,7 +59,7 @@ class SqlServerSchedule:
         self._pool = pool
 
     async def rebuild(self, page_rows: int, limit_s: float) -> AsyncIterator[Page]:
-        """What changes while the pages are read is left to the refresh after them."""
+        """Rows that change while the pages are read are found by the next refresh."""
         ((seen, modified_at, intent_id, place),) = await self._pool.run("horizon", {}, limit_s)
         cursor = Cursor(START_AT, "", Guard(bytes(seen), START))
         if place is not None:
@@ -95,7 +99,7 @@ class SqlServerSchedule:
         return rows.left_open(await self._pool.run("left_open", params, limit_s))
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
-        """SQL Server tells nobody of a change: nobody is ever called."""
+        """SQL Server cannot notify: `hint` is never called."""
 
     async def listen(self, limit_s: float) -> bool:
         return False

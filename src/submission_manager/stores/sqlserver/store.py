@@ -1,4 +1,7 @@
-"""The service's store on SQL Server: lines for intake, one for the schedule, some for the leader's fenced batches."""
+"""The service's store on SQL Server.
+
+Intake has several lines, the schedule has one, and the leader's fenced batches have their own.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ INIT_LIMIT_S = 60.0
 OPEN_LIMIT_S = 10.0
 INTAKE_LANES = 2  # a third would compete with the first two for the same disk
 CLIENT_LINES = INTAKE_LANES + 4
-WRITE_LINES = 4  # as many as the executor writes at a time
+WRITE_LINES = 4  # as many as the executor's concurrent writes
 CONFLICTS_MAX = 20
 
 
@@ -92,7 +95,11 @@ class SqlServerIntake:
         return answers
 
     async def _stored(self, params: dict[str, Any], ends_s: float) -> list[rows.Row]:
-        """Those that were new. Who loses a race for one id stored none of its rows, and sees the winner's next time."""
+        """Store the batch and return the rows that were new.
+
+        If another submission stores one of the ids first, the whole statement fails and stores nothing; the repeated
+        statement then sees the other's row.
+        """
         for _ in range(CONFLICTS_MAX):
             try:
                 return await self._pool.run("submit", params, ends_s - time.monotonic())
@@ -144,7 +151,7 @@ class SqlServerIntake:
             found = rows.owner(await self._pool.run("owner", {}, ends_s - time.monotonic()), lease_name)
             if found is not None:
                 return found
-            with suppress(driver.IntegrityError):  # another was first, and is seen now
+            with suppress(driver.IntegrityError):  # another instance was first; the next read finds it
                 await self._pool.run("own", {"lease_name": lease_name}, ends_s - time.monotonic())
 
     async def close(self) -> None:
@@ -152,7 +159,7 @@ class SqlServerIntake:
 
 
 def is_kept(intent_id: str) -> bool:
-    """Whether the database can tell it from every other: a comparison leaves blanks at the end out."""
+    """Whether the database can distinguish this id from all others: its comparisons ignore blanks at the end."""
     return rows.is_storable(intent_id) and not intent_id.endswith(" ")
 
 
@@ -169,7 +176,10 @@ def submission(group: list[NewIntent]) -> dict[str, Any]:
 
 
 def _packed(group: list[NewIntent]) -> dict[str, Any]:
-    """Ids as JSON, which holds no bytes; hashes and payloads one after the other, and where each of them begins."""
+    """Pack a group into two parameters: JSON cannot hold bytes, so hashes and payloads are in one byte string.
+
+    The JSON holds the ids, and for each the start of its bytes and the length of its payload.
+    """
     given, parts, place = [], [], 1
     for new in group:
         payload = rows.payload(new) or b""

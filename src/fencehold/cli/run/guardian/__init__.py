@@ -1,17 +1,17 @@
-"""The process between `fencehold run` and its command: nothing it started outlives the lease, or itself.
+"""The process between `fencehold run` and its command: no process it started outlives the lease, or the guardian.
 
-It ends every descendant, those that left the process group or the session included,
+It ends every descendant, including those that left the process group or the session,
 
-- before the deadline it was last told, whatever the wrapper is doing (stopped, starved, hung);
-- at once when the pipe from the wrapper closes (the wrapper died, however it died);
-- when it is told to; and, before it says that the command has ended, whatever the command left behind.
+- before the last deadline it received, whatever the wrapper is doing (stopped, starved, hung);
+- at once when the pipe from the wrapper closes (the wrapper died, for whatever reason);
+- when it is ordered to; and, before it reports that the command has ended, whatever the command left behind.
 
-Standard library only, and it imports nothing else of fencehold: it is started as a package of its own (START), in tens
-of milliseconds, and depends on nothing that could be missing. Not promised: when guardian and wrapper are killed at the
-same instant, only the command itself dies (PR_SET_PDEATHSIG), not its children; and descendants of another user (setuid
-programs) cannot be signalled, unless the command has a control group of its own.
+It uses only the standard library and imports nothing else of fencehold: it starts as a separate package (START), in
+tens of milliseconds, and depends on nothing that could be missing. Not promised: when guardian and wrapper are killed
+at the same instant, only the command itself dies (PR_SET_PDEATHSIG), not its children; and descendants of another user
+(setuid programs) cannot be signalled, unless the command has its own control group.
 
-Commands come in and statuses go out as JSON lines on two pipes; cli/run/guarded.py is the other end.
+Orders come in and reports go out as JSON lines on two pipes; cli/run/guarded.py is the other end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A control group (cgroup v2) of the command's own: the kernel ends everything in it in one step.
+"""A control group (cgroup v2) only for the command: the kernel ends everything in it in one step.
 
-`cgroup.kill` reaches processes that fork at that moment, that left the session, and that run as another user. It needs
-Linux 5.14 and the right to make a folder below one's own control group.
+`cgroup.kill` also reaches processes that fork at that moment, left the session, or run as another user. It needs
+Linux 5.14 and the right to make a folder below this process's control group.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import os
 import secrets
 
 PREFIX = "fencehold-run-"
-DELEGATED = ("trusted.delegate", "user.delegate")  # what systemd writes onto a control group that it gave away
+DELEGATED = ("trusted.delegate", "user.delegate")  # set by systemd on a control group that it delegated
 
 
 class Cgroup:
-    """A folder of the control group file system. Every failure is an OSError."""
+    """A folder in the control group file system. Every failure raises OSError."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     @classmethod
     def make(cls) -> Cgroup:
-        """A new, empty one below the control group of this process."""
+        """Make a new, empty control group below that of this process."""
         own = own_cgroup()
-        # A process may be moved only by whoever may write to the group that both groups have in common.
+        # Moving a process needs write access to the nearest group that contains both groups.
         if not os.access(os.path.join(own, "cgroup.procs"), os.W_OK):
             raise PermissionError(f"{own}/cgroup.procs cannot be written")
         _remove_abandoned(own)
@@ -36,14 +36,14 @@ class Cgroup:
         return made
 
     def enter(self) -> None:
-        """The calling process, and with it all that it will start."""
+        """Move the calling process into the group, and so every process that it will start."""
         self._write("cgroup.procs", "0")
 
     def kill(self) -> None:
         self._write("cgroup.kill", "1")
 
     def remove(self) -> None:
-        """Once it is empty; groups that were made inside it go first."""
+        """Remove the empty group, after the groups made inside it. Ignores failures."""
         with contextlib.suppress(OSError):
             for folder, _, _ in os.walk(self.path, topdown=False):
                 os.rmdir(folder)
@@ -54,7 +54,7 @@ class Cgroup:
 
 
 def own_cgroup() -> str:
-    """The folder of this process's own control group (v2); an OSError if it has none."""
+    """The folder of this process's control group (v2). Raises OSError if it has none."""
     with open("/proc/self/cgroup") as file:
         own = next((line.rstrip("\n")[3:] for line in file if line.startswith("0::/")), None)
     with open("/proc/self/mountinfo") as file:
@@ -66,7 +66,7 @@ def own_cgroup() -> str:
 
 
 def is_ours_to_divide() -> bool:
-    """False where systemd manages the control groups and has not given ours away (Delegate=yes)."""
+    """Whether we may make groups in ours: False if systemd manages it and has not delegated it (Delegate=yes)."""
     if not os.path.exists("/run/systemd/system"):
         return True
     for name in DELEGATED:
@@ -76,7 +76,7 @@ def is_ours_to_divide() -> bool:
 
 
 def _remove_abandoned(parent: str) -> None:
-    """Empty groups whose guardian was killed together with its wrapper: nobody else removes them."""
+    """Remove empty groups whose guardian was killed together with its wrapper: nobody else removes them."""
     for name in os.listdir(parent):
         pid = name.removeprefix(PREFIX).split("-")[0]
         if name.startswith(PREFIX) and not os.path.exists(f"/proc/{pid}"):

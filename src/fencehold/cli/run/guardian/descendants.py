@@ -1,16 +1,17 @@
-"""Every process below this one: found, signalled and ended, also those that left the process group or the session.
+"""Finds, signals and ends every descendant of this process, also those that left the process group or the session.
 
-Four ways, the best that can be had is used:
+There are four ways; the best available one is used:
 
-- `cgroup`: the command has a control group of its own, which the kernel ends in one step; beside it, as below;
+- `cgroup`: the command has its own control group, which the kernel ends in one step; one of the others is used too;
 - `children`: the kernel's lists of children (/proc/PID/task/TID/children). Orphans become our children, because this
-  process is their subreaper: whoever forks and exits is at once in our own list. A list is read and its processes are
-  killed in microseconds, and who has been killed cannot fork: the few who were faster are in the next round's list;
-- `scan`: all of /proc. Who forks and exits every few milliseconds is often gone before its turn comes;
-- `group`: the process group alone, where there is no /proc.
+  process is their subreaper: the child of a process that forks and exits is at once in our own list. A list is read and
+  its processes are killed within microseconds, and a killed process cannot fork: the few that forked before are in the
+  next round's list;
+- `scan`: all of /proc. A process that forks and exits every few milliseconds is often gone before it is read;
+- `group`: only the process group, where there is no /proc.
 
-With the first three, nothing is left when this process has no child any more: whatever lives below us has an ancestor
-among our children.
+With the first three, no descendant is left when this process has no child any more: every living descendant has an
+ancestor among our children.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ CGROUP, CHILDREN, SCAN, GROUP = "cgroup", "children", "scan", "group"
 HAS_PROC = os.path.exists("/proc/self/stat")
 CALM_ROUNDS = 3
 PAUSE_S = 0.002
-PAUSE_S_MAX = 0.05  # what does not die of SIGKILL at once waits for a disk or for another user's permission
+PAUSE_S_MAX = 0.05  # a process that survives SIGKILL for a while waits for a disk, or is another user's
 
 Visit = Callable[[int], None]
 
 
 def finder() -> str:
-    """The best way on this machine, but for a control group."""
+    """The best way on this machine, apart from a control group."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return CHILDREN
     return SCAN if HAS_PROC else GROUP
 
 
 class Descendants:
-    """Of the process that calls. `group` is the command's process group, `cgroup` its control group if it has one.
+    """The descendants of this process. `group` is the command's process group, `cgroup` its control group, if any.
 
-    `pause_s` says how long to wait after a round of `kill`.
+    `pause_s` is how long to wait after a round of `kill`.
     """
 
     def __init__(self, *, group: int = 0, cgroup: Cgroup | None = None, by: str | None = None) -> None:
@@ -70,7 +71,7 @@ class Descendants:
                 return _by_group(self.group)
 
     def signal(self, signum: int) -> None:
-        """Once to each of them: the process group in one step, the others one by one."""
+        """Send a signal once to each descendant: to the process group in one step, to the others one by one."""
         found = self.find()
         others = [] if self._finder == GROUP else [pid for pid in found if _group_of(pid) != self.group]
         for target in [-self.group, *others] if len(others) < len(found) else others:
@@ -78,21 +79,21 @@ class Descendants:
                 os.kill(target, signum)
 
     def kill(self) -> None:
-        """One round of SIGKILL."""
+        """Send SIGKILL once to all descendants: one round of killing."""
         if self.cgroup:
-            with contextlib.suppress(OSError):  # removed from outside: what was in it is found below
+            with contextlib.suppress(OSError):  # removed by someone else: its processes are found below
                 self.cgroup.kill()
         if self._finder == CHILDREN:
             found = _by_lists(os.getpid(), self._kill)
         else:
-            self.signal(signal.SIGKILL)  # the group in one step, so that none in it can fork away
+            self.signal(signal.SIGKILL)  # the group in one step, so that none in it can escape by a fork
             found = self.find()
-            for pid in found:  # and one by one: a group hides who in it refused
+            for pid in found:  # and one by one: killing a group does not show which process refused
                 self._kill(pid)
         self._note_round(found)
 
     def _note_round(self, found: set[int]) -> None:
-        # Whoever was not there in the last round has just been forked, and may fork: the next round is due at once.
+        # A process that was not in the last round is newly forked, and may fork again: the next round is due at once.
         self.pause_s = 0.0 if found - self._killed else min(PAUSE_S_MAX, max(PAUSE_S, self.pause_s * 1.5))
         self._killed = found
         calm = bool(found and self._refused) and {pid for pid in found if _is_alive(pid)} <= self._refused
@@ -107,7 +108,7 @@ class Descendants:
             self._refused.add(pid)
 
     def reap(self, ended: Callable[[int, int], None] = lambda *_: None) -> bool:
-        """Collect children that have ended, `ended` is told pid and status of each; True when no child is left."""
+        """Collect ended children, and call `ended` with pid and status of each. Returns True when no child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -118,7 +119,7 @@ class Descendants:
             ended(pid, status)
 
     def survivors(self, *, childless: bool) -> list[int] | None:
-        """Empty when all are dead; the pids that may not be signalled when only those are left; None before that."""
+        """None while descendants can still be killed; empty when all are dead; else the pids that refused signals."""
         if childless and (self._finder != GROUP or not self.find()):
             return []
         if self._calm_rounds >= CALM_ROUNDS:
@@ -129,7 +130,7 @@ class Descendants:
         return sorted(pid for pid in self.find() if _is_alive(pid))
 
     def end(self, limit_s: float) -> list[int]:
-        """Kill round after round until nothing is left; the pids that are, when the limit has passed."""
+        """Kill in rounds until no descendant is left. Returns the pids left at the limit, or that refuse signals."""
         end_s = now_s() + limit_s
         while (left := self.survivors(childless=self.reap())) is None:
             self.kill()
@@ -143,7 +144,7 @@ class Descendants:
 
 
 def _by_lists(root: int, visit: Visit = lambda _: None) -> set[int]:
-    """`visit` is called for each process as soon as it is found, before the next list is read."""
+    """All descendants by the lists of children. Calls `visit` for each at once, before it reads the next list."""
     found: set[int] = set()
     level = _children(root)
     while level:
@@ -155,7 +156,7 @@ def _by_lists(root: int, visit: Visit = lambda _: None) -> set[int]:
 
 
 def _children(pid: int) -> list[int]:
-    """Of all its threads; none if it is gone, and then its children are ours."""
+    """The children of all threads of a process. Empty if the process is gone: its children are ours then."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -183,7 +184,7 @@ def _by_scan(root: int) -> set[int]:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """State, parent, group and so on; empty if there is no such process (or no /proc)."""
+    """State, parent, group and so on, from /proc; empty if there is no such process (or no /proc)."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
@@ -193,7 +194,7 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def _is_alive(pid: int) -> bool:
-    """A zombie is not. Where there is no /proc, whatever was found is."""
+    """Whether the process lives; a zombie does not. Without /proc always True."""
     if not HAS_PROC:
         return True
     fields = _stat(pid)
@@ -204,7 +205,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _by_group(group: int) -> set[int]:
-    """What can be known where there is no /proc: whether the group has a member."""
+    """The group's id if the group has a member, else empty: without /proc nothing more can be known."""
     if not group:
         return set()
     try:

@@ -1,4 +1,4 @@
-"""What the guardian asks of the kernel: a clock that runs through suspend, orphans, death with the parent."""
+"""The guardian's kernel calls: a clock that runs during suspend, adopting orphans, dying with the parent."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def now_s() -> float:
-    """Seconds on the clock that ports/clock.py chooses too; this package imports nothing of fencehold."""
+    """Seconds on the same clock as ports/clock.py; written again because this package imports nothing of fencehold."""
     return time.clock_gettime(time.CLOCK_BOOTTIME if hasattr(time, "CLOCK_BOOTTIME") else time.CLOCK_MONOTONIC)
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children, where the kernel knows such a thing (Linux)."""
+    """Make orphaned descendants of this process its children (Linux only)."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent() -> None:
-    """SIGKILL for this process when its parent ends (Linux)."""
+    """Let the kernel send this process SIGKILL when its parent ends (Linux only)."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def wake_with_parent() -> None:
-    """SIGCONT for this process when its parent ends (Linux): stopped, it would not notice."""
+    """Let the kernel send this process SIGCONT when its parent ends (Linux only): if stopped, it would not notice."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 

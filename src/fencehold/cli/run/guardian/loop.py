@@ -1,4 +1,4 @@
-"""The guardian's loop: one command, from the order to start it until no process of it is left."""
+"""The guardian's loop: runs one command, from the order to start it until no process of it is left."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from .cgroup import Cgroup, is_ours_to_divide
 from .descendants import Descendants
 from .kernel import become_subreaper, die_with_parent, now_s, wake_with_parent
 
-# What a terminal, a shell or a supervisor may send to everything in sight. SIGKILL and SIGSTOP cannot be ignored.
+# The signals that a terminal, a shell or a supervisor may send to all processes; the guardian ignores them. SIGKILL and
+# SIGSTOP cannot be ignored.
 DEAF_TO = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP,
     signal.SIGTTIN, signal.SIGTTOU, signal.SIGWINCH, signal.SIGALRM,
 )  # fmt: skip
 SET_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
-# poll() counts on a clock that stands still during suspend; the deadline does not. So it looks this often at least.
+# poll() uses a clock that stops during suspend; the deadline's clock does not. So the loop checks at least this often.
 LOOK_EVERY_S = 0.2
 AWAIT_EVERY_S = 0.02
 NO_DEADLINE_S = float("inf")
@@ -34,7 +35,7 @@ EXITED, DEADLINE, WRAPPER_GONE, TOLD = "exited", "deadline", "wrapper_gone", "to
 
 @dataclass(frozen=True)
 class Program:
-    """What is started: the file, its arguments, the signals that it is to ignore; whether in a control group."""
+    """The program to start: its file, its arguments, the signals it ignores; whether it may have a control group."""
 
     path: str
     argv: list[str]
@@ -43,7 +44,7 @@ class Program:
 
 
 class Guardian:
-    """One command, from the order to start it until no process of it is left."""
+    """Runs one command, from the order to start it until no process of it is left."""
 
     def __init__(self, commands_fd: int, status_fd: int, program: Program) -> None:
         self._commands_fd = commands_fd
@@ -72,7 +73,7 @@ class Guardian:
             if self._because:
                 self._end()
 
-    # --- hearing ---
+    # --- orders from the wrapper ---
 
     def _wait(self) -> None:
         poll = select.poll()
@@ -112,7 +113,7 @@ class Guardian:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._child, command["signal"])
                 if command["signal"] in (signal.SIGTERM, signal.SIGHUP):
-                    os.killpg(self._child, signal.SIGCONT)  # a stopped command would never come to its end
+                    os.killpg(self._child, signal.SIGCONT)  # a stopped command would never end
         if "end_within_s" in command:
             self._doom(TOLD, within_s=command["end_within_s"])
 
@@ -120,7 +121,7 @@ class Guardian:
         try:
             os.write(self._status_fd, json.dumps(status).encode() + b"\n")
         except OSError:
-            return  # nobody is left to hear it; the work goes on
+            return  # the wrapper is gone; the work goes on
 
     # --- starting ---
 
@@ -144,7 +145,7 @@ class Guardian:
             self._say(started=pid, by=self._descendants.by, cgroup=cgroup.path if cgroup else None)
 
     def _make_cgroup(self) -> Cgroup | None:
-        """None where it cannot or should not be had: the command's processes are then found in other ways."""
+        """A new control group; None if that is impossible or unwanted: the processes are then found in other ways."""
         if self._program.may_have_cgroup:
             with contextlib.suppress(OSError):
                 return Cgroup.make() if is_ours_to_divide() else None
@@ -162,7 +163,7 @@ class Guardian:
                     signal.signal(signum, signal.SIG_DFL)
             die_with_parent()
             if os.getppid() != guardian:
-                os._exit(1)  # it died before the line above: nobody would ever end us
+                os._exit(1)  # the guardian died before the line above: nobody would ever end us
             os.execve(self._program.path, self._program.argv, environment)
         except OSError as error:
             os.write(report_w, str(error.errno or errno.EINVAL).encode())
@@ -176,7 +177,7 @@ class Guardian:
     # --- ending ---
 
     def _reap(self) -> None:
-        """Orphans of the command come to us, because we are the subreaper; all are reaped."""
+        """Reap all ended children; they include the command's orphans, because we are the subreaper."""
         self._childless = self._descendants.reap(self._note_exit)
 
     def _note_exit(self, pid: int, status: int) -> None:
@@ -191,7 +192,10 @@ class Guardian:
             self._doom(DEADLINE, within_s=self._grace_s)
 
     def _doom(self, because: str, within_s: float) -> None:
-        """SIGTERM to all if there is time, SIGKILL when there is none left. The first reason stands."""
+        """Begin to end the command: SIGTERM to all if there is time, SIGKILL when the time is over.
+
+        If called again, the first reason stays, and the earlier time counts.
+        """
         first = not self._because
         self._because = self._because or because
         self._kill_at_s = min(self._kill_at_s, now_s() + within_s)
@@ -199,7 +203,7 @@ class Guardian:
             self._say(ending=because)
             if within_s > 0:
                 self._descendants.signal(signal.SIGTERM)
-                self._descendants.signal(signal.SIGCONT)  # a stopped process cannot tidy up
+                self._descendants.signal(signal.SIGCONT)  # a stopped process cannot clean up
 
     def _end(self) -> None:
         if self._is_time_to_kill():
