@@ -5,7 +5,7 @@ BIN := .venv/bin
 ARGS ?=
 export PYTHON
 
-.PHONY: help demo shell test env programs lint format types pytest bench crash submissions cluster matrix pins clean
+.PHONY: help demo shell test env programs lint format types pytest bench crash submissions cluster matrix api pins clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -59,6 +59,9 @@ cluster: env     ## three PostgreSQL nodes under Patroni: every failover scenari
 
 matrix: env      ## write docs/fault-matrix.md anew from the marks of the tests
 	@$(BIN)/python tools/fault_matrix.py
+
+api: env         ## write docs/api.txt anew: every public name with its signature
+	@$(BIN)/python tools/public_api.py
 
 pins: env        ## write constraints.txt anew
 	@$(BIN)/python tools/pins.py

@@ -26,6 +26,7 @@ from fencehold.model.json_types import Json
 from fencehold.model.outbox.events import Status
 from fencehold.ports.connections import Connection
 from fencehold.ports.events import Claim, Event, EventRow, Filter, Recovered, Stats
+from fencehold.ports.facts import FactSink
 from fencehold.ports.fence import Cursor, Transaction
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.term import Guard, Term
@@ -38,6 +39,8 @@ from fencehold.runtime.outbox.outbox import Outbox
 from fencehold.runtime.outbox.reaper import Reaper
 from fencehold.runtime.outbox.worker import Worker
 from fencehold.runtime.store import Store
+from fencehold.telemetry.fan_out import FanOut
+from fencehold.telemetry.logs import LogSink
 
 __version__ = "0.1.0"
 
@@ -54,6 +57,8 @@ __all__ = [
     "EventHandler",
     "EventRow",
     "ExponentialBackoff",
+    "FactSink",
+    "FanOut",
     "FenceholdError",
     "Filter",
     "FixedInterval",
@@ -68,6 +73,7 @@ __all__ = [
     "Lease",
     "LeaseLost",
     "LockState",
+    "LogSink",
     "NoSuchItem",
     "OnError",
     "Outbox",

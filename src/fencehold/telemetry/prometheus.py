@@ -30,6 +30,8 @@ from fencehold.telemetry.metrics import (
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+__all__ = ["PrometheusSink"]
+
 LOGGER = logging.getLogger("fencehold")
 #: Sets of label values one registry gets from us. Beyond it (a lease per user, say) new ones are not counted.
 LABEL_SETS_MAX = 10_000
