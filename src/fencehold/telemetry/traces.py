@@ -108,7 +108,7 @@ class _Api:
         self.context, self.propagate, self.trace = context, propagate, trace
 
     def real_tracer(self, given: TracerProvider | None) -> Tracer | None:
-        """None when its spans would record nothing: no SDK is set, or it is switched off."""
+        """Return a tracer; None when its spans would record nothing: no SDK is set, or it is switched off."""
         trace = self.trace
         provider = trace.get_tracer_provider() if given is None else given
         if isinstance(provider, trace.ProxyTracerProvider):
