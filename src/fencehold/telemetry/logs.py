@@ -93,7 +93,7 @@ LEVELS = {
 
 #: Reported at every try while the store is away; `store_unreachable` is reported once, and then rarely.
 EVERY_TRY = frozenset({"leader_acquire_failed", "worker_store_failed", "processor_store_failed", "reaper_failed"})
-#: Never logged: the contents of an event belong to its owner. No fact has these fields; if one had, they are left out.
+#: Never logged: an event's contents belong to its owner. No fact has these fields; if one had, they would be left out.
 PRIVATE = frozenset({"payload", "payload_json", "metadata", "metadata_json", "document", "document_json"})
 SHOWN_VALUES_MAX = 5
 SHOWN_NAMES_MAX = 100  # for names, such as ids: the reader needs to know which ones

@@ -276,5 +276,5 @@ METRICS: tuple[Metric, ...] = tuple({feed.metric.name: feed.metric for feed in F
 OF_A_LOOK: tuple[Metric, ...] = (PENDING, PROCESSING, RETRYING, DEAD_LETTERS, OLDEST)
 LOOK, END_OF_A_LOOK = "outbox_stats", "outbox_unseen"
 
-#: The last facts of a worker. Its series are then removed: a process that restarts workers would collect them.
+#: The last facts of a worker. Then its series are removed, or a process that restarts workers would collect them.
 LAST_OF_A_WORKER = frozenset({"worker_stopped", "worker_died"})

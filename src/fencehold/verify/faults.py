@@ -1,7 +1,8 @@
 """Injects faults into the contenders: kills, pauses at the worst moments, broken and slow networks, stepped clocks.
 
 A pause comes at a chosen moment. A contender reports that it is about to write, before or after it takes the fence, and
-is frozen right there until another has taken over. Random pauses almost never meet that moment, and prove nothing.
+is frozen right there until another has taken over. Random pauses almost never meet that moment, and prove nothing about
+a fence.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class Leading:
                 tell_stale(verb, key.name, mine, seen, isinstance(answers[0], Lease))
 
     async def _solo(self) -> None:
-        """Try to renew, on a lease that nobody else wants, an ended term, and an older epoch of the same holder."""
+        """On a lease that nobody else wants, try to renew and release an ended term, and an older own epoch."""
         while True:
             old = await self._acquired(SOLO_LEASE_S)
             await asyncio.sleep(2 * SOLO_LEASE_S)

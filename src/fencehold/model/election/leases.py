@@ -52,7 +52,7 @@ class Lease:
 
     @property
     def is_released(self) -> bool:
-        """Whether its holder released it: then it was renewed and ended at one instant, not one after the other."""
+        """Whether its holder released it. A lease that ran out was last renewed before its end."""
         return not self.is_live and self.renewed_at >= self.expires_at
 
     def key(self, lease_s: float) -> TermKey:

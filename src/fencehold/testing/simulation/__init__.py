@@ -1,4 +1,4 @@
-"""Simulates the keeper, the election and the term, unchanged, in many bad minutes: the same seed, the same minute.
+"""Simulates the keeper, the election and the term, unchanged, in thousands of bad minutes: same seed, same minute.
 
     python -m fencehold.testing.simulation --seeds 0:10000 [--fault NAME] [--trace] [--processes N]
 

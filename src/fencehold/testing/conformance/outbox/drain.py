@@ -20,7 +20,7 @@ PAUSE_S = 0.005
 
 @dataclass(frozen=True)
 class Order:
-    """`fail_every` n: every n-th event fails its first try. `release_every` n: every n-th event is given back once."""
+    """`fail_every` n: every n-th event fails its first try. `release_every` n: every n-th is given back once."""
 
     fail_every: int | None = None
     release_every: int | None = None
