@@ -1,4 +1,4 @@
-"""What a store asks of a commit beyond the database's own setting; checked before any I/O."""
+"""Checks `durable` and `without_standby`: what a store asks of a commit beyond the database's own setting. No I/O."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from fencehold.model.errors import ConfigurationError
 
-#: How far a commit must have got before it counts; and what becomes of a server that waits for no standby.
+#: How far a commit must have got before it counts, and what to do with a server that waits for no standby.
 Durability = Literal["replicated", "replicated_and_applied"]
 WithoutStandby = Literal["refuse", "warn"]
 
-#: By its name, as PostgreSQL's `synchronous_commit` calls it.
+#: Each level and its value of PostgreSQL's `synchronous_commit`.
 LEVELS = {"replicated": "on", "replicated_and_applied": "remote_apply"}
 REFUSE, WARN = "refuse", "warn"
 
@@ -31,7 +31,7 @@ NO_STANDBY_OF_ITS_OWN = {
 
 @dataclass(frozen=True)
 class Durable:
-    """`level`: how far a commit must have got before it counts; `refuses`: without a standby nothing is granted."""
+    """`level`: the value of `synchronous_commit`. `refuses`: grant nothing while there is no standby."""
 
     level: str
     refuses: bool
@@ -39,7 +39,7 @@ class Durable:
 
 @dataclass(frozen=True)
 class Called:
-    """What the two settings are called where they were given."""
+    """The names of the two settings where the caller gave them, for error messages."""
 
     durable: str = "durable"
     without_standby: str = "without_standby"
@@ -49,7 +49,7 @@ ARGUMENTS = Called()
 
 
 def durable(wanted: Any, without_standby: Any = None, called: Called = ARGUMENTS) -> Durable | None:
-    """What was asked for; None: nothing beyond what the database does by itself."""
+    """Return the checked settings, or None if nothing was asked for. Raises ConfigurationError (bad_durable)."""
     if wanted is not None and (not isinstance(wanted, str) or wanted not in LEVELS):
         raise _bad(f"{called.durable} is {wanted!r:.60}; it must be {' or '.join(map(repr, LEVELS))}.", called)
     if without_standby not in (None, REFUSE, WARN):
@@ -66,7 +66,7 @@ def durable(wanted: Any, without_standby: Any = None, called: Called = ARGUMENTS
 
 
 def unsupported(scheme: str, called: Called = ARGUMENTS) -> ConfigurationError:
-    """For a database in which no transaction can ask for more than is set for all of them."""
+    """Return the error for a database whose transactions cannot ask for more than the setting of the server."""
     message, hint = NO_STANDBY_OF_ITS_OWN[scheme]
     if called is not ARGUMENTS:
         hint = hint.replace("durable=", called.durable)

@@ -17,11 +17,11 @@ HINT = "One number with a unit: ms, s, m, h or d; without one it is seconds. A p
 
 DURATION_S_MAX = 365 * 86400.0
 NUMBER_MAX = 1e15
-AGE_YEARS_MAX = 100  # of what an operator may ask for by age
+AGE_YEARS_MAX = 100  # the highest age that an operator may give
 
 
 def seconds(value: Duration, what: str = "duration", years_max: int = 1, *, may_be_zero: bool = False) -> float:
-    """A positive, finite number of seconds, or ConfigurationError that says which setting is wrong."""
+    """Return `value` as a positive, finite number of seconds. Raises ConfigurationError that names the setting."""
     number = _number(value, what)
     is_enough = number >= 0 if may_be_zero else number > 0
     if not math.isfinite(number) or not is_enough or number > DURATION_S_MAX * years_max:
@@ -36,7 +36,10 @@ def seconds(value: Duration, what: str = "duration", years_max: int = 1, *, may_
 
 
 def aged_seconds(value: str, what: str) -> float:
-    """The same for an age by which something is deleted: only with a unit, for 30 may have been meant as days."""
+    """Like `seconds`, for the age at which something is deleted.
+
+    Raises ConfigurationError also for a number without a unit: 30 may have been meant as days.
+    """
     if (match := _TEXT.fullmatch(value)) and not match[2]:
         raise ConfigurationError(
             f"{what} is {value!r}, which has no unit.",

@@ -26,7 +26,7 @@ class FenceholdError(Exception):
 class LeaseLost(FenceholdError):
     """The lease is no longer ours (or can no longer be proven ours); nothing was written under it.
 
-    `name` and `epoch` are those of a leader's term; of an item's lease, `item_id` and `token`.
+    A leader's term sets `name` and `epoch`; an item's lease sets `item_id` and `token`.
     """
 
     code = "lease_lost"
@@ -71,7 +71,7 @@ class Uncertain(FenceholdError):
 
 
 class WorkerStuck(FenceholdError):
-    """A worker of an outbox gave up (`give_up_after`): it can handle nothing any more until its process starts anew."""
+    """A worker of an outbox gave up (`give_up_after`): it can handle no event until its process is restarted."""
 
     code = "worker_stuck"
 
@@ -82,13 +82,13 @@ class ConfigurationError(FenceholdError, ValueError):
     code = "bad_configuration"
 
 
-# From the slashes on: looked for from its first letter, every long word of a text would be read once per letter.
-# A password with blanks in it is one as well, unless what follows the colon is a port.
+# Starts at the slashes: a pattern that starts at the scheme would read every long word of a text once per letter.
+# A password may hold blanks, unless what follows the colon is a port.
 _URL_PASSWORD = re.compile(
     r"(?P<head>://[^\s:/]{0,4096}+:)(?:(?:[^\s@]{0,4096}+@)+|(?!\d+(?:[/?#,\s]|$))[^\s@][^\n@]{0,200}+@)"
 )
-# A quoted value that has no end was cut off: then it is all that follows on its line. Where pairs are separated by
-# semicolons (ODBC, Cosmos DB) a value may hold blanks, elsewhere (libpq) semicolons.
+# A quoted value without a closing quote was cut off: then the rest of its line is the value. Where semicolons separate
+# the pairs (ODBC, Cosmos DB) a value may hold blanks, elsewhere (libpq) semicolons.
 _KEYWORD_PASSWORD = re.compile(
     r"""
     (?P<head>(?P<listed>;\s*)?(?:password|passwd|pwd|accountkey|sharedaccesskey)\s*=\s*)
@@ -104,6 +104,6 @@ _KEYWORD_PASSWORD = re.compile(
 
 
 def redact(text: str) -> str:
-    """`text` with the password of every URL or connection string replaced by `***`, whole, however it is quoted."""
+    """Return `text` with the whole password of every URL or connection string replaced by `***`, quoted or not."""
     text = _URL_PASSWORD.sub(r"\g<head>***@", text)
     return _KEYWORD_PASSWORD.sub(r"\g<head>***", text)

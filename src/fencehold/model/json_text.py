@@ -1,4 +1,4 @@
-"""A value as JSON that every database keeps unchanged, or one error that says what is wrong; checked before sending."""
+"""Serialises a value as JSON that every database keeps unchanged, or raises one error, before anything is sent."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from fencehold.model.errors import ConfigurationError
 from fencehold.model.names import quoted
 
 _TEXT = frozenset((str,))
-_PLAIN = frozenset((str, int, float, bool, type(None)))  # most values: nothing is inside them
+_PLAIN = frozenset((str, int, float, bool, type(None)))  # most values; they hold no other values
 
-# NUL as JSON writes it. Behind an even number of backslashes; behind an odd number the six characters are a text's own.
+# NUL as JSON writes it, after an even number of backslashes. After an odd number the six characters are ordinary text.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def json_text(value: object, what: str, bytes_max: int, *, code: str = "payload", taker: str = "outbox") -> str:
-    """`what` names the value in messages; the codes are bad_<code> and <code>_too_large."""
+    """Return `value` as JSON text. `what` and `taker` name the value and its place in messages.
+
+    Raises ConfigurationError (bad_<code>, <code>_too_large).
+    """
     try:
         text = _encode(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -36,10 +39,13 @@ def json_text(value: object, what: str, bytes_max: int, *, code: str = "payload"
 
 
 def _stray_key(value: object) -> tuple[object] | None:
-    """A key that is no text, on any level. The encoder would make one of it: what was under 7 comes back under "7"."""
+    """Return, in a tuple, a key on any level that is not a text; None if all are.
+
+    The encoder would turn such a key into a text: what was stored under 7 would come back under "7".
+    """
     if type(value) is dict and _TEXT.issuperset(map(type, value)) and _PLAIN.issuperset(map(type, value.values())):
         return None  # most payloads: flat
-    waiting = [value]  # no circle: it has been written as JSON
+    waiting = [value]  # not circular: the encoder has already written it as JSON
     while waiting:
         one = waiting.pop()
         if isinstance(one, dict):

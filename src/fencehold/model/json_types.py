@@ -1,4 +1,4 @@
-"""What a payload, its metadata and a document may be, for type checkers; `json_text` checks the same when it runs."""
+"""The types of a payload, its metadata and a document, for type checkers; `json_text` checks the same at run time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    #: What a payload or document is read as: Any, unless a program says more (`Event[Order]`, `Item[Contract]`).
+    #: The type of a payload or document as it is read: Any, unless a program gives one (`Event[Order]`, `Item[Deal]`).
     J = TypeVar("J", default=Any)
 else:
     from typing import TypeVar
@@ -19,7 +19,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class JsonArray(Protocol[T_co]):
-    """A list or a tuple of any such values, and neither a text nor bytes, which are sequences too."""
+    """A list or a tuple of such values. A text and bytes, which are sequences too, do not match."""
 
     def __iter__(self) -> Iterator[T_co]: ...
 
@@ -29,16 +29,16 @@ class JsonArray(Protocol[T_co]):
 
 
 class JsonRecord(Protocol):
-    """A TypedDict. What its fields hold is not looked at: no type can say that."""
+    """A TypedDict. The types of its fields are not checked: no type can express that."""
 
     __required_keys__: ClassVar[frozenset[str]]
     __optional_keys__: ClassVar[frozenset[str]]
 
 
 class JsonMixed(Protocol):
-    """A dict that mypy takes for `dict[str, object]`, as `{"id": 7, "name": "x"}` put into a variable first.
+    """A dict that mypy infers as `dict[str, object]`, such as `{"id": 7, "name": "x"}` assigned to a variable first.
 
-    What it holds is not looked at. A dict of dates alone is none: it does not take every object.
+    Its values are not checked. A dict that holds only dates does not match: it does not accept every object.
     """
 
     def __setitem__(self, key: str, value: object, /) -> None: ...
@@ -47,11 +47,11 @@ class JsonMixed(Protocol):
 
 
 if TYPE_CHECKING:
-    #: What can be given as a payload, as a value of metadata, or as a document. What comes back is Any: a union of all
-    #: this would have to be narrowed before every `event.payload["id"]`.
+    #: What can be given as a payload, as a value of metadata, or as a document. What is read back is Any: programs
+    #: would have to narrow a union of all these types before every `event.payload["id"]`.
     Json: TypeAlias = "Mapping[str, Json] | JsonArray[Json] | JsonRecord | JsonMixed | str | int | float | bool | None"
     #: Metadata.
     JsonMapping: TypeAlias = "Mapping[str, Json] | JsonMixed"
 else:
     JsonMapping = Any
-    Json = Any  # a type that names itself cannot be looked up from another module, as typing.get_type_hints does
+    Json = Any  # typing.get_type_hints cannot resolve a recursive type from another module

@@ -1,4 +1,4 @@
-"""What a lease, a holder and a table may be called; checked before anything is sent."""
+"""Checks the names of leases, holders, items, locks and tables, before anything is sent."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ITEM_KIND_CHARS_MAX = ITEM_STATE_CHARS_MAX = 128
 ITEM_ID_CHARS_MAX = 256
 QUOTED_CHARS_MAX = 80
 QUALIFIED_NAME_BYTES_MAX = 63  # with its schema it is also the name of a PostgreSQL channel
-LOCK_NAME_UNITS_MAX = 255  # SQL Server cuts off the rest of an application lock's name, and says nothing
+LOCK_NAME_UNITS_MAX = 255  # SQL Server cuts off the rest of an application lock's name, without an error
 TABLE_NAME_BYTES_MAX = 48  # leaves room for the suffixes of index and trigger names below PostgreSQL's 63 bytes
 
-#: Kept by a database for itself: objects of SQLite; schemas of PostgreSQL; schemas of SQL Server and PostgreSQL.
+#: Reserved by a database: objects of SQLite; schemas of PostgreSQL; schemas of SQL Server and PostgreSQL.
 RESERVED_TABLE_PREFIX = "sqlite_"
 RESERVED_SCHEMA_PREFIX = "pg_"
 RESERVED_SCHEMAS = ("information_schema", "sys")
@@ -57,7 +57,7 @@ def item_state(state: object) -> str:
 
 
 def lock_name(name: object) -> str:
-    """`name` itself if it can be an application lock's whole name, else ConfigurationError."""
+    """`name` itself if the whole of it fits into the name of an application lock, else ConfigurationError."""
     text = _text(name, "lock name", LOCK_NAME_UNITS_MAX)
     beyond = sum(ord(c) > 0xFFFF for c in text)  # two units each
     return _text(text, "lock name", LOCK_NAME_UNITS_MAX - beyond) if beyond else text
@@ -86,7 +86,10 @@ def table_name(name: object) -> str:
 
 
 def _must_be_free(name: str) -> None:
-    """A name that one of the databases keeps for itself is refused for all; its own error would look like an outage."""
+    """Raise ConfigurationError, on every database, for a name that one of the databases reserves.
+
+    The error of the database itself would look like an outage.
+    """
     schema, _, table = name.rpartition(".")
     whose = ""
     if table.startswith(RESERVED_TABLE_PREFIX):
@@ -101,7 +104,7 @@ def _must_be_free(name: str) -> None:
 
 
 def quoted(value: object) -> str:
-    """As Python writes it; a long one is cut in the middle, so that its quotes are both there."""
+    """Return repr(value); a long one is cut before its last character, so that both quotes stay."""
     text = repr(value)
     return text if len(text) <= QUOTED_CHARS_MAX else f"{text[: QUOTED_CHARS_MAX - 4]}...{text[-1]}"
 

@@ -14,7 +14,7 @@ from fencehold.ports.wakeup import WakeupPort
 
 
 class Backend(Protocol):
-    """`open`, `close` and all verbs but the fence's run on the keeper's loop."""
+    """`open`, `close` and all verbs except those of the fence run on the keeper's event loop."""
 
     @property
     def leases(self) -> LeasePort: ...

@@ -1,4 +1,4 @@
-"""What `fencehold doctor` asks of a database besides its tables: whether it can be written, and how it is set."""
+"""What `fencehold doctor` checks of a database besides its tables: whether it can be written, and its settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Condition:
-    """One thing that was looked at: what was found, and what to do about it."""
+    """The result of one check: what was found, and what to do about it."""
 
     check: str
     state: State
@@ -26,7 +26,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class TablesMade:
-    """What stands beside the leases, by the record of what `init` made, and is still there."""
+    """The tables besides the leases: those that `init` has recorded as made and that are still there."""
 
     outboxes: list[str] = field(default_factory=list)
     has_items: bool = False
@@ -36,18 +36,18 @@ class CheckupPort(Protocol):
     async def try_write(self, limit_s: float) -> str | None:
         """Acquire a lease of a name that nobody uses, and roll it back. Returns None, or why no write was tried.
 
-        Raises what keeps this process from writing: ConfigurationError (no_permission, read_only, ...), Unavailable
-        (busy: somebody holds the lock) or Uncertain. Nothing is changed in any case.
+        Raises the error that keeps this process from writing: ConfigurationError (no_permission, read_only, ...),
+        Unavailable (busy: another session holds the lock) or Uncertain. Nothing is changed in any case.
         """
         ...
 
     async def tables_made(self, limit_s: float) -> TablesMade:
-        """In the schema of the lease table and in the one that tables without a schema are made in.
+        """Look in the schema of the lease table and in the default schema, where tables without a schema are made.
 
         Raises ConfigurationError (no_permission) if this role may not read the record.
         """
         ...
 
     async def conditions(self, limit_s: float) -> list[Condition]:
-        """Settings of the database, of this role's sessions, or of the file's place that matter for leases."""
+        """Check the settings that matter for leases: of the database, of this role's sessions, of the file's place."""
         ...

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 
 class BlockingConnection(Protocol):
-    """Of sqlite3, psycopg, mssql-python, or SQLAlchemy: connections, sessions, SQLModel's, `scoped_session`."""
+    """A connection of sqlite3, psycopg, mssql-python or SQLAlchemy; also sessions, SQLModel's and `scoped_session`."""
 
     @property
     def execute(self) -> Any: ...
@@ -32,13 +32,16 @@ class DjangoConnection(Protocol):
 
 
 class ConnectionProxy(Protocol):
-    """`django.db.connection`, or what a pool of asyncpg lends: asks another connection for all it is asked."""
+    """`django.db.connection`, or what a pool of asyncpg lends: it passes every call on to another connection."""
 
     def __getattr__(self, name: str, /) -> Any: ...
 
 
 class AwaitedConnection(Protocol):
-    """Of psycopg (AsyncConnection), aiosqlite or SQLAlchemy: AsyncConnection, AsyncSession, `async_scoped_session`."""
+    """A connection of psycopg (AsyncConnection), aiosqlite or SQLAlchemy.
+
+    Of SQLAlchemy: AsyncConnection, AsyncSession, `async_scoped_session`.
+    """
 
     @property
     def execute(self) -> Any: ...
@@ -49,7 +52,7 @@ class AwaitedConnection(Protocol):
 
 
 class AsyncpgConnection(Protocol):
-    """Of asyncpg."""
+    """A connection of asyncpg."""
 
     @property
     def execute(self) -> Any: ...

@@ -1,6 +1,6 @@
-"""Events of one outbox. The rules are in model/events.py; a verb is one statement (or one transaction) and one limit.
+"""Events of one outbox. The rules are in model/outbox/events.py; a verb is one statement (or transaction), one limit.
 
-Two faces: what workers and the reaper call all the time, and what an operator asks now and then.
+Two protocols: EventPort for workers and the reaper, who call it all the time; EventAdmin for operators, now and then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencehold.ports.schema import SchemaPort
 class Claim(Generic[J]):
     """One event held under a lease until `locked_until` (store time), by this token alone.
 
-    `Event[Order]` says to a type checker what the payload is, such as a TypedDict; nothing checks it when it runs.
+    `Event[Order]` gives a type checker the type of the payload, such as a TypedDict; it is not checked at run time.
     """
 
     id: int
@@ -37,8 +37,8 @@ class Claim(Generic[J]):
     metadata_json: str | None = field(default=None, repr=False)
     priority: int = 0
     created_at: dt.datetime | None = None
-    lease_s: float = 0.0  # what it was claimed for; 0: what its outbox is set to
-    recovered: bool = False  # a worker had it before, and neither finished it nor said why
+    lease_s: float = 0.0  # the length of its lease; 0: the lease that is set for its outbox
+    recovered: bool = False  # a worker had it before, and neither finished it nor reported a failure
     is_suspect: bool = False  # recovered twice in a row: it may be what killed its workers
 
     @property
@@ -63,7 +63,7 @@ Event = Claim
 
 @dataclass(frozen=True, slots=True)
 class ClaimKey:
-    """What a renewal, a completion and a failure compare."""
+    """Identifies one claim on one event. A renewal, a completion and a failure compare it with the row."""
 
     id: int
     token: str
@@ -71,7 +71,7 @@ class ClaimKey:
 
 
 class Key(Protocol):
-    """A ClaimKey, or the Claim itself: what names one hold on one event."""
+    """A ClaimKey, or the Claim itself: either identifies one claim on one event."""
 
     @property
     def id(self) -> int: ...
@@ -83,12 +83,12 @@ class Key(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClaimAsk:
-    """Up to `limit` due events, the most urgent first, of these types (None: all), under this token for `lease_s`.
+    """Asks for up to `limit` due events of these types (None: all), most urgent first, under a token for `lease_s`.
 
-    `in_order`: of each aggregate only the oldest unfinished event, and none while another of it is held.
-    `sweep`: look at everything that is due, not only at what came after the last claim (a backend may not need to);
-    `patient`: if that has become slow, at a later claim instead.
-    `suspects_max`: at most so many suspects (None: all): events that were recovered twice in a row, or more often.
+    `in_order`: of each aggregate only the oldest unfinished event, and none while another event of it is held.
+    `sweep`: look at all due events, not only at those that came after the last claim (some backends need no sweep).
+    `patient`: if a sweep has become slow, put it off until a later claim.
+    `suspects_max`: at most so many suspects (None: all); a suspect was recovered at least twice in a row.
     """
 
     limit: int
@@ -111,7 +111,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed try. `retry=False` goes to the dead letters at once, whatever tries are left."""
+    """One failed try. `retry=False` makes the event a dead letter at once, even if tries are left."""
 
     key: ClaimKey
     error: str
@@ -121,7 +121,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """One event whose lease had lapsed: `status` is PENDING again, or DEAD_LETTER when its tries are spent."""
+    """One event whose lease had lapsed: `status` is PENDING again, or DEAD_LETTER when no tries are left."""
 
     id: int
     tracking_id: str
@@ -134,7 +134,10 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """One look at the table. `oldest_pending_age_s` counts from when the oldest claimable event became due."""
+    """The counts of the table at one moment.
+
+    `oldest_pending_age_s` counts from when the oldest claimable event became due.
+    """
 
     pending: int
     processing: int
@@ -149,7 +152,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """One event as it stands, for people. `waits_s` is how long until it is due, `held_s` until its lease ends."""
+    """One event for operators, at one moment. `waits_s`: how long until it is due; `held_s`: until its lease ends."""
 
     id: int
     tracking_id: str
@@ -175,7 +178,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which events an operator means; empty fields mean all."""
+    """Which events an operator selects; an empty field selects all."""
 
     statuses: tuple[Status, ...] = ()
     event_types: tuple[str, ...] = ()
@@ -184,19 +187,20 @@ class Filter:
 
 
 class EventPort(Protocol):
-    """Refused keys are left out of the answer; no answer at all is Unavailable (not executed) or Uncertain, raised."""
+    """An answer leaves out refused keys. Without an answer a verb raises Unavailable (not executed) or Uncertain."""
 
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
-        """The tracking ids that were new; one already known is left alone and left out. One hint for all of them.
+        """Store the events and return their tracking ids. An event whose id is known is not changed and not returned.
 
-        All or none: when making one of them fails, that error is raised and nothing is stored.
+        One hint for all of them. All or none: if making one of the events raises, nothing is stored.
         """
         ...
 
     def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
         """The same inside the caller's own transaction, on the caller's connection or session.
 
-        `outbox_id` is what `identity` answered: a connection to another database is refused (wrong_store).
+        `outbox_id` is the result of `identity`. Raises ConfigurationError (wrong_store) if the connection leads to
+        another database.
         """
         ...
 
@@ -205,22 +209,22 @@ class EventPort(Protocol):
         ...
 
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
-        """Until when those are held that still are; a row another session had locked for longer is left out too."""
+        """Return until when each key is held, if it still is. A row that another session kept locked is left out."""
         ...
 
     async def fail(self, failures: Sequence[Failure], limit_s: float) -> list[tuple[ClaimKey, Status]]: ...
 
     async def release(self, keys: Sequence[ClaimKey], limit_s: float) -> list[ClaimKey]:
-        """Give back what was not begun, or was called off by a worker that stops: due at once, no try counted."""
+        """Give back events that were not begun, or that a stopping worker called off: due at once, no try counted."""
         ...
 
     async def reap(self, limit: int, limit_s: float) -> list[Recovered]:
-        """Recover up to `limit` lapsed events, the longest lapsed first; the run itself is recorded."""
+        """Recover up to `limit` lapsed events, the longest lapsed first, and record this run."""
         ...
 
 
 class EventAdmin(Protocol):
-    """What an operator asks. `dry_run` answers the same and changes nothing."""
+    """The verbs of an operator. With `dry_run` a verb returns the same and changes nothing."""
 
     async def stats(self, limit_s: float, whole: bool = True) -> Stats:
         """Without `whole` the completed are not counted (0): there may be millions."""
@@ -233,7 +237,10 @@ class EventAdmin(Protocol):
     async def redrive(
         self, which: Filter, root_cause: str, limit: int, spread_s: float, limit_s: float, dry_run: bool = False
     ) -> list[str]:
-        """Tracking ids made PENDING again, the k-th due after k * `spread_s`, oldest first."""
+        """Make up to `limit` events PENDING again, oldest first, the k-th due after k * `spread_s`.
+
+        Returns their tracking ids.
+        """
         ...
 
     async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
@@ -241,11 +248,14 @@ class EventAdmin(Protocol):
         ...
 
     async def identity(self, limit_s: float) -> str:
-        """What tells this outbox from all others: kept for ever, and by copies of the database. Empty: not needed."""
+        """Return what identifies this outbox: it never changes, and copies of the database keep it.
+
+        Empty: this database needs none.
+        """
         ...
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
-        """Inside the caller's transaction: whether this consumer meets this event for the first time.
+        """Record, inside the caller's transaction, that this consumer has this event; False if that was known already.
 
         A connection to another database is refused, as in `add_in`.
         """
@@ -256,7 +266,7 @@ OnAdded = Callable[[], None]
 
 
 class EventHints(Protocol):
-    """Hints that events were added, on the loop that asked; never the truth."""
+    """Hints that events were added, called on the event loop that asked. A hint may be lost or false."""
 
     def on_added(self, hint: OnAdded) -> None: ...
 

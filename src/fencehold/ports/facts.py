@@ -1,4 +1,4 @@
-"""What happened, told once; telemetry decides who hears it."""
+"""Where the library reports each thing that happened, once; telemetry passes it to logs, metrics and callers' sinks."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import Any, Protocol
 
 class FactSink(Protocol):
     def fact(self, event: str, **fields: Any) -> None:
-        """Never raises and never blocks: a broken sink must not cost a lease."""
+        """Report one fact. Never raises and never blocks: a broken sink must not cost a lease."""
         ...

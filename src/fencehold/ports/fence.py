@@ -14,7 +14,7 @@ Params = Sequence[Any] | Mapping[str, Any] | None
 
 
 class Composable(Protocol):
-    """A statement that psycopg puts together: `psycopg.sql.SQL(...)`."""
+    """A statement that psycopg composes: `psycopg.sql.SQL(...)`."""
 
     def as_bytes(self, context: Any = None, /) -> bytes: ...
 
@@ -25,9 +25,10 @@ Statement: TypeAlias = str | bytes | Composable | Callable[[], object]
 
 
 class Cursor(Protocol):
-    """What a statement gave, as far as the cursor of every database has it. A row is what the driver makes of it.
+    """The result of a statement: what the cursors of all databases have in common. The driver decides what a row is.
 
-    psycopg's and SQL Server's have more (`fetchmany`, `description`, `async for`); the store in memory gives None.
+    psycopg's and SQL Server's cursors have more (`fetchmany`, `description`, `async for`); the store in memory returns
+    None instead of a cursor.
     """
 
     @property
@@ -54,7 +55,7 @@ class SyncCursor(Protocol):
 
     @property
     def description(self) -> Any:
-        """Its columns, as the DB-API says it; None if it gave no rows."""
+        """The columns of the rows, as the DB-API describes them; None if the statement returns no rows."""
         ...
 
     def fetchone(self) -> Any:
@@ -73,7 +74,7 @@ class SyncCursor(Protocol):
 
 
 class Transaction(Protocol):
-    """An open fenced transaction: it commits when its block ends well, only while the epoch holds."""
+    """An open fenced transaction. It commits when its block ends without an error, and only while the epoch holds."""
 
     @property
     def connection(self) -> Any:
@@ -99,7 +100,7 @@ class SyncTransaction(Protocol):
 
 
 def not_known() -> bool | None:
-    """For databases where a renewal is the way to ask: an open transaction of the caller's does not hold it up."""
+    """Always None: for databases where a renewal can ask, since the caller's open transaction does not block it."""
     return None
 
 
@@ -107,7 +108,7 @@ def not_known() -> bool | None:
 class GuardText:
     """A condition for the WHERE of one statement: `sql` in the driver's parameter style, `text` with `:name` ones.
 
-    `is_held` says at once, in the calling thread, whether the store has the lease as this term's; None: it cannot.
+    `is_held` returns at once, in the calling thread, whether the lease in the store is this term's; None: not known.
     """
 
     sql: str
@@ -117,7 +118,7 @@ class GuardText:
 
 
 class Done:
-    """Nothing left to await: lets `await term.fence(conn)` be written for every kind of connection."""
+    """An awaitable that is done already: so `await term.fence(conn)` works for every kind of connection."""
 
     def __await__(self) -> Generator[None, None, None]:
         return
@@ -135,7 +136,10 @@ class FencePort(Protocol):
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[SyncTransaction]: ...
 
     def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
-        """`over`: the term has ended already; only make the target's transaction unable to commit, and raise."""
+        """Fence the transaction that is open on `target`.
+
+        `over`: the term has ended already; only make the transaction unable to commit, and raise.
+        """
         ...
 
     async def spoil(self, target: object) -> None:

@@ -1,5 +1,5 @@
-"""Items of one kind, each with at most one holder. The rules are in model/items.py; a verb is one statement (or one
-transaction) and one limit. Batches in, batches out: one statement for any number of keys.
+"""Items of one kind, each with at most one holder. The rules are in model/items/items.py; a verb is one statement (or
+one transaction) and one limit. A verb for several keys takes and returns a batch: one statement for all of them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from fencehold.ports.schema import SchemaPort
 
 @dataclass(frozen=True, slots=True)
 class ItemRow:
-    """One item as the store answered it; all times are the store's own. No live lease: the lease fields are None.
+    """One item, as the store returned it; all times are from the store's clock.
 
-    `token` is that of its last lease (0: never leased), live or not. `remaining_s`: of the lease, when it answered.
+    The lease fields are None or 0 without a live lease; only `token` is always that of the last lease (0: never
+    leased). `remaining_s`: how long the lease still had when the store answered.
     """
 
     id: str
@@ -38,7 +39,7 @@ class ItemRow:
 
 @dataclass(frozen=True, slots=True)
 class NewItem:
-    """What a put writes. `holder_id` is whoever puts: another's live lease refuses it."""
+    """What a put writes. `holder_id` is the caller: the put is refused while another holder has a live lease."""
 
     id: str
     state: str
@@ -48,15 +49,15 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True)
 class ItemRefusal:
-    """No: the rules do not allow it; nothing was changed. `current` is the item as it stands (None: there is none)."""
+    """The rules do not allow the request; nothing was changed. `current` is the present item (None: there is none)."""
 
-    reason: str  # model.items: ABSENT, LAPSED or HELD_BY_ANOTHER
+    reason: str  # model/items/items.py: ABSENT, LAPSED or HELD_BY_ANOTHER
     current: ItemRow | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Since when items are in their state, store time: from `since` on and before `before`; None: without an end."""
+    """A range of `state_timestamp`, in store time: from `since` on, and before `before`. None: no limit."""
 
     since: dt.datetime | None = None
     before: dt.datetime | None = None
@@ -67,32 +68,38 @@ ItemAnswer = ItemRow | ItemRefusal
 
 
 class ItemPort(Protocol):
-    """Yes is an ItemRow, no an ItemRefusal; no answer at all is Unavailable (not executed) or Uncertain, raised."""
+    """A verb returns an ItemRow if it was executed, an ItemRefusal if it was refused.
+
+    Without an answer it raises Unavailable (not executed) or Uncertain.
+    """
 
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
-        """Create it, or replace state and document while nobody else holds it; an own live lease stays."""
+        """Create the item, or replace its state and document while no other holder has it; the own live lease stays."""
         ...
 
     async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]: ...
 
     async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
-        """Granted on a free item, and on one this holder has already: then under a new token, the old one is over."""
+        """Lease a free item, or one that this holder has already: the new token then replaces the old one."""
         ...
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
-        """Until when those are held that still are; touches lease fields only."""
+        """Return until when each key is held, if it still is. Changes the lease fields only."""
         ...
 
     async def break_leases(self, keys: Sequence[ItemKey], limit_s: float) -> dict[ItemKey, ItemRefusal]:
-        """The refused only (another's live lease); an absent, lapsed or own lease is gone afterwards."""
+        """End these leases and return the refused keys only: there the live lease is another one.
+
+        An absent or lapsed lease is not refused.
+        """
         ...
 
     async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:
-        """Only under this live lease, checked in the write itself; what is None stays as it is."""
+        """Write state and document, only under this live lease: the write itself checks it. None: not changed."""
         ...
 
     async def delete(self, key: ItemKey, limit_s: float) -> ItemRefusal | None:
-        """Only under this live lease, checked in the write itself; None: it is gone."""
+        """Delete the item, only under this live lease: the delete itself checks it. Returns None when it is deleted."""
         ...
 
     async def next_for_state(
@@ -105,19 +112,19 @@ class ItemPort(Protocol):
         skip: Sequence[str] = (),
         stretch: Stretch = EVER,
     ) -> list[ItemRow]:
-        """Up to `limit` free items in this state, the longest in it first, each now leased to this holder.
+        """Lease up to `limit` free items in this state to this holder, the longest in the state first.
 
-        What another session is just taking is left out, never waited for; the ids in `skip` are left out, untouched.
-        With a `stretch`, only items whose time in this state began within it.
+        Leaves out items that another session is just taking, without waiting for them, and the ids in `skip`.
+        With a `stretch`, takes only items that came into this state within it.
         """
         ...
 
     async def find(self, state: str | None, limit: int, limit_s: float) -> list[ItemRow]:
-        """For people: items of this kind (in this state), the longest in their state first, held or not."""
+        """For operators: return items of this kind (in this state), the longest in their state first, held or not."""
         ...
 
     async def kinds(self, limit_s: float) -> list[str]:
-        """For people: every kind there is an item of, in order; ConfigurationError where the store cannot tell."""
+        """For operators: return every kind that has an item, sorted. Raises ConfigurationError if the store cannot."""
         ...
 
 

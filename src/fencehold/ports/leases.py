@@ -1,4 +1,4 @@
-"""Named leases: six verbs, each one statement and one limit. The rules are in model/leases.py."""
+"""Named leases: six verbs, each one statement and one limit. The rules are in model/election/leases.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ Answer = Lease | Refusal | Busy
 
 
 class LeasePort(Protocol):
-    """Yes is a Lease, no is a Refusal, not yet known is Busy; no answer at all is Uncertain or Unavailable, raised."""
+    """A verb returns a Lease if it was executed, a Refusal if it was refused, Busy if that is not yet decided.
+
+    Without an answer it raises Uncertain or Unavailable.
+    """
 
     async def acquire(self, ask: Ask, limit_s: float) -> Answer: ...
 

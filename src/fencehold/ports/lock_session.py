@@ -14,35 +14,35 @@ class LockSession(Protocol):
     async def try_lock(self, limit_s: float) -> bool: ...
 
     async def probe(self, limit_s: float) -> bool:
-        """Whether this session holds the lock: possession, not only life."""
+        """Whether this session holds the lock, not only whether its connection works."""
         ...
 
     async def unlock(self, limit_s: float) -> bool: ...
 
     async def evict(self, born: Any, limit_s: float) -> bool:
-        """End the session that was born then, if it holds the lock; True when it is gone."""
+        """End the session that has this `birth`, if it holds the lock. True when that session is gone."""
         ...
 
     async def rest(self, timeout_s: float) -> None:
-        """Nothing to do for so long, or until the connection ends."""
+        """Wait for `timeout_s`, or until the connection ends."""
         ...
 
     async def wait_for_news(self, timeout_s: float, stop: asyncio.Event) -> None:
-        """Nothing to do for so long, or until the lock may be free or the connection has ended."""
+        """Wait for `timeout_s`, or until the lock may be free, the connection has ended or `stop` is set."""
         ...
 
     async def close(self) -> None:
-        """The end of the session, which frees whatever it holds."""
+        """End the session, which frees all that it holds."""
         ...
 
     @property
     def expires(self) -> bool:
-        """Whether a proof of possession counts for a time only."""
+        """Whether a proof that the lock is held is valid for a limited time only."""
         ...
 
     @property
     def birth(self) -> Any | None:
-        """Which session this is, for `evict`; None when it cannot be told, or may be another client's next."""
+        """Identifies this session, for `evict`. None if that is not known, or if another client may get it next."""
         ...
 
 
@@ -50,7 +50,7 @@ S_contra = TypeVar("S_contra", bound=LockSession, contravariant=True)
 
 
 class Companion(Protocol[S_contra]):
-    """A fencing epoch beside the lock: a lease that its holder alone raises and keeps, on the lock's own connection."""
+    """A fencing epoch beside the lock: a lease that only the lock's holder raises and renews, on its connection."""
 
     name: str
     holder_id: str
@@ -60,7 +60,7 @@ class Companion(Protocol[S_contra]):
     def fences(self) -> FencePort: ...
 
     async def seize(self, session: S_contra, lease_s: float, limit_s: float) -> int:
-        """The next epoch."""
+        """Take the lease with the next epoch, and return that epoch."""
         ...
 
     async def resume(self, session: S_contra, epoch: int, lease_s: float, limit_s: float) -> bool:
@@ -68,7 +68,7 @@ class Companion(Protocol[S_contra]):
         ...
 
     async def renew(self, session: S_contra, epoch: int, lease_s: float, limit_s: float) -> None:
-        """Raises when the epoch is no longer the lease's."""
+        """Renew this epoch's lease. Raises if the lease has another epoch."""
         ...
 
     async def release(self, session: S_contra, epoch: int, limit_s: float) -> None: ...

@@ -18,7 +18,7 @@ class Unanswered(Exception):
 
 
 class Mechanism(Protocol[G]):
-    """`attempt` answers a grant (yes), None (no) or raises (don't know). Nothing here may block without a limit."""
+    """`attempt` returns a grant, or None if refused; it raises if the outcome is unknown. Every call has a limit."""
 
     def attempt(self) -> Coroutine[Any, Any, G | None]: ...
 
@@ -27,11 +27,14 @@ class Mechanism(Protocol[G]):
         ...
 
     async def release(self, grant: G) -> bool:
-        """Local state first; True when it was given back, or was to lapse by itself. Raises Unanswered."""
+        """End the grant locally, then give it back. True when that is done, or when it is meant to lapse by itself.
+
+        Raises Unanswered.
+        """
         ...
 
     async def pause(self, delay_s: float, stop: asyncio.Event, *, heed_hints: bool) -> None:
-        """Wait for the delay, but no longer than until `stop`, or until an attempt is worth while."""
+        """Wait for the delay. Return earlier if `stop` is set, or if an attempt is worth while."""
         ...
 
     def is_new_term(self, grant: G) -> bool:

@@ -7,21 +7,21 @@ from typing import Protocol
 
 from fencehold.model.errors import ConfigurationError
 
-#: Hears, in plain words, what `init` is waiting for. Called now and then while it waits, never when it does not.
+#: Called with a text that says what `init` waits for: now and then while it waits, never otherwise.
 Waits = Callable[[str], None]
 
 
 def unheard(what: str) -> None:
-    """For callers that need no word of what `init` waits for."""
+    """Do nothing: for callers that need not know what `init` waits for."""
 
 
 class SchemaPort(Protocol):
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
-        """Bring the tables up to date, safe to repeat and safe in parallel; the names of the steps just applied.
+        """Bring the tables up to date and return the names of the steps just applied. Safe to repeat and in parallel.
 
-        Programs that use the tables run on meanwhile: a lock that is not to be had soon is given up and asked for
-        again. Raises Unavailable (busy) when it was not to be had within the limit, ConfigurationError (table_lost,
-        column_lost, safeguard_lost) when something that was made once is gone; nothing was changed then.
+        Programs that use the tables go on meanwhile: `init` gives up a lock that it does not get soon, and asks again.
+        Raises Unavailable (busy) if it did not get the lock within the limit, ConfigurationError (table_lost,
+        column_lost, safeguard_lost) if something that was made once is gone; nothing was changed then.
         """
         ...
 
@@ -33,9 +33,9 @@ class SchemaPort(Protocol):
         ...
 
     async def fault(self, limit_s: float) -> ConfigurationError | None:
-        """What keeps these tables from being used, with the advice that helps: None when nothing is missing.
+        """Return the error that keeps programs from using these tables, with advice; None when nothing is missing.
 
-        `init` mends `schema_missing` and `schema_old`; it refuses `table_lost`, `column_lost` and
+        `init` repairs `schema_missing` and `schema_old`; it refuses `table_lost`, `column_lost` and
         `safeguard_lost`.
         """
         ...

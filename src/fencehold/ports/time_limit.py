@@ -1,4 +1,4 @@
-"""A limit on a block of awaits that holds in a task that is being cancelled too."""
+"""A time limit for a block of awaits, which works also in a task that is being cancelled."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class TimeLimit:
     """`async with TimeLimit(seconds):` raises TimeoutError when they are over; None is no limit.
 
     asyncio.timeout() of Python 3.11.0 to 3.11.2 raises CancelledError instead, if the task was cancelled before the
-    block began: whoever cleans up would take the end of its limit for the end of everything. asyncio.wait_for() of
-    Python 3.11 loses a cancel that comes together with the answer: whoever waits for the task's end waits for ever.
+    block began: code that cleans up would take the end of its limit for a cancellation. asyncio.wait_for() of Python
+    3.11 loses a cancel that comes together with the result: code that waits for the task's end would wait for ever.
     """
 
     def __init__(self, limit_s: float | None) -> None:

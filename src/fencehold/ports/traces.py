@@ -1,4 +1,4 @@
-"""Traces across an outbox: the context of whoever added an event goes along to whoever handles it."""
+"""Traces across an outbox: the trace context of the program that adds an event reaches the event's handler."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class TracePort(Protocol):
         ...
 
     def handling(self, outbox: str, worker_id: str, claim: Claim) -> AbstractContextManager[Any] | None:
-        """A span around one run of a handler, linked to what `metadata` carries; None: nobody traces, no cost."""
+        """A span around one run of a handler, linked to the trace in `metadata`; None: tracing is off, at no cost."""
         ...

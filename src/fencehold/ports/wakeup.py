@@ -1,4 +1,4 @@
-"""Hints that something changed. Never the truth: a lost or invented hint costs time, not safety."""
+"""Hints that something changed. A hint is no proof: a lost or a false hint costs time, not safety."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ACQUIRED, RELEASED, ASKED, UNKNOWN = "acquired", "released", "asked", "unknown"
 
 class WakeupPort(Protocol):
     def on_hint(self, hint: Hint) -> None:
-        """Call `hint(what, lease_name)` on the keeper's loop when the store tells of a change; UNKNOWN: look at all."""
+        """Call `hint(what, lease_name)` on the keeper's loop when the store reports a change; UNKNOWN: check all."""
         ...
 
     async def listen(self, limit_s: float) -> bool:
-        """Start (or make sure of) listening; False where this store cannot tell."""
+        """Start to listen, or make sure that it does already. False if this store cannot notify."""
         ...

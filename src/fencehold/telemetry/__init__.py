@@ -1,1 +1,1 @@
-"""Who hears the facts: logs now; metrics and traces beside them."""
+"""Where the facts go: logs, metrics and traces."""

@@ -1,4 +1,4 @@
-"""Several sinks as one."""
+"""Combines several sinks into one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOGGER = logging.getLogger("fencehold")
 
 
 class FanOut:
-    """Every sink hears every fact; one that raises harms neither the others nor whoever told."""
+    """Passes every fact to every sink. A sink that raises affects neither the other sinks nor the caller."""
 
     def __init__(self, *sinks: FactSink) -> None:
         self._sinks = sinks
@@ -26,10 +26,10 @@ class FanOut:
                 self._blame(place, event, error)
 
     def _blame(self, place: int, event: str, error: Exception) -> None:
-        """Once per sink: a broken one would otherwise fill the log at the rate of the facts."""
+        """Log a failure once per sink: a broken sink would otherwise fill the log at the rate of the facts."""
         if place in self._blamed:
             return
         self._blamed.add(place)
         sink = type(self._sinks[place]).__name__
-        # Not the error's text: it may quote what the sink was given.
+        # Without the error's text: it may quote the fields of the fact.
         LOGGER.error("sink_failed sink=%s fact=%s error=%s", sink, event, type(error).__name__)

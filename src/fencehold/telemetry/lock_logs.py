@@ -20,7 +20,7 @@ LEVELS = {
 
 
 class StructuredLogger:
-    """`info("event", key=value)` and so on; a fixed context goes along; passwords never pass."""
+    """`info("event", key=value)` and so on. Adds a fixed context to every line; never logs passwords."""
 
     def __init__(self, logger: logging.Logger, **context: Any) -> None:
         self._logger = logger

@@ -1,7 +1,6 @@
-"""Facts as structured log records: one line a person can read, the same fields for a program in `record.fencehold`.
+"""Logs facts as structured records: one readable line, and the same fields for programs in `record.fencehold`.
 
-The traceback of a handler that failed follows its line, each of its own lines indented: what an error says cannot be
-taken for a line of the log.
+The traceback of a failed handler follows its line. It is indented, so that no line of it looks like a line of the log.
 """
 
 from __future__ import annotations
@@ -92,23 +91,23 @@ LEVELS = {
     "events_purged": logging.INFO,
 }
 
-#: Told at every try while the store is away; `store_unreachable` says it once, and then rarely.
+#: Reported at every try while the store is away; `store_unreachable` is reported once, and then rarely.
 EVERY_TRY = frozenset({"leader_acquire_failed", "worker_store_failed", "processor_store_failed", "reaper_failed"})
-#: What an event holds is its owner's, not the log's; no fact has these fields, and one that had would not be shown.
+#: Never logged: an event's contents belong to its owner. No fact has these fields; if one had, they would be left out.
 PRIVATE = frozenset({"payload", "payload_json", "metadata", "metadata_json", "document", "document_json"})
 SHOWN_VALUES_MAX = 5
-SHOWN_NAMES_MAX = 100  # of names, such as ids: which they are is what is asked for
+SHOWN_NAMES_MAX = 100  # for names, such as ids: the reader needs to know which ones
 TRACEBACK = "traceback"
 
 
 def level_of(event: str, fields: Mapping[str, Any], levels: Mapping[str, int] = LEVELS) -> int:
-    """What went wrong weighs more than the name of the fact: a dead letter is an error however it came about."""
+    """Return the level of a fact. Its fields count more than its name: a dead letter is always an error."""
     level = levels.get(event, logging.INFO)
     if fields.get("sql_error") and event not in EVERY_TRY:
         level = max(level, logging.WARNING)
     if event == "event_failed" and fields.get("status") == Status.DEAD_LETTER:
         level = logging.ERROR
-    if fields.get("is_repeat"):  # one of many like it: the next line counts it
+    if fields.get("is_repeat"):  # one of many equal facts: the next line gives their number
         level = min(level, logging.DEBUG)
     if event == "leader_renewed" and fields.get("failures"):
         level = max(level, logging.INFO)
@@ -122,7 +121,7 @@ def level_of(event: str, fields: Mapping[str, Any], levels: Mapping[str, int] = 
 
 
 class LogSink:
-    """Never raises; neither passwords nor payloads pass. `levels` are those that differ here, by the fact."""
+    """Logs every fact. Never raises; never logs passwords or payloads. `levels` replaces the levels of single facts."""
 
     def __init__(self, logger: logging.Logger = LOGGER, levels: Mapping[str, int] | None = None) -> None:
         self._logger = logger
@@ -146,12 +145,12 @@ class LogSink:
 
 
 def escaped(text: str) -> str:
-    """As it stands between quotes, so that a program reads the line as it was meant."""
+    """Escape backslashes and quotes for a text between quotes, so that a program reads the line correctly."""
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _shown(value: object) -> str:
-    """On one line: a handler's error may have many."""
+    """Return the value on one line: a handler's error may have many lines."""
     text = " ".join((_listed(value) if isinstance(value, list) else str(value)).split())
     return f'"{escaped(text)}"' if " " in text or '"' in text else text
 

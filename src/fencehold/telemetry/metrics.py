@@ -1,4 +1,4 @@
-"""What is counted: every metric, and which fact moves it. No package is needed here; prometheus.py reads this table.
+"""The table of metrics: every metric, and which fact changes it. It needs no package; prometheus.py reads it.
 
 A name is that of the rule book in Prometheus spelling: dots become underscores, a counter ends in _total, a duration in
 _seconds. Metrics labelled by worker live as long as the worker; all others as long as the process.
@@ -23,7 +23,7 @@ class Kind(enum.StrEnum):
 
 
 class Office(enum.Enum):
-    """How a fact moves the gauge of who leads: by epochs, since facts told by two threads may cross."""
+    """How a fact changes the gauge of who leads: by epochs, since facts of two threads may arrive out of order."""
 
     SOUGHT = "sought"
     ENTERED = "entered"
@@ -44,7 +44,7 @@ BATCH = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """One metric. `rule_book` is its name there; empty for what we count beyond it."""
+    """One metric. `rule_book` is its name in the rule book; empty for a metric that is not in it."""
 
     name: str
     kind: Kind
@@ -57,7 +57,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Feed:
-    """A fact moves a metric: by the field named, or by a constant. `given` are labels no field of the fact carries."""
+    """One fact changes one metric: by the value of a field, or by a constant. `given`: labels not in the fact."""
 
     fact: str
     metric: Metric
@@ -272,9 +272,9 @@ FEEDS: tuple[Feed, ...] = (
 #: In the order of the table above, each once.
 METRICS: tuple[Metric, ...] = tuple({feed.metric.name: feed.metric for feed in FEEDS}.values())
 
-#: What a look at the table says, and the fact after which that is not known any more: these series go then.
+#: The metrics from a look at the table. After END_OF_A_LOOK nobody looks any more: their series are then removed.
 OF_A_LOOK: tuple[Metric, ...] = (PENDING, PROCESSING, RETRYING, DEAD_LETTERS, OLDEST)
 LOOK, END_OF_A_LOOK = "outbox_stats", "outbox_unseen"
 
-#: After these nothing more is told of a worker: its series go, or a process that restarts workers would collect them.
+#: The last facts of a worker. Then its series are removed, or a process that restarts workers would collect them.
 LAST_OF_A_WORKER = frozenset({"worker_stopped", "worker_died"})

@@ -1,4 +1,4 @@
-"""Facts as Prometheus metrics. What is counted stands in metrics.py; the only file that knows prometheus-client."""
+"""Turns facts into Prometheus metrics. metrics.py defines the metrics; only this file uses prometheus-client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["PrometheusSink"]
 
 LOGGER = logging.getLogger("fencehold")
-#: Sets of label values one registry gets from us. Beyond it (a lease per user, say) new ones are not counted.
+#: How many sets of label values we add to one registry. Beyond it (one lease per user, say) new sets are not counted.
 LABEL_SETS_MAX = 10_000
 
 Move = Callable[[Fields], None]
@@ -45,12 +45,13 @@ _BY_FACT: dict[str, tuple[Feed, ...]] = {
 
 
 class PrometheusSink:
-    """Counts every fact of metrics.py; never raises, never blocks, any thread. `registry` None: the process-wide one.
+    """Counts every fact of metrics.py. Never raises, never blocks, works on any thread.
 
-    Several sinks on one registry share its metrics, so each store may have one of its own.
+    `registry` None: the process-wide one. Several sinks on one registry share its metrics, so each store may have a
+    sink of its own.
     """
 
-    wants_latencies = True  # worth the time it takes to work them out
+    wants_latencies = True  # without a sink that wants them they are not computed
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         client = _client()
@@ -72,13 +73,13 @@ class PrometheusSink:
                 LOGGER.error("metrics_failed fact=%s error=%s", event, type(error).__name__)
 
     def exposition(self) -> tuple[bytes, str]:
-        """What a GET of /metrics answers: the text and its content type."""
+        """Return the answer to a GET of /metrics: the text and its content type."""
         client = _client()
         return client.generate_latest(self._registry), str(client.CONTENT_TYPE_LATEST)
 
 
 class _Instruments:
-    """The metrics of one registry, and for each fact and its labels the moves it makes, looked up once."""
+    """The metrics of one registry. For each fact and its labels it looks up once which series to change, and how."""
 
     def __init__(self, metrics: Mapping[str, Any]) -> None:
         self._metrics = metrics
@@ -97,7 +98,7 @@ class _Instruments:
         return known if known is not None else self._look_up(key, feeds, fields)
 
     def forget_worker(self, fields: Fields) -> None:
-        """Its label set and all its series; moves kept by another thread now change nothing that is shown."""
+        """Remove a worker's label set and all its series. What another thread still adds to them is not shown."""
         values = tuple(str(fields[label]) for label in WORKER)
         for key in [key for key in list(self._moves) if (str(key[1]), str(key[2])) == values]:
             self._moves.pop(key, None)
@@ -108,7 +109,7 @@ class _Instruments:
                     self._metrics[metric.name].remove(*values)
 
     def forget_look(self, fields: Fields) -> None:
-        """A number that nobody can look at any more is no longer shown."""
+        """Remove the numbers from the last look at the table, since nobody can look any more."""
         outbox = fields["outbox"]
         for key in [key for key in list(self._moves) if key[:2] == (LOOK, outbox)]:
             self._moves.pop(key, None)
@@ -124,7 +125,7 @@ class _Instruments:
         return found
 
     def _series(self, feed: Feed, fields: Fields) -> Any | None:
-        """None when there are too many label sets already."""
+        """Return the series to change; None when there are too many label sets already."""
         metric = feed.metric
         if not metric.labels:
             return self._metrics[metric.name]
@@ -138,7 +139,7 @@ class _Instruments:
         return self._metrics[metric.name].labels(*values)
 
     def _open(self, labels: tuple[str, ...], fields: Fields) -> None:
-        """Counters of these labels start at 0: one that is first seen at 1 hides its first step from rate()."""
+        """Create the counters of these labels at 0: rate() misses the first step of a counter that begins at 1."""
         for feed in FEEDS:
             if feed.metric.labels == labels and feed.metric.kind is not Kind.GAUGE:
                 self._metrics[feed.metric.name].labels(*_values(feed, fields))
@@ -162,7 +163,7 @@ class _Instruments:
 
 
 class _Terms:
-    """Whether this process leads, by epochs: an end that another thread told before its beginning still counts."""
+    """Computes from epochs whether this process leads: a term's end counts even if it arrives before its beginning."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -198,7 +199,10 @@ def _bound(act: Callable[[Any], None], takes: str | float) -> Move:
 
 
 def _observer(series: Any, bounds: tuple[float, ...]) -> Callable[[Any], None]:
-    """Observes one value or many. A negative one, from two clocks that differ, counts as 0: a sum must not fall."""
+    """Return a function that observes one value or many.
+
+    A negative value, from two clocks that differ, counts as 0: a sum must not fall.
+    """
 
     def observe(value: float | Iterable[float]) -> None:
         if isinstance(value, Iterable):
@@ -210,9 +214,9 @@ def _observer(series: Any, bounds: tuple[float, ...]) -> Callable[[Any], None]:
 
 
 def _observe_all(series: Any, bounds: tuple[float, ...], ascending: list[float]) -> None:
-    """As observe() for each, which takes 2 us a value; sorted first, 100 of them take 10 us.
+    """Do the same as observe() for each value, but faster: 100 sorted values take 10 us, not 2 us each.
 
-    The two fields are not public: a test compares the outcome with that of observe().
+    The two fields used here are not public: a test compares the result with that of observe().
     """
     if ascending and ascending[0] < 0:
         ascending = [max(0.0, one) for one in ascending]

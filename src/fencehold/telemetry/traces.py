@@ -1,6 +1,7 @@
-"""Traces across an outbox, by OpenTelemetry's API alone; the program chooses the SDK. The only file that knows it.
+"""Traces across an outbox by OpenTelemetry's API alone; the program chooses the SDK. No other file uses it.
 
-Whoever adds an event stores `carry()` in its metadata under "trace"; whoever handles it continues that trace.
+The code that adds an event stores `carry()` in its metadata under "trace"; the code that handles it continues that
+trace.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("fencehold")
 CARRIED_UNDER = "trace"
-#: How soon a provider set after the first event is noticed. Asking costs 1.3 us, too much for each event of a program
-#: that has the API installed and no SDK.
+#: How often to look for a provider, which may be set after the first event. A look costs 1.3 us: too much for each
+#: event of a program that has the API installed and no SDK.
 LOOK_EVERY_S = 1.0
 
 
 class NoTraces:
-    """Nobody traces."""
+    """Tracing is off."""
 
     def carry(self) -> Mapping[str, str]:
         return {}
@@ -39,9 +40,9 @@ class NoTraces:
 
 
 class OpenTelemetryTraces:
-    """A consumer span per try, child of and linked to the context the event carries. Neither verb ever raises.
+    """Makes one consumer span per try: a child of the trace in the event, with a link to it. Neither verb ever raises.
 
-    `tracer_provider` None: the one set for the whole process, also when it is set later.
+    `tracer_provider` None: the one that is set for the whole process, even if it is set later.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class OpenTelemetryTraces:
         return None if tracer is None else _Handling(self._otel, tracer, outbox, worker_id, claim)
 
     def _look_for_tracer(self) -> Tracer | None:
-        """A provider is set once per process: one that was found is never asked for again."""
+        """Look for a tracer, every LOOK_EVERY_S at most. Keep the first one: a provider is set once per process."""
         now_s = self._clock_s()
         if now_s < self._look_at_s:
             return None
@@ -80,7 +81,7 @@ class OpenTelemetryTraces:
 
 
 def traces() -> TracePort:
-    """OpenTelemetry's when its API is installed and usable, else none."""
+    """Return OpenTelemetryTraces if its API is installed and usable, else NoTraces."""
     try:
         return OpenTelemetryTraces()
     except ConfigurationError:
@@ -91,7 +92,7 @@ def traces() -> TracePort:
 
 
 class _Api:
-    """What is used of opentelemetry-api, imported when the first tracer is wanted."""
+    """The parts of opentelemetry-api that are used, imported when the first tracer is wanted."""
 
     def __init__(self) -> None:
         try:
@@ -107,7 +108,7 @@ class _Api:
         self.context, self.propagate, self.trace = context, propagate, trace
 
     def real_tracer(self, given: TracerProvider | None) -> Tracer | None:
-        """None when its spans would record nothing: no SDK is set, or it is switched off."""
+        """Return a tracer; None when its spans would record nothing: no SDK is set, or it is switched off."""
         trace = self.trace
         provider = trace.get_tracer_provider() if given is None else given
         if isinstance(provider, trace.ProxyTracerProvider):
@@ -116,7 +117,7 @@ class _Api:
         return None if isinstance(tracer, trace.NoOpTracer) else tracer
 
     def start(self, tracer: Tracer, outbox: str, worker_id: str, claim: Claim) -> tuple[Span, Any]:
-        """The span and the context to run in: what the event carries and nothing of whoever started the worker."""
+        """Return the span and the context to run in: the event's trace, not the trace that started the worker."""
         trace = self.trace
         carried = self._carried(claim)
         sender = trace.get_current_span(carried).get_span_context()
@@ -140,12 +141,12 @@ class _Api:
     def _carried(self, claim: Claim) -> Any:
         try:
             return self.propagate.extract(_headers(claim), self.context.Context())
-        except Exception as error:  # noqa: BLE001 - a propagator may choke on what it reads: a trace of its own then
+        except Exception as error:  # noqa: BLE001 - a propagator may fail on what it reads: then begin a new trace
             _tell(error)
             return self.context.Context()
 
     def blame(self, span: Span, error: BaseException) -> None:
-        """The exception and the status; passwords never pass."""
+        """Record the exception and the status in the span, without passwords."""
         if not span.is_recording():
             return
         stack = "".join(traceback.format_exception(error))
@@ -156,7 +157,7 @@ class _Api:
 
 
 class _Handling:
-    """The span around one run of a handler; what the handler raises goes on, what the tracer raises does not."""
+    """The span around one run of a handler. Errors of the handler propagate, errors of the tracer do not."""
 
     def __init__(self, otel: _Api, tracer: Tracer, outbox: str, worker_id: str, claim: Claim) -> None:
         self._otel = otel
@@ -181,7 +182,7 @@ class _Handling:
                 self._otel.context.detach(self._token)
             if self._span is not None:
                 self._end(self._span, error)
-        except Exception as broken:  # noqa: BLE001 - what the handler did stands
+        except Exception as broken:  # noqa: BLE001 - the result of the handler counts
             _tell(broken)
 
     def _end(self, span: Span, error: BaseException | None) -> None:
@@ -193,7 +194,7 @@ class _Handling:
 
 
 def _headers(claim: Claim) -> dict[str, str]:
-    """What the event carries; nothing when that is not what `carry()` makes, for anybody may have written it."""
+    """Return the trace headers in the event; none if they are not what `carry()` makes: anybody may have added it."""
     if claim.metadata_json is None or f'"{CARRIED_UNDER}"' not in claim.metadata_json:
         return {}
     try:
@@ -209,7 +210,7 @@ _told: set[str] = set()
 
 
 def _tell(error: Exception) -> None:
-    """Once per kind: a broken tracer would otherwise fill the log at the rate of the events."""
+    """Log an error once per type: a broken tracer would otherwise fill the log at the rate of the events."""
     kind = type(error).__name__
     if kind not in _told:
         _told.add(kind)

@@ -7,9 +7,9 @@
 | `machine`      | a Hypothesis state machine over a real backend (needs hypothesis)                              |
 | `proxy`        | a TCP proxy that cuts, freezes and loses answers at a chosen moment                            |
 | `history`      | judges what a run recorded: epochs never fall in commit order, no two terms overlap            |
-| `evidence`     | what a run of `fencehold verify` leaves behind for the judge                                   |
+| `evidence`     | the evidence of a run of `fencehold verify`, for the judge                                     |
 | `invariants`   | the promises by name, judged from evidence, each with how often it was put to the test         |
-| `virtual_loop` | a seeded event loop on virtual time                                                            |
+| `simulation`   | the election under simulated faults; its `virtual_loop` is a seeded event loop on virtual time |
 
-Nothing is imported here: each module asks only for what it needs itself.
+This package imports nothing: each module imports only what it needs.
 """

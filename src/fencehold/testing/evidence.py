@@ -1,7 +1,7 @@
-"""What a run of `fencehold verify` leaves behind for the judge: plain values, in the order in which they happened.
+"""The evidence of a run of `fencehold verify`, for the judge: plain values, in the order in which they happened.
 
-Two independent sources: rows that triggers of the database wrote in the transaction of the change itself, and what
-processes said they were told. A change that the database forgot (a lost promotion, say) is still in the second.
+It has two independent sources: rows that triggers of the database wrote in the transaction of the change itself, and
+the answers that processes reported. A change that the database lost (at a promotion, say) is still in the second.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FencedWrite:
 
 @dataclass(frozen=True, slots=True)
 class ToldWrite:
-    """What the writer was told: True accepted, False refused, None: no answer, it may have been either."""
+    """The answer that the writer got: True accepted, False refused, None: no answer, it may have been either."""
 
     write_id: str
     name: str
@@ -51,7 +51,7 @@ class ToldWrite:
 
 
 class Verb(Enum):
-    """What somebody tried who does not hold the lease any more."""
+    """What a process tried that does not hold the lease any more."""
 
     WRITE = "a fenced write"
     RENEW = "a renewal"
@@ -62,7 +62,7 @@ class Verb(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StaleTry:
-    """Tried by one who did not hold the lease: it had seen that another does, or that its own had ended."""
+    """A try of a process that did not hold the lease: it had seen that another does, or that its own had ended."""
 
     verb: Verb
     what: str  # the lease, event or item
@@ -74,7 +74,7 @@ class StaleTry:
 
 @dataclass(frozen=True, slots=True)
 class EventChange:
-    """One update of an event's row. `was_live`: the claim before it had not ended; `is_counted`: as one more try."""
+    """One update of an event's row. `was_live`: the claim before had not ended; `is_counted`: counts one more try."""
 
     tracking_id: str
     was_status: str
@@ -101,12 +101,12 @@ class ItemChange:
 
 @dataclass
 class Evidence:
-    """Everything that was found. Sequences of changes are in the order in which the database made them."""
+    """All evidence of a run. Sequences of changes are in the order in which the database made them."""
 
-    grants: Sequence[Granted] = ()  # as told to the holders
+    grants: Sequence[Granted] = ()  # as answered to the holders
     beliefs: Sequence[Believed] = ()  # of leaders: while `is_valid` was true
     lease_changes: Sequence[LeaseChange] = ()
-    #: Leases whose next epoch is taken by right of a lock, whatever is left of the one before.
+    #: Leases whose next epoch belongs to the holder of a lock, even while the epoch before is still live.
     seized: frozenset[str] = frozenset()
     writes: Sequence[FencedWrite] = ()
     told_writes: Sequence[ToldWrite] = ()

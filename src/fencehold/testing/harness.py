@@ -1,7 +1,7 @@
 """What a backend's author supplies so that the conformance suite can run on it.
 
-A harness opens in the event loop of one test and is closed at its end: a clean namespace with its tables made, any
-number of clients of it, a store clock that obeys, and, where the store has them, SQL, a network to break and processes.
+A harness opens in the event loop of one test and is closed at its end. It gives a clean namespace with its tables, any
+number of clients, a store clock that can be set and, where the store has them, SQL, a network to break and processes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ READ_COUNT = "SELECT n FROM counters WHERE id = 1"
 
 @dataclass(frozen=True)
 class Traits:
-    """What the suite cannot find out by itself. What a store cannot do needs no word: its class is not subclassed."""
+    """What the suite cannot find out by itself. For what a store cannot do, do not subclass that class of tests."""
 
     tick: dt.timedelta  # the smallest difference between two instants that the store keeps
     walk_steps: int = 3000  # as many as take a few seconds
@@ -47,13 +47,13 @@ class Caller(Protocol):
 
     @property
     def target(self) -> object:
-        """What is handed to `fence()`."""
+        """The object that is passed to `fence()`."""
         ...
 
     async def begin(self) -> None: ...
 
     async def execute(self, statement: str, params: Mapping[str, Any] | None = None) -> int:
-        """Rows changed."""
+        """Run the statement and return the number of changed rows."""
         ...
 
     async def commit(self) -> None: ...
@@ -76,14 +76,14 @@ class Door(Protocol):
 
 
 class Sql(Protocol):
-    """The same namespace seen by a user's own connections."""
+    """The same namespace through a user's own connections."""
 
     async def run(self, statement: str) -> list[tuple[Any, ...]]:
-        """On a connection of the test's own, committed at once; rows, if there are any."""
+        """Run a statement on a connection of the test's own, and commit at once; return the rows, if there are any."""
         ...
 
     async def run_script(self, script: str) -> None:
-        """Several statements in one text, as the database's own shell takes them."""
+        """Run several statements in one text, as the database's own shell takes them."""
         ...
 
     @property
@@ -107,7 +107,7 @@ class Remote:
 
 
 class Harness(ABC):
-    """Subclasses say how; every client given out is closed with the harness."""
+    """Subclasses define the abstract methods. Every client that a harness gives out is closed with it."""
 
     traits: Traits
 
@@ -128,7 +128,7 @@ class Harness(ABC):
         return await self.opened(self.make(table))
 
     async def events(self, table: str = OUTBOX_TABLE, init: bool = True) -> Events:
-        """One more outbox of the same namespace, which has asked for nothing yet; closed with the harness."""
+        """One more outbox of the same namespace, not yet connected unless `init`; closed with the harness."""
         events = self.make().events(table)
         self.stack.push_async_callback(events.close)
         if init:
@@ -144,7 +144,7 @@ class Harness(ABC):
         return items
 
     async def opened(self, backend: Backend) -> Backend:
-        """`backend` open, and closed with the harness."""
+        """Open `backend`, and close it with the harness."""
         self.stack.push_async_callback(backend.close)
         self.stack.push_async_callback(backend.fences.close)
         await backend.open(CALL_LIMIT_S)
@@ -152,26 +152,26 @@ class Harness(ABC):
 
     @abstractmethod
     async def prepare(self) -> None:
-        """Make an empty namespace; what undoes it goes onto `self.stack`.
+        """Make an empty namespace, and push its removal onto `self.stack`.
 
-        With SQL it holds `notes (place, note)`, the place counting up by itself, and `counters (id, n)` with
+        With SQL it holds `notes (place, note)`, where the database counts the place up, and `counters (id, n)` with
         one row (1, 0).
         """
 
     @abstractmethod
     def make(self, table: str = LEASE_TABLE) -> Backend:
-        """A client, not yet open."""
+        """Return a client that is not yet open."""
 
     @abstractmethod
     async def set_clock(self, at: dt.datetime) -> None:
-        """The store's clock stands still at this instant, for every client."""
+        """Stop the store's clock at this instant, for every client."""
 
     @abstractmethod
     async def shift_clock(self, ahead: dt.timedelta) -> None:
-        """The store's clock runs, so far ahead of (or behind) the process's."""
+        """Let the store's clock run, so far ahead of the process's clock (or behind it)."""
 
     async def write(self, tx: Transaction, note: int) -> None:
-        """Put down a note in a fenced transaction."""
+        """Write a note in a fenced transaction."""
         await tx.execute(ADD_NOTE.format(note=int(note)))
 
     async def written(self) -> list[int]:
@@ -200,9 +200,9 @@ class Harness(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be reached from another process")
 
     def obstructed(self) -> AbstractAsyncContextManager[None]:
-        """Inside, the store can execute nothing and says so; afterwards it works again."""
+        """Inside the block the store executes nothing, and calls raise Unavailable; afterwards it works again."""
         raise NotImplementedError(f"{type(self).__name__} cannot be obstructed")
 
     async def network(self) -> tuple[FaultProxy, Backend]:
-        """A client whose traffic goes through a proxy of its own, open."""
+        """Return a proxy, and an open client whose traffic goes through it."""
         raise NotImplementedError(f"{type(self).__name__} has no network")

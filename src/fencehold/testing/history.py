@@ -1,16 +1,16 @@
-"""A run is safe if `check` finds nothing: what processes saw is written down as it happens and judged afterwards.
+"""Records what processes see while it happens, and judges it afterwards: a run is safe if `check` finds nothing.
 
 Judged per lease name:
 
 - epochs of accepted writes never decrease in commit order;
 - one epoch has one holder;
 - grants strictly increase;
-- no two intervals in which a process held itself valid overlap;
+- no two intervals overlap in which a process believed that its term was valid;
 - an accepted write carries an epoch that was granted.
 
 Times are seconds on one clock of the whole machine that runs through suspend (`boottime_s`), so intervals recorded by
 different processes may be compared; histories of several machines may not. Not judged: whether everything that
-happened was recorded. A process records a grant before it uses it, so a kill -9 can hide a grant, not a write's grant.
+happened was recorded. A process records a grant before it uses it: a kill -9 may hide a grant, but not of a write.
 
 `python -m fencehold.testing.history FILE` prints the violations and exits 1 if there are any.
 """
@@ -30,7 +30,7 @@ from typing import Any, Self
 
 from fencehold.ports.clock import boot_s
 
-CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)  # Windows hands no file down unless told to
+CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)  # Windows passes no file on to child processes by default
 
 
 def boottime_s() -> float:
@@ -40,8 +40,11 @@ def boottime_s() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The store granted this epoch. `at` orders the grants of a name: the store's own `acquired_at`, where it is known;
-    a time of receipt would put a grant whose answer was slow after a later one."""
+    """The store granted this epoch. `at` orders the grants of a name.
+
+    It is the store's own `acquired_at`, where that is known: by the time of receipt, a grant whose answer was slow
+    would come after a later one.
+    """
 
     name: str
     holder_id: str
@@ -51,7 +54,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Believed:
-    """The process' own `is_valid` was true from `start` up to, not including, `end`. One interval per term."""
+    """The process' own `is_valid` was true from `start` until before `end`. One interval per term."""
 
     name: str
     holder_id: str
@@ -76,7 +79,7 @@ class Wrote:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A fenced write was refused: never a violation, and the proof that the fence was met."""
+    """A fenced write was refused: never a violation, and the proof that the fence was put to the test."""
 
     name: str
     holder_id: str
@@ -120,7 +123,7 @@ class Rule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken rule and the two events that show it (one, where nothing stands against it)."""
+    """A broken rule and the two events that show it, or the one event that shows it alone."""
 
     rule: Rule
     name: str
@@ -131,7 +134,7 @@ class Violation:
 
 
 def check(history: Iterable[Event]) -> list[Violation]:
-    """Every violation in the history, in whatever order its events were recorded; an empty list means none."""
+    """Return every violation in the history, whose events may be in any order; an empty list means none."""
     by_name: defaultdict[str, list[Event]] = defaultdict(list)
     for event in history:
         by_name[event.name].append(event)
@@ -151,7 +154,7 @@ def _check_one_name(events: Sequence[Event]) -> Iterator[Violation]:
 
 def _writes_out_of_order(writes: Iterable[Wrote]) -> Iterator[Violation]:
     newest: Wrote | None = None
-    # Of two writes at one place in the order the newer epoch goes first: one commit cannot carry two epochs.
+    # Of two writes with one commit_order the newer epoch goes first, to be a violation: one commit has one epoch.
     for write in sorted(writes, key=lambda write: (write.commit_order, -write.epoch)):
         if newest is not None and write.epoch < newest.epoch:
             yield Violation(Rule.WRITES_IN_ORDER, write.name, (newest, write))
@@ -198,14 +201,14 @@ def _writes_not_granted(writes: Iterable[Wrote], epochs_granted: set[int]) -> It
 
 
 class HistoryWriter:
-    """What `record` returned from survives kill -9 of any process; several processes and threads may share one file."""
+    """An event survives kill -9 of any process once `record` has returned; processes and threads may share a file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | CLOSE_ON_EXEC, 0o666)
 
     def record(self, event: Event) -> None:
-        # The line break comes first: a kill can tear a write where it crosses a page, and the next process' line must
-        # not be glued to the torn one.
+        # The line break comes first: a kill can cut a write off at the end of a page, and the next process' line must
+        # not continue that line.
         line = b"\n" + json.dumps({"kind": _KIND_OF[type(event)], **asdict(event)}).encode()
         if os.write(self._file, line) != len(line):
             raise OSError("the history's disk is full: the last event is torn")
@@ -225,7 +228,7 @@ class HistoryWriter:
 
 
 def load(path: str | os.PathLike[str]) -> list[Event]:
-    """All whole events of the file. What a kill tore is passed over; anything else that is no event is an error."""
+    """Return all whole events of the file, without lines that a kill cut off. Raises ValueError for any other line."""
     events: list[Event] = []
     for number, line in enumerate(Path(path).read_bytes().split(b"\n"), start=1):
         if not line.strip():
@@ -254,7 +257,7 @@ def _event_of(fields: Any, where: str) -> Event:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0: no violation; 1: violations, one per line; 2: the file cannot be judged."""
+    """Judge a file and return the exit code: 0 no violation; 1 violations, one per line; 2 it cannot be judged."""
     if len(arguments) != 1:
         print("usage: python -m fencehold.testing.history FILE", file=sys.stderr)  # noqa: T201
         return 2

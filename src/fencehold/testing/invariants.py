@@ -21,7 +21,7 @@ Judge = Callable[[Evidence], tuple[int, Iterable[str]]]
 
 @dataclass(frozen=True)
 class Invariant:
-    """A promise, and who judges it. A run that never put it to the test has shown nothing, and may not pass."""
+    """A promise, and the function that judges it. A run that never tested it shows nothing, and may not pass."""
 
     name: str
     promise: str
@@ -31,7 +31,7 @@ class Invariant:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a run says about one invariant. `first` is the first counter-example."""
+    """The result of a run for one invariant. `first` is the first counter-example."""
 
     invariant: Invariant
     checked: int
@@ -117,7 +117,7 @@ def _one_valid_leader(evidence: Evidence) -> tuple[int, Iterable[str]]:
 
 
 def _pairs(beliefs: Iterable[history.Believed]) -> int:
-    """How many intervals there are to compare with an earlier one of the same name."""
+    """Return how many intervals can be compared with an earlier one of the same name."""
     return sum(count - 1 for count in Counter(belief.name for belief in beliefs).values())
 
 
@@ -217,7 +217,7 @@ def _one_claim_per_event(evidence: Evidence) -> tuple[int, Iterable[str]]:
 
 
 def _tokens(evidence: Evidence) -> Counter[str]:
-    """How often each event was claimed under the same token; one claim of several events gives them one token."""
+    """Count how often each event was claimed under the same token; events that are claimed together share a token."""
     claimed = (
         f"{one.token} of event {one.tracking_id}"
         for one in evidence.event_changes

@@ -1,10 +1,10 @@
-"""A Hypothesis state machine over a real backend: whatever is called in whatever order, the rule table is obeyed.
+"""A Hypothesis state machine over a real backend: it must obey the rule table for any calls in any order.
 
     def test_my_backend_obeys_the_table():
         check(MyHarness())
 
 Every example has a lease of its own in one namespace, so nothing has to be emptied in between. Any token and any
-request ever made may come back late. The clock is the harness's, and is often put exactly where a lease ends.
+request that was ever made may be used late. The clock is the harness's, and is often set exactly to a lease's end.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 START = dt.datetime(2031, 5, 17, 12, 0, 0, tzinfo=dt.UTC)
 LEASE_S = 10.0
-RENEWED_S = 15.0  # unlike the first length, so that a renewal that should not be shows in the row at once
+RENEWED_S = 15.0  # unlike the first length, so that a wrong renewal shows in the row at once
 EXAMPLES = 60
 STEPS = 25
 TERM_S = 60.0
 WRITE = "write"
 
-# Mostly what a true holder does: the newest token, and the same holder again.
+# Mostly what a real holder does: the newest token, and the same holder again.
 AGE = st.sampled_from((0, 0, 1, 2))
 TOKEN = st.sampled_from(("newest", "before", "newest", "stranger's", "long before", "of no epoch"))
 HOLDER = st.sampled_from(("ada", "ada", "bob"))
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class World:
-    """A harness open in an event loop of its own, for as long as a machine runs on it."""
+    """A harness that is open in an event loop of its own while a machine runs on it."""
 
     def __init__(self, harness: Harness, runner: asyncio.Runner) -> None:
         self.harness = harness
@@ -61,7 +61,7 @@ class World:
 
 @contextmanager
 def world(harness: Harness, prepare: Callable[[Backend], None]) -> Iterator[World]:
-    """`prepare` sees every client before it is used: the place to plant a fault."""
+    """Open a World. `prepare` is called with every client before its first use: there a test can plant a fault."""
     with asyncio.Runner() as runner:
         made = World(harness, runner)
         try:
@@ -212,7 +212,7 @@ def check(
     prepare: Callable[[Backend], None] = lambda backend: None,
     shrink: bool = True,
 ) -> None:
-    """Fail, with the shortest failing calls, unless the backend obeyed the table in every example."""
+    """Fail, and show the shortest calls that fail, unless the backend obeys the table in every example."""
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     chosen = settings(
         max_examples=examples, stateful_step_count=steps, deadline=None, database=None, derandomize=True,

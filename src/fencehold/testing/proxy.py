@@ -1,4 +1,4 @@
-"""A TCP proxy whose network can be broken on purpose, at a chosen moment, and mended again.
+"""A TCP proxy whose network can be broken on purpose, at a chosen moment, and repaired again.
 
 - A fault holds for every connection, old and new, until another verb replaces it; `heal()` ends all of them.
 - A connection that lost bytes is reset by `heal()`: TCP never delivers a stream with a hole in it.
@@ -47,7 +47,7 @@ class _Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Bytes count when they were forwarded, or lost; connections when they were accepted, refused ones too."""
+    """Bytes are counted when they are forwarded or lost; connections when they are accepted, refused ones too."""
 
     bytes_to_server: int = 0
     bytes_to_client: int = 0
@@ -58,7 +58,7 @@ class Counters:
 
 
 class FaultProxy:
-    """Forwards `host`:`port` to the server until told otherwise. Verbs take effect at the loop's next turn."""
+    """Forwards `host`:`port` to the server until a verb changes that. Verbs take effect at the loop's next turn."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class FaultProxy:
         self._enter(_Mode.FROZEN)
 
     def delay(self, seconds: float) -> None:
-        """Hold each chunk back for this long, each way."""
+        """Hold each chunk back for this long, in both directions."""
         if not seconds >= 0:
             raise ValueError(f"a delay cannot be {seconds} s")
         self._enter(_Mode.FORWARD, delay_s=seconds)
@@ -153,7 +153,7 @@ class FaultProxy:
         self._enter(_Mode.DROP_REQUESTS)
 
     def when_seen(self, pattern: bytes, fault: Fault, direction: Direction = Direction.TO_SERVER) -> Trip:
-        """Once, when these bytes pass: lose the answer and apply the fault.
+        """When these bytes pass for the first time, lose the answer and apply the fault.
 
         To the server: the bytes are forwarded, the first answer is lost, and then the fault comes, so the server has
         executed them. (Without an answer it comes after `answer_within_s`.) To the client: the bytes are the answer.
@@ -270,7 +270,7 @@ class FaultProxy:
 
 
 class ThreadedFaultProxy:
-    """The same verbs for programs without an event loop: callable from any thread, in force when they return."""
+    """The same verbs for programs without an event loop. Any thread may call them; they are in force on return."""
 
     def __init__(
         self,
@@ -348,7 +348,7 @@ class ThreadedFaultProxy:
         return ThreadedTrip(self._do(lambda: self._proxy.when_seen(pattern, fault, direction)), self.await_on_thread)
 
     def await_on_thread(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        """The coroutine's result, run on the proxy's own thread."""
+        """Run the coroutine on the proxy's own thread and return its result."""
         if not self._thread.is_alive():
             work.close()
             raise RuntimeError("the proxy is not running: use it between start() and close()")

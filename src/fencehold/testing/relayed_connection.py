@@ -1,4 +1,4 @@
-"""What passes through the fault proxy: one connection with its two streams, and the bytes a fault may wait for."""
+"""Parts of the fault proxy: one connection with its two streams, and a fault that waits for certain bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Direction(Enum):
 
 
 class Fault(Enum):
-    """What may follow when `when_seen` has seen its bytes."""
+    """What `when_seen` can do when it has seen its bytes."""
 
     CUT = "cut"  # every connection reset, new ones refused until heal()
     CLOSE_ALL = "close_all"  # every connection ended by FIN
@@ -32,7 +32,7 @@ class Fault(Enum):
 
 
 class Trip:
-    """A fault that waits for its bytes; `wait()` returns once the fault is in force."""
+    """A fault that waits for its bytes. `wait()` returns once the fault is in force."""
 
     def __init__(self, pattern: bytes, fault: Fault, direction: Direction) -> None:
         if not 0 < len(pattern) <= PATTERN_BYTES_MAX:
@@ -89,7 +89,7 @@ class Connection:
         self.writer_of[Direction.TO_SERVER] = writer
 
     def first_seen(self, trips: list[Trip], chunk: bytes, direction: Direction) -> Trip | None:
-        """The first trip whose bytes end in this chunk; they may have begun in earlier ones."""
+        """Return the first trip whose bytes end in this chunk; they may have begun in earlier chunks."""
         tail = self.tail_of[direction]
         window = tail + chunk
         self.tail_of[direction] = window[-PATTERN_BYTES_MAX:]
@@ -100,7 +100,7 @@ class Connection:
         return None
 
     def end(self, *, reset: bool) -> None:
-        """Both sockets go at the loop's next turn; nothing that is still held is forwarded."""
+        """Close both sockets, at the loop's next turn. What is still held back is not forwarded."""
         self.ended = True
         for writer in self.writer_of.values():
             if reset:

@@ -1,6 +1,6 @@
-"""A contender for events: a worker by the public API, and beside it one that claims by the statements alone.
+"""The part of a contender that claims events: a worker of the public API, and beside it loops on the statements alone.
 
-The second handles slowly what it claims, or keeps a claim until another has the event, and completes it only then.
+These loops handle their claims slowly, or keep a claim until another has the event, and complete it only then.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Claiming:
         return (await self._events.port.turn([], ask, self._brief.lease_s)).claims
 
     async def _claim_and_finish(self) -> None:
-        """Slowly, so that an earlier claimant can come back in the middle of it; at the end of the run at once."""
+        """Handle claims slowly, so that an earlier claimant can come back meanwhile; at the end of the run at once."""
         claims = await self._claimed(CALM_BATCH if self._is_calm else 1, self._brief.lease_s)
         if claims and not self._is_calm:
             await asyncio.sleep(0.6 * self._brief.lease_s)

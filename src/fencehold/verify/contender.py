@@ -1,7 +1,7 @@
-"""One contender of `fencehold verify`, as a process of its own: it contends for everything, and tells what it sees.
+"""One contender of `fencehold verify`, as a process of its own: it contends for everything, and reports what it sees.
 
-Its brief is the first line of stdin, orders follow; lines of JSON go to stdout. SIGTERM ends it in good order. It dies
-with the process that started it, even while it is frozen.
+The first line of stdin is its brief, the next lines are orders; it writes its reports to stdout as lines of JSON.
+SIGTERM ends it in order. It dies with the process that started it, even while it is frozen.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from fencehold.verify.writer import Writer, side_of
 
 PR_SET_PDEATHSIG = 1
 OPEN_LIMIT_S = 10.0
-LATE_LEASES = 8  # so long a write with an old key is followed
+LATE_LEASES = 8  # the limit of a write with an old key, in leases
 STAND_LEASES = 6
 
 
 class ShiftedClock:
-    """Python's wall clock in this process alone, set forward or back; what counts time by other clocks is untouched."""
+    """Sets Python's wall clock forward or back, in this process alone; code that uses other clocks is not affected."""
 
     def __init__(self) -> None:
         self._offset_s = 0.0
@@ -86,7 +86,7 @@ class Contender:
                 await close()
 
     async def _open(self) -> None:
-        """Patiently: its network may be cut just now."""
+        """Open the backend. Retry until that works: the network may be cut just now."""
         while True:
             try:
                 await self._backend.open(OPEN_LIMIT_S)
@@ -105,7 +105,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent()
     line = b""
-    while not line.endswith(b"\n"):  # byte by byte: what follows it are orders
+    while not line.endswith(b"\n"):  # byte by byte: the bytes after this line are orders, which are read later
         byte = os.read(0, 1)
         if not byte:
             os._exit(0)
@@ -113,11 +113,11 @@ def main() -> None:
     brief = Brief(**json.loads(line))
     try:
         asyncio.run(Contender(brief).run())
-    except BaseException as error:  # noqa: BLE001 - the parent process has to hear of it, whatever it is
+    except BaseException as error:  # noqa: BLE001 - report every error to the parent process
         tell("died", error=_words(error))
         os._exit(1)
     tell("left")
-    os._exit(0)  # threads that wait for a database that does not answer keep nobody
+    os._exit(0)  # not kept by threads that wait for a database that does not answer
 
 
 def _words(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""The contenders as processes, each behind fault proxies of its own; on the way out, whatever the way, none is left."""
+"""Runs the contenders as processes, each behind its own fault proxies. However a run ends, no process is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fencehold.verify.messages import LINE_BYTES_MAX, Brief
 from fencehold.verify.plan import PREFIX, STOP_LIMIT_S, Plan
 from fencehold.verify.scratch.place import Scratch
 
-#: What a contender is: a module with a `main`. Tests put one with weakened statements in its place.
+#: The module that a contender runs: it has a `main`. Tests replace it by one with weakened statements.
 CONTENDER = ["-m", "fencehold.verify.contender"]
 STANDSTILL_LIMIT_S = 2.0
 READY_LIMIT_S = 30.0
@@ -28,7 +28,7 @@ ERROR_CHARS = 2000
 
 
 class Member:
-    """One place in the crew: its proxies stay, its process may be another one after a kill."""
+    """One place in the crew. It keeps its proxies, and gets a new process after a kill."""
 
     def __init__(self, slot: int, proxies: list[FaultProxy], brief: Brief, journal: Journal) -> None:
         self.slot, self.proxies = slot, proxies
@@ -46,7 +46,7 @@ class Member:
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> bool:
-        """True when it contends; False if it does not get there in time (its network may be cut)."""
+        """Start the process. True once it contends; False if that takes too long (its network may be cut)."""
         self._generation += 1
         self.who = f"c{self.slot}-{self._generation}"
         self.is_expected_to_end = False
@@ -71,7 +71,7 @@ class Member:
     async def _listen(self, process: Process, who: str) -> None:
         assert process.stdout is not None, "it was started with a pipe"
         async for line in process.stdout:
-            with suppress(ValueError, KeyError):  # torn by a kill
+            with suppress(ValueError, KeyError):  # a line that a kill cut off
                 fields = json.loads(line)
                 self._journal.hear(Said(who, fields.pop("kind"), fields.pop("at_s"), fields))
         await process.wait()
@@ -83,7 +83,7 @@ class Member:
             self._stderr = (self._stderr + data.decode(errors="replace"))[-ERROR_CHARS:]
 
     def last_error(self) -> str:
-        """The last words of a process that ended by itself."""
+        """Return the last error of a process that ended by itself, without passwords."""
         died = [said["error"] for said in self._journal.said if said.who == self.who and said.kind == "died"]
         return redact(died[-1] if died else self._stderr.strip().rpartition("\n")[2] or "no word")
 
@@ -102,7 +102,7 @@ class Member:
                 self._process.send_signal(signum)
 
     async def freeze(self) -> bool:
-        """True once every thread of it stands still."""
+        """Stop the process. True once every thread stands still, False if that takes too long."""
         self._send(signal.SIGSTOP)
         until_s = boottime_s() + STANDSTILL_LIMIT_S
         while boottime_s() < until_s:
@@ -120,7 +120,7 @@ class Member:
         await self._ended()
 
     async def stop(self, limit_s: float = STOP_LIMIT_S) -> bool:
-        """In good order (True), or killed when that takes too long."""
+        """End the process by SIGTERM (True), or kill it when that takes too long (False)."""
         self.is_expected_to_end = True
         self._send(signal.SIGTERM)
         self._send(signal.SIGCONT)
@@ -139,7 +139,7 @@ class Member:
 
 
 class Crew:
-    """Always as many as asked for: one that ends by itself is noted and replaced."""
+    """Keeps the planned number of contenders running: one that ends by itself is noted and replaced."""
 
     def __init__(self, plan: Plan, scratch: Scratch, journal: Journal) -> None:
         self._plan, self._scratch, self._journal = plan, scratch, journal
@@ -168,7 +168,7 @@ class Crew:
         return next((member for member in self.members if member.who == who and member.is_alive), None)
 
     async def tend(self) -> None:
-        """For ever: replace whoever ended by itself."""
+        """Replace members that ended by themselves. Never returns; raises ContenderFailed after too many of them."""
         while True:
             for member in self.members:
                 if not member.is_alive and not member.is_expected_to_end and not member.lock.locked():
@@ -184,7 +184,7 @@ class Crew:
             await member.start()
 
     async def close(self, in_order: bool = False) -> None:
-        """End all of them, and their proxies."""
+        """End all members and their proxies: by SIGTERM if `in_order`, else by a kill."""
         for member in self.members:
             member.is_expected_to_end = True
         ends = (member.stop() if in_order else member.kill() for member in self.members)
@@ -202,7 +202,7 @@ class ContenderFailed(FenceholdError):
 
 
 def stands_still(pid: int) -> bool:
-    """Whether all threads are stopped: SIGSTOP returns before they are. Without /proc nobody can tell: True."""
+    """Whether all threads are stopped: SIGSTOP returns before they are. True without /proc: it cannot be checked."""
     tasks = Path(f"/proc/{pid}/task")
     if not tasks.parent.parent.is_dir() or not Path("/proc/self").exists():
         return True

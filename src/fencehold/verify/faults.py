@@ -1,7 +1,8 @@
-"""What is done to the contenders: kills, pauses at the worst moments, broken and slow networks, stepped clocks.
+"""Injects faults into the contenders: kills, pauses at the worst moments, broken and slow networks, stepped clocks.
 
-Pauses are aimed. A contender says that it is about to write, with the fence already taken or about to be, and is frozen
-right there until another has taken over: random pauses almost never meet that moment, and prove nothing about a fence.
+A pause comes at a chosen moment. A contender reports that it is about to write, before or after it takes the fence, and
+is frozen right there until another has taken over. Random pauses almost never meet that moment, and prove nothing about
+a fence.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ EXTRA_STEP_S = 0.5
 
 
 def impossible(plan: Plan, scratch: Scratch) -> dict[str, str]:
-    """Of the faults asked for, those that cannot be done here, each with the reason."""
+    """Return the faults of the plan that are impossible here, each with the reason."""
     found = {}
     if not scratch.servers:
         found["cut"] = "SQLite has no network that could be cut"
@@ -41,7 +42,7 @@ def impossible(plan: Plan, scratch: Scratch) -> dict[str, str]:
 
 @dataclass
 class Aims:
-    """Shared by all injectors: window numbers, and which moment comes next. One that was not met comes soon again."""
+    """Shared by all injectors: the numbers of windows, and the next moment. One that was not met comes again soon."""
 
     numbers: Iterator[int] = field(default_factory=itertools.count)
     turns: Iterator[int] = field(default_factory=itertools.count)
@@ -58,7 +59,7 @@ class Aims:
 
 
 class FaultInjector:
-    """Does one fault after the other, each to one contender, until it is cancelled. Several may work side by side."""
+    """Injects one fault after the other, each into one contender, until it is cancelled. Several may run at once."""
 
     def __init__(self, plan: Plan, scratch: Scratch, crew: Crew, journal: Journal, aims: Aims) -> None:
         self._scratch, self._crew, self._journal, self._aims = scratch, crew, journal, aims
@@ -74,7 +75,7 @@ class FaultInjector:
             if not bag:
                 bag = [*self._kinds, *(["pause", "pause"] if "pause" in self._kinds else [])]
                 random.shuffle(bag)
-            with suppress(Unavailable):  # a hook, or somebody else, has stopped the server: nothing to lock there
+            with suppress(Unavailable):  # a hook, or something else, has stopped the server: nothing to lock there
                 await self._do(bag.pop())
             await asyncio.sleep(self._lease_s * REST_LEASES)
 
@@ -95,7 +96,7 @@ class FaultInjector:
                     }[kind](member)  # fmt: skip
 
     async def _anybody(self, leader: bool) -> Member | None:
-        """One that nothing else is being done to; at least one other is always left in peace."""
+        """Return a member without a fault, or None: at least one other member always stays without a fault."""
         free = [member for member in self._crew.members if not member.lock.locked() and member.is_alive]
         if len(free) < 2:
             await asyncio.sleep(self._lease_s / 10)
@@ -143,7 +144,7 @@ class FaultInjector:
             await self._pause_leader(member, name, aim)
 
     async def _opened(self, member: Member, do: str, **fields: str) -> tuple[int, int] | None:
-        """The window's number and the epoch at stake (0: none); None if it was not opened in time."""
+        """Order a window. Returns its number and its epoch (0: none); None if it was not opened in time."""
         number, who = next(self._aims.numbers), member.who
         opening = asyncio.create_task(
             self._journal.until(
@@ -177,7 +178,7 @@ class FaultInjector:
         await late
 
     async def _taken_over(self, name: str, epoch: int, moment: str) -> str:
-        """Who took over while it was frozen, in words; empty if nobody did."""
+        """Wait for a takeover while the member is frozen. Returns a text that names who took over; empty if nobody."""
         holds_the_file = not self._scratch.servers and moment in ("fenced", "written")
         limit_s = (1.3 if holds_the_file else 3.0) * self._lease_s
         new = await self._journal.until(
@@ -235,7 +236,7 @@ class FaultInjector:
         self._journal.end(fault)
 
     async def _lock_wait(self) -> None:
-        """Others' locks: on SQLite the file is locked for a while, elsewhere a fenced statement waits for a row."""
+        """Lock what contenders need: on SQLite the file for a while, elsewhere a row that a fenced statement needs."""
         name = random.choice(LEASES)
         if not self._scratch.servers:
             fault = self._journal.begin("slow", "", "another program holds the file's write lock")
@@ -279,7 +280,7 @@ class FaultInjector:
 
 
 def heal(crew: Crew) -> None:
-    """Nothing is broken from here on: everybody runs, every network forwards."""
+    """End all faults: every process runs, every proxy forwards, every clock is right."""
     for member in crew.members:
         for proxy in member.proxies:
             proxy.heal()
@@ -289,7 +290,10 @@ def heal(crew: Crew) -> None:
 
 
 async def inject_faults(plan: Plan, scratch: Scratch, crew: Crew, journal: Journal) -> None:
-    """All faults, side by side where there are contenders enough, until the time is over."""
+    """Inject faults until the time is over, several at once if there are enough contenders.
+
+    Goes on for up to EXTRA_S if not everything was put to the test.
+    """
     aims = Aims()
     count = max(1, plan.contenders // 2)
     began_s = boottime_s()

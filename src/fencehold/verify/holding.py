@@ -1,4 +1,4 @@
-"""A contender for items: leases and saves by the public API, and beside it one that saves after its lease has ended."""
+"""The part of a contender that holds items by the public API; a second loop saves after its lease has ended."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ class Holding:
         tell("item_left", item=item.id, token=item.token)
 
     async def _overstay(self) -> None:
-        """Under another name than the first, and by the statements alone: only the database decides."""
+        """Save after the lease has ended, with another holder id and by the statements alone.
+
+        So only the database decides whether to accept it.
+        """
         port, lease_s = self._items.port, self._brief.lease_s
         row = await port.acquire(random.choice(ITEMS[2:]), f"{self._brief.who}-late", lease_s / 2, lease_s)
         if not isinstance(row, ItemRow):
@@ -90,5 +93,5 @@ class Holding:
 
 
 def document(token: int, number: int) -> dict[str, int]:
-    """The token of whoever saves stands in what is saved: a save under another's lease shows."""
+    """Return the document to save. It holds the saver's token: so a save under another's lease shows."""
     return {"token": token, "number": number}

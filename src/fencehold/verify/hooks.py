@@ -1,4 +1,4 @@
-"""Commands of the user's own, run once in the middle of a run: verify cannot pause or switch over anybody's server."""
+"""Runs the user's own commands, once during a run: verify itself cannot pause or switch over the user's server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ eval "$1"
 
 @dataclass(frozen=True)
 class HookRun:
-    """What came of one hook. `exit_code` is None when it took too long and was killed."""
+    """The result of one hook. `exit_code` is None when it took too long and was killed."""
 
     hook: str
     command: str
@@ -38,9 +38,9 @@ class HookRun:
 
 
 async def run_hook(hook: str, command: str, limit_s: float, journal: Journal, secrets: Sequence[str] = ()) -> HookRun:
-    """Run `command` by the shell, and say how it ended. `secrets` are left out of its output.
+    """Run `command` in the shell and return its result. `secrets` are replaced in its output.
 
-    What is left of its process group ends with it, after `limit_s`, and when this process dies.
+    Its whole process group is killed when the command ends, after `limit_s`, and when this process dies.
     """
     fault = journal.begin(hook, "", command)
     process = await asyncio.create_subprocess_exec(
@@ -68,7 +68,7 @@ async def run_hook(hook: str, command: str, limit_s: float, journal: Journal, se
 
 
 def passwords(url: str) -> tuple[str, ...]:
-    """Of this run's own database, in every spelling that a command may print."""
+    """Return the passwords of this run's database, in every spelling that a command may print."""
     known = {os.environ.get("PGPASSWORD", ""), urlsplit(url).password or ""}
     return tuple(word for word in {*known, *map(unquote, known)} if word)
 
@@ -80,7 +80,7 @@ def hidden(text: str, secrets: Sequence[str]) -> str:
 
 
 async def _read(process: Process, output: bytearray) -> None:
-    """Its beginning is kept; the rest is read, so that the command does not stand still, and dropped."""
+    """Keep the beginning of the output. Read and drop the rest, so that the command is not blocked."""
     assert process.stdout is not None, "it was started with a pipe"
     while data := await process.stdout.read(OUTPUT_BYTES_MAX):
         output += data[: OUTPUT_BYTES_MAX - len(output)]

@@ -1,4 +1,4 @@
-"""All that contenders said and that was done to them, with the moment; and waiting for something to be said."""
+"""Records all reports of the contenders and all faults, with their times; can wait for a report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencehold.testing.history import boottime_s
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One line of one contender."""
+    """One line that a contender reported."""
 
     who: str
     kind: str
@@ -27,7 +27,7 @@ class Said:
 
 @dataclass
 class Fault:
-    """One thing that was done. `who` is empty for what was done to all."""
+    """One fault. `who` is empty for a fault that concerns all."""
 
     kind: str
     who: str
@@ -41,7 +41,7 @@ Found = Callable[[Said], bool]
 
 @dataclass
 class Journal:
-    """`on_fault` hears of each fault when it begins."""
+    """The record of one run. Calls `on_fault` when a fault begins."""
 
     on_fault: Callable[[Fault], None] = lambda fault: None
     began_s: float = field(default_factory=boottime_s)
@@ -72,17 +72,17 @@ class Journal:
                 answer.set_result(said)
 
     def is_telling(self, has_locks: bool) -> bool:
-        """Whether everything that a verdict needs has happened at least once, as far as contenders told."""
+        """Whether everything that a verdict needs has happened at least once, by the contenders' reports."""
         stale = all(self._terms[f"stale {verb}"] for verb in ("WRITE", "RENEW", "COMPLETE", "SAVE"))
         led = all(len(epochs) > 2 for epochs in self._epochs.values()) and len(self._epochs) > 1
         return stale and led and (not has_locks or self._terms["lock_held"] > 1)
 
     def leader_of(self, name: str) -> tuple[int, str]:
-        """The newest epoch that was told, and whose it is."""
+        """Return the newest epoch that was reported for this lease, and its holder."""
         return self._leaders.get(name, (0, ""))
 
     async def until(self, found: Found, limit_s: float) -> Said | None:
-        """The first line from now on that is what we look for; None when it does not come in time."""
+        """Wait for the first report from now on that `found` accepts; None if it does not come in time."""
         answer: asyncio.Future[Said] = asyncio.get_running_loop().create_future()
         entry = (found, answer)
         self._waiting.append(entry)

@@ -1,7 +1,7 @@
-"""A contender for leases: leads by the public API, writes through the fence, and outlives every term it had.
+"""The part of a contender that leads by the public API, writes through the fence, and goes on after each term.
 
-When a term is over and another holds the lease, it tries all that a process would try that does not know: to write, to
-renew and to release, with the key it had and with the present epoch under its own name.
+When a term is over and another holds the lease, it tries what a process would try that does not know this: to write, to
+renew and to release, with its old key, and with the present epoch under its own name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale, 
 from fencehold.verify.plan import LEASES
 from fencehold.verify.writer import Writer
 
-TURNS_MAX = 1.5  # leases: so long a leader stays at most before it hands over
+TURNS_MAX = 1.5  # in leases: how long a leader stays at most before it hands over
 SOLO_LEASE_S = 0.2
 
 
@@ -34,7 +34,7 @@ class Leading:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def fact(self, event: str, **fields: Any) -> None:
-        """What the leaders report themselves; on any thread."""
+        """Report the facts of the leaders; called on any thread."""
         name = str(fields.get("lease_name", ""))
         if name not in LEASES:
             return
@@ -96,7 +96,7 @@ class Leading:
         return answer
 
     async def _write(self, term: Term, key: TermKey) -> None:
-        """By the public API, as a program would."""
+        """Write by the public API, as a program would."""
         write_id = f"{key.holder_id}-{key.epoch}-{boottime_s():.6f}"
         outcome: bool | None = None
         try:
@@ -115,7 +115,7 @@ class Leading:
     # --- with the key of a term that is over
 
     async def _late(self, order: dict[str, Any]) -> None:
-        """Stand still at the moment that was asked for, and then write, whatever has happened meanwhile."""
+        """Stand still at the ordered moment, and then write, whatever has happened meanwhile."""
         number, name, moment = order["window"], order["lease"], order["moment"]
         key, leader = self._keys.get(name), self._leaders.get(name)
         if key is None or leader is None or leader.term is None or leader.term.epoch != key.epoch:
@@ -158,7 +158,7 @@ class Leading:
             await self._try_verbs(forged, f"epoch {row.epoch}", f"its holder was {row.holder_id}")
 
     async def _successor(self, key: TermKey) -> Lease | None:
-        """The row once it has a higher epoch; None if that takes too long."""
+        """Wait until the row has a higher epoch, and return it; None if that takes too long."""
         until_s = boottime_s() + 3 * self._brief.lease_s
         while boottime_s() < until_s:
             rows = await _tried(self._backend.leases.read([key.name], self._brief.lease_s)) or {}
@@ -176,7 +176,7 @@ class Leading:
                 tell_stale(verb, key.name, mine, seen, isinstance(answers[0], Lease))
 
     async def _solo(self) -> None:
-        """A lease that nobody else wants: what has ended is not renewed, nor an older epoch of the same holder."""
+        """On a lease that nobody else wants, try to renew and release an ended term, and an older own epoch."""
         while True:
             old = await self._acquired(SOLO_LEASE_S)
             await asyncio.sleep(2 * SOLO_LEASE_S)
@@ -195,7 +195,7 @@ class Leading:
 
 
 async def _tried(call: Any) -> Any:
-    """The answer, or None when the database gave none: it is cut off now and then."""
+    """Return the answer, or None if there was an error: the database is cut off now and then."""
     try:
         return await call
     except FenceholdError:

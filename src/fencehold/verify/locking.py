@@ -1,4 +1,4 @@
-"""A contender for the advisory lock, with a fencing epoch beside it. PostgreSQL only."""
+"""The part of a contender that holds the advisory lock, with a fencing epoch beside it. PostgreSQL only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencehold.verify.plan import LOCK
 from fencehold.verify.writer import Writer
 
 LOOK_EVERY_S = 0.02
-INTERVALS_PER_TRUST = 5  # of pgleaderlock: so many health intervals without a probe end the session
+INTERVALS_PER_TRUST = 5  # a rule of pgleaderlock: so many health intervals without a probe end the session
 
 
 class Locking:
@@ -42,7 +42,7 @@ class Locking:
                 await self._lock.shutdown(2.0)
 
     async def _look(self) -> None:
-        """When `is_leader` was seen true for the first time and for the last time; a freeze only shortens it."""
+        """Report when `is_leader` was first and last seen true; a freeze can only shorten that time."""
         was_leader, seen_s = False, 0.0
         while True:
             at_s = boottime_s()

@@ -1,4 +1,4 @@
-"""How a contender and its parent process talk: lines of JSON on stdout and stdin, each with the machine's own time."""
+"""The messages between a contender and its parent process: lines of JSON; reports carry the time of the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINE_BYTES_MAX = 65_536
 
 @dataclass(frozen=True)
 class Brief:
-    """What a contender is told at its start, on stdin: the URL may hold a password, and all can see arguments."""
+    """What a contender gets at its start, on stdin: the URL may hold a password, and every user can see arguments."""
 
     url: str
     dialect: str
@@ -34,7 +34,7 @@ class Brief:
 
 
 def tell(kind: str, **fields: Any) -> None:
-    # One write: the line is whole in the pipe or not there at all, also when the next instant brings kill -9.
+    # One write: the whole line is in the pipe, or nothing of it, even if kill -9 follows at once.
     os.write(1, json.dumps({"kind": kind, "at_s": boottime_s(), **fields}, default=str).encode() + b"\n")
 
 
@@ -47,7 +47,10 @@ def tell_stale(verb: str, what: str, token: str, seen: str, was_accepted: bool) 
 
 
 class Orders:
-    """Lines of JSON from the parent process, each given to whoever listens for its `do`. Without it no contender."""
+    """Passes each order, a line of JSON from the parent process, to the listener of its `do`.
+
+    Ends this process when the parent process has ended.
+    """
 
     def __init__(self) -> None:
         self._listeners: dict[str, Callable[[dict[str, Any]], None]] = {}
@@ -57,7 +60,7 @@ class Orders:
         self._listeners[do] = listener
 
     def hear(self) -> None:
-        """To be called when stdin can be read."""
+        """Read the orders on stdin, and pass them on. Call it when stdin can be read."""
         data = os.read(0, LINE_BYTES_MAX)
         if not data:
             os._exit(0)
@@ -69,7 +72,10 @@ class Orders:
 
 
 class Windows:
-    """The moments between a check and a write, opened on order: the contender says so and waits to be frozen there."""
+    """A window is a moment between a check and a write. On order, the contender reports it and waits there.
+
+    The parent process freezes it there.
+    """
 
     def __init__(self, orders: Orders, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -77,7 +83,7 @@ class Windows:
         orders.on("go", self._go)
 
     async def stand(self, number: int, role: str, moment: str, **what: Any) -> str:
-        """Return when told to go on: who has taken over meanwhile, in words, or an empty text if nobody has."""
+        """Wait for the order to go on. Returns a text that names who has taken over meanwhile; empty if nobody has."""
         going: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting[number] = going
         tell("window", window=number, role=role, moment=moment, **what)

@@ -1,4 +1,4 @@
-"""What one run of `fencehold verify` is to do, checked before anything is made; and all that bounds it."""
+"""The settings of one run of `fencehold verify`, checked before anything is made, and all limits of a run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Plan:
     pause_hook: str | None = None
     failover_hook: str | None = None
     hook_limit_s: float = HOOK_LIMIT_S
-    #: Names the run's schema or file, its lock and its events: two runs at once do not meet.
+    #: Part of the names of the run's schema or file, its lock and its events: two runs at once stay apart.
     mark: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
@@ -94,7 +94,7 @@ def plan(
 
 
 def known_faults(text: str) -> tuple[str, ...]:
-    """The faults in a list with commas, each once; `none` is none of them."""
+    """Return the faults of a comma-separated list, each once; `none` means no fault. Raises ConfigurationError."""
     asked = [word.strip().lower() for word in text.split(",") if word.strip()]
     if asked == ["none"]:
         return ()

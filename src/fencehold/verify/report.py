@@ -1,4 +1,4 @@
-"""The verdict as one HTML page: no script, nothing from elsewhere, every word of others escaped."""
+"""Writes the verdict as one HTML page: no script, nothing loaded from elsewhere, every text from outside escaped."""
 
 from __future__ import annotations
 

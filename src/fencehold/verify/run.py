@@ -1,4 +1,4 @@
-"""A whole run: place made, contenders started, faults injected and healed, all judged; cleaned up on every way out."""
+"""A whole run: make the place, start the contenders, inject faults, end them, judge. Cleans up however it ends."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from fencehold.verify.scratch.place import Scratch, make_tables
 from fencehold.verify.verdict import Verdict, beliefs, findings, gathered, lock_beliefs
 
 FEED_EVERY_S = 0.25
-HELD_EVERY = 20  # one event of so many is for those who keep claims for too long
+HELD_EVERY = 20  # one event of so many is for the loops that keep claims for too long
 STATUS_EVERY_S = 0.5
 HOOK_AT = {"pause-hook": 0.25, "failover-hook": 0.55}  # of the run's time
 
 
 class Progress(Protocol):
-    """Who watches a run."""
+    """Receives the progress of a run."""
 
     def say(self, text: str) -> None: ...
 
@@ -43,7 +43,7 @@ class Unheard:
 
 
 async def run(plan: Plan, progress: Progress) -> Verdict:
-    """The verdict; or an error, after which nothing is left either."""
+    """Run the plan and return the verdict. After an error nothing is left behind either."""
     began_s = boottime_s()
     async with _place(plan, progress) as (scratch, left):
         journal = Journal(lambda fault: progress.fault(fault.began_s - began_s, fault), began_s)
@@ -74,7 +74,7 @@ def _not_tested(plan: Plan, scratch: Scratch) -> dict[str, str]:
 
 @asynccontextmanager
 async def _place(plan: Plan, progress: Progress) -> AsyncIterator[tuple[Scratch, list[str]]]:
-    """The run's own schema or file; what could not be removed is in the list afterwards."""
+    """Make the run's own schema or file, and remove it at the end. The list then names what could not be removed."""
     scratch = scratch_of(plan)
     left: list[str] = []
 
@@ -108,7 +108,7 @@ async def _place(plan: Plan, progress: Progress) -> AsyncIterator[tuple[Scratch,
 
 
 async def _to_the_end(work: Coroutine[Any, Any, Any]) -> Any:
-    """Also while this task is being cancelled: what was made is removed first."""
+    """Await `work` to its end, even while this task is being cancelled: first what was made is removed."""
     task = asyncio.ensure_future(work)
     while not task.done():
         with suppress(asyncio.CancelledError):
@@ -142,7 +142,7 @@ async def _performed(plan: Plan, scratch: Scratch, journal: Journal, progress: P
 
 
 async def _watched(work: Coroutine[Any, Any, Any], others: Sequence[asyncio.Task[Any]]) -> Any:
-    """The result of `work`; an error of the others ends it."""
+    """Return the result of `work`. An error of one of the others cancels `work` and is raised."""
     task = asyncio.ensure_future(work)
     pending = {task, *(other for other in others if not other.done())}
     try:
@@ -177,7 +177,7 @@ async def _hook_later(name: str, command: str, plan: Plan, journal: Journal) -> 
 
 
 async def _feed(plan: Plan, scratch: Scratch, store: fencehold.Store, journal: Journal) -> None:
-    """Events at an even pace. One whose `add` got no answer is not counted: it may be there or not."""
+    """Add events at an even pace. An event whose `add` got no answer is not counted: it may be there or not."""
     outbox = store.outbox(scratch.outbox, max_retries=1000)
     batch = max(1, int(plan.events_max * FEED_EVERY_S / plan.for_s))
     number = 0
@@ -192,7 +192,7 @@ async def _feed(plan: Plan, scratch: Scratch, store: fencehold.Store, journal: J
 
 
 async def _drained(scratch: Scratch, journal: Journal) -> None:
-    """Until every event is finished, but not for ever: what is slow is not lost."""
+    """Wait until every event is finished, but not for ever: an event that is slow is not lost."""
     until_s = boottime_s() + DRAIN_LIMIT_S
     while boottime_s() < until_s:
         left = sum(status not in ("COMPLETED", "DEAD_LETTER") for _, status in await scratch.rows("events"))

@@ -12,7 +12,7 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
 
 
 class RunStatements:
-    """Of one dialect, for one schema; item access by file name."""
+    """The statements of one dialect for one schema; item access by file name."""
 
     def __init__(self, dialect: str, schema: str = "") -> None:
         assert not schema or _SCHEMA.fullmatch(schema), "the run chose its name itself"

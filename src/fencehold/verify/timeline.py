@@ -125,7 +125,7 @@ def _kinds(faults: Sequence[Fault]) -> list[str]:
 
 
 def _colour(who: str) -> str:
-    """Of a contender, whatever generation of it."""
+    """Return the colour of a contender, the same for all its processes."""
     digits = who.removeprefix("c").partition("-")[0]
     return COLOURS[(int(digits) - 1) % len(COLOURS)] if digits.isdigit() else OTHER
 

@@ -1,4 +1,4 @@
-"""The journal and the database's own notes as evidence, and what the invariants say of it."""
+"""Makes evidence of the journal and of the database's own records, and judges it by the invariants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fencehold.verify.scratch.place import Scratch
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run has shown. `passed` needs every invariant here to be held: none broken, none left untested."""
+    """The result of a run. `passed`: every invariant held, none was broken or left untested, and no hook failed."""
 
     plan: Plan
     findings: Sequence[Finding]
@@ -40,7 +40,7 @@ class Verdict:
 
     @property
     def failed_hooks(self) -> list[HookRun]:
-        """What they were to do was perhaps not done, and so not tested."""
+        """The hooks that failed: what they were to do was perhaps not done, and so not tested."""
         return [hook for hook in self.hooks if hook.exit_code != 0]
 
     @property
@@ -55,7 +55,7 @@ class Verdict:
 
 
 async def gathered(scratch: Scratch, journal: Journal) -> ev.Evidence:
-    """All evidence. Reads the database; the contenders have ended."""
+    """Return all evidence. Reads the database, after the contenders have ended."""
     rows = {name: await scratch.rows(name) for name in ROWS}
     return ev.Evidence(
         grants=[Granted(s["name"], s.who, s["epoch"], s["store_s"]) for s in journal.said if s.kind == "granted"],
@@ -78,7 +78,7 @@ ROWS = ("lease_changes", "writes", "counters", "events", "event_changes", "item_
 
 
 def findings(evidence: ev.Evidence, has_locks: bool) -> list[Finding]:
-    """Of the invariants that this database can have: without advisory locks there is nothing to say of those."""
+    """Judge the invariants that this database can have; without advisory locks, leave out those about them."""
     return [one for one in judge(evidence) if has_locks or not one.invariant.needs_lock]
 
 
@@ -110,7 +110,7 @@ def _item_change(row: tuple[Any, ...]) -> ev.ItemChange:
 
 
 def beliefs(journal: Journal) -> Iterator[Believed]:
-    """A leader trusts itself from the grant until it says that it ended, its last deadline passes, or it dies."""
+    """Yield when leaders believed that they led: from a grant until the reported end, the last deadline, or death."""
     terms: dict[tuple[str, str, int], list[Any]] = {}
     for said in journal.said:
         if said.kind in ("acquired", "trusts", "ended"):
@@ -126,10 +126,10 @@ def beliefs(journal: Journal) -> Iterator[Believed]:
 
 
 def lock_beliefs(journal: Journal) -> Iterator[Believed]:
-    """From the first look that saw the lock held to the last.
+    """Yield when processes believed that they held the lock: from the first to the last look that saw it held.
 
-    A session that was cut, or a server that was switched over, frees the lock a moment before its holder can know, as
-    the lock's documentation says: it counts up to there.
+    When a session was cut or a server was switched over, the lock is free a moment before its holder can know, as the
+    lock's documentation states: the time after that is not counted.
     """
     cuts = [fault for fault in journal.faults if fault.detail.startswith("reset") or not fault.who]
     for who, since_s, until_s in _spans(journal):

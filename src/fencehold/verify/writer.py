@@ -1,6 +1,6 @@
-"""Fenced writes with the key of a term alone: nothing but the database decides whether they are accepted.
+"""Fenced writes with the key of a term alone: only the database decides whether they are accepted.
 
-The library's own clock would refuse a late write before it is sent, and hide a fence that has a hole.
+The library's own clock would refuse a late write before it is sent, and so hide a fence that does not work.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Step = tuple[str, dict[str, Any]]
 
 
 async def straight_on() -> None:
-    """Stand still nowhere."""
+    """Do not stand still: the write goes on at once."""
 
 
 class Side(Protocol):
     """A connection of the user's own."""
 
     async def change(self, steps: Sequence[Step], limit_s: float) -> bool:
-        """All in one transaction, committed only if the first step changed a row; whether it was."""
+        """Run all steps in one transaction. Commits, and returns True, only if the first step changed a row."""
         ...
 
 
 class Writer:
-    """One line in the log and one more on the counter of a lease, in one fenced transaction."""
+    """Adds a line to the log and 1 to the counter of a lease, in one fenced transaction."""
 
     def __init__(self, backend: Backend, statements: RunStatements, side: Side, limit_s: float) -> None:
         self._backend, self._statements, self._side, self._limit_s = backend, statements, side, limit_s
@@ -62,7 +62,7 @@ class Writer:
         return outcome
 
     async def write_guarded(self, key: TermKey) -> bool | None:
-        """The same by `guard()`, a condition in the caller's own statement on the caller's own connection."""
+        """Write by `guard()`: a condition in the caller's own statement on the caller's own connection."""
         write_id = secrets.token_hex(8)
         guard = self._backend.fences.guard(key)
         (count, params), note = self.steps(key, write_id)

@@ -1,7 +1,7 @@
 """The election as a deterministic table, shared by every mechanism that can make one process the leader.
 
-A row without a `when` applies always; rows with one come in pairs that cover both answers. `emits` are callbacks, in
-order. The numbers of spec 002's table stand beside the rows.
+A row whose `when` is `always` applies in every case; the other rows come in groups that cover all cases. `emits` are
+the callbacks to call, in this order. The comment beside a row is its number in the table of spec 002.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Input(enum.Enum):
     RELEASE_FAILED = "release_failed"
     RELEASE_UNANSWERED = "release_unanswered"
     GAVE_UP = "gave_up"
-    CUT_OFF = "cut_off"  # the lifecycle was cancelled, or broke
+    CUT_OFF = "cut_off"  # the task that runs the election was cancelled, or raised an error
 
 
 class Emit(enum.Enum):
@@ -51,7 +51,7 @@ class Emit(enum.Enum):
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a row may depend on besides its input."""
+    """What the `when` of a row may look at, besides the input."""
 
     auto_reacquire: bool = True
     has_grace: bool = False
@@ -159,5 +159,5 @@ TABLE: tuple[Row, ...] = (
 
 
 def transition(state: LockState, on: Input, circumstances: Circumstances) -> Row | None:
-    """The one row that applies, or None: the input means nothing in this state."""
+    """Return the one row that applies; None if the input has no effect in this state."""
     return next((r for r in TABLE if (r.source, r.on) == (state, on) and r.when(circumstances)), None)

@@ -1,6 +1,7 @@
-"""What may happen to a named lease, as a table. Backends restate these rules; the conformance suite cites their ids.
+"""The rules of a named lease, as a table. Backends restate these rules; the conformance suite cites their ids.
 
-The boundary instant belongs to the taker: a lease is live while `expires_at > now` and lapsed once `expires_at <= now`.
+A lease is live while `expires_at > now` and lapsed once `expires_at <= now`: at the exact instant of expiry another
+holder may already take it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fencehold.model.election.places import Place
 
 @dataclass(frozen=True)
 class TermKey:
-    """Which term of which lease: what a renewal, a release and a fence compare."""
+    """Identifies one term of one lease. A renewal, a release and a fence compare it with the row."""
 
     name: str
     holder_id: str
@@ -27,7 +28,7 @@ class TermKey:
 
 @dataclass(frozen=True)
 class Lease:
-    """One row as the store answered it; all times are the store's own."""
+    """The row of one lease, as the store returned it; all times are from the store's clock."""
 
     name: str
     holder_id: str
@@ -38,9 +39,10 @@ class Lease:
     remaining_s: float
     step_down_requested: bool = False
     nonce: str = field(default="", repr=False)
-    #: Made with the row and never changed: tells it from a lease of the same name in another database.
+    #: Created with the row and never changed: distinguishes it from a lease of the same name in another database.
     lease_id: str = field(default="", repr=False, compare=False)
-    #: Where it was granted; a renewal and a release leave it. Backends that restate the rules keep it to themselves.
+    #: Where it was granted; a renewal and a release do not change it. A backend that restates the rules in SQL does
+    #: not return it.
     place: Place = field(default=places.UNKNOWN, repr=False, compare=False)
 
     @property
@@ -50,7 +52,7 @@ class Lease:
 
     @property
     def is_released(self) -> bool:
-        """Whether its holder gave it back; a lease that ran out was renewed before it ended."""
+        """Whether its holder released it. A lease that ran out was last renewed before its end."""
         return not self.is_live and self.renewed_at >= self.expires_at
 
     def key(self, lease_s: float) -> TermKey:
@@ -59,7 +61,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Ask:
-    """One request to acquire; the nonce lets a repeat after a lost answer recognise its own grant."""
+    """One request to acquire. If the answer is lost, a repeat with the same nonce finds the grant of the first try."""
 
     name: str
     holder_id: str
@@ -69,7 +71,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Refusal:
-    """No: the rules do not allow it. `current` is the row as it stands, where the store could show it."""
+    """The rules do not allow the request. `current` is the present row, if the store could return it."""
 
     reason: str
     current: Lease | None = None
@@ -77,7 +79,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Busy:
-    """Don't know yet: another session had the row locked. Ask again; nothing was changed."""
+    """Not decided yet: another session had locked the row. Nothing was changed; ask again."""
 
     current: Lease | None = None
 
@@ -97,7 +99,7 @@ class Verb(enum.Enum):
 
 @dataclass(frozen=True)
 class Request:
-    """What a verb carries. `now` is the store's clock, read after the row was locked."""
+    """The arguments of a verb. `now` is the store's clock, read after the row was locked."""
 
     name: str
     now: dt.datetime
@@ -106,7 +108,7 @@ class Request:
     lease_s: float = 0.0
     nonce: str = ""
     place: Place = places.UNKNOWN
-    #: Where the table was made: a name without a row counts from there.
+    #: Where the table was created: the first epoch of a name without a row is computed from it.
     origin: Place = places.UNKNOWN
 
 
@@ -164,7 +166,7 @@ def extend(row: Lease | None, request: Request) -> Lease:
 
 
 def expire(row: Lease | None, request: Request) -> Lease:
-    """With the last contact at the same instant, by which a release is told from a lease that ran out."""
+    """End the lease now, and set `renewed_at` to the same instant: that is how `is_released` recognises a release."""
     return replace(_present(row), renewed_at=request.now, expires_at=request.now)
 
 
@@ -195,13 +197,13 @@ def row_state(row: Lease | None, now: dt.datetime) -> Row:
 
 
 def decide(row: Lease | None, verb: Verb, request: Request) -> Rule | None:
-    """The one rule that applies, or None: refused."""
+    """Return the one rule that applies; None if the verb is refused."""
     state = row_state(row, request.now)
     return next((r for r in RULES if (r.source, r.on) == (state, verb) and r.when(row, request)), None)
 
 
 def refusal_reason(row: Lease | None, now: dt.datetime) -> str:
-    """Why a renewal or a release was refused, in a word for logs."""
+    """Return one word for logs: why a renewal or a release was refused."""
     match row_state(row, now):
         case Row.ABSENT:
             return "absent"

@@ -1,4 +1,4 @@
-"""What can go wrong with a lock that a session holds, as spec 002 names it; the same on every database."""
+"""The errors of a lock that a database session holds, named as in spec 002; the same on every database."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class LockError(LeaderLockError):
 
 
 class HopelessError(LockError):
-    """No retry can mend that: the lock stops, whatever the retry strategy says."""
+    """A failure that no retry can repair: the lock stops, whatever the retry strategy returns."""
 
 
 class PoolerError(HopelessError):
-    """A pooler or pool would hand the lock's session to others."""
+    """A pooler or a pool would give the lock's session to other clients."""
 
 
 class ShutdownError(LeaderLockError):
@@ -35,7 +35,7 @@ class ShutdownError(LeaderLockError):
 
 
 def as_lock_error(error: Exception, lost: tuple[type[Exception], ...] = ()) -> Exception:
-    """Any error as one of ours, without secrets; `lost` are the driver's own that mean a broken connection."""
+    """Return `error` as one of our own, without secrets. `lost`: the driver's errors that mean a broken connection."""
     if isinstance(error, (ConnectionError, LockError)):
         return error
     if isinstance(error, FenceholdError):
@@ -45,7 +45,7 @@ def as_lock_error(error: Exception, lost: tuple[type[Exception], ...] = ()) -> E
 
 
 def as_outage(fault: Exception, where: str) -> Unavailable:
-    """What is told of an attempt that failed and is made again; `where` must hold no secret."""
+    """Return the error to log for an attempt that failed and will be repeated. `where` must hold no secret."""
     if isinstance(fault, ConnectionError):
         what, code = f"The lock's database ({where}) cannot be used", "unreachable"
         hint = "Check the address, and that the server runs; it is tried again until it answers."
@@ -56,5 +56,5 @@ def as_outage(fault: Exception, where: str) -> Unavailable:
 
 
 def text_of(error: Exception) -> str:
-    """On one line, and never empty."""
+    """Return the text of `error` on one line, without secrets and never empty."""
     return redact(" ".join(str(error).split())) or type(error).__name__

@@ -1,9 +1,9 @@
-"""How far the next epoch is from the last one, by where the two grants are made. Written once; PostgreSQL restates it.
+"""Computes the next epoch from the last one and from where the two grants are made. PostgreSQL restates these rules.
 
-A standby that is promoted may not have the last grants of the primary before it, and would give their epochs out again.
-But it writes on a timeline of its own, with a higher number. So within one timeline an epoch rises by one, and the
-first one on another jumps: by more than anybody can have been granted unseen, and once for each number in between,
-since every one of them may have been a primary whose grants were all lost.
+A promoted standby may lack the last grants of the old primary, and would grant their epochs again. But it writes on a
+new timeline, with a higher number. So within one timeline an epoch rises by one. The first epoch on a later timeline
+jumps by EPOCH_JUMP, which is more than the grants that can have been lost. It jumps once for each timeline number in
+between, because each of them may have been a primary whose grants were all lost.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 EPOCH_JUMP = 1_000_000
-#: All items draw their tokens from one sequence: many more may be lost than epochs of one lease.
+#: All items take their tokens from one sequence, so many more tokens can be lost than epochs of one lease.
 TOKEN_JUMP = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a grant is made: on which timeline of the log, in which system's data. None: not known."""
+    """Where a grant is made: the timeline of the server's log, and the identifier of its system. None: not known."""
 
     timeline: int | None = None
     system: int | None = None
 
 
-#: Of databases that know no timelines, and of servers that do not tell theirs.
+#: For databases that have no timelines, and for servers that do not report theirs.
 UNKNOWN = Place()
 
 When = Callable[[Place, Place], bool]
@@ -46,7 +46,7 @@ def is_unknown(last: Place, now: Place) -> bool:
 
 
 def is_same(last: Place, now: Place) -> bool:
-    """A system that is not known is taken for the same."""
+    """An unknown system counts as the same system."""
     return last.timeline == now.timeline and (last.system == now.system or None in (last.system, now.system))
 
 
@@ -55,7 +55,7 @@ def is_ahead(last: Place, now: Place) -> bool:
 
 
 def is_elsewhere(last: Place, now: Place) -> bool:
-    """An earlier timeline, or another system's: an upgrade of the server, or a copy of the data that was restored."""
+    """All that is left: an earlier timeline or another system, after an upgrade of the server or a restored copy."""
     return True
 
 
@@ -71,7 +71,7 @@ def one(last: Place, now: Place) -> int:
     return 1
 
 
-#: The first one that applies.
+#: The first rule that applies counts.
 RULES: tuple[PlaceRule, ...] = (
     #         when          jumps
     PlaceRule(is_unknown,   none),
@@ -86,13 +86,16 @@ def decide(last: Place, now: Place) -> PlaceRule:
 
 
 def next_epoch(epoch: int | None, last: Place, now: Place) -> int:
-    """Of a lease that had `epoch`, granted at `last`; None: of a name without a row, in a table that was made there."""
+    """Return the epoch after `epoch`, which was granted at `last`.
+
+    `epoch` None: the name has no row yet; `last` is then where the table was created.
+    """
     lift = EPOCH_JUMP * decide(last, now).jumps(last, now)
     return 1 + lift if epoch is None else epoch + (lift or 1)
 
 
 def recorded(last: Place, now: Place) -> Place:
-    """What the row keeps of where it was granted: what is not known now leaves what was."""
+    """Return the place to store in the row. What is not known now keeps its last value."""
     if now.timeline is None:
         return last
     return Place(now.timeline, last.system if now.system is None else now.system)

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True)
 class RetryContext:
-    """What a strategy may look at: attempt counts from 1 in each cycle."""
+    """What a strategy may use. `attempt` counts from 1 in each cycle."""
 
     attempt: int
     elapsed_s: float
@@ -25,7 +25,7 @@ class RetryStrategy(Protocol):
 
 @dataclass(frozen=True)
 class ExponentialBackoff:
-    """min(base * multiplier^(attempt-1), max_s); capped before it is computed, so attempt 5,000 is as safe as 5."""
+    """min(base * multiplier^(attempt-1), max_s). Never overflows: attempt 5,000 is as safe as attempt 5."""
 
     base_s: float = 1.0
     max_s: float = 30.0
@@ -50,7 +50,7 @@ class FixedInterval:
 
 @dataclass
 class DecorrelatedJitter:
-    """min(max_s, random(base_s, previous * 3)): spreads a herd that failed together."""
+    """min(max_s, random(base_s, previous * 3)): spreads the retries of processes that failed at the same time."""
 
     base_s: float = 1.0
     max_s: float = 30.0

@@ -19,7 +19,7 @@ OnError: TypeAlias = Literal["retry", "drop"]
 
 @dataclass(frozen=True)
 class LeaderSettings:
-    """Checked: renew_every < lease - margin, and a call may fail twice before the lease is in danger."""
+    """Checked settings: renew_every < lease - margin, and a call may fail twice before the lease is in danger."""
 
     lease_s: float
     renew_every_s: float
@@ -32,7 +32,10 @@ class LeaderSettings:
 
     @property
     def acquire_limit_s(self) -> float:
-        """Who waits for a short time only asks in less than that, and so hears why the lease was not granted."""
+        """The limit of one acquire. A caller that waits for a short time gets a shorter one.
+
+        So the caller still gets the reason why the lease was not granted.
+        """
         given_s = self.acquire_limit_given_s
         return self.call_limit_s if given_s is None else min(given_s, self.call_limit_s)
 

@@ -1,4 +1,4 @@
-"""What may be written to an item: every field checked and serialised before anything is sent."""
+"""Checks and serialises every field of a write to an item, before anything is sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ def document_json(document: Any, settings: ItemSettings) -> str:
 
 
 def checked_change(state: object, document: Any, settings: ItemSettings) -> tuple[str | None, str | None]:
-    """State and document as a save sends them; None: left as it is."""
+    """Return state and document as a save sends them; a save does not change what is None.
+
+    Raises ConfigurationError if both are None (nothing_to_save), or if one of them cannot be stored.
+    """
     if state is None and document is None:
         raise ConfigurationError(
             "A save of neither state nor document would change nothing.",

@@ -1,8 +1,8 @@
-"""What may happen to an item and its lease, as a table. Backends restate these rules; the tests cite their ids.
+"""The rules of an item and its lease, as a table. Backends restate these rules; the tests cite their ids.
 
 A lease is live while `expires_at > now` and lapsed once `expires_at <= now`: then the item is free, as if nobody had
-ever held it. Every lease has a token of its own, larger than all before it on that item, also after it was deleted and
-put again: whoever lost the item, even to a later lease of its own process, cannot write it.
+ever held it. Every lease has a new token, larger than all earlier tokens of that item, also after the item was deleted
+and put again. So a holder that lost the item, even to a later lease of its own process, cannot write it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ItemKey:
-    """Which lease on which item: what a renewal, a save, a delete and a break compare.
+    """Identifies one lease on one item. A renewal, a save, a delete and a break compare it with the row.
 
-    Token 0 in a break means whatever lease this holder has.
+    Token 0 in a break means any lease of this holder.
     """
 
     id: str
@@ -57,9 +57,9 @@ class Verb(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a verb carries. `now` is the store's clock, read after the row was locked.
+    """The arguments of a verb. `now` is the store's clock, read after the row was locked.
 
-    `next_token` is larger than every token this item ever had. State or document None: left as they are.
+    `next_token` is larger than every token this item ever had. A state or document that is None is not changed.
     """
 
     now: dt.datetime
@@ -115,7 +115,7 @@ def create(row: StoredItem | None, request: Request) -> StoredItem:
 
 
 def write(row: StoredItem | None, request: Request) -> StoredItem:
-    """Naming a state, even the same one, is a transition: the item goes to the back of that state's queue."""
+    """A given state, even the same one, is a transition: the item moves to the end of that state's queue."""
     kept = _present(row)
     if request.state is not None:
         kept = replace(kept, state=request.state, state_timestamp=request.now)
@@ -179,7 +179,7 @@ def row_state(row: StoredItem | None, now: dt.datetime) -> Row:
 
 
 def decide(row: StoredItem | None, verb: Verb, request: Request) -> Rule | None:
-    """The one rule that applies, or None: refused."""
+    """Return the one rule that applies; None if the verb is refused."""
     state = row_state(row, request.now)
     return next((r for r in RULES if (r.source, r.on) == (state, verb) and r.when(row, request)), None)
 
@@ -188,5 +188,5 @@ ABSENT, LAPSED, HELD_BY_ANOTHER = "absent", "lapsed", "held_by_another"
 
 
 def refusal_reason(row: StoredItem | None, now: dt.datetime) -> str:
-    """Why a verb was refused, in a word for logs and errors."""
+    """Return one word for logs and errors: why a verb was refused."""
     return {Row.ABSENT: ABSENT, Row.FREE: LAPSED, Row.LIVE: HELD_BY_ANOTHER}[row_state(row, now)]

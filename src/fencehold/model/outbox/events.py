@@ -1,7 +1,7 @@
-"""What may happen to an event of an outbox, as a table. Backends restate these rules; the tests cite their ids.
+"""The rules of an outbox event, as a table. Backends restate these rules; the tests cite their ids.
 
-A lease on an event is live while `locked_until > now` and lapsed once `locked_until <= now`. Every claim has a token of
-its own: a task that lost its event, even to its own worker, cannot finish what is being done again.
+A lease on an event is live while `locked_until > now` and lapsed once `locked_until <= now`. Every claim has a new
+token: a task that lost its event, even to another claim of its own worker, cannot finish it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 
 class Status(enum.StrEnum):
-    """As the status column spells it. FAILED will be retried; only DEAD_LETTER and COMPLETED are final."""
+    """The values of the status column. A FAILED event will be retried; only DEAD_LETTER and COMPLETED are final."""
 
     PENDING = "PENDING"
     PROCESSING = "PROCESSING"
@@ -45,12 +45,12 @@ class Stored:
     last_error: str | None = None
     processed_at: dt.datetime | None = None
     root_cause: str | None = None
-    recoveries: int | None = None  # tries in a row, up to now, that ended with a lapsed lease; None: all of them
+    recoveries: int | None = None  # how many of the last tries, in a row, ended with a lapsed lease; None: all tries
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a verb carries. `now` is the store's clock; a rule reads no other."""
+    """The arguments of a verb. `now` is the store's clock; a rule reads no other clock."""
 
     now: dt.datetime
     token: str = ""
@@ -61,9 +61,9 @@ class Request:
     root_cause: str = ""
 
 
-#: An event recovered so often in a row is a suspect: a worker handles one at a time, because it may be what kills
-#: workers, and others must not die of it again and again. A try that failed shows that its worker outlived it: the
-#: count begins anew. Statements write it as `retry_count > 1 AND coalesce(recoveries, 2) > 1`.
+#: An event that was recovered so often in a row is a suspect: it may be what kills workers. A worker handles one
+#: suspect at a time, so that other events do not lose their tries together with it. A failed try shows that the worker
+#: survived the event: the count starts again at 0. SQL: `retry_count > 1 AND coalesce(recoveries, 2) > 1`.
 SUSPECT_RECOVERIES = 2
 
 When = Callable[[Stored, Request], bool]
@@ -84,12 +84,12 @@ class Rule:
 
 
 def is_recovered(row: Stored) -> bool:
-    """Free again, and the last that was heard of it is that a worker did not finish it."""
+    """Whether the event is PENDING again because the last worker that had it did not finish it."""
     return row.status is Status.PENDING and recoveries(row.retry_count, row.recoveries) > 0
 
 
 def is_suspect(recovered: bool, retry_count: int, counted: int | None) -> bool:
-    """`recovered`: what `is_recovered` said before it was claimed."""
+    """Whether the event is a suspect. `recovered`: the result of `is_recovered` before the claim."""
     return recovered and recoveries(retry_count, counted) >= SUSPECT_RECOVERIES
 
 
@@ -114,7 +114,7 @@ def has_lapsed(row: Stored, request: Request) -> bool:
 
 
 def tries_left(row: Stored, request: Request) -> bool:
-    """This try counts: with max_retries 5 the fifth failure is the last."""
+    """Whether a try is left after the present one, which counts: with max_retries 5 the fifth failure is the last."""
     return request.retry and row.retry_count + 1 < row.max_retries
 
 
@@ -144,7 +144,7 @@ def extend(row: Stored, request: Request) -> Stored:
 
 
 def finish(row: Stored, request: Request) -> Stored:
-    """The token stays: it says who finished."""
+    """Complete the event. The token stays in the row: it shows which claim finished the event."""
     return replace(row, locked_until=None, processed_at=request.now)
 
 
@@ -158,7 +158,7 @@ def bury(row: Stored, request: Request) -> Stored:
 
 
 def hand_back(row: Stored, request: Request) -> Stored:
-    """Not begun, or called off by a worker that stops: no try."""
+    """Give back an event that was not begun, or that a stopping worker called off: no try is counted."""
     return replace(row, due_at=request.now, locked_until=None, lock_token=None)
 
 
@@ -199,11 +199,11 @@ RULES: tuple[Rule, ...] = (
 
 
 def decide(row: Stored, verb: Verb, request: Request) -> Rule | None:
-    """The one rule that applies, or None: refused."""
+    """Return the one rule that applies; None if the verb is refused."""
     return next((r for r in RULES if (r.source, r.on) == (row.status, verb) and r.when(row, request)), None)
 
 
 def apply(row: Stored, verb: Verb, request: Request) -> tuple[Rule, Stored] | None:
-    """The rule that applies and the row it leaves; None: refused, nothing changes."""
+    """Return the rule that applies and the changed row; None if the verb is refused: nothing changes."""
     rule = decide(row, verb, request)
     return (rule, replace(rule.then(row, request), status=rule.target)) if rule else None

@@ -1,4 +1,4 @@
-"""What may be added to an outbox: every field checked and serialised before anything is sent."""
+"""Checks and serialises every field of a new event, before anything is sent."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def new_event(
     metadata: JsonMapping | None = None,
     fresh_id: str = "",
 ) -> NewEvent:
-    """The event, or ConfigurationError (code bad_event, unknown_event_type, bad_payload, payload_too_large).
+    """Return the event. Raises ConfigurationError (bad_event, unknown_event_type, bad_payload, payload_too_large).
 
-    `fresh_id` is one of `new_tracking_ids`, which makes many at once; without it one is made here.
+    `fresh_id` is an id from `new_tracking_ids`, which makes many at once; without it one is made here.
     """
     _check_type(event_type, settings)
     event = NewEvent(
@@ -83,7 +83,7 @@ def new_tracking_id() -> str:
 
 
 def new_tracking_ids(count: int) -> Iterator[str]:
-    """So many at once, for a fraction of the time of as many single ones."""
+    """Make `count` ids at once, in a fraction of the time that `count` single ones take."""
     ms = f"{time.time_ns() // 1_000_000:012x}"
     head = f"{ms[:8]}-{ms[8:]}-7"
     chance = os.urandom(10 * count).hex()
@@ -113,7 +113,7 @@ def _schedule(event: NewEvent, not_before: object) -> None:
     if isinstance(not_before, dt.datetime):
         if not_before.tzinfo is None:
             raise _bad("not_before has no time zone", "Use datetime.now(timezone.utc) + timedelta(...).")
-        if not 1 < not_before.year < dt.MAXYEAR:  # at either end a time cannot be told in every time zone
+        if not 1 < not_before.year < dt.MAXYEAR:  # near either end some time zones cannot express the time
             raise _bad(f"not_before is in the year {not_before.year}", "Use a time that may come.")
         event.not_before = not_before.astimezone(dt.UTC)
     else:

@@ -24,13 +24,13 @@ UNSURE = "Leave what you are unsure of to its default."
 
 
 def outbox_flag(name: str) -> str:
-    """What a command that is advised has to be told, so that it is about this outbox; nothing for the default one."""
+    """Return the option that an advised command needs to address this outbox; empty for the default outbox."""
     return "" if name == DEFAULT_OUTBOX else f" --outbox {name}"
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """base * 2^(attempt - 1), up to 10 % more by chance, never above the cap and never below 100 ms."""
+    """base * 2^(attempt - 1), plus up to 10 % at random; never above the cap and never below 100 ms."""
 
     base_s: float = 1.0
     cap_s: float = 30.0
@@ -99,7 +99,7 @@ def outbox_settings(
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """`max_processing_given_s` and `shutdown_given_s` are what was set by hand; None follows the lease."""
+    """`max_processing_given_s` and `shutdown_given_s` are what the program set; None: derived from the lease."""
 
     concurrency: int
     poll_every_s: float
@@ -111,17 +111,17 @@ class WorkerSettings:
 
     @property
     def slow_after_s(self) -> float:
-        """A handler that takes longer is told of."""
+        """The worker reports a handler that runs longer."""
         return self.max_processing_s / 2
 
     @property
     def stuck_after_s(self) -> float:
-        """Handlers that take longer in all places are told of."""
+        """The worker reports that it is stuck when the handlers in all its places run longer."""
         return min(STUCK_AFTER_S, self.slow_after_s)
 
     @property
     def loop_silent_s(self) -> float:
-        """An event loop that does not turn for longer is told of."""
+        """The worker reports an event loop that was blocked for longer."""
         return min(LOOP_SILENT_S, self.lease_s / 3)
 
     @property
@@ -130,7 +130,7 @@ class WorkerSettings:
 
     @property
     def shutdown_timeout_s(self) -> float:
-        """Never above the lease: what is in hand longer than that is no longer ours to finish."""
+        """Never above the lease: an event that is held for longer is no longer ours to finish."""
         return self.lease_s if self.shutdown_given_s is None else min(self.shutdown_given_s, self.lease_s)
 
     def with_lease(self, lease_s: float) -> WorkerSettings:
@@ -166,7 +166,7 @@ def worker_settings(
 
 
 class Check:
-    """Collects what is wrong, and says all of it at once."""
+    """Collects the problems of the settings; `done` raises one ConfigurationError that names all of them."""
 
     def __init__(self, whose: str) -> None:
         self._whose = whose

@@ -1,4 +1,4 @@
-"""The suite every backend must pass: subclass what the store has, give a `harness` fixture, run pytest.
+"""The suite every backend must pass: subclass the classes that fit the store, give a `harness` fixture, run pytest.
 
     from fencehold.testing import conformance
 
@@ -16,7 +16,7 @@
 |        | CallerFences, SyncFences         | stores with SQL                                         |
 |        | Schemas                          | stores with SQL                                         |
 |        | WaitingWriter                    | stores that lock rows                                   |
-|        | Wakeups, or Silence              | stores that tell others of a change, or cannot          |
+|        | Wakeups, or Silence              | stores that can notify others of a change, or cannot    |
 | walk   | Walk                             | every store                                             |
 | crowd  | Crowd, ProcessCrowd              | every store; those that several processes can reach     |
 | faults | Obstruction, NetworkFaults       | stores that can be blocked; those behind a network      |
@@ -31,8 +31,8 @@ The same for outboxes:
 |        | EventAdmins, EventDedupe          | every store                                             |
 |        | EventCallers, EventConsumers     | stores with SQL                                         |
 |        | EventSchemas                     | stores with SQL                                         |
-|        | EventHintsHeard                  | stores that tell of added events                        |
-|        | EventHintsOfCallers              | those with SQL                                          |
+|        | EventHintsHeard                  | stores that notify of added events                      |
+|        | EventHintsOfCallers              | those of them with SQL                                  |
 | walk   | EventWalk                        | every store                                             |
 | crowd  | EventCrowd, EventProcessCrowd    | every store; those that several processes can reach     |
 | names  | EventNames                       | every store                                             |

@@ -1,4 +1,4 @@
-"""Each test of the suite runs in an event loop of its own, with the harness opened in it and closed after it."""
+"""Runs each test of the suite in an event loop of its own; opens the harness in it before, and closes it after."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
-# Far from the process's own time, so that a comparison with it would show.
+# Far from the process's own time, so that a test fails if the two are compared.
 START = dt.datetime(2031, 5, 17, 12, 0, 0, tzinfo=dt.UTC)
 LEASE_S = 60.0
 LEASE = dt.timedelta(seconds=LEASE_S)
@@ -34,7 +34,7 @@ class Suite:
                 setattr(cls, name, in_own_loop(test))
 
     async def ready(self, harness: Harness) -> None:
-        """Before each test, in its event loop."""
+        """Prepare a test, in its event loop."""
         await harness.open()
 
 
@@ -60,13 +60,13 @@ def ask(name: str, holder: str, nonce: str = "", lease_s: float = LEASE_S) -> As
 
 
 def granted(answer: Answer) -> Lease:
-    """The lease, or a failure that shows what came instead."""
+    """Return the lease, or fail and show what came instead."""
     assert isinstance(answer, Lease), f"not granted: {answer}"
     return answer
 
 
 async def take(backend: Backend, name: str, holder: str, nonce: str = "", lease_s: float = LEASE_S) -> TermKey:
-    """The key of a term just granted."""
+    """Acquire the lease and return the key of the new term."""
     return granted(await backend.leases.acquire(ask(name, holder, nonce, lease_s), CALL_LIMIT_S)).key(lease_s)
 
 
@@ -83,5 +83,5 @@ async def row(backend: Backend, name: str) -> Lease:
 
 
 def plenty() -> float:
-    """A term that locally has a long time to go: only the store can refuse."""
+    """A long remaining time of the term: so the local clock refuses nothing, only the store can."""
     return 3600.0

@@ -89,7 +89,7 @@ def _next_without_jump(epoch: int | None, last: Place, now: Place) -> int:
 
 
 def _next_with_one_jump(epoch: int | None, last: Place, now: Place) -> int:
-    """However many timelines lie between."""
+    """Jump once, however many timelines lie between."""
     lift = places.EPOCH_JUMP * min(1, places.decide(last, now).jumps(last, now))
     return 1 + lift if epoch is None else epoch + (lift or 1)
 
@@ -141,7 +141,7 @@ FENCES = {"no_fence": "none", "fence_by_holder": "holder"}
 
 @contextmanager
 def planted(fault: str | None) -> Iterator[str]:
-    """The fault is in the product's classes until the block ends; gives how the store is to check writes."""
+    """Plant the fault in the product's classes until the block ends; yield how the store must check writes."""
     patches = PATCHES[fault] if fault else ()
     before = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
     try:

@@ -1,8 +1,8 @@
 """A process in the simulation: two threads, the keeper's and the user's, that can be stopped between any two callbacks.
 
-Every callback belongs to the thread in whose context it was made. A halted thread's callbacks, timers and mail are put
-aside, whatever they are, and run when it goes on: SIGSTOP halts both threads of a process, a blocked event loop one.
-Clocks run on meanwhile. What one thread hands to another arrives in the order in which it was handed over.
+Every callback belongs to the thread in whose context it was made. All callbacks, timers and messages of a halted thread
+are put aside, and run when it goes on. SIGSTOP halts both threads of a process, a blocked event loop only one. Clocks
+run on meanwhile. What one thread hands to another arrives in the order in which it was handed over.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Side:
         self._loop.call_soon(self._take, context=self.context)
 
     def _take(self) -> None:
-        # The loop shuffles what is ready together; letters of one box keep their order whichever turn comes first.
+        # The loop shuffles what is ready together. Each turn takes the oldest message, so messages keep their order.
         callback, args = self._mail.popleft()
         callback(*args)
 
@@ -104,7 +104,7 @@ class _Timer(asyncio.TimerHandle):
         self._scheduled = True
 
     def cancel(self) -> None:
-        # Left in the heap: a cancelled timer is passed over when its time comes, and a run is over in a minute.
+        # It stays in the heap: a cancelled timer is skipped when its time comes, and a run is over in a minute.
         self._cancelled = True
         self._callback = self._args = None  # type: ignore[assignment]
 
@@ -151,7 +151,7 @@ class SimulationLoop(VirtualLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """What the keeper's thread calls to reach the user's: the only use the library makes of it."""
+        """Run a callback on the user's thread: the library calls this on the keeper's thread, and only for that."""
         side = _SIDE.get()
         if side is None:
             return self.call_soon(callback, *args, context=context)
@@ -186,7 +186,7 @@ class SimulationLoop(VirtualLoop):
                 continue
             try:
                 context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
-            except Exception as error:  # noqa: BLE001 - whatever a callback raises is for the referee
+            except Exception as error:  # noqa: BLE001 - the referee gets all that a callback raises
                 self.failed(f"a callback raised {error!r}")
 
     def _log_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -202,7 +202,7 @@ def _ignored(text: str) -> None:
 
 
 class NodeClock:
-    """A clock of its own rate and offset, which runs through halts."""
+    """A clock with its own rate and offset, which runs on during halts."""
 
     def __init__(self, loop: SimulationLoop, rate: float, offset_s: float) -> None:
         self.rate = rate
@@ -217,7 +217,7 @@ class NodeClock:
             return True
         if timeout_s is None:
             return await event.wait()
-        # asyncio.timeout, in fewer steps: a future among the event's own waiters that a timer can end as well.
+        # asyncio.timeout, in fewer steps: a future among the event's own waiters, which a timer can end too.
         loop = self._loop
         waiter: asyncio.Future[bool] = loop.create_future()
         timer = loop.call_at(loop._now + timeout_s / self.rate, _end_wait, waiter, event)
@@ -235,7 +235,7 @@ def _end_wait(waiter: asyncio.Future[bool], event: asyncio.Event) -> None:
 
 
 class NodeHost:
-    """The keeper's thread as the user's sees it: work goes over and its result comes back through the post."""
+    """The keeper's thread, for the user's thread: work goes there, and its result comes back, by `Side.put`."""
 
     def __init__(self, loop: SimulationLoop, keeper: Side, user: Side) -> None:
         self._loop = loop

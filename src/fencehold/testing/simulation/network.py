@@ -1,4 +1,4 @@
-"""The way between a process and the store: late, cut before or after execution, silent, and full of false hints."""
+"""The network between a process and the store: late, cut before or after execution, silent, and with false hints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HANG_UP_S_MAX = 2.0
 
 @dataclass
 class Weather:
-    """Chances per call; `CALM` is what everything is healed to."""
+    """The chances of each disturbance per call. The defaults are calm weather, which `Line.heal` sets."""
 
     latency_s: float = 0.01
     cut_before: float = 0.0
@@ -45,7 +45,7 @@ class Weather:
 
 
 class Line:
-    """One process's connection. Nothing here waits longer than its limit; what was sent is executed all the same."""
+    """The connection of one process. No call waits longer than its limit; what was sent is executed all the same."""
 
     def __init__(
         self, loop: SimulationLoop, draw: Callable[[], float], store: SimulatedStore, referee: Referee, weather: Weather
@@ -65,7 +65,7 @@ class Line:
         store.shelf.hints.append(self._hear)
 
     def heal(self) -> None:
-        """What is under way is cut; from now on everything arrives."""
+        """Cut what is under way; from now on everything arrives."""
         self.weather = Weather()
         self.hole_until_s = 0.0
         self._generation += 1
@@ -96,13 +96,13 @@ class Line:
         self._loop.call_later(self._draw() * HANG_UP_S_MAX, self.store.roll_back, transaction, context=self._loop.world)
 
     def next_ask(self) -> Callable[[], bool]:
-        """Numbers an acquire; the result tells, later, whether it is still the newest."""
+        """Number an acquire. The returned function returns, later, whether it is still the newest."""
         self._asks += 1
         mine = self._asks
         return lambda: mine == self._asks
 
     def _request_delay_s(self) -> float | None:
-        """None: never arrives."""
+        """Return how long a request takes; None: it never arrives."""
         if self._loop.time() >= self.hole_until_s:
             return self._latency_s()
         self._disturb()

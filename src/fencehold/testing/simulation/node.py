@@ -58,7 +58,7 @@ class Node:
         self._settled = asyncio.Event()  # no start and no restart is under way
 
     def disturb(self, for_s: float = 0.0) -> None:
-        """Something comes between this process and the store, now or for a while."""
+        """Record that something disturbs the way between this process and the store, now or for `for_s`."""
         self.disturbed_s = max(self.disturbed_s, self._loop.time() + for_s)
 
     # --- life, on the user's thread ---
@@ -76,7 +76,7 @@ class Node:
     async def start(self) -> None:
         if self._leader is None or self._draw() < 0.5:
             self._leader = self._candidate()
-        self.line.next_ask()  # what was asked before was another's, and is not for this one to find
+        self.line.next_ask()  # an earlier request was another leader's: this one need not find its grant
         await self._leader.start()
         self._work = asyncio.create_task(self._working(self._leader), name=f"{self.name}-work")
 
@@ -101,7 +101,7 @@ class Node:
             self._settled.set()
 
     async def stop(self, timeout_s: float | None) -> None:
-        """Shut down, which must end within its limit whatever the store does."""
+        """Shut down. That must end within its limit, whatever the store does."""
         assert self._leader is not None, "started first"
         self.line.next_ask()
         self.disturb()
@@ -122,7 +122,7 @@ class Node:
         await self._within(own_s, "step_down", self._leader.step_down(timeout_s))
 
     async def close(self) -> None:
-        """The end of the run: everything is given back and no task stays."""
+        """End the run: give everything back and leave no task."""
         await self._settled.wait()
         await self.stop(None)
         await self._within(self.settings.call_limit_s, "close", self._host.begin(self._context.keeper.close()))
@@ -178,7 +178,7 @@ class Node:
             return
 
     async def _pause_point(self) -> None:
-        """Between the check and the write, where a pause does the most harm."""
+        """Sometimes pause, between the check and the write: there a pause does the most harm."""
         if self._draw() < PAUSE_BEFORE_WRITE:
             self.line.pause()
         await asyncio.sleep(self._draw() * 0.02)

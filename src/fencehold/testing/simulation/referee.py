@@ -1,11 +1,11 @@
 """Judges a simulated run while it happens, by true time and by what the store really executed.
 
-Safety, at every instant at which anything happened: a term that calls itself valid is the store's live row, no two
-are valid at once, and none becomes valid again; a refused renewal ends it. A row is not given back under a running
-body. Nobody asks in a storm. The history
-checker of `fencehold.testing.history` judges grants, beliefs and accepted writes once more at the end.
-Liveness: a body is gone soon after its term; a blocked event loop is not kept leader; a grant whose answer was lost is
-found again by its own asker; the rest is judged by the run itself, once everything is healed.
+Safety, at every instant at which anything happened: a term that is valid for its process is the store's live row, no
+two are valid at once, and none becomes valid again; a refused renewal ends it. A row is not given back while a body of
+its term runs. No process sends a storm of requests. At the end `fencehold.testing.history` judges grants, beliefs and
+accepted writes once more.
+Liveness: a body ends soon after its term; a process with a blocked event loop does not stay leader; a process finds
+its own grant again when the answer was lost. The run itself judges the rest, once all faults have ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STORM_REFUSALS = 15
 
 
 class Process(Protocol):
-    """What the referee looks at in a node."""
+    """What the referee reads of a node."""
 
     name: str
     clock: NodeClock
@@ -50,14 +50,14 @@ class Belief:
 
     node: Process
     term: Term
-    held: HeldLease  # what the term asks; here directly, because it is asked at every instant
+    held: HeldLease  # the lease that the term reads; read directly here, because it is read at every instant
     start_s: float
     until_s: float
 
 
 @dataclass(eq=False)
 class Orphan:
-    """A grant nobody has claimed yet."""
+    """A grant that its process does not know of yet."""
 
     node: Process
     epoch: int
@@ -66,7 +66,7 @@ class Orphan:
 
 
 class Trace:
-    """What happened, line by line; off, it costs nothing and keeps nothing."""
+    """What happened, line by line. Switched off, it costs nothing and keeps nothing."""
 
     def __init__(self, loop: SimulationLoop, on: bool) -> None:
         self.on = on
@@ -117,12 +117,12 @@ class Referee:
         self.row_lives_until(lease.epoch, now_s + lease.remaining_s)
         node = self.nodes[lease.holder_id]
         self._granted_at_s[lease.epoch] = node.keeper.running_s()
-        # Give up waiting, back off once, ask again: then the nonce must have told the asker that it holds the lease.
+        # The process gives up waiting, backs off once and asks again: by then the nonce must have shown it the grant.
         due_s = now_s + 2 * node.settings.call_limit_s + node.settings.acquire_every_s + SLACK_S
         self._orphan = Orphan(node, lease.epoch, now_s, due_s) if is_latest else None
 
     def acquire_refused(self, holder_id: str) -> None:
-        """One refusal tells a candidate all it needs: asking on and on is a load on the store and no more."""
+        """Fail if a candidate asks on and on: one refusal is enough for it, the rest is only load for the store."""
         times_s = self._refused_s[holder_id]
         times_s.append(self.loop.time())
         if len(times_s) == STORM_REFUSALS and times_s[-1] - times_s[0] < 1.0:
@@ -164,9 +164,9 @@ class Referee:
         return len(self._writes_kept)
 
     def promoted(self, row: Lease | None, left_s: float, writes: int) -> None:
-        """Whoever was granted a term before may have lost it, and not know; writes that were lost are out of the order.
+        """Record a promotion: every earlier term may be lost without its process knowing. Lost writes are not judged.
 
-        Grants are not: whoever was answered may have told its epoch to others.
+        Lost grants are judged: a process that got its answer may have passed the epoch on to others.
         """
         now_s = self.loop.time()
         self.trace.note("store", f"is replaced by a standby, whose row is {row}")
@@ -184,7 +184,7 @@ class Referee:
     # --- what a process did ---
 
     def renewing(self, node: Process, keys: Sequence[TermKey]) -> None:
-        """On the keeper's thread, as a renewal leaves."""
+        """Called on the keeper's thread, when a renewal is sent."""
         if node.blocked_at_s is None:
             return
         since_s = max(node.blocked_at_s, *(self._granted_at_s.get(key.epoch, 0.0) for key in keys))
@@ -195,11 +195,11 @@ class Referee:
             self.fail(f"{node.name} renews although its event loop has been blocked for {silent_s:.2f} s")
 
     def renewal_refused(self, key: TermKey) -> None:
-        """On the keeper's thread, as the refusal arrives."""
+        """Called on the keeper's thread, when the refusal arrives."""
         self._refused_epochs.add(key.epoch)
 
     def leads(self, node: Process, term: Term) -> None:
-        """On the user's thread, as a term of office begins."""
+        """Called on the user's thread, when a term begins."""
         now_s = self.loop.time()
         self.terms += 1
         self._close_ended(now_s)
@@ -265,7 +265,7 @@ class Referee:
             self._over[belief.node.name] = belief
             term, why = belief.term, belief.term.ended_because or "its deadline passed"
             self.trace.note(belief.node.name, f"epoch {term.epoch} is no longer valid: {why}")
-            # Believed up to the deadline last seen: that this turn of the loop noticed it later widens nothing.
+            # Believed until the deadline last seen, even if this turn of the loop notices the end later.
             end_s = max(belief.start_s, min(now_s, belief.until_s, self._taken.get(term.epoch, now_s)))
             self.led_s += end_s - belief.start_s
             self.history.append(Believed(term.name, term.holder_id, term.epoch, belief.start_s, end_s))
@@ -297,7 +297,7 @@ class Referee:
         return bool(self._believed)
 
     def fail(self, text: str) -> None:
-        """Told now, raised at the end of this turn of the loop: here, the code under test might catch it."""
+        """Record a violation. It is raised at the end of this turn of the loop: here the tested code might catch it."""
         if self.violation is None:
             self.violation = text
             self.trace.note("REFEREE", text)

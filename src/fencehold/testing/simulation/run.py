@@ -1,6 +1,6 @@
-"""One schedule: three processes, a store, and a month's worth of trouble in a minute of virtual time, from one seed.
+"""One schedule: three processes, a store, and the trouble of a month in a minute of virtual time, from one seed.
 
-First trouble, then calm: once everything is healed somebody must lead in time, everybody must shut down in time, and
+First trouble, then calm: once everything works again, one process must lead in time, all must shut down in time, and
 nothing may be left behind.
 """
 
@@ -25,15 +25,15 @@ from fencehold.testing.simulation.virtual_loop import Deadlock, Livelock
 NODES = ("A", "B", "C")
 TROUBLE_S = 30.0  # four to six leases
 CALM_S = 1.0
-READ_LIMIT_S = 5.0  # a read that was under way when all was healed holds the watch up for as long
+READ_LIMIT_S = 5.0  # a read that was under way when all was healed may delay the watch for so long
 SLACK_S = 3.0
-LOST_MAX = 16  # commits
+LOST_MAX = 16  # commits that a promotion loses at most
 RULE_IDS = frozenset(rule.id for rule in RULES)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one schedule came to; the same seed and fault give the same outcome."""
+    """The result of one schedule; the same seed and fault give the same outcome."""
 
     seed: int
     fault: str | None
@@ -69,7 +69,7 @@ class Schedule:
         self.trace = Trace(self.loop, trace)
         self.referee = Referee(self.loop, self.trace)
         self.store = SimulatedStore(self.loop, self.referee, fence)
-        # A stream of its own: were it the loop's, every draw here would depend on every shuffle there.
+        # A random stream of its own: with the loop's, every draw here would depend on every shuffle there.
         self._rng = random.Random(~seed)
         self._draw = self._rng.random
         self._settings = self._some_settings()
@@ -148,7 +148,7 @@ class Schedule:
         return None
 
     def _target(self) -> Node:
-        """Mostly the holder of the row: trouble elsewhere is trouble wasted."""
+        """Mostly the holder of the row: trouble elsewhere seldom has an effect."""
         row = self.store.row
         holder = next((n for n in self._nodes if row is not None and n.name == row.holder_id), None)
         return holder if holder is not None and self._draw() < 0.6 else self._rng.choice(self._nodes)
@@ -180,7 +180,7 @@ class Schedule:
             self.referee.fail(f"tasks were left behind: {', '.join(left)}")
 
     def _abandon(self) -> None:
-        """After a violation the rest is ended somehow: what it says while it dies is of no interest."""
+        """End everything after a violation, and ignore the errors of that."""
         self.loop.look = lambda: None
         self.loop.failed = lambda text: None
         for node in self._nodes:
@@ -252,7 +252,7 @@ class Schedule:
         self._store_is_away()
 
     def _promote(self, node: Node) -> None:
-        """A standby takes over, without a suffix of the commits; often none, sometimes many."""
+        """A standby takes over without the last commits: often it lacks none, sometimes many."""
         self.store.promote(lost=int(LOST_MAX * self._draw() ** 2))
         self._store_is_away()
 

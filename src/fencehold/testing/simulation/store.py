@@ -66,7 +66,7 @@ class SimulatedStore:
         self.commits.append(Commit(self.row, self._referee.writes_kept))
 
     def promote(self, lost: int) -> None:
-        """A standby takes over that has not seen the last so many commits, on a timeline of its own.
+        """Let a standby take over that lacks the last `lost` commits, on a timeline of its own.
 
         They may be older than the last promotion: two standbys are promoted in turn, and neither saw the other.
         """
@@ -118,7 +118,7 @@ class SimulatedStore:
             _at_once(self._leases.ask_step_down(LEASE_NAME, self.row.epoch, 0.0))
 
     def take_away(self) -> None:
-        """An operator's hand, or a clock that jumped: the row lapses although its holder did nothing wrong."""
+        """End the lease although its holder did nothing wrong, as an operator does, or a clock that jumps."""
         row = self.row
         if row is not None and row.expires_at > self.shelf.now():
             self.shelf.rows[LEASE_NAME] = replace(row, expires_at=self.shelf.now())
@@ -129,7 +129,7 @@ class SimulatedStore:
     # --- fenced writes ---
 
     def write_guarded(self, key: TermKey) -> int:
-        """One statement with the guard in its WHERE: rows changed."""
+        """Run one statement with the guard in its WHERE; return the number of changed rows."""
         try:
             self._check(key)
         except LeaseLost as error:
@@ -167,7 +167,7 @@ class SimulatedStore:
             self._end(transaction)
 
     def restart(self) -> None:
-        """Rows stay, connections and their transactions do not."""
+        """Keep the rows, and end all connections with their transactions."""
         for transaction in list(self._open):
             self.roll_back(transaction)
 
@@ -183,7 +183,7 @@ class SimulatedStore:
                 return
 
     def _time_out(self, transaction: OpenTransaction) -> None:
-        # As a server does that limits a fenced transaction's idle time: a frozen holder cannot block for ever.
+        # A server that limits a fenced transaction's idle time does the same: a frozen holder cannot block for ever.
         self.roll_back(transaction)
 
     def _end(self, transaction: OpenTransaction) -> None:
@@ -196,7 +196,7 @@ class SimulatedStore:
 
 
 def _at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing."""
+    """Return the result of a coroutine that waits for nothing."""
     try:
         work.send(None)
     except StopIteration as done:

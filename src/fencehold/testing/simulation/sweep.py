@@ -1,4 +1,4 @@
-"""Many schedules, one seed each, on several processes: what they came to, and how to repeat one that failed."""
+"""Runs many schedules, one per seed, on several processes; sums up the results and shows how to repeat a failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["FAULTS", "Outcome", "Sweep", "replay_command", "simulate", "sweep"]
 
 @dataclass
 class Sweep:
-    """What many schedules came to; `failed` is the one with the lowest seed among those found, if any."""
+    """The totals of many schedules; `failed` is the failed one with the lowest seed among those found, if any."""
 
     fault: str | None = None
     seeds: int = 0
@@ -56,7 +56,7 @@ class Sweep:
 
 
 def sweep(seeds: range, fault: str | None = None, processes: int = 1) -> Sweep:
-    """All schedules of these seeds, or those up to and somewhat beyond the first that breaks an invariant."""
+    """Run the schedules of these seeds; stop soon after the first one that breaks an invariant."""
     result = Sweep(fault)
     began_s = time.perf_counter()
     parts = [seeds[start : start + SEEDS_PER_TASK] for start in range(0, len(seeds), SEEDS_PER_TASK)]
@@ -97,7 +97,7 @@ def replay_command(outcome: Outcome) -> str:
 
 
 def report(outcome: Outcome, lines_max: int = TRACE_LINES_MAX) -> str:
-    """Why a schedule failed, the end of its trace, and how to see it again."""
+    """Return why a schedule failed, the end of its trace, and how to repeat it."""
     lines = outcome.trace or simulate(outcome.seed, outcome.fault, trace=True).trace
     cut = [f"... {len(lines) - lines_max} lines before"] if len(lines) > lines_max else []
     return "\n".join(

@@ -6,8 +6,8 @@
 - `Deadlock` is raised when nothing can ever run again, `Livelock` when callbacks go on for ever without time passing.
 
 Not promised: sockets, subprocesses and signals do not exist here, other threads may not call in, and only `loop.time()`
-is virtual: code that reads `time.monotonic()` sees the real clock. The ready order is wilder than asyncio's own
-(which is first in, first out): a program that relies on that order may fail here and nowhere else.
+is virtual: code that reads `time.monotonic()` sees the real clock. Callbacks do not run in asyncio's own order (first
+in, first out): a program that relies on that order may fail here and nowhere else.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Livelock(RuntimeError):
 
 
 class _OrderedFuture(asyncio.Future[T]):
-    """A future that hashes by its number of creation, so that a set of futures iterates alike in every process."""
+    """A future that hashes by its number of creation, so that a set of futures has one order in every process."""
 
     ordinal: int = 0
 
@@ -122,7 +122,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        # A simulation with a timeout on every call cancels nearly every timer; kept, they would fill the heap.
+        # A simulation with a timeout on every call cancels nearly every timer; if kept, they would fill the heap.
         self._timers_cancelled += 1
         if self._timers_cancelled > TIMERS_CANCELLED_MIN and self._timers_cancelled * 2 > len(self._timers):
             self._timers = [entry for entry in self._timers if not entry[2].cancelled() and entry[2] is not handle]
@@ -155,7 +155,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Run `func` on the loop's own thread in a turn of its own: others may run before it and before its result."""
+        """Run `func` on the loop's thread in a turn of its own; other callbacks may run before it and its result."""
         future: asyncio.Future[T] = self.create_future()
 
         def work() -> None:
@@ -174,7 +174,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Nothing to do: this loop never made threads."""
 
-    # The one private seam of asyncio used here: BaseEventLoop.run_forever calls _run_once until stop().
+    # The only private part of asyncio that is used here: BaseEventLoop.run_forever calls _run_once until stop().
 
     def run_forever(self) -> None:
         self._callbacks_this_instant = 0
@@ -200,7 +200,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 if not handle._cancelled:
                     handle._run()
         finally:
-            # Only an interrupt escapes a callback; those that it kept from running are still due.
+            # Only an interrupt escapes from a callback; the callbacks after it are still due.
             if batch:
                 self._queue[:0] = reversed(batch)
 
@@ -240,12 +240,12 @@ def _place(task: asyncio.Task[Any]) -> str:
 
 
 def run(coro_fn: Callable[[], Coroutine[Any, Any, T]], seed: int | None = None) -> T:
-    """Run `coro_fn()` to its end on a fresh loop of this seed, then cancel and end whatever it left behind."""
+    """Run `coro_fn()` to its end on a new loop of this seed, then cancel and end the tasks that it left behind."""
     loop = VirtualLoop(seed)
     try:
         result = loop.run_until_complete(coro_fn())
     except BaseException:
-        # Leftovers may be as stuck as the program was; the first failure is the one worth raising.
+        # The tasks left behind may be stuck like the program; raise the first failure, not theirs.
         with suppress(Deadlock, Livelock):
             _end_leftovers(loop)
         raise

@@ -1,4 +1,4 @@
-"""The place of a run in the user's database: made for it alone, read at the end, and gone afterwards."""
+"""The place of a run in the user's database: made for this run alone, read at the end, and then removed."""
 
 from __future__ import annotations
 
@@ -26,39 +26,42 @@ class Scratch(Protocol):
 
     @property
     def url(self) -> str:
-        """Straight to the database, for the parent process."""
+        """The URL of the database itself, for the parent process."""
         ...
 
     @property
     def servers(self) -> Sequence[tuple[str, int]]:
-        """What the fault proxies stand in front of; empty: there is no network."""
+        """The servers that get a fault proxy; empty: there is no network."""
         ...
 
     def url_through(self, ports: Sequence[int]) -> str:
-        """The same through proxies on these ports."""
+        """The URL of the database through proxies on these ports."""
         ...
 
     async def make(self) -> None:
-        """Raises ConfigurationError if it may not be made."""
+        """Make the place. Raises ConfigurationError if this user may not make it."""
         ...
 
     async def prepare(self) -> None:
-        """Tables for the contenders and triggers for the judge; the library's own tables are there."""
+        """Make the contenders' tables, and the triggers for the judge; the library's own tables exist already."""
         ...
 
     async def rows(self, statement: str) -> list[tuple[Any, ...]]: ...
 
     def held_up(self, counter: str) -> AbstractAsyncContextManager[None]:
-        """Inside, a writer of this counter waits. Raises Unavailable if the database is away."""
+        """Inside the block, a writer of this counter has to wait. Raises Unavailable if the database is away."""
         ...
 
     async def drop(self) -> str | None:
-        """What could not be removed, in words; None: nothing is left."""
+        """Remove the place. Returns a text about what could not be removed; None: nothing is left."""
         ...
 
 
 async def whole(work: Coroutine[Any, Any, T]) -> T:
-    """Its result. When cancelled, only after it has ended: what it makes is there before it is removed, not after."""
+    """Return the result of `work`. A cancel is raised only after `work` has ended.
+
+    So what `work` makes exists before it is removed, not after.
+    """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -76,7 +79,7 @@ def counters(scratch: Scratch) -> tuple[str, ...]:
 
 
 async def make_tables(scratch: Scratch, facts: FactSink) -> None:
-    """The library's own tables, made as a user would make them, and the run's beside them."""
+    """Make the library's own tables, as a user would make them, and the run's tables beside them."""
     async with fencehold.connect(scratch.url, table=scratch.lease_table, facts=facts, open_timeout=0) as store:
         store.outbox(scratch.outbox)
         items = store.items(ITEM_KIND)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 CONNECT_LIMIT_S = 10.0
 STATEMENT_LIMIT_S = 20.0
-#: A failover of the user's may be under way when the run ends.
+#: So long, because a failover of the user's server may be under way when the run ends.
 RETRY_FOR_S = 60.0
 AGAIN_S = 0.5
 SPARE_CONNECTIONS = 5  # of the parent process itself
@@ -55,7 +55,7 @@ class PostgresScratch:
         return self._servers
 
     def url_through(self, ports: Sequence[int]) -> str:
-        """With the names of the hosts as they were given: a certificate is still checked against them."""
+        """Keeps the names of the hosts as they were given: a certificate is still checked against them."""
         given = {key: value for key, value in conninfo_to_dict(self._url).items() if key not in hosts.KEYS}
         given |= {"host": ",".join(host for host, _ in self._servers), "hostaddr": ",".join("127.0.0.1" for _ in ports)}
         given["port"] = ",".join(map(str, ports))
@@ -71,7 +71,7 @@ class PostgresScratch:
             found = await self._run(connection, "left", {"schema": self.schema})
             self.left = [f"the schema {name}" for (name,) in found]
             self._may_exist = True
-            await whole(self._create(connection))  # cut off, it could still be done after the DROP
+            await whole(self._create(connection))  # if cut off, the server could still create it after the DROP
 
     async def _create(self, connection: wire.Connection) -> None:
         try:
@@ -85,10 +85,10 @@ class PostgresScratch:
             ) from None
 
     def _learn(self, connection: wire.Connection) -> None:
-        """Where the servers are, and the password that libpq found: its files know the server's port, not a proxy's.
+        """Keep the servers' addresses, and the password that libpq found: its files list the server's port, no proxy's.
 
-        Raises ConfigurationError for a Unix socket: there the server may trust whoever the system says it is, and a
-        proxy that any user of this machine can reach would say that all of them are this one.
+        Raises ConfigurationError for a Unix socket: there the server may trust the system about which user connects,
+        and through the proxy, which every user of this machine can reach, each would connect as the present user.
         """
         self._password = connection.info.password
         for host, port, address in hosts.places(self._info):
@@ -143,7 +143,10 @@ class PostgresScratch:
         return None
 
     async def _with_connection(self, work: Callable[[wire.Connection], Awaitable[T]], retry_for_s: float) -> T:
-        """On a connection of its own; repeated while the database is away, so long and no longer."""
+        """Run `work` on a connection of its own. Repeat it while the database is away, for `retry_for_s` at most.
+
+        Then raises Unavailable; raises ConfigurationError if the database refuses `work`.
+        """
         left_s = wire.fixed(retry_for_s)
         while True:
             try:

@@ -1,4 +1,4 @@
-"""A file of the run's own beside the user's: same folder, same file system, and nobody else's writers wait for it."""
+"""A file of the run's own beside the user's: same folder, same file system, and no other program's writers wait."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class SqliteScratch:
             ) from None
 
     def _look_around(self) -> None:
-        """The user's file is only read: that it is a database, and one that this user may open.
+        """Find files of other runs, and check that the user's file is a database that this user may open.
 
-        Not by SQLite: of a file in WAL mode a reader would leave two more files beside it.
+        Only reads the file, and not by SQLite: that would leave two more files beside a file in WAL mode.
         """
         others = glob.glob(f"{glob.escape(self._given)}.{PREFIX}*")
         self.left = sorted(f"the file {one}" for one in others if not one.endswith(SIDE_FILES[1:]))
@@ -102,12 +102,12 @@ class SqliteScratch:
 
     @asynccontextmanager
     async def held_up(self, counter: str) -> AsyncIterator[None]:
-        """The whole file: SQLite has one writer."""
+        """Lock the whole file: SQLite has one writer."""
         connection = self._connect()
         try:
             try:
                 await _in_thread(lambda: connection.execute(self._statements["hold"]))
-            except sqlite3.OperationalError as error:  # a frozen contender has it, for longer than one waits
+            except sqlite3.OperationalError as error:  # a frozen contender holds it for longer than BUSY_LIMIT_S
                 raise Unavailable(f"The file could not be locked: {error}") from error
             yield
         finally:
@@ -125,8 +125,11 @@ class SqliteScratch:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """Its result, once it has ended: a connection must not be closed under a thread that uses it, and one that
-    opens the file late would make it again after it was removed."""
+    """Return the result of `work` once it has ended, even when cancelled.
+
+    A connection must not be closed while a thread uses it, and a connection that is opened late would make the file
+    again after it was removed.
+    """
     return await whole(asyncio.to_thread(work))
 
 

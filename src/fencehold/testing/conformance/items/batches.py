@@ -1,4 +1,4 @@
-"""Many items in one call: who comes first, how many, what a batch answers, and that kinds never meet."""
+"""Calls for many items: which comes first, how many, what a batch returns, and that kinds are kept apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many holders at once, with exact totals: one grant per item, one break per lease, nothing passed over."""
+"""Many holders at once, with exact totals: one grant per item, one break per lease, no item left out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ItemCrowd(ItemSuite):
         assert tokens == sorted(set(tokens))
 
     async def _only_the_holder_may_break(self, clients: list[ItemStore], keys: list[ItemKey], winner: int) -> None:
-        """The others at once, while the holder renews; then the holder."""
+        """All others try to break the lease at once, while the holder renews; then the holder breaks it."""
         others = [(clients[n], key) for n, key in enumerate(keys) if n != winner]
         breaks, until = await asyncio.gather(
             asyncio.gather(*(client.port.break_leases([key], CALL_LIMIT_S) for client, key in others)),
@@ -51,7 +51,7 @@ class ItemCrowd(ItemSuite):
         assert await clients[winner].port.break_leases([keys[winner]], CALL_LIMIT_S) == {}
 
     async def test_of_many_who_put_one_new_item_at_once_none_fails(self, harness: Harness) -> None:
-        """Some make it and some replace it; what is there afterwards is whole, and of one of them."""
+        """Some create it and some replace it; the item that is left is complete, and from one of them."""
         clients = (await crowd(harness))[:9]
         new = [NewItem("deal", f"state {n}", str(n), holder(n)) for n in range(len(clients))]
         puts = (client.port.put(item, CALL_LIMIT_S) for client, item in zip(clients, new, strict=True))
@@ -62,7 +62,7 @@ class ItemCrowd(ItemSuite):
         assert left.state == f"state {left.document_json}"
 
     async def test_a_delete_among_many_saves_of_its_lease_is_not_undone(self, harness: Harness) -> None:
-        """Whatever came first: a save after the delete is refused, and none is half done."""
+        """In whatever order they arrive: a save after the delete is refused, and none is half done."""
         clients = (await crowd(harness))[:9]
         row(await clients[0].port.put(NewItem("deal", NEW, "0", "whoever"), CALL_LIMIT_S))
         key = row(await clients[0].port.acquire("deal", "ada", LEASE_S, CALL_LIMIT_S)).key
@@ -76,7 +76,7 @@ class ItemCrowd(ItemSuite):
         assert await clients[0].port.get(["deal"], CALL_LIMIT_S) == {}
 
     async def test_of_many_takers_each_item_goes_to_exactly_one(self, harness: Harness) -> None:
-        """All leased and never given back, so that an item taken twice is one granted twice."""
+        """No lease is given back, so an item that is taken twice was granted twice."""
         clients = await crowd(harness)
         await fill(clients[0])
         taken: list[str] = []
@@ -87,7 +87,7 @@ class ItemCrowd(ItemSuite):
                 taken.extend(one.id for one in got)
                 if not got and await none_is_free(client):
                     return
-                await asyncio.sleep(0)  # also where a verb waits for nothing, the others have their turn
+                await asyncio.sleep(0)  # let the others run, even where a verb waits for nothing
 
         await asyncio.gather(*(take_all(n, client) for n, client in enumerate(clients)))
         assert Counter(taken) == Counter(f"item {n}" for n in range(ITEMS))
@@ -128,7 +128,7 @@ class ItemProcessCrowd(ItemSuite):
 
 @contextlib.contextmanager
 def eager_threads() -> Iterator[None]:
-    """Threads take turns so often that a verb which is not atomic is caught in the middle."""
+    """Switch between threads so often that a verb which is not atomic is interrupted in the middle."""
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -138,10 +138,10 @@ def eager_threads() -> Iterator[None]:
 
 
 async def crowd(harness: Harness, count: int = HOLDERS) -> list[ItemStore]:
-    """The clock stands: no lease ends by itself, and all came into their state at one instant."""
+    """Return connected clients, and stop the clock: no lease ends, and all items enter their state at one instant."""
     await harness.set_clock(START)
     stores = [await harness.items(init=n == 0) for n in range(count)]
-    for store in stores:  # connected, so that they meet at the item and not one after the other
+    for store in stores:  # connect now, so that they reach the item together and not one after the other
         await store.port.get(["deal"], CALL_LIMIT_S)
     return stores
 
@@ -160,7 +160,7 @@ async def acquire(client: ItemStore, number: int) -> ItemAnswer:
 
 
 def granted(answers: list[ItemAnswer]) -> list[tuple[int, ItemRow]]:
-    """Who was; all others were told who."""
+    """Return the one that was granted; check that each refusal names that holder."""
     yes = [(n, answer) for n, answer in enumerate(answers) if isinstance(answer, ItemRow)]
     assert len(yes) == 1, f"{len(yes)} were granted one item"
     for answer in answers:

@@ -1,4 +1,4 @@
-"""One processor of the crowd: takes, saves and breaks until no item is left in the state. Also a process of it."""
+"""One processor of the crowd: takes, saves and breaks until no item is left in the state. Also run as a process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NEW, DONE = "NEW", "DONE"
 
 
 async def drain(items: ItemStore, who: str, note: Callable[[int], None]) -> None:
-    """Ends when no item is NEW; `note` hears the number of each item as it is saved.
+    """Process items until none is NEW; call `note` with the number of each item that is saved.
 
-    If another one fails, what it held stays NEW for ever: hence a limit, on this thread's own loop.
+    If another processor fails, its items stay NEW for ever: hence a limit, on this thread's own loop.
     """
     async with asyncio.timeout(DRAIN_LIMIT_S):
         await _drain(items, who, note)
@@ -45,7 +45,7 @@ async def _drain(items: ItemStore, who: str, note: Callable[[int], None]) -> Non
 
 
 async def race(items: ItemStore, ids: list[str], who: str) -> list[str]:
-    """Ask for all of them, in the order in which the others do; those that were granted."""
+    """Acquire all of them, in the same order as the others do; return those that were granted."""
     answers = [(item_id, await items.port.acquire(item_id, who, LEASE_S, CALL_LIMIT_S)) for item_id in ids]
     return [item_id for item_id, answer in answers if isinstance(answer, ItemRow)]
 
@@ -68,7 +68,7 @@ async def main() -> None:
     await asyncio.gather(*(drain(items, who, done.append) for items, who in zip(stores, names, strict=True)))
     for items in stores:
         await items.close()
-    # One list of numbers is what a process of the crowd may tell: what it won stands below zero.
+    # A process of the crowd prints one list of numbers: the items it won in the race are the negative ones.
     sys.stdout.write(json.dumps([*done, *(-int(item_id) for item_id in won)]))
 
 

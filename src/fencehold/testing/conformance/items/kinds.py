@@ -1,4 +1,4 @@
-"""Which kinds of items there are, for stores that can tell."""
+"""Listing the kinds of items, for stores that can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verb that waited for a row judges by what it then finds, not by what it saw before, and waits within its limit."""
+"""A verb that waited for a row lock decides by the row it then finds, not by an earlier one; the wait has a limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PUT = (
     f"VALUES ('{ITEM_KIND}', 'deal', 'NEW', '2031-05-17 12:00:00', '{{}}')"
 )
 GONE = f"DELETE FROM {ITEM_TABLE} WHERE id = 'deal'"
-IN_VAIN_S = 2.0  # long enough for a busy server to say so in time
+IN_VAIN_S = 2.0  # long enough for a busy server to answer in time
 
 
 class ItemLocks(ItemSuite):
@@ -90,7 +90,7 @@ class ItemLocks(ItemSuite):
     async def test_a_row_that_stays_locked_makes_a_verb_unavailable_and_changes_nothing(self, harness: Harness) -> None:
         port, key = await held(harness)
         ports = [(await harness.items(init=False)).port for _ in range(6)]
-        for one in ports:  # connected: what follows is about the wait alone
+        for one in ports:  # connect now: the limits below are for the wait alone
             await one.get(["deal"], CALL_LIMIT_S)
         async with locked(harness):
             renewed, *answers = await asyncio.gather(
@@ -179,7 +179,7 @@ async def held_again(port: ItemPort) -> ItemKey:
 
 @asynccontextmanager
 async def locked(harness: Harness) -> AsyncIterator[Caller]:
-    """Inside, a transaction of somebody else has the item's row locked, until it ends."""
+    """Inside the block, another session's transaction keeps the item's row locked, until that transaction ends."""
     async with harness.sql.doors()[0].open() as caller:
         await caller.begin()
         await caller.execute(TOUCH)
@@ -188,7 +188,7 @@ async def locked(harness: Harness) -> AsyncIterator[Caller]:
 
 
 async def started(harness: Harness, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Asked, and now waiting for the row."""
+    """Start the call, and return its task once it waits for the row."""
     task = asyncio.create_task(call)
     await harness.sql.until_one_waits()
     return task

@@ -1,4 +1,4 @@
-"""Ids, kinds, states, holders and documents come back as they were given and never meet one another."""
+"""Ids, kinds, states, holders and documents come back unchanged and are never mixed up."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ItemNames(ItemSuite):
             assert document(taken) == kind
 
     async def test_a_blank_at_either_end_is_a_difference(self, harness: Harness) -> None:
-        """The library lets none through; whoever uses the port itself must not meet a neighbour's item."""
+        """The library refuses such names; but a caller of the port itself must not get the item of another name."""
         pair = await ItemPair.of(harness)
         for name in BLANKS:
             await pair.put(name, name, name)

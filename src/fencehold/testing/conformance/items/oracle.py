@@ -1,4 +1,4 @@
-"""The rule table as an oracle: what a store of items must answer, worked out from model/items.py alone."""
+"""The rule table as an oracle: what a store of items must answer, computed from model/items/items.py alone."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ REMAINING_S_OFF_MAX = 1e-6  # a difference of two instants, as a float
 
 
 class ItemOracle:
-    """Items as they must be. `fired` counts the rules that allowed, `refused` the states and verbs that did not."""
+    """Items as the rules require them. `fired` counts rules that applied, `refused` states and verbs without a rule."""
 
     def __init__(self) -> None:
         self.rows: dict[str, StoredItem] = {}
-        self.token_highest: dict[str, int] = {}  # of each item that ever was: deleting it forgets nothing
+        self.token_highest: dict[str, int] = {}  # of each item that ever existed: a delete does not reset it
         self.fired: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
-        self.last_rule: dict[str, Rule | None] = {}  # of the last verb that met this item; None: refused
+        self.last_rule: dict[str, Rule | None] = {}  # for the last verb on this item; None: refused
 
     def change(self, item_id: str, verb: Verb, request: Request) -> ItemAnswer | None:
-        """What must be answered, the item being as the table leaves it; None: it is gone, or never was."""
+        """Apply the verb by the table and return the required answer; None: the item is gone, or never existed."""
         row = self.rows.get(item_id)
         rule = self.last_rule[item_id] = decide(row, verb, request)
         if rule is None:
@@ -54,7 +54,7 @@ class ItemOracle:
         )  # fmt: skip
 
     def free_in(self, state: str, now: dt.datetime) -> list[str]:
-        """Who may be taken, the longest in this state first."""
+        """Return the items that may be taken, the longest in this state first."""
         found = (i for i, row in self.rows.items() if row.state == state and row_state(row, now) is Row.FREE)
         return self.oldest_first(found)
 

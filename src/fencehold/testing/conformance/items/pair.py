@@ -23,7 +23,7 @@ def as_json(document: Any) -> str:
 
 
 def row(answer: ItemAnswer) -> ItemRow:
-    """The item, or a failure that shows what came instead."""
+    """Return the item, or fail and show what came instead."""
     assert isinstance(answer, ItemRow), f"not granted: {answer}"
     return answer
 
@@ -41,7 +41,7 @@ class ItemSuite(Suite):
 
 
 class ItemPair:
-    """The items of one kind. Holds the clock of both still, at `now`."""
+    """The items of one kind, in the store and in the oracle. The clock of both stands still at `now`."""
 
     def __init__(self, harness: Harness, clients: Sequence[ItemStore]) -> None:
         self.oracle = ItemOracle()
@@ -61,12 +61,12 @@ class ItemPair:
 
     @property
     def port(self) -> ItemPort:
-        """Another client each time: what one has asked, any other may follow up."""
+        """Another client each time: any client may continue what another one began."""
         self._calls += 1
         return self.clients[self._calls % len(self.clients)].port
 
     def key(self, item_id: str) -> ItemKey:
-        """Of whoever holds it, or held it last."""
+        """Return the key of the present lease, or of the last one."""
         stored = self.oracle.rows[item_id]
         return ItemKey(item_id, stored.holder_id or "nobody", stored.token)
 
@@ -84,11 +84,11 @@ class ItemPair:
         return await self._same(got, expected, item_id, f"{holder} acquires {item_id}")
 
     async def take(self, item_id: str, holder: str = "ada", lease_s: float = LEASE_S) -> ItemKey:
-        """The key to a lease just granted."""
+        """Acquire the item and return the key of the new lease."""
         return row(await self.acquire(item_id, holder, lease_s)).key
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float = LEASE_S) -> list[str]:
-        """The ids of those that were not refused."""
+        """Renew the leases and return the ids that were not refused."""
         got = await self.port.renew(keys, lease_s, CALL_LIMIT_S)
         until = self.now + dt.timedelta(seconds=lease_s)
         requests = ((key, Request(self.now, key.holder_id, key.token, lease_s=lease_s)) for key in keys)
@@ -99,7 +99,7 @@ class ItemPair:
         return [key.id for key in expected]
 
     async def break_leases(self, *keys: ItemKey) -> dict[ItemKey, ItemRefusal]:
-        """One key per item at most; the refused."""
+        """Break the leases, with one key per item at most, and return the refused."""
         got = await self.port.break_leases(keys, CALL_LIMIT_S)
         requests = ((key, Request(self.now, key.holder_id, key.token)) for key in keys)
         answers = [(key, self.oracle.change(key.id, Verb.BREAK, request)) for key, request in requests]
@@ -111,7 +111,7 @@ class ItemPair:
         return got
 
     async def save(self, key: ItemKey, state: str | None = None, **given: Any) -> ItemAnswer:
-        """`document=` anything, also None, which is JSON's null; left out: it stays."""
+        """Save. `document=` takes any value, also None, which is JSON's null; without it the document stays."""
         text = as_json(given["document"]) if given else None
         got = await self.port.save(key, state, text, CALL_LIMIT_S)
         request = Request(self.now, key.holder_id, key.token, state=state, document=text)
@@ -132,7 +132,7 @@ class ItemPair:
         lease_s: float = LEASE_S,
         skip: Sequence[str] = (),
     ) -> list[str]:
-        """The ids of those taken; of items that came into the state at one instant, any may be first."""
+        """Take free items and return their ids. Items that entered the state at one instant come in any order."""
         free = [item_id for item_id in self.oracle.free_in(state, self.now) if item_id not in skip][:limit]
         since = [self.oracle.rows[item_id].state_timestamp for item_id in free]
         got = await self.port.next_for_state(state, limit, holder, lease_s, CALL_LIMIT_S, skip)
@@ -158,7 +158,7 @@ class ItemPair:
         return [one.id for one in got]
 
     async def check(self, ids: Iterable[str], what: str) -> None:
-        """The store has these items as the table says, or has them not."""
+        """Check that the store has each of these items exactly as the table, or lacks it as the table does."""
         asked = list(dict.fromkeys(ids))
         if not asked:
             return

@@ -1,4 +1,4 @@
-"""Each rule of the items' table, allowed and refused, at the boundary instant and one step of the clock off it."""
+"""Each rule of the items' table, allowed and refused, at the instant of expiry and one tick before or after it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Token(enum.Enum):
 
 @dataclass(frozen=True)
 class Case:
-    """An item as it was made; so many ticks off the instant its lease lapses, somebody asks."""
+    """An item is made as `before`; `ticks` after the instant at which its lease lapses, `who` calls `verb`."""
 
     rule: str
     title: str
@@ -120,7 +120,7 @@ CASES: tuple[Case, ...] = (
 
 
 class ItemRules(ItemSuite):
-    """The answer and the item that is there afterwards are those of the table."""
+    """The answer, and the item afterwards, are those of the table."""
 
     @pytest.mark.parametrize("verb", list(Verb), ids=lambda verb: verb.value)
     async def test_rules(self, harness: Harness, verb: Verb) -> None:
@@ -169,7 +169,7 @@ class ItemRules(ItemSuite):
 
 
 async def arranged(pair: ItemPair, case: Case, item_id: str, state: str) -> ItemKey:
-    """The item as the case wants it, and the key that it brings."""
+    """Make the item as the case requires, and return the key that the case uses."""
     await pair.set_clock(START)
     tokens = {Token.OWN: 1, Token.EARLIER: 1, Token.LATER: NEVER_GRANTED, Token.ANY: 0}
     if case.before is not ABSENT:

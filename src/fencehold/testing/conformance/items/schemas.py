@@ -1,4 +1,4 @@
-"""The table of items is made once, by any number at once, beside others and never over them; tokens outlive it."""
+"""The table of items is made once, even by many clients at once, and never over another table; tokens outlive it."""
 
 from __future__ import annotations
 

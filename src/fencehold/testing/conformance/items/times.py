@@ -1,4 +1,4 @@
-"""Only the store's clock counts for an item: whatever it says, hours off or jumping, the process's is not asked."""
+"""Only the store's clock counts for an item, even if it is hours off or jumps; the process's clock is not used."""
 
 from __future__ import annotations
 

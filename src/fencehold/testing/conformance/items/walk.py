@@ -1,4 +1,4 @@
-"""Random calls on the items of two kinds with the rule table as the oracle; most are what a true holder would do."""
+"""Random calls on the items of two kinds with the rule table as the oracle; most are calls of a real holder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencehold.testing.conformance.items.pair import NEVER_GRANTED, ItemPair, It
 from fencehold.testing.harness import Harness
 
 SEED = 20_310_517
-PART_OF_LEASE_WALK = 3  # an item's walk looks at the items after every step
+PART_OF_LEASE_WALK = 3  # fewer steps than for leases, because it checks the items after every step
 LENGTHS_S = (2.0, 7.0, 20.0)
 KINDS = ("negotiation", "Negotiation")
 IDS = ("1", "2", "3", "a", "A")
@@ -38,7 +38,7 @@ class ItemWalk(ItemSuite):
 
 
 class ItemWalker:
-    """Remembers every key ever given: any of them may come back late, from any client, even for the other kind."""
+    """Keeps every key that was ever given: any client may use any of them late, even for the other kind."""
 
     def __init__(self, pairs: list[ItemPair], random: random.Random) -> None:
         self.pairs = pairs
@@ -62,7 +62,7 @@ class ItemWalker:
         return [self.pair.key(item_id) for item_id, row in rows if row_state(row, self.pair.now) is Row.LIVE]
 
     def _a_key(self) -> ItemKey:
-        """Mostly that of a lease that is live; sometimes any old one, or that of one who never held it."""
+        """Mostly the key of a live lease; sometimes an old key, or a key of a holder that never had the item."""
         live = self._live()
         if live and self._random.random() < 0.75:
             return self._random.choice(live)
@@ -71,7 +71,7 @@ class ItemWalker:
         return ItemKey(aim.id, self._random.choice((old.holder_id, *HOLDERS)), self._random.choice((old, aim)).token)
 
     def _an_item_and_holder(self) -> tuple[str, str]:
-        """As often as not of one who holds it."""
+        """Sometimes an item with its present holder, else any item and any holder."""
         live = self._live()
         if live and self._random.random() < 0.3:
             key = self._random.choice(live)
@@ -79,7 +79,7 @@ class ItemWalker:
         return self._random.choice(IDS), self._random.choice(HOLDERS)
 
     def _some_keys(self) -> list[ItemKey]:
-        """One per item at most."""
+        """Some keys, one per item at most."""
         drawn = (self._a_key() for _ in range(self._random.choice((1, 1, 2, 4))))
         return list({key.id: key for key in drawn}.values())
 

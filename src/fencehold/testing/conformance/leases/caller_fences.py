@@ -22,7 +22,7 @@ async def count(harness: Harness) -> int:
 
 @contextmanager
 def through(door: Door) -> Iterator[None]:
-    """A failure says which kind of connection it happened with."""
+    """Add to a failure the kind of connection it happened with."""
     try:
         yield
     except BaseException as error:
@@ -31,7 +31,7 @@ def through(door: Door) -> Iterator[None]:
 
 
 async def held(harness: Harness, backend: Backend, door: Door) -> TermKey:
-    """A lease of this door's own, just granted."""
+    """Acquire a lease that only this door uses, and return its key."""
     await harness.set_clock(START)
     return await take(backend, f"job of {door.title}", "ada")
 

@@ -1,4 +1,4 @@
-"""Many at once, with exact totals: no double grant, consecutive epochs, and not one fenced increment lost or added."""
+"""Many clients at once, with exact totals: no double grant, consecutive epochs, no fenced increment lost or added."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ class ProcessCrowd(Suite):
 
 
 async def started(harness: Harness) -> list[asyncio.Task[list[int]]]:
-    """All processes connected and waiting; then the word to begin, to all of them at once."""
+    """Start all processes and, once all are connected and waiting, let all of them begin at once."""
     order = {"contenders": CONTENDERS_PER_PROCESS, "turns": TURNS, "count": COUNT}
     processes = await waiting(harness, "leases.crowd_process", PROCESSES, order)
     return [asyncio.create_task(outcome(process)) for process in processes]
 
 
 async def waiting(harness: Harness, module: str, count: int, order: dict[str, Any]) -> list[asyncio.subprocess.Process]:
-    """So many processes of this module of the suite, connected, each with its order, waiting for the word to begin."""
+    """Start `count` processes of this module of the suite, each with its order. Return when all wait to begin."""
     order = {"maker": harness.remote.maker, "argument": harness.remote.argument, **order}
     command = [sys.executable, "-m", f"fencehold.testing.conformance.{module}"]
     pipe = asyncio.subprocess.PIPE
@@ -114,14 +114,14 @@ async def waiting(harness: Harness, module: str, count: int, order: dict[str, An
 
 
 async def outcome(process: asyncio.subprocess.Process) -> list[int]:
-    """What it told in the end, after the word to begin."""
+    """Let the process begin, and return the numbers that it prints at its end."""
     stdout, stderr = await process.communicate(b"go\n")
     assert process.returncode == 0, stderr.decode()
     return [int(number) for number in json.loads(stdout)]
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """Nothing is left of it, however the test ended."""
+    """Kill the process if it still runs, however the test ended."""
     if process.returncode is None:
         process.kill()
         await process.communicate()

@@ -19,12 +19,12 @@ POLL_S_MAX = 0.03
 
 
 async def contend(backend: Backend, order: dict[str, Any], who: str) -> list[int]:
-    """The epochs of this contender's terms; in each it writes once under the fence and gives the lease back."""
+    """Lead for `turns` terms and return their epochs; in each, write once under the fence and give the lease back."""
     epochs: list[int] = []
     while len(epochs) < order["turns"]:
         lease = await try_once(backend, Ask("job", who, LEASE_S, f"{who}, turn {len(epochs)}"))
         if lease is None:
-            await asyncio.sleep(random.uniform(0.001, POLL_S_MAX))  # a follower's poll; everybody else has a go
+            await asyncio.sleep(random.uniform(0.001, POLL_S_MAX))  # as a follower polls; lets the others try
             continue
         key = lease.key(LEASE_S)
         async with backend.fences.transaction(key, lambda: LEASE_S) as tx:

@@ -1,4 +1,4 @@
-"""Broken before, during and after a write: never a false yes, every call within its limit, well again by itself."""
+"""Faults before, during and after a write: no false success, calls end within their limit, clients recover alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def reading_calls(backend: Backend, key: TermKey) -> dict[str, Call]:
 
 
 async def well_again(backend: Backend, name: str) -> None:
-    """The same client works again without any help, within a limit."""
+    """Wait until the same client works again without any help; fail if that takes too long."""
     async with asyncio.timeout(WELL_AGAIN_S):
         while True:
             try:
@@ -52,7 +52,7 @@ async def well_again(backend: Backend, name: str) -> None:
 
 
 async def seen_by(backend: Backend, name: str, holder: str) -> Lease:
-    """The row, once the store has executed a request whose answer was lost."""
+    """Wait until the store has executed a request whose answer was lost, and return the row."""
     async with asyncio.timeout(CALL_LIMIT_S):
         while True:
             rows = await backend.leases.read([name], CALL_LIMIT_S)

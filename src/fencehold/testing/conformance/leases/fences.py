@@ -17,7 +17,7 @@ TRY_LIMIT_S = 0.3
 
 
 async def cannot_take(backend: Backend, name: str, holder: str) -> None:
-    """Not granted and not refused: an open transaction is in the way, and the store says so within the limit."""
+    """Check that an open transaction blocks an acquire: neither granted nor refused, it ends within its limit."""
     try:
         answer = await backend.leases.acquire(ask(name, holder), TRY_LIMIT_S)
     except Unavailable as error:
@@ -149,7 +149,7 @@ class Fences(Suite):
         assert await harness.written() == []
 
     async def test_a_failed_statement_that_was_passed_over_is_no_false_yes(self, harness: Harness) -> None:
-        """Either the rest is committed, or the block says that it was not."""
+        """Either the rest is committed, or the block raises."""
         backend = await harness.client()
         key = await take(backend, "job", "ada")
 
@@ -168,7 +168,7 @@ class Fences(Suite):
 
 
 class PassingRenewals(Suite):
-    """For a store with more than one writer: an open fenced transaction holds up takeovers and nothing else."""
+    """For a store with more than one writer: an open fenced transaction blocks takeovers and nothing else."""
 
     async def test_a_renewal_and_a_release_pass_an_open_transaction_and_a_takeover_does_not(
         self, harness: Harness
@@ -194,7 +194,7 @@ class PassingRenewals(Suite):
 
 
 async def taken_in_the_end(backend: Backend, name: str, holder: str) -> None:
-    """A dropped connection is noticed by the server in its own time; until then the answer is "not yet"."""
+    """Acquire the lease, with repeats: the server notices a dropped connection late, and answers Busy until then."""
     async with asyncio.timeout(20):
         answer = await backend.leases.acquire(ask(name, holder), 5.0)
         while isinstance(answer, Busy):

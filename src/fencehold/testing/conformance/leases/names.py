@@ -1,4 +1,4 @@
-"""A name comes back as it was given and never meets another one; what cannot be stored is refused before it is sent."""
+"""Names come back unchanged and are never mixed up; a name that cannot be stored is refused before it is sent."""
 
 from __future__ import annotations
 

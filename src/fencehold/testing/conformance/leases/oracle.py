@@ -1,4 +1,4 @@
-"""The rule table as an oracle: what a store must answer, worked out from model/leases.py alone."""
+"""The rule table as an oracle: what a store must answer, computed from model/election/leases.py alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REMAINING_S_OFF_MAX = 1e-6  # a difference of two instants, as a float
 
 
 class Oracle:
-    """Rows as they must be. `fired` counts the rules that allowed, `refused` the states and verbs that did not."""
+    """Rows as the rules require them. `fired` counts rules that applied, `refused` states and verbs without a rule."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Lease] = {}
@@ -40,7 +40,7 @@ class Oracle:
         return self._answer(verb, Request(key.name, now, key.holder_id, key.epoch, key.lease_s))
 
     def may_write(self, key: TermKey, now: dt.datetime) -> bool:
-        """What the fence must say: the row is live and this holder's and this epoch's."""
+        """Whether the fence must accept a write: the row is live and has this holder and this epoch."""
         row = self.rows.get(key.name)
         request = Request(key.name, now, key.holder_id, key.epoch)
         return row is not None and row.expires_at > now and is_holder(row, request)

@@ -1,4 +1,4 @@
-"""Each rule of the table, allowed and refused, at the boundary instant and one step of the store's clock off it."""
+"""Each rule of the table, allowed and refused, at the instant of expiry and one tick before or after it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER = "other nonce"
 
 @dataclass(frozen=True)
 class Case:
-    """Ada holds epoch 1 (unless `ticks` is None); so many ticks off its expiry, somebody asks for something."""
+    """Ada holds epoch 1 (unless `ticks` is None); `ticks` after its expiry, `holder` calls `verb`."""
 
     rule: str
     title: str
@@ -41,7 +41,7 @@ class Case:
 ACQUIRE, RENEW, RELEASE, ASK = Verb.ACQUIRE, Verb.RENEW, Verb.RELEASE, Verb.ASK_STEP_DOWN
 NEW, LAPSED, SAME = "absent.acquire.always", "lapsed.acquire.always", "live.acquire.is_same_request"
 KEPT, GIVEN_BACK, ASKED = "live.renew.is_holder", "live.release.is_holder", "live.ask_step_down.is_epoch"
-NO_TICKS_YET = -int(LEASE_S * 1000)  # a whole number of seconds or less before expiry, whatever the tick
+NO_TICKS_YET = -int(LEASE_S * 1000)  # stands for the instant of the grant, whatever the tick
 
 CASES: tuple[Case, ...] = (
     #    rule        title                             ticks  verb     allowed
@@ -80,7 +80,7 @@ CASES: tuple[Case, ...] = (
 
 
 class Rules(Suite):
-    """The answer, the row it shows and the row that is there afterwards are those of the table."""
+    """The answer, the row in it and the row in the store afterwards are those of the table."""
 
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
     async def test_rule(self, harness: Harness, case: Case) -> None:

@@ -1,4 +1,4 @@
-"""Tables are made once, by any number of clients at once, beside those of others, and guard the epoch themselves."""
+"""Tables are made once, even by many clients at once, beside the tables of others, and protect the epoch themselves."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Body = Callable[[SyncTransaction], object]
 
 
 async def in_thread(backend: Backend, key: TermKey, body: Body, remaining_s: Callable[[], float] = plenty) -> None:
-    """The transaction as a program without an event loop runs it."""
+    """Run the transaction in a thread, as a program without an event loop does."""
 
     def run() -> None:
         with backend.fences.transaction_sync(key, remaining_s) as tx:
@@ -101,7 +101,7 @@ class SyncFences(Suite):
         assert await harness.written() == []
 
     async def test_a_failed_statement_that_was_passed_over_is_no_false_yes(self, harness: Harness) -> None:
-        """Either the rest is committed, or the block says that it was not."""
+        """Either the rest is committed, or the block raises."""
         backend = await harness.client()
         key = await take(backend, "job", "ada")
 
@@ -118,7 +118,7 @@ class SyncFences(Suite):
             assert await harness.written() == [1], "the block ended well and nothing was written"
 
     async def test_an_obstructed_store_is_told_in_the_library_s_own_words(self, harness: Harness) -> None:
-        """Another transaction is in the way; the driver's own errors are for the caller's own statements."""
+        """Another transaction blocks this one: that is our error. Only the caller's statements raise the driver's."""
         one, two = await harness.client(), await harness.client()
         key = await take(one, "job", "ada")
         async with one.fences.transaction(key, plenty) as tx:

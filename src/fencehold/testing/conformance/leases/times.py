@@ -1,4 +1,4 @@
-"""Only the store's clock counts: whatever it says, hours off or jumping, nothing is compared with the process's."""
+"""Only the store's clock counts, even if it is hours off or jumps: it is not compared with the process's clock."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Verbs(Suite):
         a, b = await take(backend, "a", "ada"), await take(backend, "b", "ada")
         assert [says(answer) for answer in await backend.leases.renew([a, b, a], CALL_LIMIT_S)] == ["a", "b", "a"]
         answers = [says(answer) for answer in await backend.leases.release([a, b, a], CALL_LIMIT_S)]
-        # At once or one after the other: the second time it has been given back, or it has lapsed by then.
+        # A store may do all at once, or one after the other: then `a` has lapsed by its second release.
         assert answers in (["a", "b", "a"], ["a", "b", "lapsed"])
         assert not (await row(backend, "a")).is_live
 

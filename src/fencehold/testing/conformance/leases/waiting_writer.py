@@ -1,7 +1,7 @@
-"""A writer that waits on a row lock past its expiry: either it writes or another has taken over, never both.
+"""A writer waits for a row lock until after its lease has expired: either it writes or another takes over, never both.
 
-A condition that only looks (`WHERE EXISTS (SELECT ... FROM leases ...)`) is true when the statement begins and is not
-looked at again after the wait. The last test shows that this suite tells such a condition from a fence.
+A condition that only reads (`WHERE EXISTS (SELECT ... FROM leases ...)`) is true when the statement begins and is not
+evaluated again after the wait. The last tests show that this suite detects such a condition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Outcome:
 
 
 async def waited_past_expiry(harness: Harness, other: Backend, name: str, write: Write) -> Outcome:
-    """Let `write` run into a row lock, move the store's clock past expiry, let another try, then free the row."""
+    """Let `write` wait for a row lock, set the store's clock to the expiry, let another acquire, then free the row."""
     before = await count(harness)
     blocker = harness.sql.doors()[0]
     async with blocker.open() as caller:
@@ -55,7 +55,7 @@ async def until_it_waits(harness: Harness, writer: asyncio.Task[None]) -> None:
     done, _ = await asyncio.wait([waiting, writer], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     if waiting in done:
-        waiting.result()  # whoever cannot see it must say so
+        waiting.result()  # raises if the harness cannot see who waits
     if writer in done:
         await writer
         raise AssertionError("the writer did not wait for the row lock")

@@ -1,4 +1,4 @@
-"""A store that can tell others of a change does so in order; one that cannot says so."""
+"""A store that can notify others of a change does so in order; `listen` of one that cannot returns False."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 
 async def hearing(backend: Backend) -> asyncio.Queue[tuple[str, str]]:
-    """What the store tells this client, in order."""
+    """Listen, and return a queue of the hints that this client gets, in order."""
     heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
     backend.wakeup.on_hint(lambda what, name: heard.put_nowait((what, name)))
     assert await backend.wakeup.listen(CALL_LIMIT_S) is True
@@ -40,7 +40,7 @@ class Wakeups(Suite):
 
 
 class Silence(Suite):
-    """For a store that cannot tell: it says so, and invents nothing."""
+    """For a store that cannot notify: `listen` returns False, and no hint comes."""
 
     async def test_listening_says_that_nothing_will_be_heard(self, harness: Harness) -> None:
         one, two = await harness.client(), await harness.client()

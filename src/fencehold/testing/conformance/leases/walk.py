@@ -1,4 +1,4 @@
-"""Random calls with the rule table as the oracle; most of them are what a true holder would do."""
+"""Random calls with the rule table as the oracle; most of them are calls of a real holder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Walk(Suite):
 
 
 class Walker:
-    """Remembers every token and every request ever made: any of them may come back late, from any client."""
+    """Keeps every token and every request that was ever made: any client may use any of them late."""
 
     def __init__(self, harness: Harness, clients: list[Backend], random: random.Random) -> None:
         self.oracle = Oracle()
@@ -62,7 +62,7 @@ class Walker:
         return self._random.choice(self._clients)
 
     def _key(self) -> TermKey:
-        """Mostly a current token, whether live or lapsed; sometimes any old one, or one that never was."""
+        """Mostly a current token, whether live or lapsed; sometimes an old one, or one that never existed."""
         current = [row.key(self._random.choice(LENGTHS_S)) for row in self.oracle.rows.values()]
         draw = self._random.random()
         if current and draw < 0.7:
@@ -75,7 +75,7 @@ class Walker:
         return key
 
     def _instant(self) -> dt.datetime:
-        """Mostly around the expiry of some lease: that is where an off-by-one hides."""
+        """Mostly around the expiry of some lease, where off-by-one errors show."""
         rows = list(self.oracle.rows.values())
         draw = self._random.random()
         if rows and draw < 0.6:

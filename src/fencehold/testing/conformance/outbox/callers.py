@@ -1,4 +1,4 @@
-"""Events added inside the caller's own transaction: stored if and only if that commits, through every promised door."""
+"""Events added inside the caller's transaction are stored if and only if it commits, on every kind of connection."""
 
 from __future__ import annotations
 
@@ -134,5 +134,5 @@ async def refuses_what_is_no_connection(events: Events) -> None:
 
 
 async def stored(events: Events) -> list[str]:
-    """The tracking ids that are there, the oldest first."""
+    """Return the tracking ids of the stored events, the oldest first."""
     return [row.tracking_id for row in reversed(await events.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S))]

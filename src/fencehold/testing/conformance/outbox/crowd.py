@@ -1,4 +1,4 @@
-"""Many claimers at once, with exact totals: no event is claimed twice, none is passed over, none is completed twice."""
+"""Many claimers at once, with exact totals: no event is claimed twice, left out, or completed twice."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def filled(harness: Harness, made: list[NewEvent]) -> Events:
 
 
 async def crowd(harness: Harness, order: Order) -> list[int]:
-    """Each claimer on a thread and an event loop of its own; the numbers of the events, in the order of the claims."""
+    """Run each claimer on a thread and event loop of its own; return the events' numbers in the order of the claims."""
     claimed: list[int] = []
 
     async def work(who: str) -> None:

@@ -1,4 +1,4 @@
-"""The same event is stored once, however often it is added, and met for the first time once by each consumer."""
+"""An event is stored once, however often it is added, and is new to each consumer once."""
 
 from __future__ import annotations
 

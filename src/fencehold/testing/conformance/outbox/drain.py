@@ -1,4 +1,4 @@
-"""One claimer of the crowd: claims, completes, fails and gives back until the outbox is empty. Also a process of it."""
+"""One claimer of the crowd: claims, completes, fails and gives back until all is done. Also run as a process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAUSE_S = 0.005
 
 @dataclass(frozen=True)
 class Order:
-    """`fail_every` n: the first try of every n-th fails. `release_every` n: every n-th is given back once, by any."""
+    """`fail_every` n: every n-th event fails its first try. `release_every` n: every n-th is given back once."""
 
     fail_every: int | None = None
     release_every: int | None = None
@@ -39,7 +39,7 @@ def is_nth(claim: Claim, every: int | None) -> bool:
 
 
 async def drain(events: Events, order: Order, who: str, note: Callable[[int], None]) -> None:
-    """Ends when every event is finished; `note` hears the number of each event as it is claimed."""
+    """Work until every event is finished; call `note` with the number of each event that is claimed."""
     finished: list[ClaimKey] = []
     turns = 0
     while True:
@@ -58,7 +58,7 @@ async def drain(events: Events, order: Order, who: str, note: Callable[[int], No
 
 
 async def settled(events: Events, order: Order, claims: list[Claim]) -> list[ClaimKey]:
-    """What is to be completed; the others were failed or given back."""
+    """Fail or give back what the order selects; return the keys of the others, which are to be completed."""
     back = [claim.key for claim in claims if order.is_to_release(claim)]
     failed = [claim.key for claim in claims if order.is_to_fail(claim) and claim.key not in back]
     if back:

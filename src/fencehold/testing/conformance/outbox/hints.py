@@ -1,4 +1,4 @@
-"""Whoever listens hears of added events soon, whoever adds them and on whatever connection."""
+"""A client that listens gets a hint soon after an event is added, by any client and on any connection."""
 
 from __future__ import annotations
 

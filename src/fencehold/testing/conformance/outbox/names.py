@@ -1,4 +1,4 @@
-"""Event types, aggregates, tokens and payloads come back as they were given and never meet one another."""
+"""Event types, aggregates, tokens and payloads come back unchanged and are never mixed up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventSuite, Pa
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 ODD = tuple(name for name in (*LOOK_ALIKES, *AWKWARD) if name.isprintable())
-#: Six characters each time, or more; none of them is NUL, though JSON writes NUL in nearly the same way.
+#: Each is six characters or more; none of these is NUL, though JSON writes NUL in nearly the same way.
 LOOKS_LIKE_NUL = (r"\u0000", r"a\u0000b\\u0000\\\u0000", "\\" * 7 + "u0000")
 PAYLOADS: tuple[Any, ...] = (
     *LOOKS_LIKE_NUL, {LOOKS_LIKE_NUL[0]: [LOOKS_LIKE_NUL[1]]},

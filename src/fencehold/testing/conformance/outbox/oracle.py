@@ -1,4 +1,4 @@
-"""The rule table as an oracle: what an outbox must answer, worked out from model/events.py alone."""
+"""The rule table as an oracle: what an outbox must answer, computed from model/outbox/events.py alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLAIMABLE = (Status.PENDING, Status.FAILED)
 
 @dataclass
 class Expected:
-    """One event as it must be."""
+    """One event as the rules require it."""
 
     id: int
     new: NewEvent
@@ -26,18 +26,18 @@ class Expected:
 
     @property
     def key(self) -> ClaimKey:
-        """Of whoever holds it now, or of nobody."""
+        """The key of the present claim; if there is none, a key with the token "nobody"."""
         return ClaimKey(self.id, self.stored.lock_token or "nobody", self.new.tracking_id)
 
 
 class EventOracle:
-    """`fired` counts the rules that allowed, `refused` the statuses and verbs that did not."""
+    """Events as the rules require them. `fired` counts rules that applied, `refused` statuses and verbs without one."""
 
     def __init__(self) -> None:
         self.rows: dict[int, Expected] = {}
         self.fired: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
-        self.last_rule: dict[int, Rule | None] = {}  # of the last verb that met this event; None: refused
+        self.last_rule: dict[int, Rule | None] = {}  # for the last verb on this event; None: refused
 
     def add(self, event_id: int, new: NewEvent, now: dt.datetime) -> None:
         due_at = new.not_before or now + dt.timedelta(seconds=new.delay_s)
@@ -45,7 +45,7 @@ class EventOracle:
         self.rows[event_id] = Expected(event_id, new, now, stored)
 
     def change(self, event_id: int, verb: Verb, request: Request) -> bool:
-        """Whether the table allows it; if so the row is as the table leaves it."""
+        """Apply the verb by the table; return whether the table allows it."""
         self.last_rule[event_id] = None
         row = self.rows.get(event_id)
         if row is None:
@@ -80,7 +80,7 @@ class EventOracle:
         return recovered
 
     def redrive(self, ids: Sequence[int], cause: str, limit: int, spread_s: float, now: dt.datetime) -> list[int]:
-        """Of these the ids that must be PENDING again, the oldest first."""
+        """Return those of the ids that must be PENDING again, the oldest first."""
         revived: list[int] = []
         for event_id in sorted(ids):
             request = Request(now, delay_s=len(revived) * spread_s, root_cause=cause)
@@ -94,7 +94,7 @@ class EventOracle:
         return not ask.in_order or row.new.aggregate_id is None or not self._is_blocked(row)
 
     def _is_blocked(self, row: Expected) -> bool:
-        """Another of its aggregate is held, or is unfinished and older."""
+        """Whether another event of its aggregate is held, or is unfinished and older."""
         mine = (row.new.aggregate_type, row.new.aggregate_id)
         others = (o for o in self.rows.values() if (o.new.aggregate_type, o.new.aggregate_id) == mine and o is not row)
         return any(
@@ -104,7 +104,7 @@ class EventOracle:
 
 
 def agree(got: EventRow, expected: Expected, what: str) -> None:
-    """Fail unless the store's row says what the table says."""
+    """Fail unless the store's row is the row that the table requires."""
     stored = expected.stored
     if stored.last_error == SOME_ERROR:
         assert got.last_error, f"{what}: a recovered event says nothing of why"

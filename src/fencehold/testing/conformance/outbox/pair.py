@@ -28,7 +28,7 @@ def event(event_type: str = "order.paid", payload: Any = None, max_retries: int 
 
 
 def stray(token: str = "ada") -> ClaimKey:
-    """The key to an event that never was."""
+    """The key of an event that never existed."""
     return ClaimKey(123_456_789, token, new_tracking_id())
 
 
@@ -57,7 +57,7 @@ class EventSuite(Suite):
 
 
 class Pair:
-    """Holds the clock of both still, at `now`."""
+    """The events in the store and in the oracle. The clock of both stands still at `now`."""
 
     def __init__(self, harness: Harness, clients: Sequence[Events]) -> None:
         self.oracle = EventOracle()
@@ -77,12 +77,12 @@ class Pair:
 
     @property
     def events(self) -> Events:
-        """Another client each time: what one has asked, any other may follow up."""
+        """Another client each time: any client may continue what another one began."""
         self._calls += 1
         return self.clients[self._calls % len(self.clients)]
 
     def key(self, event_id: int, token: str) -> ClaimKey:
-        """Of this event, whoever holds it."""
+        """The key of this event with this token, whoever holds the event."""
         return ClaimKey(event_id, token, self.oracle.rows[event_id].new.tracking_id)
 
     async def add(self, *events: NewEvent) -> list[int]:
@@ -106,7 +106,7 @@ class Pair:
         return expected
 
     async def change(self, verb: Verb, keys: Sequence[ClaimKey], lease_s: float = LEASE_S) -> list[int]:
-        """RENEW, COMPLETE or RELEASE; the ids that were not refused."""
+        """Renew, complete or release; return the ids that were not refused."""
         expected = self._allowed(verb, keys, lease_s=lease_s)
         port = self.events.port
         match verb:

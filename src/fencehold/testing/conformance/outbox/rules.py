@@ -1,4 +1,4 @@
-"""Each rule of the outbox's table, allowed and refused, at the boundary instant and one step of the clock off it."""
+"""Each rule of the outbox's table, allowed and refused, at the deciding instant and one tick before or after it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLAIM, RENEW, COMPLETE, FAIL, RELEASE, REAP, REDRIVE = Verb
 
 @dataclass(frozen=True)
 class Case:
-    """An event in a status; so many ticks off the instant that matters (due, or lapsed), somebody asks."""
+    """An event in a status; `ticks` after the deciding instant (when it is due, or lapses), `verb` is called."""
 
     rule: str
     title: str
@@ -80,7 +80,7 @@ CASES: tuple[Case, ...] = (
 
 
 class EventRules(EventSuite):
-    """The answer and the row that is there afterwards are those of the table."""
+    """The answer, and the row afterwards, are those of the table."""
 
     @pytest.mark.parametrize("verb", list(Verb), ids=lambda verb: verb.value)
     async def test_rules(self, harness: Harness, verb: Verb) -> None:
@@ -166,7 +166,7 @@ class EventRules(EventSuite):
 async def arranged(
     pair: Pair, status: Status, max_retries: int = 5, event_type: str = "order.paid"
 ) -> tuple[int, dt.datetime]:
-    """An event in this status, held by ada where it is held; the instant at which it is due, or lapses."""
+    """Make an event in this status, held by ada if it is held; return it and the instant when it is due, or lapses."""
     await pair.set_clock(START)
     waiting = {"not_before": DELAY_S} if status is PENDING else {}
     [event_id] = await pair.add(event(event_type, max_retries=max_retries, **waiting))

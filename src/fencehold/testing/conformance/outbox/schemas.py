@@ -1,4 +1,4 @@
-"""The tables of an outbox are made once, by any number at once, beside those of others and never over them."""
+"""The tables of an outbox are made once, even by many clients at once, beside other tables and never over them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 SECOND = dt.timedelta(seconds=1)
 
-#: What became of each try, and whether the event is then recovered, and a suspect.
+#: The outcome of each try, and whether the event then counts as recovered, and as a suspect.
 HISTORIES = {
     ("died",): (True, False),
     ("died", "died"): (True, True),
@@ -124,7 +124,7 @@ class EventVerbs(EventSuite):
         assert (seen.reaper_runs, seen.reaper_ran_s_ago, seen.lapsed, seen.pending) == (3, 2.0, 0, 3)
 
     async def test_suspects_are_claimed_only_as_many_as_were_asked_for(self, harness: Harness) -> None:
-        """Recovered twice. Failed twice is none."""
+        """An event that was recovered twice is a suspect; one that failed twice is not."""
         pair = await Pair.of(harness)
         for in_order in (False, True):
             ids = await pair.add(*(event() for _ in range(3)))
@@ -150,7 +150,7 @@ class EventVerbs(EventSuite):
     async def test_a_suspect_is_what_was_recovered_twice_in_a_row(
         self, harness: Harness, history: tuple[str, ...]
     ) -> None:
-        """To be handed back is no try; a try that failed shows that its worker outlived it."""
+        """A release is no try; a failed try shows that its worker survived the event."""
         pair, (recovered, is_suspect) = await Pair.of(harness), HISTORIES[history]
         for in_order in (False, True):
             ids = await pair.add(event(), event())

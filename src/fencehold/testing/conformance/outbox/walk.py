@@ -1,4 +1,4 @@
-"""Random calls on an outbox with the rule table as the oracle; most of them are what a true holder would do."""
+"""Random calls on an outbox with the rule table as the oracle; most of them are calls of a real holder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencehold.testing.conformance.outbox.pair import EventSuite, Pair, ask, eve
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 SEED = 20_310_517
-PART_OF_LEASE_WALK = 5  # an event's walk looks at the rows after every step
+PART_OF_LEASE_WALK = 5  # fewer steps than for leases, because it checks the rows after every step
 LENGTHS_S = (2.0, 5.0, 7.5)
 TYPES = ("order.paid", "Order.paid", "order.sent")
 AGGREGATES = (("order", "1"), ("order", "2"), ("user", "1"), (None, "1"), (None, None))
@@ -33,7 +33,7 @@ class EventWalk(EventSuite):
 
 
 class EventWalker:
-    """Remembers every key ever given: any of them may come back late, from any client."""
+    """Keeps every key that was ever given: any client may use any of them late."""
 
     def __init__(self, pair: Pair, random: random.Random) -> None:
         self.pair = pair
@@ -56,7 +56,7 @@ class EventWalker:
         return [row.key for row in self.pair.oracle.rows.values() if row.stored.status is Status.PROCESSING]
 
     def _some_keys(self) -> list[ClaimKey]:
-        """One per event at most; mostly present ones, whether live or lapsed, sometimes any old one."""
+        """Some keys, one per event at most; mostly present ones, whether live or lapsed, sometimes old ones."""
         held = self._held()
         drawn = {}
         for _ in range(self._random.choice((1, 1, 2, 4))):
@@ -111,7 +111,7 @@ class EventWalker:
         self._keys += [key for key in self._held() if key.token == asked.token]
 
     async def _glance(self) -> None:
-        """Not a sweep: it may pass over an event, but what it claims must be claimable."""
+        """Claim without a sweep: it may miss an event, but what it claims must be claimable."""
         asked = ask(self._token(), 2, 5.0, sweep=False)
         self._note(f"glance {asked}")
         got = (await self.pair.events.port.turn([], asked, CALL_LIMIT_S)).claims
