@@ -1,0 +1,27 @@
+"""The first hour of a new user: what is mistyped or not there yet is told with what to type."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+NO_ONE = "0198c5d2-7c1e-7cc3-9d5e-3f2b8a1c4e77"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the command is given in, with handlers in app.py."""
+    (tmp_path / "app.py").write_text("async def send(event):\n    pass\n\nhandlers = {'a': send}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "app", raising=False)
+    return tmp_path.resolve()
+
+
+@pytest.mark.parametrize("outbox", ["outbox", "orders"])
+@pytest.mark.parametrize("command", ["worker app:handlers", "reaper", "outbox ls", f"outbox show {NO_ONE}"])
+def test_in_a_new_folder_an_outbox_names_the_init_that_makes_it(folder: Path, cli, command: str, outbox: str):
+    refused = cli("sqlite:///app.db", *command.split(), "--outbox", outbox)
+    assert refused.code == 78
+    assert f"`fencehold init --outbox {outbox}`" in refused.err
+    assert "`fencehold init`" not in refused.err
