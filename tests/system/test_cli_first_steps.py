@@ -25,3 +25,10 @@ def test_in_a_new_folder_an_outbox_names_the_init_that_makes_it(folder: Path, cl
     assert refused.code == 78
     assert f"`fencehold init --outbox {outbox}`" in refused.err
     assert "`fencehold init`" not in refused.err
+
+
+def test_a_worker_that_is_refused_at_its_start_does_not_say_that_it_stopped(folder: Path, cli_text):
+    refused = cli_text("sqlite:///app.db", "worker", "app:handlers")
+    assert refused.code == 78
+    assert "schema_missing" in refused.err
+    assert "worker_stopped" not in refused.err
