@@ -32,3 +32,16 @@ def test_a_worker_that_is_refused_at_its_start_does_not_say_that_it_stopped(fold
     assert refused.code == 78
     assert "schema_missing" in refused.err
     assert "worker_stopped" not in refused.err
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("step-down n --wait", "step-down"), ("items ls --kind", "items ls"), ("outbox ls --limit", "outbox ls"),
+        ("ls --dsn", "ls"), ("--dsn", ""), ("step-down", "step-down"),
+    ],
+)  # fmt: skip
+def test_an_option_without_its_value_names_the_help_of_its_command(cli, words: str, command: str):
+    refused = cli(None, *words.split())
+    assert refused.code == 78
+    assert refused.error["hint"] == f"See `{f'fencehold {command}'.strip()} --help`."
