@@ -45,3 +45,11 @@ def test_an_option_without_its_value_names_the_help_of_its_command(cli, words: s
     refused = cli(None, *words.split())
     assert refused.code == 78
     assert refused.error["hint"] == f"See `{f'fencehold {command}'.strip()} --help`."
+
+
+@pytest.mark.parametrize("words", ["verify --for 1s", "verify --for 2h", "demo --seconds 1"])
+def test_a_time_that_is_too_short_or_too_long_is_told_with_one_that_is_not(cli, words: str):
+    option = words.split()[1]
+    refused = cli("sqlite:///app.db", *words.split())
+    assert (refused.code, refused.error["code"]) == (78, "bad_duration")
+    assert f"{option} " in refused.error["hint"]
