@@ -9,7 +9,7 @@ from typing import TypeVar
 from fencehold.backends.sql import statements as sql_text
 from fencehold.backends.sql.statements import Statements, schema_missing, schema_old
 from fencehold.backends.sqlite.file import system as file_system
-from fencehold.backends.sqlite.file.rights import WRITE_HINT
+from fencehold.backends.sqlite.file.rights import WRITE_HINT, unwritable_folder
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 
 E = TypeVar("E", bound=FenceholdError)
@@ -48,8 +48,14 @@ def _of_file(text: str, path: str) -> FenceholdError | None:
     if "not a database" in text or "malformed" in text:
         return ConfigurationError(f"{path}: {text}.", hint="Name a SQLite file, or a new one.", code="bad_url")
     if "readonly" in text:
-        return ConfigurationError(f"{path} is read-only for this process.", hint=WRITE_HINT, code="read_only")
+        return _unwritable(path, f"{path} is read-only for this process.")
     return None
+
+
+def _unwritable(path: str, otherwise: str) -> ConfigurationError:
+    folder = unwritable_folder(path)
+    message = f"{path} can be written by this process, but its folder {folder} cannot." if folder else otherwise
+    return ConfigurationError(message, hint=WRITE_HINT, code="read_only")
 
 
 def unmade(path: str) -> ConfigurationError:
@@ -66,7 +72,7 @@ def _unopened(path: str) -> ConfigurationError:
         hint = "Name a file in it, such as sqlite:///app.db (sqlite:////var/lib/app.db for an absolute path)."
         return ConfigurationError(f"{path} is a folder, not a file.", hint=hint, code="bad_url")
     if os.path.exists(path):
-        return ConfigurationError(f"{path} cannot be opened.", hint=WRITE_HINT, code="read_only")
+        return _unwritable(path, f"{path} cannot be opened.")
     if not os.path.isdir(folder):
         hint = "Create the folder, or correct the path."
         return ConfigurationError(f"{path} cannot be made: there is no folder {folder}.", hint=hint, code="bad_url")
