@@ -14,10 +14,8 @@ from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailab
 
 E = TypeVar("E", bound=FenceholdError)
 
-RIGHT_FOLDER = (
-    "Is this the right folder? A relative path begins where the program was started, and `init` in a wrong folder "
-    "makes a second database. If it is: "
-)
+RIGHT_FOLDER = "Is this the right folder? {relative}`init` in a wrong folder makes a second database. If it is: "
+RELATIVE = "A relative path begins where the program was started, and "
 ROOM_HINT = "Make room on the disk; it is retried meanwhile."
 PRIMARY_CODE = 0xFF  # of an extended result code
 _NO_SHARED_MEMORY = (sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP)
@@ -27,15 +25,24 @@ def of_statement(error: sqlite3.Error, path: str, statements: Statements | None 
     """With `statements`, the hint names the command that makes or upgrades their very tables."""
     text = str(error)
     fault = _of_file(text, path) or _of_engine(error, text, path)
-    return asking_first(sql_text.advised(fault, statements) if statements else fault)
+    return asking_first(sql_text.advised(fault, statements) if statements else fault, path)
 
 
-def asking_first(fault: E) -> E:
+def asking_first(fault: E, path: str) -> E:
     """Of missing tables, with the question whether this is the file that was meant: whoever runs `init` in another
-    folder has two databases then, and two leaders."""
+    folder has two databases then, and two leaders. A file in the current folder was probably given by a relative path.
+    """
     if fault.code == "schema_missing":
-        fault.hint = RIGHT_FOLDER + fault.hint[:1].lower() + fault.hint[1:]
+        asked = RIGHT_FOLDER.format(relative=RELATIVE if _is_here(path) else "")
+        fault.hint = asked + fault.hint[:1].lower() + fault.hint[1:]
     return fault
+
+
+def _is_here(path: str) -> bool:
+    try:
+        return not os.path.relpath(path).startswith(os.pardir)
+    except (OSError, ValueError):  # the current folder is gone, or no file is known
+        return False
 
 
 def _of_file(text: str, path: str) -> FenceholdError | None:

@@ -90,7 +90,7 @@ class SqliteSchema:
         there, missing = self._says(connection, "table_there"), self._missing(connection)
         is_foreign = bool(missing) and self._is_foreign(connection)
         fault = judged(self._statements, applied, there, missing, is_foreign, where=f" in {self._session.path}")
-        return faults.asking_first(fault) if fault is not None else None
+        return faults.asking_first(fault, self._session.path) if fault is not None else None
 
     def _is_foreign(self, connection: sqlite3.Connection) -> bool:
         """The record is read after the tables: another process may be making them, and has made both then."""
