@@ -271,8 +271,8 @@ def test_the_variable_of_fencehold_is_told_to_be_ignored_and_the_log_names_the_d
 ):
     monkeypatch.chdir(tmp_path)
     mine = f"database=sqlite:///{tmp_path.resolve()}/submission-manager.db"
-    other = {"FENCEHOLD_DSN": "postgresql://u:hunter2@127.0.0.1:1/x"}
-    with started("serve", "--registry", registry, "--port", "0", **other) as it:
+    other = "postgresql://u:hunter2@127.0.0.1:1/x"
+    with started("serve", "--registry", registry, "--port", "0", FENCEHOLD_DSN=other) as it:
         told = [line_with(it.stderr, word) for word in ("variable_ignored", "tables_created", "serving")]
     assert all(mine in line for line in told)
     assert "WARNING variable_ignored variable=FENCEHOLD_DSN" in told[0]
