@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.cli_process import fencehold_run
+
 NO_ONE = "0198c5d2-7c1e-7cc3-9d5e-3f2b8a1c4e77"
 
 
@@ -27,11 +29,10 @@ def test_in_a_new_folder_an_outbox_names_the_init_that_makes_it(folder: Path, cl
     assert "`fencehold init`" not in refused.err
 
 
-def test_a_worker_that_is_refused_at_its_start_does_not_say_that_it_stopped(folder: Path, cli_text):
-    refused = cli_text("sqlite:///app.db", "worker", "app:handlers")
-    assert refused.code == 78
-    assert "schema_missing" in refused.err
-    assert "worker_stopped" not in refused.err
+def test_a_worker_that_is_refused_at_its_start_does_not_say_that_it_stopped(folder: Path):
+    code, _, err = fencehold_run("sqlite:///app.db", "worker", "app:handlers")
+    assert (code, "schema_missing" in err) == (78, True)
+    assert "worker_stopped" not in err
 
 
 @pytest.mark.parametrize(
