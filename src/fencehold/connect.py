@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from fencehold.model import names
 from fencehold.model.durable import NO_STANDBY_OF_ITS_OWN, Durability, Durable, WithoutStandby, unsupported
@@ -32,6 +32,8 @@ KNOWN = {
 SYNONYMS = {"postgres": "postgresql", "file": "sqlite", "sqlserver": "mssql"}
 DEFAULT_TABLE = "fencehold_leases"
 ANY_FILE_SYSTEM = "file_system=any"
+QUOTES = ("'", '"')
+_FILE = re.compile(r"[\w ./~-]*\.(?:db|db3|sqlite|sqlite3)|[\w ./~-]*/[\w ./~-]*")
 _HOST = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 
 
@@ -95,15 +97,40 @@ def backend_for(
 
 def scheme(url: object) -> str:
     """The database a URL names, without the driver that SQLAlchemy writes after a plus sign."""
-    if not isinstance(url, str) or "://" not in url:
-        name = url.partition(":")[0].lower() if isinstance(url, str) and ":" in url else ""
-        if form := KNOWN.get(SYNONYMS.get(name, name)):
-            message = f"The database URL begins with {name!r}, but no // follows."
-            raise ConfigurationError(message, hint=f"Write it as {form}.", code="bad_url")
-        message = "The database URL does not begin with the name of a database and ://."
-        raise ConfigurationError(message, hint=f"Use {_forms()}.", code="bad_url")
+    if not isinstance(url, str) or not url.strip():
+        raise _no_url(url)
+    if url[0] in QUOTES or "://" not in url:
+        raise _no_scheme(url)
     name = url.partition("://")[0].partition("+")[0].lower()
     return SYNONYMS.get(name, name)
+
+
+def _no_url(given: object) -> ConfigurationError:
+    if given is None or isinstance(given, str):
+        return ConfigurationError(
+            f"The address of the database is {'empty' if given is not None else 'None'}.",
+            hint="Name one, for example sqlite:///app.db. Is a variable not set?",
+            code="no_dsn",
+        )
+    hint = "For a SQLite file: f'sqlite:///{path}'." if isinstance(given, os.PathLike) else f"Use {_forms()}."
+    message = f"The database URL is a {type(given).__name__}, which is no text."
+    return ConfigurationError(message, hint=hint, code="bad_url")
+
+
+def _no_scheme(url: str) -> ConfigurationError:
+    """Shows nothing of it but the path of a file: anything else may hold a password."""
+    name = url.partition(":")[0].lower() if ":" in url else ""
+    message, hint = "The database URL does not begin with the name of a database and ://.", f"Use {_forms()}."
+    if url[0] in QUOTES:
+        message = f"The database URL begins with a quote, {url[0]}, which is part of it."
+        hint = (
+            "Leave the quotes out: not every file of variables takes them off. It begins with, for example, sqlite:///."
+        )
+    elif form := KNOWN.get(SYNONYMS.get(name, name)):
+        message, hint = f"The database URL begins with {name!r}, but no // follows.", f"Write it as {form}."
+    elif _FILE.fullmatch(url):
+        hint = f"For this SQLite file write sqlite:///{quote(os.path.expanduser(url))}. Otherwise use {_forms()}."
+    return ConfigurationError(message, hint=hint, code="bad_url")
 
 
 def unknown_scheme(name: str) -> ConfigurationError:

@@ -77,7 +77,7 @@ class LeaderLock(SessionLock[SqlServerSession]):
 
 
 def address_of(dsn: str) -> Address:
-    if scheme(dsn) != "mssql":
+    if "://" not in (dsn or "") or scheme(dsn) != "mssql":
         raise ConfigurationError("This is no SQL Server URL.", hint="Use mssql://user@host:1433/db.", code="bad_url")
     return Address.of(dsn)
 

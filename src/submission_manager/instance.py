@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Self, TypeVar
 
 import fencehold
-from fencehold.connect import backend_for
+from fencehold.connect import backend_for, label
 from fencehold.model.errors import ConfigurationError, FenceholdError, redact
 from fencehold.ports.backend import Backend
 from fencehold.ports.facts import FactSink
@@ -153,7 +153,10 @@ class Instance:
             self._stack.push_async_callback(_ended, counting)
         await self.listening.start()
         self._stack.push_async_callback(self._drain)
-        self._facts.fact("serving", url=self.url, holder_id=settings.holder_id, targets=len(self._registry.contracts))
+        self._facts.fact(
+            "serving", url=self.url, holder_id=settings.holder_id, targets=len(self._registry.contracts),
+            database=label(settings.database),
+        )  # fmt: skip
 
     async def _prepare(self, store: IntentStore) -> None:
         if self._creates_tables:
@@ -166,7 +169,7 @@ class Instance:
                 hint = "Check the directory in --database (SM_DATABASE) and who may write there."
                 raise ConfigurationError(error.message, hint=hint, code="bad_url") from None
             if steps:
-                self._facts.fact("tables_created", steps=steps)
+                self._facts.fact("tables_created", steps=steps, database=label(self.settings.database))
         missing = await self._missing(store) or await self._lease_parts_missing()
         if missing:
             raise tables_missing(missing)

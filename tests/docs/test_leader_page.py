@@ -12,10 +12,12 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fencehold
+import fencehold.sync
 from tests.system.cli_process import until
 
 ROOT = Path(__file__).parents[2]
@@ -105,3 +107,13 @@ def test_rows_are_read_as_the_page_shows(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
     assert (done.stdout, done.stderr) == ("first 7 new and 1 more\nchanged 2\n", "")
+
+
+def test_the_page_says_how_a_program_without_an_event_loop_opens_and_closes_its_store_where_no_with_fits(
+    tmp_path: Path,
+) -> None:
+    section = PAGE.partition("## Without an event loop")[2].partition("\n## ")[0]
+    [block] = re.findall(r"WSGI programs.*?```python\n(.*?)```", section, re.DOTALL)
+    names: dict[str, Any] = {"fencehold": fencehold, "url": f"sqlite:///{tmp_path}/app.db"}
+    exec(block, names)
+    assert not names["store"]._store.is_open

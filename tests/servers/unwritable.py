@@ -46,20 +46,31 @@ def _by_permission(folder: Path) -> Iterator[None]:
 @contextmanager
 def only_readable(file: Path) -> Iterator[None]:
     """This process may read the file and not write it, and make files beside it. Root is somebody else meanwhile."""
-    if os.geteuid() != 0:
-        mode = file.stat().st_mode
-        file.chmod(0o444)
-        try:
-            yield
-        finally:
-            file.chmod(mode)
-        return
-    if not readable_by_server(Path(fencehold.__file__)):
+    with _allowing(file, file_mode=0o444, folder_mode=0o777):
+        yield
+
+
+@contextmanager
+def no_files_beside(file: Path) -> Iterator[None]:
+    """This process may write the file, and make no files beside it."""
+    with _allowing(file, file_mode=0o666, folder_mode=0o555):
+        yield
+
+
+@contextmanager
+def _allowing(file: Path, file_mode: int, folder_mode: int) -> Iterator[None]:
+    before = [(path, path.stat().st_mode) for path in (file.parent, file)]
+    if os.geteuid() == 0 and not readable_by_server(Path(fencehold.__file__)):
         pytest.skip("the code is out of an ordinary user's reach")
-    file.parent.chmod(0o777)
-    file.chmod(0o644)
-    os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    file.chmod(file_mode)
+    file.parent.chmod(folder_mode)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(pwd.getpwnam("nobody").pw_uid)
     try:
         yield
     finally:
-        os.seteuid(0)
+        if is_root:
+            os.seteuid(0)
+        for path, mode in before:
+            path.chmod(mode)

@@ -53,11 +53,17 @@ def started(*arguments: str, files_max: int = 1024, **variables: str) -> Iterato
         process.communicate()
 
 
-def line_with(stream: Any, word: str) -> str:
+def lines_until(stream: Any, word: str) -> list[str]:
+    lines: list[str] = []
     for line in stream:
+        lines.append(str(line))
         if word in line:
-            return str(line)
+            return lines
     raise AssertionError(f"it ended without {word!r}")
+
+
+def line_with(stream: Any, word: str) -> str:
+    return lines_until(stream, word)[-1]
 
 
 def test_check_says_ok_or_every_problem(registry, tmp_path):
@@ -258,6 +264,32 @@ def test_a_variable_that_is_no_setting_is_told_of_with_the_one_that_was_meant(re
         line = line_with(it.stderr, "variable_unknown")
     assert "WARNING" in line
     assert "variable=SM_LEASE_DURTION nearest=SM_LEASE_DURATION" in line
+
+
+def test_the_variable_of_fencehold_is_told_to_be_ignored_and_the_log_names_the_database(
+    registry, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    mine = f"database=sqlite:///{tmp_path.resolve()}/submission-manager.db"
+    other = "postgresql://u:hunter2@127.0.0.1:1/x"
+    with started("serve", "--registry", registry, "--port", "0", FENCEHOLD_DSN=other) as it:
+        told = [line_with(it.stderr, word) for word in ("variable_ignored", "tables_created", "serving")]
+    assert all(mine in line for line in told)
+    assert "WARNING variable_ignored variable=FENCEHOLD_DSN" in told[0]
+    assert "SM_DATABASE" in told[0]
+    assert "hunter2" not in "".join(told)
+
+
+def test_nothing_is_said_of_the_variable_of_fencehold_where_the_database_is_named(registry, sqlite_url):
+    with started("serve", "--registry", registry, "--port", "0", SM_DATABASE=sqlite_url, FENCEHOLD_DSN="x") as it:
+        assert "FENCEHOLD_DSN" not in "".join(lines_until(it.stderr, "serving"))
+
+
+def test_the_option_of_fencehold_for_the_database_points_to_the_one_of_the_service(registry):
+    answer = run("serve", "--registry", registry, "--dsn", "sqlite:///app.db")
+    assert answer.returncode == 78
+    assert "--database" in answer.stderr
+    assert "SM_DATABASE" in answer.stderr
 
 
 def test_variables_of_settings_and_of_the_registry_are_known():

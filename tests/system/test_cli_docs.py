@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
 import re
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ import pytest
 import fencehold
 from fencehold.cli import exit_codes
 from fencehold.cli.app import cli as commands
-from tests.system.cli_process import error_of, hold, parsed, prepare
+from tests.system.cli_process import error_of, fencehold_run, hold, parsed, prepare
 from tests.system.outbox_scene import added
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
@@ -94,3 +97,21 @@ def test_every_exit_code_is_on_the_page_and_in_the_help():
         if name.isupper():
             assert re.search(rf"\b{value}\b", table), name
             assert re.search(rf"^  {value} ", commands.epilog or "", re.MULTILINE), name
+
+
+def test_the_line_for_cron_on_several_hosts_ends_as_its_job_did_and_shuts_out_the_others_meanwhile(
+    sqlite_url, tmp_path, monkeypatch
+):
+    prepare(sqlite_url)
+    [shown] = re.findall(r"^\*\*From cron.*?```sh\n(.*?)\n```", PAGE, re.DOTALL | re.MULTILINE)
+    words = shlex.split(shown)
+    (tmp_path / "sleep").write_text(
+        f"#!/bin/sh\n{sys.executable} -m fencehold run nightly --no-wait -- true\necho $? > code\n"
+    )
+    (tmp_path / "backup.sh").write_text("#!/bin/sh\nexit 7\n")
+    for name in ("sleep", "backup.sh"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert fencehold_run(sqlite_url, *words[1:])[0] == 7
+    assert (tmp_path / "code").read_text() == "75\n"  # of another host that comes while the first still sleeps

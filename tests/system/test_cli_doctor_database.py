@@ -15,8 +15,8 @@ from tests.servers.postgres import AnyPostgres, PostgresServer, fresh_database
 from tests.servers.programs import Missing
 from tests.servers.roles import Role
 from tests.servers.small_disk import SmallDisk, small_disk
-from tests.servers.unwritable import only_readable, unwritable
-from tests.system.cli_process import prepare, until
+from tests.servers.unwritable import no_files_beside, only_readable, unwritable
+from tests.system.cli_process import hold, prepare, until
 from tests.system.outbox_scene import reaped
 from tests.system.test_cli_doctor import finding, states
 
@@ -167,6 +167,21 @@ def test_who_may_only_read_a_sqlite_file_leaves_nothing_that_locks_its_owner_out
         assert [path.name for path in Path(name).iterdir()] == ["app.db"]
         said = unwell(refused, "database")["hint"] if command == "doctor" else refused.error["code"]
         assert said == "read_only" or "permission to read and write" in said
+
+
+@pytest.mark.parametrize("journal", ["WAL", "DELETE"])
+@pytest.mark.parametrize("command", ["init --outbox other", "step-down job"])
+def test_where_the_folder_of_a_sqlite_file_cannot_be_written_it_is_the_folder_that_is_named(cli, command, journal):
+    with TemporaryDirectory() as name:
+        file = Path(name) / "app.db"
+        prepare(f"sqlite:///{file}")
+        hold(f"sqlite:///{file}", "job", 30)
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute(f"PRAGMA journal_mode = {journal}")
+        with no_files_beside(file):
+            error = cli(f"sqlite:///{file}", *command.split()).error
+        assert error["code"] == "read_only"
+        assert error["message"] == f"{file} can be written by this process, but its folder {name} cannot."
 
 
 def test_who_may_only_read_a_sqlite_file_that_is_in_use_may_look_at_it(cli):

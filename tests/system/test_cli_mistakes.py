@@ -5,11 +5,13 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 import fencehold
+import fencehold.sync
 from tests.servers.roles import Role
 from tests.system.cli_process import error_of, fencehold_run, prepare
 from tests.system.outbox_scene import Answer
@@ -158,6 +160,49 @@ def test_an_address_that_is_none_is_told_by_what_it_lacks(cli, url: str, words: 
     message, hint = told(cli(url, "ls"))
     assert words in message
     assert "Did you mean" not in hint
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("app.db", "sqlite:///app.db"),
+        ("/srv/app.db", "sqlite:////srv/app.db"),
+        ("data/my app", "sqlite:///data/my%20app"),
+    ],
+)
+def test_a_file_without_the_name_of_a_database_is_told_with_the_address_to_type(cli, url: str, meant: str):
+    message, hint = told(cli(url, "ls"))
+    assert "does not begin with the name of a database" in message
+    assert hint.startswith(f"For this SQLite file write {meant}. ")
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_quotes_that_are_part_of_an_address_are_told_without_what_is_in_them(cli, quote: str):
+    message, hint = told(cli(f"{quote}postgresql://u:hunter2@h/d{quote}", "ls"))
+    assert message == f"The database URL begins with a quote, {quote}, which is part of it."
+    assert hint.startswith("Leave the quotes out")
+    assert "hunter2" not in message + hint
+
+
+@pytest.mark.parametrize("given", [None, "", "  "])
+@pytest.mark.parametrize("connect", [fencehold.connect, fencehold.sync.connect])
+def test_the_library_tells_an_address_that_is_none_or_empty_as_the_command_does(connect, given: str | None):
+    with pytest.raises(fencehold.ConfigurationError, match="Is a variable not set") as caught:
+        connect(given)
+    assert caught.value.code == "no_dsn"
+    assert caught.value.message == f"The address of the database is {'None' if given is None else 'empty'}."
+
+
+def test_a_path_instead_of_an_address_is_told_with_the_form_of_one(tmp_path: Path):
+    given: Any = tmp_path / "app.db"
+    with pytest.raises(fencehold.ConfigurationError, match="which is no text") as caught:
+        fencehold.connect(given)
+    assert caught.value.hint == "For a SQLite file: f'sqlite:///{path}'."
+
+
+@pytest.mark.parametrize("url", ["host=db password=hunter2", "u:hunter2@db/app", "//u:hunter2@db/app"])
+def test_an_address_that_may_hold_a_password_is_not_repeated(cli, url: str):
+    assert "hunter2" not in "".join(told(cli(url, "ls")))
 
 
 @pytest.mark.parametrize(

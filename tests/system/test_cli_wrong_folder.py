@@ -43,6 +43,16 @@ def test_a_file_that_is_missing_is_named_in_full_and_its_folder_asked_about_befo
         assert asks_before_init(error["hint"])
 
 
+def test_a_file_of_another_folder_is_asked_about_without_a_word_of_relative_paths(folder: Path, cli):
+    (folder / "data").mkdir()
+    for there in (folder.parent / "app.db", Path("/nowhere.db")):
+        hint = cli(f"sqlite:///{there}", "ls").error["hint"]
+        assert asks_before_init(hint)
+        assert "relative" not in hint
+    for here in (f"sqlite:///{folder}/app.db", "sqlite:///data/app.db"):
+        assert "A relative path begins where the program was started" in cli(here, "ls").error["hint"]
+
+
 def test_the_library_says_the_same_of_a_missing_file_and_of_missing_tables(folder: Path):
     error = missing(RELATIVE)
     assert error.message == f"{folder}/app.db does not exist."

@@ -18,7 +18,7 @@ SECRET = "hunter2-pass"
 @pytest.mark.parametrize(
     "url",
     [
-        "", "app.db", "mysql://host/db", "redis://h", "sqlite://app.db", "sqlite:///", "sqlite:///:memory:",
+        "app.db", "mysql://host/db", "redis://h", "sqlite://app.db", "sqlite:///", "sqlite:///:memory:",
         "sqlite:///a.db?mode=ro", f"postgresql://u:{SECRET}/x@host:port:1/db", f"postgresql://u:{SECRET}@h/db?nonsense=1",
         f"postgresql://u:12/{SECRET}@host/db", f"postgresql://u:{SECRET}/db", f"postgresql://u:a@{SECRET}@host/db",
     ],

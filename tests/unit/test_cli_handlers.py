@@ -42,6 +42,31 @@ def test_what_names_no_attribute_of_a_module_is_refused(spec):
     assert refused(spec).code == "bad_handler_spec"
 
 
+@pytest.mark.parametrize(
+    ("spec", "meant"),
+    [
+        ("app.handlers", "app:handlers"), ("./app:handlers", "app:handlers"), ("app.py:sent", "app:sent"),
+        ("shop/events.py:handlers", "shop.events:handlers"), ("shop.events.handlers", "shop.events:handlers"),
+        ("shop.events", "shop.events:handlers"), ("app", "app:handlers"), ("./app.py", "app:handlers"),
+    ],
+)  # fmt: skip
+def test_a_dot_or_a_path_instead_of_the_module_is_told_with_what_was_meant(spec: str, meant: str) -> None:
+    assert refused(spec).hint.startswith(f"Did you mean {meant}?")
+
+
+def test_a_file_of_another_folder_is_told_with_the_folder_to_go_to(folder: Path) -> None:
+    assert (
+        "cd /srv/shop && fencehold worker app:handlers (for `handlers` in app.py)" in refused("/srv/shop/app.py").hint
+    )
+    assert refused("/srv/my shop/app.py:sent").hint.endswith("cd '/srv/my shop' && fencehold worker app:sent")
+    assert refused(f"{folder}/app.py:handlers").hint == "Did you mean app:handlers?"
+
+
+@pytest.mark.parametrize("spec", ["", ":handlers", "a:b:c", "my-app:handlers", "my-app.py", "/:handlers", "..", "."])
+def test_what_nobody_can_mean_is_told_with_the_form_of_what_is_taken(spec: str) -> None:
+    assert refused(spec).hint == handler_import.SHAPE
+
+
 @pytest.mark.parametrize("spec", ["stock:handlers", "shop.mail:handlers"])
 def test_a_module_that_is_not_there_is_told_with_the_place_that_was_looked_at(folder, spec):
     error = refused(spec)

@@ -121,6 +121,27 @@ async def test_a_store_that_is_awaited_names_the_ways_to_open_it() -> None:
         await plain
 
 
+@pytest.mark.parametrize("use", [sync.Store.init, lambda store: store.outbox("outbox"), lambda store: store.leases])
+def test_a_store_without_an_event_loop_that_is_not_open_names_its_own_ways_to_open_it(
+    use: Callable[[sync.Store], object],
+) -> None:
+    never_opened, closed = sync.connect("memory://not-open"), sync.connect("memory://not-open").open()
+    closed.close()
+    for store in (never_opened, closed):
+        with pytest.raises(fencehold.ConfigurationError, match="not open") as caught:
+            use(store)
+        assert caught.value.code == "store_closed"
+        assert caught.value.hint == "Use `with fencehold.sync.connect(...) as store:` or `store.open()`."
+
+
+def test_an_outbox_of_a_closed_store_without_an_event_loop_names_the_ways_to_open_it() -> None:
+    with sync.connect("memory://closed-outbox") as store:
+        outbox = store.outbox("outbox")
+    with pytest.raises(fencehold.ConfigurationError) as caught:
+        outbox.init()
+    assert "`with fencehold.sync.connect(...) as store:`" in caught.value.hint
+
+
 # A forked child
 
 

@@ -33,12 +33,19 @@ def is_bare(error: Exception) -> TypeGuard[click.UsageError]:
     return type(error).__name__ == "NoArgsIsHelpError"
 
 
+def _parsed_for(error: click.UsageError) -> click.Context | None:
+    """The command whose options were being read: click does not note it where an option lacks its value."""
+    contexts = [frame.f_locals.get("ctx") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return next((one for one in reversed(contexts) if isinstance(one, click.Context)), None)
+
+
 def as_ours(error: Exception, program: str) -> FenceholdError:
     match error:
         case FenceholdError():
             return error
         case click.UsageError():
-            where = error.ctx.command_path if error.ctx else program
+            context = error.ctx or _parsed_for(error)
+            where = context.command_path if context else program
             message = "No command was given." if is_bare(error) else error.format_message()
             return ConfigurationError(message, hint=f"See `{where} --help`.", code="bad_usage")
         case click.ClickException():

@@ -96,6 +96,6 @@ class BackgroundLoop:
 def store_closed() -> ConfigurationError:
     return ConfigurationError(
         "The store is closed, or belongs to the process that forked this one.",
-        hint="Connect anew in a forked child.",
+        hint="Use `with fencehold.sync.connect(...) as store:` or `store.open()`; in a forked child connect anew.",
         code="store_closed",
     )

@@ -10,6 +10,7 @@ from typing import Any, Never, Self, TypeVar, Unpack, overload
 from fencehold import connect as _connect
 from fencehold.model.durations import Duration
 from fencehold.model.election.retry import RetryStrategy
+from fencehold.model.errors import ConfigurationError
 from fencehold.runtime import store as _store
 from fencehold.runtime.core.block_kinds import NotAwaited, PlainBlock
 from fencehold.runtime.election import leader as _leader
@@ -141,8 +142,11 @@ class Store(PlainBlock, NotAwaited):
 
     def _running(self) -> BackgroundLoop:
         if self._loop is None:
-            self._store._context.check_open()
-        assert self._loop is not None, "an open store has its loop"
+            raise ConfigurationError(
+                "The store is not open.",
+                hint="Use `with fencehold.sync.connect(...) as store:` or `store.open()`.",
+                code="store_closed",
+            )
         return self._loop
 
     def __enter__(self) -> Self:

@@ -117,7 +117,9 @@ def _within(given: Duration) -> float:
     least, most = FOR_S
     if not least <= for_s <= most:
         raise ConfigurationError(
-            f"--for is {for_s:g} s; it must be from {least:g} s to {most / 60:g} min.", code="bad_duration"
+            f"--for is {for_s:g} s; it must be from {least:g} s to {most / 60:g} min.",
+            hint="Give for example --for 10s for a first look, or leave it out for 60 s.",
+            code="bad_duration",
         )
     return for_s
 

@@ -12,8 +12,11 @@ import click
 from fencehold.cli import exit_codes
 from fencehold.cli.run.watchdog import Stop
 from fencehold.cli.screen import keep_secret
+from fencehold.cli.setup import DSN_VARIABLE
 from fencehold.cli.worker.service import StopBy
 from fencehold.cli.worker.service import serve as serving
+from fencehold.connect import label
+from fencehold.model.errors import ConfigurationError
 from fencehold.ports.facts import FactSink
 from submission_manager.cli.service_log import FORMATS, WEIGHTS, service_log
 from submission_manager.http.descriptors import raise_limit
@@ -53,8 +56,16 @@ def _option(setting: Setting) -> Callable[..., Any]:
     )
 
 
+def _no_dsn(_: click.Context, __: click.Parameter, value: str | None) -> None:
+    """For who knows `fencehold`: there it is the database."""
+    if value is not None:
+        hint = "Name the database with --database, or with the variable SM_DATABASE."
+        raise ConfigurationError("There is no option --dsn.", hint=hint, code="bad_usage")
+
+
 @click.command(epilog=EPILOG)
 @with_settings
+@click.option("--dsn", hidden=True, expose_value=False, callback=_no_dsn)
 @click.option(
     "--init/--no-init", "creates_tables", default=True, envvar="SM_INIT", help="Create or upgrade the tables. SM_INIT"
 )
@@ -81,6 +92,9 @@ def serve(creates_tables: bool, log_format: str, log_level: str, **given: Any) -
         facts.fact(
             "variable_unknown", variable=variable, nearest=nearest, why="no setting has this name; it is ignored"
         )
+    if given["database"] is None and os.environ.get(DSN_VARIABLE):
+        why = "only --database and SM_DATABASE name the database of this service"
+        facts.fact("variable_ignored", variable=DSN_VARIABLE, database=label(chosen.database), why=why)
     leave_out_creation_times()
     raise_limit()
     return asyncio.run(serving(lambda stop_by: _serve(chosen, registry, facts, creates_tables, stop_by)))

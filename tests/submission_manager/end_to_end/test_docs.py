@@ -33,7 +33,14 @@ def test_the_longest_wait_is_the_one_that_a_request_gets() -> None:
 def test_every_warning_of_the_log_is_in_the_table_for_the_night() -> None:
     night = PAGE.partition("## At three in the morning")[2]
     new = {"deadlines_missed", "variable_unknown", "leader_release_failed", "attempts_cut", "request_failed"}
-    new |= {"lease_row_locked", "outcomes_unknown", "intent_parked", "leadership_paused", "attempt_fenced_out"}
+    new |= {
+        "lease_row_locked",
+        "outcomes_unknown",
+        "intent_parked",
+        "leadership_paused",
+        "attempt_fenced_out",
+        "variable_ignored",
+    }
     assert {event for event in new if f"`{event}`" not in night} == set()
 
 

@@ -9,15 +9,13 @@ from typing import TypeVar
 from fencehold.backends.sql import statements as sql_text
 from fencehold.backends.sql.statements import Statements, schema_missing, schema_old
 from fencehold.backends.sqlite.file import system as file_system
-from fencehold.backends.sqlite.file.rights import WRITE_HINT
+from fencehold.backends.sqlite.file.rights import WRITE_HINT, unwritable_folder
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 
 E = TypeVar("E", bound=FenceholdError)
 
-RIGHT_FOLDER = (
-    "Is this the right folder? A relative path begins where the program was started, and `init` in a wrong folder "
-    "makes a second database. If it is: "
-)
+RIGHT_FOLDER = "Is this the right folder? {relative}`init` in a wrong folder makes a second database. If it is: "
+RELATIVE = "A relative path begins where the program was started, and "
 ROOM_HINT = "Make room on the disk; it is retried meanwhile."
 PRIMARY_CODE = 0xFF  # of an extended result code
 _NO_SHARED_MEMORY = (sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP)
@@ -27,17 +25,26 @@ def of_statement(error: sqlite3.Error, path: str, statements: Statements | None 
     """Return our error. With `statements`, its hint names the command that makes or upgrades their tables."""
     text = str(error)
     fault = _of_file(text, path) or _of_engine(error, text, path)
-    return asking_first(sql_text.advised(fault, statements) if statements else fault)
+    return asking_first(sql_text.advised(fault, statements) if statements else fault, path)
 
 
-def asking_first(fault: E) -> E:
+def asking_first(fault: E, path: str) -> E:
     """If tables are missing, let the hint first ask whether this is the right file.
 
-    Running `init` in another folder makes a second database, and so a second leader.
+    Running `init` in another folder makes a second database, and so a second leader. A file in the current folder was
+    probably given by a relative path.
     """
     if fault.code == "schema_missing":
-        fault.hint = RIGHT_FOLDER + fault.hint[:1].lower() + fault.hint[1:]
+        asked = RIGHT_FOLDER.format(relative=RELATIVE if _is_here(path) else "")
+        fault.hint = asked + fault.hint[:1].lower() + fault.hint[1:]
     return fault
+
+
+def _is_here(path: str) -> bool:
+    try:
+        return not os.path.relpath(path).startswith(os.pardir)
+    except (OSError, ValueError):  # the current folder is gone, or no file is known
+        return False
 
 
 def _of_file(text: str, path: str) -> FenceholdError | None:
@@ -50,8 +57,14 @@ def _of_file(text: str, path: str) -> FenceholdError | None:
     if "not a database" in text or "malformed" in text:
         return ConfigurationError(f"{path}: {text}.", hint="Name a SQLite file, or a new one.", code="bad_url")
     if "readonly" in text:
-        return ConfigurationError(f"{path} is read-only for this process.", hint=WRITE_HINT, code="read_only")
+        return _unwritable(path, f"{path} is read-only for this process.")
     return None
+
+
+def _unwritable(path: str, otherwise: str) -> ConfigurationError:
+    folder = unwritable_folder(path)
+    message = f"{path} can be written by this process, but its folder {folder} cannot." if folder else otherwise
+    return ConfigurationError(message, hint=WRITE_HINT, code="read_only")
 
 
 def unmade(path: str) -> ConfigurationError:
@@ -68,7 +81,7 @@ def _unopened(path: str) -> ConfigurationError:
         hint = "Name a file in it, such as sqlite:///app.db (sqlite:////var/lib/app.db for an absolute path)."
         return ConfigurationError(f"{path} is a folder, not a file.", hint=hint, code="bad_url")
     if os.path.exists(path):
-        return ConfigurationError(f"{path} cannot be opened.", hint=WRITE_HINT, code="read_only")
+        return _unwritable(path, f"{path} cannot be opened.")
     if not os.path.isdir(folder):
         hint = "Create the folder, or correct the path."
         return ConfigurationError(f"{path} cannot be made: there is no folder {folder}.", hint=hint, code="bad_url")

@@ -93,7 +93,7 @@ class SqliteSchema:
         there, missing = self._says(connection, "table_there"), self._missing(connection)
         is_foreign = bool(missing) and self._is_foreign(connection)
         fault = judged(self._statements, applied, there, missing, is_foreign, where=f" in {self._session.path}")
-        return faults.asking_first(fault) if fault is not None else None
+        return faults.asking_first(fault, self._session.path) if fault is not None else None
 
     def _is_foreign(self, connection: sqlite3.Connection) -> bool:
         """Whether a table with one of our names is somebody else's.

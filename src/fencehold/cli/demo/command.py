@@ -84,7 +84,9 @@ def demo(setup: Setup, seconds: float, keep: bool) -> int:
     """
     if not SECONDS_MIN <= seconds <= SECONDS_MAX:
         raise ConfigurationError(
-            f"--seconds is {seconds:g}; it must be from {SECONDS_MIN:g} to {SECONDS_MAX:g}.", code="bad_duration"
+            f"--seconds is {seconds:g}; it must be from {SECONDS_MIN:g} to {SECONDS_MAX:g}.",
+            hint="Leave --seconds out for 20.",
+            code="bad_duration",
         )
     folder = Path(tempfile.mkdtemp(prefix="fencehold-demo-"))
     try:

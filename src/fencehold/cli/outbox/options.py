@@ -109,18 +109,21 @@ async def known(store: Store, name: str) -> AsyncIterator[None]:
     except ConfigurationError as error:
         if error.code not in MENDED_BY_INIT or isinstance(error, NoOutbox):
             raise
-        if fault := await _unusable(store, name):
+        if fault := await _why(store, name):
             raise fault from error
         raise
 
 
 async def look_for(store: Store, name: str) -> None:
     """Raise the error that `known` would raise, before a worker starts: else it would first log its own end."""
-    found: ConfigurationError | None = None
-    with suppress(FenceholdError):  # the worker itself reports what keeps it from its events
-        found = await _unusable(store, name)
-    if found is not None:
+    if (found := await _why(store, name)) is not None:
         raise found
+
+
+async def _why(store: Store, name: str) -> ConfigurationError | None:
+    with suppress(FenceholdError):  # the worker itself reports what keeps it from its events
+        return await _unusable(store, name)
+    return None
 
 
 async def _unusable(store: Store, name: str) -> ConfigurationError | None:

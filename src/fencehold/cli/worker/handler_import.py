@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import shlex
 import sys
 import traceback
 from types import ModuleType
@@ -13,6 +14,7 @@ from typing import Any
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.names import quoted
 
+USUAL = "handlers"
 SHAPE = "Write MODULE:ATTRIBUTE, for example app.events:handlers for `handlers` in app/events.py."
 
 
@@ -25,7 +27,7 @@ def load(spec: str) -> Any:
     module_name, _, attribute = spec.partition(":")
     words = [*module_name.split("."), *attribute.split(".")]
     if not all(word.isidentifier() for word in words):
-        hint = _meant(module_name, attribute) or SHAPE
+        hint = _meant(spec) or SHAPE
         raise ConfigurationError(f"{quoted(spec)} names no handlers.", hint=hint, code="bad_handler_spec")
     found: Any = _module(module_name, attribute)
     where = f"module {module_name!r} ({getattr(found, '__file__', None) or 'built in'})"
@@ -36,10 +38,25 @@ def load(spec: str) -> Any:
     return found
 
 
-def _meant(module_name: str, attribute: str) -> str:
-    """A hint if a file name was given instead of a module; else empty."""
-    path = module_name.removesuffix(".py")
-    return f"Did you mean {path.strip('./').replace('/', '.')}:{attribute}?" if path != module_name else ""
+def _meant(spec: str) -> str:
+    """A hint what to type, if a file, a path, or a dot instead of the colon was given; else empty."""
+    place, colon, attribute = spec.partition(":")
+    folder, path = "", place.removesuffix(".py")
+    if os.sep in place:
+        path = os.path.relpath(path)
+        if path.startswith(os.pardir):  # no module of a folder elsewhere is found from here
+            folder, path = os.path.split(os.path.abspath(path))
+    elif not colon and not os.path.exists(place.replace(".", os.sep) + ".py"):
+        dotted, _, last = path.rpartition(".")
+        path, attribute = (dotted, last) if dotted and path == place else (path, attribute)
+    module = path.replace(os.sep, ".")
+    if not all(word.isidentifier() for word in [*module.split("."), *(attribute or USUAL).split(".")]):
+        return ""
+    name = f"{module}:{attribute or USUAL}"
+    what = (
+        f"Go to its folder: cd {shlex.quote(folder)} && fencehold worker {name}" if folder else f"Did you mean {name}?"
+    )
+    return what if attribute else f"{what} (for `{USUAL}` in {module.replace('.', '/')}.py)"
 
 
 def _module(name: str, attribute: str) -> ModuleType:
@@ -52,10 +69,11 @@ def _module(name: str, attribute: str) -> ModuleType:
         # If `app` of `app.events` is missing, the given name is wrong; if another name is, the module's own import is.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _broken(name, error) from error
+        meant = _meant(f"{name}:{attribute}") if name.endswith(".py") else ""
         raise ConfigurationError(
             f"There is no module {name!r}: neither {_as_path(here, error.name)}.py nor a package of that name, "
             f"nor anything installed for {sys.executable}.",
-            hint=_meant(name, attribute) or "Run it from the folder that holds the module, or set PYTHONPATH.",
+            hint=meant or "Run it from the folder that holds the module, or set PYTHONPATH.",
             code="no_such_module",
         ) from None
     except (Exception, SystemExit) as error:

@@ -69,8 +69,7 @@ class Worker(RunningWorker):
         #: Called from the keeper's thread when it gives up: while its event loop is blocked, `run` cannot raise. Keep
         #: it quick: while it runs, no lease of this process is renewed.
         self.on_stuck: Callable[[WorkerStuck], object] | None = None
-        self._has_begun = False
-        self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
+        self._has_begun = self._has_worked = False  # worked: a turn was answered; later faults are waited out
 
     # --- what a program calls ---
 
@@ -104,13 +103,14 @@ class Worker(RunningWorker):
             self._fact("worker_died", error=f"{type(error).__name__}: {error}")
             raise
         finally:
-            self._stopping = True
+            has_run, self._stopping = self._has_begun or self._stopping, True
             self._handlers.close()
             self._runs.call_off()
             await self._background.stop()
             await self._events.close()
             self._results.close()
-            self._fact("worker_stopped")
+            if has_run:  # else it was refused, and never worked
+                self._fact("worker_stopped")
             self._access.context.workers.discard(self)
             self.stopped.set()
 

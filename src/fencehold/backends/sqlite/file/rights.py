@@ -29,6 +29,12 @@ def check(path: str) -> None:
     )
 
 
+def unwritable_folder(path: str) -> str:
+    """The folder, if it alone is what this process cannot write; empty otherwise."""
+    folder = os.path.dirname(os.path.abspath(path))
+    return folder if _is_writable(path) and not _is_writable(folder) else ""
+
+
 def _is_writable(path: str) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
