@@ -97,6 +97,22 @@ def test_variables_that_webhooks_need_and_that_are_not_set_are_told(registry, sq
         assert "HOOK_SECRET" in line_with(process.stderr, "variables_missing")
 
 
+def test_a_retry_delay_that_leaves_no_time_for_a_second_attempt_is_warned_of_by_check_and_by_serve(
+    registry, sqlite_url
+):
+    assert run("check", "--registry", registry).stderr == ""
+    answer = run("check", "--registry", registry, "--retry-delay", "30s")
+    assert (answer.returncode, answer.stdout) == (0, "ok: 2 targets\n")
+    assert "warning: sms.realtime: maxAcceptanceSeconds is not above --retry-delay (30s)" in answer.stderr
+    assert "push.realtime" not in answer.stderr
+    assert "sms.realtime" in run("check", "--registry", registry, SM_RETRY_DELAY="1m").stderr
+    arguments = ("serve", "--registry", registry, "--port", "0", "--retry-delay", "30s")
+    with started(*arguments, SM_DATABASE=sqlite_url) as process:
+        line = line_with(process.stderr, "retry_delay_long")
+    assert "WARNING" in line
+    assert "targets=sms.realtime" in line
+
+
 def test_serve_refuses_bad_settings_all_at_once_before_anything_else(registry, tmp_path):
     answer = run("serve", "--port", "x", "--lease-duration", "10s", "--registry", registry, SM_ON_SQL_ERROR="ignore")
     assert answer.returncode == 78

@@ -22,6 +22,7 @@ from submission_manager.metrics import leave_out_creation_times
 from submission_manager.registry import registry as registries
 from submission_manager.settings import SETTINGS, SWITCH, Setting, Settings, settings, unknown_variables
 
+NEVER_RETRIED = "the retry delay is as long as their maxAcceptanceSeconds or longer: they get one attempt and no other"
 CLOSING_S = 15.0  # beyond draining: the lease given back, connections closed
 
 EPILOG = """\b
@@ -77,6 +78,11 @@ def serve(creates_tables: bool, log_format: str, log_level: str, **given: Any) -
     missing = registry.variables_missing(os.environ)
     if missing:
         facts.fact("variables_missing", variables=", ".join(missing), why="webhooks that need them will fail")
+    never_retried = registry.never_retried(chosen.retry_delay_s)
+    if never_retried:
+        facts.fact(
+            "retry_delay_long", retry_delay_s=chosen.retry_delay_s, targets=", ".join(never_retried), why=NEVER_RETRIED
+        )
     for variable, nearest in unknown_variables(os.environ, registry.variables).items():
         facts.fact(
             "variable_unknown", variable=variable, nearest=nearest, why="no setting has this name; it is ignored"

@@ -19,6 +19,7 @@ LEVELS = {
     "webhook_failed": logging.WARNING,
     "variables_missing": logging.WARNING,
     "variable_unknown": logging.WARNING,
+    "retry_delay_long": logging.WARNING,
     "attempt_failed": logging.WARNING,
     "attempt_rejected": logging.DEBUG,
     "attempts_cut": logging.ERROR,

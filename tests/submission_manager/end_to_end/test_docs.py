@@ -34,6 +34,7 @@ def test_every_warning_of_the_log_is_in_the_table_for_the_night() -> None:
     night = PAGE.partition("## At three in the morning")[2]
     new = {"deadlines_missed", "variable_unknown", "leader_release_failed", "attempts_cut", "request_failed"}
     new |= {"lease_row_locked", "outcomes_unknown", "intent_parked", "leadership_paused", "attempt_fenced_out"}
+    new |= {"retry_delay_long"}
     assert {event for event in new if f"`{event}`" not in night} == set()
 
 
