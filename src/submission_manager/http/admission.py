@@ -1,8 +1,8 @@
 """Whether a target takes another new intent: not while its `maxBacklog` are pending.
 
-The database counts, in the background; what this instance stored since the count began is added to it. So the limit is
-overrun by at most what the other instances store between two looks. A count that is old is not believed: then
-everything is taken, as without a limit.
+The database counts, in the background; what this instance stored since the count began is added to it, and what it is
+just about to store. So the limit is overrun by at most what the other instances store between two looks. A count that
+is old is not believed: then everything is taken, as without a limit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.facts import FactSink
@@ -31,6 +32,7 @@ class Admission:
         self._pending: Mapping[str, int] = {}
         self._counted_s: float | None = None
         self._pause_s = 0.0  # between two looks
+        self._in_hand: Counter[str] = Counter()  # let in, and not stored yet; a repeat among them too
         self._stored: Counter[str] = Counter()  # here, ever
         self._stored_before: Counter[str] = Counter()  # of those, before the count in use began
         self._refused: Counter[str] = Counter()  # since the log last heard of it
@@ -45,6 +47,15 @@ class Admission:
         if time.monotonic() - self._counted_s > OLD_S + 2 * self._pause_s:
             return None
         return most if self._now_pending(target) >= most else None
+
+    @contextmanager
+    def place(self, target: str) -> Iterator[None]:
+        """For one that is let in, while it is stored. To be taken in the same turn of the loop as `most` was asked."""
+        self._in_hand[target] += 1
+        try:
+            yield
+        finally:
+            self._in_hand[target] -= 1
 
     def stored(self, target: str) -> None:
         if target in self._most:
@@ -66,7 +77,8 @@ class Admission:
     # --- parts ---
 
     def _now_pending(self, target: str) -> int:
-        return self._pending.get(target, 0) + self._stored[target] - self._stored_before[target]
+        stored = self._stored[target] - self._stored_before[target]
+        return self._pending.get(target, 0) + stored + self._in_hand[target]
 
     async def _look(self) -> None:
         began_s, stored = time.monotonic(), Counter(self._stored)
