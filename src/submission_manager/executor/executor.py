@@ -293,6 +293,7 @@ class Executor:
         self._ends.put(running.tenure, recorded.over, outcome, running.job.deadline_us)
 
     def _fenced_out(self, running: Running) -> None:
+        running.is_fenced_out = True
         self._metrics.fenced_out(Phase.RECORD.value if running.is_made else Phase.START.value)
         if running.is_made:
             self.in_hand.lost(running)
