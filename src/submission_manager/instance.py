@@ -73,6 +73,7 @@ class Instance:
         self._leading: asyncio.Task[None] | None = None
         self.attempts_cut = 0  # or not on record, once it has stopped
         self._drains_since_s: float | None = None
+        self._has_failed = False  # to start: the error says so, and nothing had begun that could be stopped
         self.app: App
         self.listening: Listening
         self.leader: fencehold.Leader
@@ -83,9 +84,11 @@ class Instance:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.listening.port}"
 
     async def __aenter__(self) -> Self:
+        self._stack.callback(self._log_stopped)  # the first pushed is the last to run: nothing is told after it
         try:
             await self._start()
-        except BaseException:
+        except BaseException as error:
+            self._has_failed = isinstance(error, Exception)
             await self._stack.aclose()
             raise
         return self
@@ -263,7 +266,10 @@ class Instance:
             self._leading.cancel()
             await asyncio.wait([self._leading])
         self.app.close()
-        self._facts.fact("stopped", holder_id=self.settings.holder_id)
+
+    def _log_stopped(self) -> None:
+        if not self._has_failed:
+            self._facts.fact("stopped", holder_id=self.settings.holder_id)
 
 
 def _words(error: FenceholdError | None) -> str | None:

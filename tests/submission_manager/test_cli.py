@@ -126,6 +126,7 @@ def test_a_database_that_is_away_is_waited_for_and_spoken_of_without_its_passwor
         waiting.terminate()
         _, rest = waiting.communicate(timeout=20)
     assert (waiting.returncode, "hunter2" in said + rest) == (0, False)
+    assert " stopped " in rest.splitlines()[-1]
 
 
 @pytest.mark.parametrize("database", ["postgres", "sqlite"])
