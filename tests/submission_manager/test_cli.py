@@ -183,6 +183,31 @@ def test_sigterm_stops_it_in_order_and_the_log_has_the_events(registry, sqlite_u
         ]  # fmt: skip
 
 
+EARLY = """
+import signal, sys
+
+class Early:
+    def find_spec(self, name, *_):
+        if name == "submission_manager.cli.app":
+            signal.raise_signal(signal.SIGTERM)
+
+sys.meta_path.insert(0, Early())
+from submission_manager.cli import main
+main()
+"""
+
+
+def test_sigterm_while_it_is_being_loaded_stops_a_service_in_order_and_any_other_command_as_ever(registry, sqlite_url):
+    arguments = [sys.executable, "-c", EARLY]
+    given: dict[str, Any] = {"capture_output": True, "text": True, "timeout": END_S}
+    given["env"] = ENVIRONMENT | {"SM_DATABASE": sqlite_url, "SM_REGISTRY": registry, "SM_PORT": "0"}
+    served = subprocess.run([*arguments, "serve"], check=False, **given)
+    assert served.returncode == 0, served.stderr
+    assert " stopped " in served.stderr.splitlines()[-1]
+    assert " serving " not in served.stderr
+    assert subprocess.run([*arguments, "check"], check=False, **given).returncode == -signal.SIGTERM
+
+
 def test_it_neither_spins_nor_fails_when_there_are_more_clients_than_files(registry, sqlite_url):
     arguments = ("serve", "--registry", registry, "--port", "0", "--request-timeout", "2s")
     with started(*arguments, files_max=256, SM_DATABASE=sqlite_url) as process, ExitStack() as clients:

@@ -15,6 +15,7 @@ from fencehold.cli.screen import keep_secret
 from fencehold.cli.worker.service import StopBy
 from fencehold.cli.worker.service import serve as serving
 from fencehold.ports.facts import FactSink
+from submission_manager.cli.early_stop import EARLY_STOP
 from submission_manager.cli.service_log import FORMATS, WEIGHTS, service_log
 from submission_manager.http.descriptors import raise_limit
 from submission_manager.instance import Instance
@@ -95,6 +96,7 @@ def serve(creates_tables: bool, log_format: str, log_level: str, **given: Any) -
 async def _serve(
     chosen: Settings, registry: registries.Registry, facts: FactSink, creates_tables: bool, stop_by: StopBy
 ) -> int:
+    EARLY_STOP.hand_over()
     instance = Instance(chosen, registry, facts, creates_tables=creates_tables)
     async with instance:
         # Requests have the drain timeout, and then attempts have it.
