@@ -252,8 +252,9 @@ def test_the_lease_is_given_back_at_the_end_unless_told_otherwise(registry, sqli
     with started(*arguments, SM_DATABASE=sqlite_url, SM_RELEASE_ON_STOP=variable) as process:
         line_with(process.stderr, "leader_acquired")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=END_S)
+        _, log = process.communicate(timeout=END_S)
     assert process.returncode == 0
+    assert (" leader_left_to_lapse " in log, " leader_released " in log) == (bool(is_left), not is_left)
     live = f"SELECT expires_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') FROM {LEASE_TABLE}"
     with contextlib.closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as file:
         assert file.execute(live).fetchall() == [(is_left,)]

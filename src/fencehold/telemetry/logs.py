@@ -20,6 +20,7 @@ LEVELS = {
     "leader_acquired": logging.INFO,
     "leader_releasing": logging.DEBUG,
     "leader_released": logging.INFO,
+    "leader_left_to_lapse": logging.INFO,
     "leader_renewed": logging.DEBUG,
     "leader_lost": logging.WARNING,
     "leader_acquire_failed": logging.DEBUG,
