@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import fencehold
 from fencehold.connect import backend_for, label
@@ -16,6 +16,7 @@ from fencehold.runtime.core.clock import BootClock
 from fencehold.runtime.core.outage import Outage
 from fencehold.telemetry.fan_out import FanOut
 from submission_manager.answers import Answers
+from submission_manager.context import ServiceContext
 from submission_manager.executor.backlog import BacklogWatch
 from submission_manager.executor.executor import Executor, ExecutorSettings
 from submission_manager.executor.gateways import gateway_name
@@ -76,6 +77,7 @@ class Instance:
         self._leading: asyncio.Task[None] | None = None
         self.attempts_cut = 0  # attempts cut off, or whose outcome is not recorded; set once it has stopped
         self._drains_since_s: float | None = None
+        self._has_failed = False  # to start: the error says so, and nothing had begun that could be stopped
         self.app: App
         self.listening: Listening
         self.leader: fencehold.Leader
@@ -86,9 +88,11 @@ class Instance:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.listening.port}"
 
     async def __aenter__(self) -> Self:
+        self._stack.callback(self._log_stopped)  # the first pushed is the last to run: nothing is told after it
         try:
             await self._start()
-        except BaseException:
+        except BaseException as error:
+            self._has_failed = isinstance(error, Exception)
             await self._stack.aclose()
             raise
         return self
@@ -230,10 +234,10 @@ class Instance:
             virtual_deadline_s=settings.virtual_deadline_s,
             priorities=self._registry.priorities,
         )
-        told: dict[str, Any] = {"clock": clock, "metrics": self.metrics, "facts": self._facts}
-        reader = ScheduleReader(schedule, Fitness(intake, settings.lease_name), chosen, **told)
+        context = ServiceContext(clock, self.metrics, self._facts)
+        reader = ScheduleReader(schedule, Fitness(intake, settings.lease_name), chosen, context)
         backlog = BacklogWatch(attempts, self.metrics, self._facts)
-        return Leadership(self.leader, reader, executor, webhooks, backlog, chosen, **told)
+        return Leadership(self.leader, reader, executor, webhooks, backlog, chosen, context)
 
     def _bind(self, intake: IntakePort, leadership: Leadership) -> None:
         settings = self.settings
@@ -270,7 +274,10 @@ class Instance:
             self._leading.cancel()
             await asyncio.wait([self._leading])
         self.app.close()
-        self._facts.fact("stopped", holder_id=self.settings.holder_id)
+
+    def _log_stopped(self) -> None:
+        if not self._has_failed:
+            self._facts.fact("stopped", holder_id=self.settings.holder_id)
 
 
 def _words(error: FenceholdError | None) -> str | None:

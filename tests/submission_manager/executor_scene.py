@@ -12,6 +12,7 @@ from fencehold import Leader, LockState, Term
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.model.election.settings import leader_settings
 from fencehold.runtime.election.candidates import Candidates
+from submission_manager.context import ServiceContext
 from submission_manager.executor.backlog import BacklogWatch
 from submission_manager.executor.executor import Executor, ExecutorSettings
 from submission_manager.executor.metrics import NoMetrics
@@ -186,11 +187,11 @@ class Scene:
         webhooks = WebhookDelivery(self.table, receiver, options.pop("webhooks", WebhookSettings()), **parts)
         settings = options.pop("executor", ExecutorSettings())
         executor = Executor(self.table, gateway, webhooks, settings, **parts)
-        del parts["writes"]
+        context = ServiceContext(LoopClock(), counts, facts)
         chosen = LeadershipSettings(drops_on_error=on_error == "drop", **options)
-        reader = ScheduleReader(self.table, Fitness(self.table, "one"), chosen, **parts)
+        reader = ScheduleReader(self.table, Fitness(self.table, "one"), chosen, context)
         backlog = BacklogWatch(self.table, counts, facts)
-        leadership = Leadership(leader, reader, executor, webhooks, backlog, chosen, **parts)
+        leadership = Leadership(leader, reader, executor, webhooks, backlog, chosen, context)
         return Instance(leader, leadership, executor, gateway, receiver, counts, facts)
 
     async def until(self, holds: Callable[[], bool], limit_s: float = 100.0) -> None:

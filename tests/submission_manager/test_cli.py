@@ -103,6 +103,22 @@ def test_variables_that_webhooks_need_and_that_are_not_set_are_told(registry, sq
         assert "HOOK_SECRET" in line_with(process.stderr, "variables_missing")
 
 
+def test_a_retry_delay_that_leaves_no_time_for_a_second_attempt_is_warned_of_by_check_and_by_serve(
+    registry, sqlite_url
+):
+    assert run("check", "--registry", registry).stderr == ""
+    answer = run("check", "--registry", registry, "--retry-delay", "30s")
+    assert (answer.returncode, answer.stdout) == (0, "ok: 2 targets\n")
+    assert "warning: sms.realtime: maxAcceptanceSeconds is not above --retry-delay (30s)" in answer.stderr
+    assert "push.realtime" not in answer.stderr
+    assert "sms.realtime" in run("check", "--registry", registry, SM_RETRY_DELAY="1m").stderr
+    arguments = ("serve", "--registry", registry, "--port", "0", "--retry-delay", "30s")
+    with started(*arguments, SM_DATABASE=sqlite_url) as process:
+        line = line_with(process.stderr, "retry_delay_long")
+    assert "WARNING" in line
+    assert "targets=sms.realtime" in line
+
+
 def test_serve_refuses_bad_settings_all_at_once_before_anything_else(registry, tmp_path):
     answer = run("serve", "--port", "x", "--lease-duration", "10s", "--registry", registry, SM_ON_SQL_ERROR="ignore")
     assert answer.returncode == 78
@@ -116,6 +132,7 @@ def test_a_database_that_is_away_is_waited_for_and_spoken_of_without_its_passwor
         waiting.terminate()
         _, rest = waiting.communicate(timeout=20)
     assert (waiting.returncode, "hunter2" in said + rest) == (0, False)
+    assert " stopped " in rest.splitlines()[-1]
 
 
 @pytest.mark.parametrize("database", ["postgres", "sqlite"])
@@ -172,6 +189,31 @@ def test_sigterm_stops_it_in_order_and_the_log_has_the_events(registry, sqlite_u
         ]  # fmt: skip
 
 
+EARLY = """
+import signal, sys
+
+class Early:
+    def find_spec(self, name, *_):
+        if name == "submission_manager.cli.app":
+            signal.raise_signal(signal.SIGTERM)
+
+sys.meta_path.insert(0, Early())
+from submission_manager.cli import main
+main()
+"""
+
+
+def test_sigterm_while_it_is_being_loaded_stops_a_service_in_order_and_any_other_command_as_ever(registry, sqlite_url):
+    arguments = [sys.executable, "-c", EARLY]
+    given: dict[str, Any] = {"capture_output": True, "text": True, "timeout": END_S}
+    given["env"] = ENVIRONMENT | {"SM_DATABASE": sqlite_url, "SM_REGISTRY": registry, "SM_PORT": "0"}
+    served = subprocess.run([*arguments, "serve"], check=False, **given)
+    assert served.returncode == 0, served.stderr
+    assert " stopped " in served.stderr.splitlines()[-1]
+    assert " serving " not in served.stderr
+    assert subprocess.run([*arguments, "check"], check=False, **given).returncode == -signal.SIGTERM
+
+
 def test_it_neither_spins_nor_fails_when_there_are_more_clients_than_files(registry, sqlite_url):
     arguments = ("serve", "--registry", registry, "--port", "0", "--request-timeout", "2s")
     with started(*arguments, files_max=256, SM_DATABASE=sqlite_url) as process, ExitStack() as clients:
@@ -216,8 +258,9 @@ def test_the_lease_is_given_back_at_the_end_unless_told_otherwise(registry, sqli
     with started(*arguments, SM_DATABASE=sqlite_url, SM_RELEASE_ON_STOP=variable) as process:
         line_with(process.stderr, "leader_acquired")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=END_S)
+        _, log = process.communicate(timeout=END_S)
     assert process.returncode == 0
+    assert (" leader_left_to_lapse " in log, " leader_released " in log) == (bool(is_left), not is_left)
     live = f"SELECT expires_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') FROM {LEASE_TABLE}"
     with contextlib.closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as file:
         assert file.execute(live).fetchall() == [(is_left,)]

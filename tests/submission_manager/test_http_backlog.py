@@ -8,7 +8,8 @@ import pytest
 
 from fencehold import Unavailable
 from submission_manager.http import admission
-from submission_manager.model.intents import Status
+from submission_manager.model.intents import NewIntent, Status
+from submission_manager.ports import Submitted
 from tests.submission_manager.http_parts import Running, running, until
 
 TARGET = "sms.realtime"
@@ -77,6 +78,33 @@ async def test_what_is_stored_while_the_database_counts_is_counted_too():
         gate.set()
         await look
         assert (await at.submit("c")).status_code == 429
+
+
+async def test_requests_that_arrive_together_do_not_pass_the_limit_together():
+    async with running(backlogs_max={TARGET: 3}) as at:
+        await at.app.admission._look()
+        store, gate, let_in = at.intake.submit, asyncio.Event(), []
+
+        async def slow(new: NewIntent, limit_s: float) -> Submitted:
+            let_in.append(new.intent_id)
+            await gate.wait()
+            return await store(new, limit_s)
+
+        at.intake.submit = slow  # type: ignore[method-assign]
+        asked = [asyncio.ensure_future(at.submit(f"i{n}")) for n in range(5)]
+        await until(lambda: sum(one.done() for one in asked) + len(let_in) == 5)
+        gate.set()
+        assert sorted([(await one).status_code for one in asked]) == [200, 200, 200, 429, 429]
+        assert len(at.intake.rows) == 3
+
+
+async def test_a_request_that_could_not_be_stored_leaves_its_place():
+    async with running(backlogs_max={TARGET: 1}) as at:
+        await at.app.admission._look()
+        at.intake.trouble = Unavailable("The database is away.")
+        assert (await at.submit("a")).status_code == 503
+        at.intake.trouble = None
+        assert (await at.submit("a")).status_code == 200
 
 
 async def test_a_refusal_is_logged_with_what_was_pending_then_not_with_what_is_left_when_it_is_told():

@@ -13,12 +13,14 @@ import pytest
 import fencehold
 from fencehold.backends.sql.statements import Statements
 from fencehold.model.errors import ConfigurationError
+from submission_manager import instance as instances
 from submission_manager.fake_gateway import FakeGateway
 from submission_manager.http.server import Listening
 from submission_manager.instance import Instance
+from submission_manager.ports import IntentStore
 from submission_manager.registry.registry import parse
 from submission_manager.settings import settings
-from submission_manager.stores.opening import LEASE_TABLE
+from submission_manager.stores.opening import LEASE_TABLE, open_store
 from tests.submission_manager.http_parts import REGISTRY, Facts, until
 
 SMS = {"referenceId": "r", "to": "1", "message": "hello"}
@@ -95,6 +97,34 @@ async def test_a_stopped_leader_gives_its_lease_back_and_the_next_one_goes_on(da
             assert (lease.holder_id, lease.epoch) == ("sm-2", 2)
     order = ["leader_acquired", "draining", "leader_released", "stopped"]
     assert [event for event, _ in facts.told if event in order] == order
+
+
+async def test_that_it_has_stopped_is_the_last_that_is_told(sqlite_url, monkeypatch):
+    facts = Facts()
+
+    def opened(*arguments: Any) -> IntentStore:
+        store = open_store(*arguments)
+        close = store.close
+
+        async def told() -> None:
+            await close()
+            facts.fact("store_closed")
+
+        store.close = told  # type: ignore[method-assign]
+        return store
+
+    monkeypatch.setattr(instances, "open_store", opened)
+    async with gateway() as (url, _), instance(sqlite_url, url, "sm-1", facts):
+        pass
+    assert [event for event, _ in facts.told][-2:] == ["store_closed", "stopped"]
+
+
+async def test_a_start_that_fails_is_not_told_as_a_stop(sqlite_url):
+    facts = Facts()
+    chosen = settings({"database": sqlite_url, "registry": "-", "port": 0})
+    with pytest.raises(ConfigurationError):
+        await Instance(chosen, parse(REGISTRY), facts, creates_tables=False).__aenter__()
+    assert "stopped" not in [event for event, _ in facts.told]
 
 
 async def test_without_tables_and_without_leave_to_create_them_it_does_not_start(database):

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from fencehold import Unavailable
+from submission_manager.leadership.leadership import CUT, LEASE_LOST
 from tests.submission_manager.executor_scene import Scene, at_gateway, calling
 from tests.unit.on_virtual_time import virtual
 
@@ -60,6 +61,33 @@ async def test_a_stop_while_the_database_is_frozen_names_what_it_could_not_recor
     assert await one.leadership.stop() == 1
     (told,) = [fields for event, fields in one.facts.told if event == "attempts_cut"]
     assert (told["intents"], told["keys"], told["received"]) == (["x"], ["x/1"], ["x/1: accepted"])
+
+
+@virtual
+async def test_attempts_whose_lease_is_lost_during_a_stop_are_told_with_the_time_it_took_and_that_reason() -> None:
+    scene = Scene()
+    one = await calling(scene)
+    stopping = asyncio.create_task(one.leadership.stop())
+    await asyncio.sleep(2)
+    (await one.leads()).lost("test")
+    one.gateway.gates["x"].set()
+    assert await stopping == 1
+    (told,) = [fields for event, fields in one.facts.told if event == "attempts_cut"]
+    assert (told["after_s"], told["why"].startswith(LEASE_LOST)) == (2.0, True)
+    assert CUT not in told["why"]
+
+
+@virtual
+async def test_attempts_that_the_limit_cuts_are_told_with_that_limit() -> None:
+    scene = Scene()
+    one = await scene.instance(stop_limit_s=3)
+    one.gateway.gates["x"] = asyncio.Event()
+    await one.start()
+    scene.table.submit("x")
+    await one.gateway.called.wait()
+    assert await one.leadership.stop() == 1
+    (told,) = [fields for event, fields in one.facts.told if event == "attempts_cut"]
+    assert (told["after_s"], told["why"].startswith(CUT)) == (3.0, True)
 
 
 @virtual

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from submission_manager.executor.executor import ExecutorSettings
+from submission_manager.executor.late import NO_TIME, PASSED, LateWatch
 from submission_manager.model.call_times import LANES_MAX, CallTimes, latest_start_us
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import Outcome
 from submission_manager.ports import Started
 from submission_manager.schedule.schedule import Schedule
-from tests.submission_manager.executor_scene import ACCEPTED, Instance, Scene, within
+from tests.submission_manager.executor_scene import ACCEPTED, TROUBLE, Facts, Instance, Scene, within
 from tests.unit.on_virtual_time import virtual
 
 S = 1_000_000
@@ -117,6 +118,40 @@ async def test_missed_deadlines_are_told_of_at_once_and_then_once_a_minute_for_e
     assert one.run is not None
     await one.run
     assert sum(fields["intents"] for fields in told(one, "deadlines_missed")) == one.counts.of["terminal exhausted"]
+
+
+@virtual
+async def test_an_end_before_the_deadline_is_told_as_no_time_left_and_not_as_a_deadline_that_has_passed() -> None:
+    scene = Scene()
+    one = await scene.instance(executor=ExecutorSettings(retry_delay_s=5.0))
+    one.gateway.answer = TROUBLE
+    scene.table.submit("x", within(5))
+    await one.start()
+    await scene.until(lambda: scene.are_over("x"))
+    row = scene.table.rows["x"]
+    assert row.completed_at is not None
+    assert ((row.completed_at - row.created_at).total_seconds() < 5, row.exhausted_reason) == (
+        True,
+        "deadline_exceeded",
+    )
+    await scene.until(lambda: bool(told(one, "deadlines_missed")), limit_s=1)
+    (fields,) = told(one, "deadlines_missed")
+    assert (fields["intents"], fields["no_time_left"], fields["why"]) == (1, 1, NO_TIME)
+
+
+@virtual
+async def test_some_that_ended_early_do_not_hide_those_whose_deadline_has_passed() -> None:
+    facts = Facts()
+    watch = LateWatch(facts)
+    watch.missed("t", "first")
+    watch.missed("t", "passed")
+    watch.missed("t", "early", is_early=True)
+    watch.close()
+    (_, first), (_, rest) = facts.told
+    assert (first["no_time_left"], first["why"]) == (0, PASSED)
+    assert (rest["intents"], rest["no_time_left"]) == (2, 1)
+    assert rest["why"].startswith(PASSED)
+    assert rest["why"].endswith(NO_TIME)
 
 
 # The rule

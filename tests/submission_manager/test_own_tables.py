@@ -87,6 +87,15 @@ def test_without_a_dialect_and_without_a_database_none_is_guessed():
     assert "postgresql" not in run("sql", "init", SM_DATABASE="mssql://any/any").stdout
 
 
+@pytest.mark.parametrize("url", ["orders.db", "cosmos:any", "postgres"])
+def test_what_is_no_url_is_answered_with_the_databases_of_the_service_and_no_other(url: str):
+    answer = run("sql", "init", SM_DATABASE=url)
+    assert (answer.returncode, answer.stdout) == (78, "")
+    assert "[bad_url]" in answer.stderr
+    assert "sqlite:///file.db, postgresql://user@host/db or mssql://user@host/db" in answer.stderr
+    assert "cosmos://" not in answer.stderr
+
+
 @pytest.mark.parametrize("table", ["submission_intents", LEASE_TABLE])
 async def test_a_running_service_whose_table_is_gone_advises_its_own_command(sqlite_url: str, table: str):
     facts = Facts()

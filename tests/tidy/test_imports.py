@@ -24,8 +24,9 @@ SERVICE: dict[str, set[str]] = {
     "sm.stores": {"sm.model", "sm.ports", "sm.answers"},
     "sm.schedule": _SHARED,
     "sm.executor": _SHARED | {"sm.schedule"},
+    "sm.context": {"sm.executor"},
     "sm.fitness": {"sm.ports", "sm.own_words"},
-    "sm.leadership": _SHARED | {"sm.schedule", "sm.executor", "sm.fitness"},
+    "sm.leadership": _SHARED | {"sm.schedule", "sm.executor", "sm.fitness", "sm.context"},
     "sm.gateway_client": _SHARED | {"sm.outgoing"},
     "sm.webhook": _SHARED | {"sm.outgoing"},
     "sm.outgoing": {"sm.model"},
@@ -33,7 +34,8 @@ SERVICE: dict[str, set[str]] = {
     "sm.fake_gateway": {"sm.model", "sm.http"},
     "sm.instance": _SHARED
     | {"sm.registry", "sm.metrics", "sm.stores", "sm.schedule", "sm.executor", "sm.leadership", "sm.gateway_client"}
-    | {"sm.webhook", "sm.outgoing", "sm.http", "sm.own_words", "sm.lease_facts", "sm.fitness", "sm.answers"},
+    | {"sm.webhook", "sm.outgoing", "sm.http", "sm.own_words", "sm.lease_facts", "sm.fitness", "sm.answers"}
+    | {"sm.context"},
     "sm.cli": _SHARED
     | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.metrics", "sm.http", "sm.demo", "sm.stores", "cli"}
     | {"sm.own_words"},

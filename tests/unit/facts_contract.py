@@ -66,6 +66,7 @@ CONTRACT: dict[str, dict[str, Any]] = {
     "leader_lost": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "reason": "expired"},
     "leader_releasing": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "reason": "released"},
     "leader_released": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "reason": "released"},
+    "leader_left_to_lapse": {"lease_name": "nightly", "holder_id": "h", "lease_epoch": 3, "why": "not given back"},
     "leader_job_failed": {
         "lease_name": "nightly",
         "holder_id": "h",

@@ -105,6 +105,13 @@ def test_a_program_can_read_a_line_whose_texts_have_quotes(logged):
     assert shlex.split(text) == ["event_failed", 'error=server at "127.0.0.1", port', r"path=C:\a b", 'word=a"b']
 
 
+def test_a_field_with_nothing_in_it_is_not_shown(logged):
+    LogSink().fact("store_unreachable", error="gone", hint="", code=None, tries=0, following=[])
+    (record,) = logged.records
+    assert record.getMessage() == "store_unreachable error=gone tries=0 following=[]"
+    assert vars(record)["fencehold"]["hint"] == ""
+
+
 def test_a_line_stays_one_line_and_short(logged):
     LogSink().fact("event_failed", error="first\n  second", latencies_s=[0.5] * 100, stale_s=[1.0, 2.0])
     (record,) = logged.records

@@ -120,4 +120,6 @@ async def test_a_lease_that_is_left_to_lapse_is_logged_as_such(sqlite_url: str) 
     heard = Heard()
     async with fencehold.connect(sqlite_url, facts=heard) as store, store.leader("x", release_on_stop=False) as leader:
         assert await leader.wait_for_leadership(30)
-    assert heard.all("leader_released", left_to_lapse=True)
+    (fields,) = heard.all("leader_left_to_lapse")
+    assert fields["expires_at"]
+    assert not heard.all("leader_released")

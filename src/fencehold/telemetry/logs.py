@@ -19,6 +19,7 @@ LEVELS = {
     "leader_acquired": logging.INFO,
     "leader_releasing": logging.DEBUG,
     "leader_released": logging.INFO,
+    "leader_left_to_lapse": logging.INFO,
     "leader_renewed": logging.DEBUG,
     "leader_lost": logging.WARNING,
     "leader_acquire_failed": logging.DEBUG,
@@ -136,7 +137,7 @@ class LogSink:
             for key, value in fields.items()
             if key not in PRIVATE
         }
-        shown = {key: value for key, value in clean.items() if value is not None and key != TRACEBACK}
+        shown = {key: value for key, value in clean.items() if value not in (None, "") and key != TRACEBACK}
         text = " ".join(f"{key}={_shown(value)}" for key, value in shown.items())
         traceback = clean.get(TRACEBACK)
         below = "\n" + indent(str(traceback), "  ") if traceback else ""

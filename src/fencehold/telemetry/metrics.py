@@ -248,6 +248,7 @@ FEEDS: tuple[Feed, ...] = (
     Feed("leader_acquired",        TRANSITIONS,       1,                       given=(("change", "acquired"),)),
     Feed("leader_lost",            TRANSITIONS,       1,                       given=(("change", "lost"),)),
     Feed("leader_released",        TRANSITIONS,       1,                       given=(("change", "released"),)),
+    Feed("leader_left_to_lapse",   TRANSITIONS,       1,                       given=(("change", "released"),)),
     Feed("leader_renew_failed",    RENEW_FAILURES,    1),
     Feed("leader_stalled",         STALLS,            1),
     Feed("leader_job_failed",      JOB_FAILURES,      1),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from submission_manager.cli.early_stop import EARLY_STOP
+
 BAD_CONFIGURATION = 78
 INTERRUPTED = 130
 EXTRAS = ("click", "rich", "starlette", "uvicorn", "httpx", "msgspec", "prometheus_client")
@@ -11,6 +13,8 @@ EXTRAS = ("click", "rich", "starlette", "uvicorn", "httpx", "msgspec", "promethe
 
 def main() -> None:
     """Run the command. Exits with a documented exit code, never with a traceback."""
+    if sys.argv[1:2] == ["serve"]:
+        EARLY_STOP.listen()
     try:
         from submission_manager.cli.app import execute
     except ModuleNotFoundError as error:

@@ -9,9 +9,9 @@ import click
 from fencehold.cli import exit_codes
 from fencehold.cli.screen import clean
 from submission_manager.registry import registry as registries
-from submission_manager.settings import BY_NAME
+from submission_manager.settings import BY_NAME, settings
 
-_REGISTRY = BY_NAME["registry"]
+_REGISTRY, _RETRY_DELAY = BY_NAME["registry"], BY_NAME["retry_delay"]
 OF_THE_FILE = "it "  # a problem without a place in the file begins so
 
 EPILOG = """\b
@@ -27,11 +27,15 @@ Exit codes: 0 ok, 78 problems
     "--registry", envvar=_REGISTRY.variable, default=_REGISTRY.default, metavar="FILE", show_default=True,
     help=f"{_REGISTRY.meaning} Also {_REGISTRY.variable}.",
 )  # fmt: skip
-def check(registry: str) -> int:
+@click.option(
+    "--retry-delay", envvar=_RETRY_DELAY.variable, default=_RETRY_DELAY.default, metavar="DURATION", show_default=True,
+    help=f"That of `serve`, to compare deadlines with. Also {_RETRY_DELAY.variable}.",
+)  # fmt: skip
+def check(registry: str, retry_delay: str) -> int:
     """Print `ok`, or every problem of the registry file, one per line, each with its place (exit code 78).
 
-    Prints a warning on stderr for each environment variable that the file names and that is not set here; it must be
-    set only where the registry is served.
+    Prints a warning on stderr for each environment variable that the file names and that is not set here (it must be
+    set only where the registry is served), and for targets that the retry delay leaves no time for a second attempt.
     """
     try:
         found = registries.load(registry)
@@ -40,8 +44,12 @@ def check(registry: str) -> int:
             place = f"{registry}: " if problem.startswith(OF_THE_FILE) else ""
             click.echo(clean(place + problem).replace("\n", " "))
         return exit_codes.BAD_CONFIGURATION
+    never_retried = found.never_retried(settings({"retry_delay": retry_delay}).retry_delay_s)
     count = len(found.contracts)
     click.echo(f"ok: {count} target{'s' if count != 1 else ''}")
     for variable in found.variables_missing(os.environ):
         click.echo(f"warning: the variable {variable} is not set here; webhooks that need it would fail", err=True)
+    for target in never_retried:
+        place = f"{target}: maxAcceptanceSeconds is not above --retry-delay ({retry_delay})"
+        click.echo(clean(f"warning: {place}; it gets one attempt and no other"), err=True)
     return exit_codes.OK

@@ -18,6 +18,7 @@ from fencehold.cli.worker.service import serve as serving
 from fencehold.connect import label
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.facts import FactSink
+from submission_manager.cli.early_stop import EARLY_STOP
 from submission_manager.cli.service_log import FORMATS, WEIGHTS, service_log
 from submission_manager.http.descriptors import raise_limit
 from submission_manager.instance import Instance
@@ -25,6 +26,7 @@ from submission_manager.metrics import leave_out_creation_times
 from submission_manager.registry import registry as registries
 from submission_manager.settings import SETTINGS, SWITCH, Setting, Settings, settings, unknown_variables
 
+NEVER_RETRIED = "the retry delay is as long as their maxAcceptanceSeconds or longer: they get one attempt and no other"
 CLOSING_S = 15.0  # after draining, for releasing the lease and closing connections
 
 EPILOG = """\b
@@ -88,6 +90,11 @@ def serve(creates_tables: bool, log_format: str, log_level: str, **given: Any) -
     missing = registry.variables_missing(os.environ)
     if missing:
         facts.fact("variables_missing", variables=", ".join(missing), why="webhooks that need them will fail")
+    never_retried = registry.never_retried(chosen.retry_delay_s)
+    if never_retried:
+        facts.fact(
+            "retry_delay_long", retry_delay_s=chosen.retry_delay_s, targets=", ".join(never_retried), why=NEVER_RETRIED
+        )
     for variable, nearest in unknown_variables(os.environ, registry.variables).items():
         facts.fact(
             "variable_unknown", variable=variable, nearest=nearest, why="no setting has this name; it is ignored"
@@ -103,6 +110,7 @@ def serve(creates_tables: bool, log_format: str, log_level: str, **given: Any) -
 async def _serve(
     chosen: Settings, registry: registries.Registry, facts: FactSink, creates_tables: bool, stop_by: StopBy
 ) -> int:
+    EARLY_STOP.hand_over()
     instance = Instance(chosen, registry, facts, creates_tables=creates_tables)
     async with instance:
         # First requests have the drain timeout, then attempts have it again.

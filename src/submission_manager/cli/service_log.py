@@ -20,6 +20,7 @@ LEVELS = {
     "variables_missing": logging.WARNING,
     "variable_unknown": logging.WARNING,
     "variable_ignored": logging.WARNING,
+    "retry_delay_long": logging.WARNING,
     "attempt_failed": logging.WARNING,
     "attempt_rejected": logging.DEBUG,
     "attempts_cut": logging.ERROR,

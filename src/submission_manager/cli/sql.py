@@ -8,10 +8,10 @@ import click
 
 from fencehold.cli.screen import put
 from fencehold.cli.sql.rights import rights
-from fencehold.connect import backend_for, scheme
+from fencehold.connect import backend_for
 from fencehold.model.errors import ConfigurationError
 from submission_manager.settings import BY_NAME
-from submission_manager.stores.opening import LEASE_TABLE, open_store
+from submission_manager.stores.opening import LEASE_TABLE, kind_of, open_store
 
 VARIABLE = BY_NAME["database"].variable
 #: The dialect's name here, and its URL scheme; ADDRESSES select the dialect's code, and no database is opened.
@@ -65,7 +65,7 @@ def script(dialect: str) -> str:
 def _of_url(url: str | None) -> str:
     if not url:
         raise ConfigurationError("No dialect was named.", hint=f"{CHOICE}, or set {VARIABLE}.", code="no_dialect")
-    name = scheme(url)
+    name = kind_of(url)
     if name not in ADDRESSES:
         raise ConfigurationError(f"The service has no tables for {name!r}.", hint=f"{CHOICE}.", code="no_dialect")
     return name

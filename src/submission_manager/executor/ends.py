@@ -10,6 +10,7 @@ from submission_manager.executor.webhooks import WebhookDelivery
 from submission_manager.model.intents import Exhausted
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Over
+from submission_manager.schedule.schedule import micros
 
 
 class Ends:
@@ -19,8 +20,13 @@ class Ends:
         self._webhooks, self._metrics = webhooks, metrics
         self._late = LateWatch(facts)
 
-    def put(self, tenure: Tenure, over: Over | None, outcome: Outcome | None = None) -> None:
-        """Handle a recorded end; does nothing if `over` is None. `outcome`: of the attempt that caused the end."""
+    def put(
+        self, tenure: Tenure, over: Over | None, outcome: Outcome | None = None, deadline_us: int | None = None
+    ) -> None:
+        """Handle a recorded end; does nothing if `over` is None. `outcome`: of the attempt that caused the end.
+
+        `deadline_us`: the intent's deadline, if it may have ended before that.
+        """
         if over is None:
             return
         intent = over.intent
@@ -30,14 +36,15 @@ class Ends:
         if intent.exhausted_reason is not None:
             self._metrics.exhausted(intent.exhausted_reason)
         if intent.exhausted_reason == Exhausted.DEADLINE_EXCEEDED:
-            self._missed(over, outcome is not None and outcome.answer is Answer.ACCEPTED)
+            self._missed(over, outcome is not None and outcome.answer is Answer.ACCEPTED, deadline_us)
         self._webhooks.owe(tenure, over)
 
     def close(self) -> None:
         self._late.close()
 
-    def _missed(self, over: Over, is_accepted: bool) -> None:
-        target = over.intent.submission_target
+    def _missed(self, over: Over, is_accepted: bool, deadline_us: int | None) -> None:
+        target, ended_at = over.intent.submission_target, over.intent.completed_at
+        is_early = deadline_us is not None and ended_at is not None and micros(ended_at) < deadline_us
         if is_accepted:
             self._metrics.accepted_late(target)
-        self._late.missed(target, over.intent.intent_id, is_accepted=is_accepted)
+        self._late.missed(target, over.intent.intent_id, is_accepted=is_accepted, is_early=is_early)

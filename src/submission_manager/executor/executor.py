@@ -283,7 +283,7 @@ class Executor:
             self._metrics.attempt("unknown", None)
             if answer.status is Status.PENDING:
                 self._metrics.retry_scheduled()
-        self._ends.put(tenure, answer.over)
+        self._ends.put(tenure, answer.over, deadline_us=running.job.deadline_us)
         if answer.status is not Status.PENDING:
             tenure.schedule.settle(running.job, None)
             return
@@ -297,9 +297,10 @@ class Executor:
             self._metrics.retry_scheduled()
         due_us = micros(recorded.due_at) if recorded.due_at is not None and pending else None
         running.tenure.schedule.settle(running.job, due_us)
-        self._ends.put(running.tenure, recorded.over, outcome)
+        self._ends.put(running.tenure, recorded.over, outcome, running.job.deadline_us)
 
     def _fenced_out(self, running: Running) -> None:
+        running.is_fenced_out = True
         self._metrics.fenced_out(Phase.RECORD.value if running.is_made else Phase.START.value)
         if running.is_made:
             self.in_hand.lost(running)

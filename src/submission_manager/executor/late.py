@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from fencehold.ports.facts import FactSink
 
 TELL_EVERY_S = 60.0
-WHY = "their deadline passed before the gateway's acceptance was on record"
+PASSED = "their deadline passed before the gateway's acceptance was on record"
+NO_TIME = "no time was left for another attempt before their deadline"
+SOME_NO_TIME = "; those with no_time_left ended earlier: " + NO_TIME
 TAKEN = "; those accepted_late were taken by the provider all the same"
 
 
@@ -17,8 +19,15 @@ class Missed:
     """The counts of one target since its last log line."""
 
     intents: int = 0
+    no_time_left: int = 0
     accepted_late: int = 0
     newest: str = ""
+
+    @property
+    def why(self) -> str:
+        if self.no_time_left == self.intents:
+            return NO_TIME
+        return PASSED + (SOME_NO_TIME if self.no_time_left else "") + (TAKEN if self.accepted_late else "")
 
 
 class LateWatch:
@@ -29,10 +38,11 @@ class LateWatch:
         self._missed: dict[str, Missed] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def missed(self, target: str, intent_id: str, *, is_accepted: bool = False) -> None:
-        """Count one intent ended by its deadline; `is_accepted`: the provider had accepted it, too late."""
+    def missed(self, target: str, intent_id: str, *, is_accepted: bool = False, is_early: bool = False) -> None:
+        """Count an intent ended by its deadline. `is_accepted`: the provider has it; `is_early`: not yet passed."""
         missed = self._missed.setdefault(target, Missed())
         missed.intents += 1
+        missed.no_time_left += is_early
         missed.accepted_late += is_accepted
         missed.newest = intent_id
         if target not in self._timers:
@@ -58,6 +68,6 @@ class LateWatch:
             return False
         self._facts.fact(
             "deadlines_missed", submission_target=target, intents=missed.intents, accepted_late=missed.accepted_late,
-            intent_id=missed.newest, why=WHY + (TAKEN if missed.accepted_late else ""),
+            no_time_left=missed.no_time_left, intent_id=missed.newest, why=missed.why,
         )  # fmt: skip
         return True

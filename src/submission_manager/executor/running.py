@@ -35,6 +35,7 @@ class Running:
         self.started: Started | None = None
         self.outcome: Outcome | None = None
         self.is_abandoned = False  # its term is over
+        self.is_fenced_out = False  # and so nothing of it is written
         self.has_place = True
 
     @property

@@ -1,6 +1,7 @@
 """Decides whether a target accepts another new intent: not while its `maxBacklog` are pending.
 
-The database counts in the background, and this instance adds what it stored since the count began. So the limit is
+The database counts in the background, and this instance adds what it stored since the count began and what
+it is about to store. So the limit is
 exceeded by at most what the other instances store between two counts. A count that is too old is ignored: then every
 intent is accepted, as without a limit.
 """
@@ -10,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.facts import FactSink
@@ -31,6 +33,7 @@ class Admission:
         self._pending: Mapping[str, int] = {}
         self._counted_s: float | None = None
         self._pause_s = 0.0  # between two counts
+        self._in_hand: Counter[str] = Counter()  # admitted and not stored yet; repeated submissions too
         self._stored: Counter[str] = Counter()  # stored by this instance since it started
         self._stored_before: Counter[str] = Counter()  # the part of `_stored` from before the current count began
         self._refused: Counter[str] = Counter()  # since the target's last log line
@@ -45,6 +48,15 @@ class Admission:
         if time.monotonic() - self._counted_s > OLD_S + 2 * self._pause_s:
             return None
         return most if self._now_pending(target) >= most else None
+
+    @contextmanager
+    def place(self, target: str) -> Iterator[None]:
+        """For one that is let in, while it is stored. To be taken in the same turn of the loop as `most` was asked."""
+        self._in_hand[target] += 1
+        try:
+            yield
+        finally:
+            self._in_hand[target] -= 1
 
     def stored(self, target: str) -> None:
         if target in self._most:
@@ -66,7 +78,8 @@ class Admission:
     # --- parts ---
 
     def _now_pending(self, target: str) -> int:
-        return self._pending.get(target, 0) + self._stored[target] - self._stored_before[target]
+        stored = self._stored[target] - self._stored_before[target]
+        return self._pending.get(target, 0) + stored + self._in_hand[target]
 
     async def _look(self) -> None:
         began_s, stored = time.monotonic(), Counter(self._stored)

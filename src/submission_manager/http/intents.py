@@ -71,7 +71,8 @@ class SubmitRoute:
         if contract is not None:
             new = NewIntent(intent_id, payload, contract)
             await self._admit(new)
-            return self._told(await self._intake.submit(new, self._limit_s), new)
+            with self._admission.place(target):
+                return self._told(await self._intake.submit(new, self._limit_s), new)
         # The target may have been removed from the registry since; a repeated submission is still answered.
         known = await self._intake.repeated(intent_id, target, payload, self._limit_s)
         if known is None:

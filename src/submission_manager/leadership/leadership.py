@@ -10,11 +10,9 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from fencehold import ConfigurationError, FenceholdError, Leader, LeaseLost, Term
-from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
+from submission_manager.context import ServiceContext
 from submission_manager.executor.backlog import BacklogWatch
 from submission_manager.executor.executor import Executor
-from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.running import Running
 from submission_manager.executor.tenure import Dropped, Tenure
 from submission_manager.executor.webhooks import WebhookDelivery
@@ -28,6 +26,7 @@ MISFIT_KNOWN_S = 2 * MISFIT_PAUSE_MAX_S
 AT_ONCE_S = 10.0
 CUT, CUT_AT_ONCE = "they did not end within the drain timeout", "a second signal ended the process at once"
 UNRECORDED = "the database did not take their outcome"
+LEASE_LOST = "their lease was lost before their outcome was on record"
 UNKNOWN = "; the next leader counts each as an attempt with an unknown outcome"
 SETTLE_SHARE = 0.9  # of the rest of a lease that is given up: attempts under way may keep the lease for so long
 
@@ -43,15 +42,12 @@ class Leadership:
         webhooks: WebhookDelivery,
         backlog: BacklogWatch,
         settings: LeadershipSettings,
-        *,
-        clock: Clock,
-        metrics: ExecutorMetrics,
-        facts: FactSink,
+        context: ServiceContext,
     ) -> None:
         self._leader, self._reader = leader, reader
         self._executor, self._webhooks, self._backlog = executor, webhooks, backlog
         self._settings = settings
-        self._clock, self._metrics, self._facts = clock, metrics, facts
+        self._clock, self._metrics, self._facts = context.clock, context.metrics, context.facts
         self._stopping, self._drained = asyncio.Event(), asyncio.Event()
         self._pause_s = PAUSE_S
         self._misfit: FenceholdError | None = None  # the error that ended our newest term, unless a later term lasted
@@ -141,8 +137,8 @@ class Leadership:
         in_hand, lost = self._executor.in_hand.all(), self._executor.in_hand.lost_since(lost_since_s)
         cut = in_hand + lost
         if cut:
-            why = " or ".join([CUT] * bool(in_hand) + [UNRECORDED] * bool(lost)) + UNKNOWN
-            self._facts.fact("attempts_cut", **_which(cut), after_s=limit_s, why=why)
+            waited_s = round(self._clock.now_s() - began_s, 1)
+            self._facts.fact("attempts_cut", **_which(cut), after_s=waited_s, why=_why(in_hand, lost))
         await self._webhooks.drained(max(0.0, began_s + limit_s - self._clock.now_s()))
         if self._webhooks.in_hand:
             self._facts.fact("webhooks_cut", webhooks=self._webhooks.in_hand, why="the next leader sends them")
@@ -243,6 +239,11 @@ def _which(cut: Sequence[Running]) -> dict[str, Any]:
     received = [f"{one.key}: {one.received()}" for one in cut if one.outcome is not None]
     ids, keys = [one.job.intent_id for one in cut], [one.key for one in cut if one.key]
     return {"attempts": len(cut), "intents": ids, "keys": keys, "received": received}
+
+
+def _why(in_hand: Sequence[Running], lost: Sequence[Running]) -> str:
+    whys = [CUT] * bool(in_hand) + [LEASE_LOST if one.is_fenced_out else UNRECORDED for one in lost]
+    return " or ".join(dict.fromkeys(whys)) + UNKNOWN
 
 
 async def _until_dropped(loop: Coroutine[Any, Any, None]) -> None:

@@ -7,9 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 from fencehold import ConfigurationError, Unavailable, Uncertain
-from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
-from submission_manager.executor.metrics import ExecutorMetrics
+from submission_manager.context import ServiceContext
 from submission_manager.executor.tenure import SQL_ERRORS, Tenure
 from submission_manager.fitness import Fitness
 from submission_manager.leadership.settings import LeadershipSettings
@@ -34,13 +32,10 @@ class ScheduleReader:
         schedule: SchedulePort,
         fitness: Fitness,
         settings: LeadershipSettings,
-        *,
-        clock: Clock,
-        metrics: ExecutorMetrics,
-        facts: FactSink,
+        context: ServiceContext,
     ) -> None:
         self._schedule, self._fitness, self._settings = schedule, fitness, settings
-        self._clock, self._metrics, self._facts = clock, metrics, facts
+        self._clock, self._metrics, self._facts = context.clock, context.metrics, context.facts
         self._hinted = asyncio.Event()
 
     def hint(self) -> None:

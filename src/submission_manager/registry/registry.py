@@ -51,6 +51,11 @@ class Registry:
     def contract(self, target: str) -> Contract | None:
         return self.contracts.get(target)
 
+    def never_retried(self, retry_delay_s: float) -> list[str]:
+        """Targets whose deadline leaves no time for a second attempt, however soon the first one fails."""
+        limits = {target: one.max_acceptance_seconds for target, one in self.contracts.items()}
+        return sorted(target for target, limit_s in limits.items() if limit_s is not None and retry_delay_s >= limit_s)
+
     @property
     def variables(self) -> set[str]:
         """The names of the environment variables for webhooks' secrets and headers."""

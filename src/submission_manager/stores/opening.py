@@ -14,13 +14,21 @@ LEASE_TABLE = "submission_manager_leases"
 KNOWN = "sqlite:///file.db, postgresql://user@host/db or mssql://user@host/db"
 
 
+def kind_of(url: str) -> str:
+    """Its scheme; what is no URL is refused, and named are the databases of the service, not all of fencehold's."""
+    try:
+        return scheme(url)
+    except ConfigurationError as error:
+        raise ConfigurationError(error.message, hint=f"Use {KNOWN}.", code=error.code) from None
+
+
 def open_store(url: str, durable: str | None = None, facts: FactSink | None = None) -> IntentStore:
     """The store for the database at `url`, not yet open.
 
     Raises ConfigurationError for a wrong URL, without showing its password. The leases are in the same database:
     `fencehold.connect(url, table=LEASE_TABLE)`, with the same `durable`.
     """
-    kind = scheme(url)
+    kind = kind_of(url)
     if kind not in ("sqlite", "postgresql", "mssql"):
         raise ConfigurationError(f"The service has no store for {kind!r}.", hint=f"Use {KNOWN}.", code="bad_url")
     asked = durability(durable)

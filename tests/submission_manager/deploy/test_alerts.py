@@ -42,6 +42,13 @@ def test_no_alert_is_without_a_case_in_which_it_fires() -> None:
     assert {"SubmissionGatewayFails", "SubmissionNothingEnds", "SubmissionIntentsOverdue"} <= alerts
 
 
+def test_an_alert_on_intents_that_do_not_end_claims_no_longer_time_than_they_have_been_pending() -> None:
+    rules = {rule["alert"]: rule for rule in yaml.safe_load(RULES.read_text("utf-8"))["groups"][0]["rules"]}
+    rule = rules["SubmissionNothingEnds"]
+    assert rule["for"] == "5m"
+    assert "pending for five minutes or more" in rule["annotations"]["summary"]
+
+
 def test_overdue_means_the_same_to_the_leader_the_metric_and_the_alert() -> None:
     seconds = f"{BacklogSettings().late_s} s"
     help_lines = [line for line in Metrics().exposition()[0].decode().splitlines() if "submission_overdue" in line]

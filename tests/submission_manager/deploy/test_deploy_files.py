@@ -149,6 +149,17 @@ def test_the_unit_has_a_place_to_write_where_a_file_without_a_folder_is_made():
     assert settings().database == "sqlite:///submission-manager.db"
 
 
+def test_the_unit_gives_the_service_what_a_network_service_needs_and_nothing_else_of_the_machine() -> None:
+    text = (DEPLOY / "systemd" / "submission-manager.service").read_text("utf-8")
+    given = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
+    shut = {"PrivateDevices", "PrivateTmp", "ProtectHome", "LockPersonality", "RestrictNamespaces", "RestrictRealtime"}
+    shut |= {f"Protect{what}" for what in ("Clock", "ControlGroups", "KernelLogs", "KernelModules", "KernelTunables")}
+    assert {name for name in shut if given.get(name) != "yes"} == set()
+    assert (given["CapabilityBoundingSet"], given["SystemCallFilter"]) == ("", "@system-service")
+    assert set(given["RestrictAddressFamilies"].split()) == {"AF_UNIX", "AF_INET", "AF_INET6"}
+    assert given.keys() & {"MemoryDenyWriteExecute", "ProcSubset", "PrivateNetwork"} == set()
+
+
 def test_every_alert_tells_deployments_apart() -> None:
     rules = yaml.safe_load((DEPLOY / "prometheus" / "rules.yaml").read_text("utf-8"))
     exprs = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]

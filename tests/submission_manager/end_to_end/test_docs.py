@@ -5,6 +5,7 @@ from pathlib import Path
 
 from submission_manager.http.requests import wait_seconds
 from submission_manager.metrics import ANSWERS, Metrics
+from submission_manager.model.contracts import TAXONOMY
 from submission_manager.settings import SETTINGS
 
 OTHER_DEFAULTS = {"durable": "as set", "holder_id": "host-pid-random", "max_connections": "by open files"}
@@ -16,6 +17,12 @@ def test_every_setting_is_there_with_its_variable_and_its_default() -> None:
         row[0]: row[1:] for row in re.findall(r"^\| `(--[a-z-]+)` \| `(\w+)` \| `?([^|`]+?)`? \|", PAGE, re.MULTILINE)
     }
     assert rows == {one.option: (one.variable, one.default or OTHER_DEFAULTS[one.name]) for one in SETTINGS}
+
+
+def test_every_reason_that_a_gateway_may_reject_for_is_in_the_table_of_the_registry() -> None:
+    (row,) = [line for line in PAGE.splitlines() if line.startswith("| `terminalOutcomes`")]
+    told = {kind: re.findall(r"`(\w+)`", words) for kind, words in re.findall(r"or `(sms|push)`: ([^;|]*)", row)}
+    assert told == {kind.value: sorted(reasons) for kind, reasons in TAXONOMY.items()}
 
 
 def test_every_metric_is_there_and_no_other() -> None:
@@ -33,14 +40,8 @@ def test_the_longest_wait_is_the_one_that_a_request_gets() -> None:
 def test_every_warning_of_the_log_is_in_the_table_for_the_night() -> None:
     night = PAGE.partition("## At three in the morning")[2]
     new = {"deadlines_missed", "variable_unknown", "leader_release_failed", "attempts_cut", "request_failed"}
-    new |= {
-        "lease_row_locked",
-        "outcomes_unknown",
-        "intent_parked",
-        "leadership_paused",
-        "attempt_fenced_out",
-        "variable_ignored",
-    }
+    new |= {"lease_row_locked", "outcomes_unknown", "intent_parked", "leadership_paused", "attempt_fenced_out"}
+    new |= {"retry_delay_long", "variable_ignored"}
     assert {event for event in new if f"`{event}`" not in night} == set()
 
 

@@ -20,6 +20,7 @@ DEADLINE_PASSED = "deadline_passed"
 IN_WORDS = {DEADLINE_PASSED: "its local deadline has passed"}
 LOST = "leader_lost"
 RELEASING = "leader_releasing"  # ended here; `leader_released` follows when the store confirms the release
+LEFT_TO_LAPSE = "leader_left_to_lapse"  # instead of `leader_released`: nothing was sent to the store
 RETRY_S_MAX = 0.5  # after a failover the new primary is found within this
 
 

@@ -18,10 +18,11 @@ from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.leases import Answer, LeasePort
 from fencehold.runtime.core.loop_liveness import LoopLiveness
-from fencehold.runtime.election.held_lease import DEADLINE_PASSED, LOST, RELEASED, RELEASING, HeldLease
+from fencehold.runtime.election.held_lease import DEADLINE_PASSED, LEFT_TO_LAPSE, LOST, RELEASED, RELEASING, HeldLease
 
 BATCH_MAX = 1000
 STORE_CLOSED = "store_closed"
+OTHERS_WAIT = "it was not given back; others wait until it expires"
 COALESCE = 0.25  # a lease due within this part of its interval is renewed together with one that is due now
 
 
@@ -92,7 +93,8 @@ class Keeper:
         held.end(reason)
         self._forget(held)
         if not release or self._over:
-            self._log_released(held, left_to_lapse=True)
+            if held.is_given_up:
+                held.fact(LEFT_TO_LAPSE, why=OTHERS_WAIT)
             return False
         try:
             answers = await self._port.release([held.key], held.settings.call_limit_s)
@@ -100,7 +102,8 @@ class Keeper:
             self._log_not_released(held, reason=reason, sql_error=str(error))
             return False
         if isinstance(answers[0], Lease):
-            self._log_released(held)
+            if held.is_given_up:
+                held.fact("leader_released", reason=held.ended_because)
             return True
         if held.is_given_up:
             self._log_not_released(held, reason="not ours any more")
@@ -110,10 +113,6 @@ class Keeper:
         held.fact("leader_release_failed", **fields)
         if held.is_given_up:  # otherwise its loss is logged already
             held.fact(LOST, reason="release_not_confirmed")
-
-    def _log_released(self, held: HeldLease, **fields: object) -> None:
-        if held.is_given_up:
-            held.fact("leader_released", reason=held.ended_because, **fields)
 
     def start_giving_back(self, held: HeldLease, reason: str, release: bool = True) -> None:
         """`give_back` in the background: a slow release of one lease must not delay the renewal of others."""

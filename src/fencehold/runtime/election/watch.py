@@ -119,7 +119,9 @@ class Watch:
             rows = await self._port.read(sorted(names), self._read_limit_s())
         except FenceholdError as error:
             self._due_s = min(self._due_s, self._clock.now_s() + TROUBLE_PAUSE_S)
-            if self._has_read:
+            if (
+                self._has_read and self._follows
+            ):  # else whoever waited has left meanwhile: there is nobody to tell it of
                 self._outage.failed(error)
             return
         self._has_read = True

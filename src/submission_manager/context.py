@@ -1,0 +1,16 @@
+"""What every part of an instance uses: its clock, its metrics and its log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencehold.ports.clock import Clock
+from fencehold.ports.facts import FactSink
+from submission_manager.executor.metrics import ExecutorMetrics
+
+
+@dataclass(frozen=True)
+class ServiceContext:
+    clock: Clock
+    metrics: ExecutorMetrics
+    facts: FactSink
