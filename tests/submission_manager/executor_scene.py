@@ -187,11 +187,11 @@ class Scene:
         webhooks = WebhookDelivery(self.table, receiver, options.pop("webhooks", WebhookSettings()), **parts)
         settings = options.pop("executor", ExecutorSettings())
         executor = Executor(self.table, gateway, webhooks, settings, **parts)
-        context = ServiceContext(LoopClock(), counts, facts)
+        service = ServiceContext(LoopClock(), counts, facts)
         chosen = LeadershipSettings(drops_on_error=on_error == "drop", **options)
-        reader = ScheduleReader(self.table, Fitness(self.table, "one"), chosen, context)
+        reader = ScheduleReader(self.table, Fitness(self.table, "one"), chosen, service)
         backlog = BacklogWatch(self.table, counts, facts)
-        leadership = Leadership(leader, reader, executor, webhooks, backlog, chosen, context)
+        leadership = Leadership(leader, reader, executor, webhooks, backlog, chosen, service)
         return Instance(leader, leadership, executor, gateway, receiver, counts, facts)
 
     async def until(self, holds: Callable[[], bool], limit_s: float = 100.0) -> None:
