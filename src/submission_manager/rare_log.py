@@ -18,19 +18,19 @@ class RareLog:
     def __init__(self, facts: FactSink, event: str, count: str, every_s: float) -> None:
         self._facts, self._event, self._count, self._every_s = facts, event, count, every_s
         self._newest: dict[str, dict[str, Any]] = {}
-        self._untold: dict[str, int] = {}
+        self._unlogged: dict[str, int] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def add(self, kind: str, by: int = 1, **fields: Any) -> None:
         self._newest[kind] = fields
-        self._untold[kind] = self._untold.get(kind, 0) + by
+        self._unlogged[kind] = self._unlogged.get(kind, 0) + by
         if kind not in self._timers:
             self._summed_up(kind)
 
     def close(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
-        for kind in list(self._untold):
+        for kind in list(self._unlogged):
             self._fact(kind)
         self._timers.clear()
 
@@ -42,7 +42,7 @@ class RareLog:
 
     def _fact(self, kind: str) -> bool:
         """Log the count since the last line. Returns False, and logs nothing, if there was none."""
-        count = self._untold.pop(kind, 0)
+        count = self._unlogged.pop(kind, 0)
         fields = self._newest.pop(kind, {})
         if count:
             self._facts.fact(self._event, **{self._count: count}, **fields)

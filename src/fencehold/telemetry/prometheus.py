@@ -85,7 +85,7 @@ class _Instruments:
         self._metrics = metrics
         self._moves: dict[Key, tuple[Move, ...]] = {}
         self._label_sets: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
-        self._is_full_told = False
+        self._is_full_logged = False
         self._terms = _Terms()
 
     def moves(self, event: str, fields: Fields) -> tuple[Move, ...]:
@@ -132,7 +132,7 @@ class _Instruments:
         values = _values(feed, fields)
         if (metric.labels, values) not in self._label_sets:
             if len(self._label_sets) >= LABEL_SETS_MAX:
-                self._tell_full(metric)
+                self._log_full(metric)
                 return None
             self._label_sets.add((metric.labels, values))
             self._open(metric.labels, fields)
@@ -144,9 +144,9 @@ class _Instruments:
             if feed.metric.labels == labels and feed.metric.kind is not Kind.GAUGE:
                 self._metrics[feed.metric.name].labels(*_values(feed, fields))
 
-    def _tell_full(self, metric: Metric) -> None:
-        if not self._is_full_told:
-            self._is_full_told = True
+    def _log_full(self, metric: Metric) -> None:
+        if not self._is_full_logged:
+            self._is_full_logged = True
             LOGGER.error("metrics_full metric=%s label_sets=%d", metric.name, LABEL_SETS_MAX)
 
     def _move(self, feed: Feed, series: Any) -> Move:

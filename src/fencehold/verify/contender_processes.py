@@ -28,7 +28,7 @@ ERROR_CHARS = 2000
 
 
 class Member:
-    """One place in the crew. It keeps its proxies, and gets a new process after a kill."""
+    """One place among the contenders. It keeps its proxies, and gets a new process after a kill."""
 
     def __init__(self, slot: int, proxies: list[FaultProxy], brief: Brief, journal: Journal) -> None:
         self.slot, self.proxies = slot, proxies
@@ -138,7 +138,7 @@ class Member:
             await asyncio.gather(*self._readers, return_exceptions=True)
 
 
-class Crew:
+class ContenderProcesses:
     """Keeps the planned number of contenders running: one that ends by itself is noted and replaced."""
 
     def __init__(self, plan: Plan, scratch: Scratch, journal: Journal) -> None:

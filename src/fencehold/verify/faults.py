@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from fencehold.model.errors import Unavailable
 from fencehold.testing.history import boottime_s
-from fencehold.verify.contender_processes import Crew, Member
+from fencehold.verify.contender_processes import ContenderProcesses, Member
 from fencehold.verify.journal import Journal
 from fencehold.verify.plan import EXTRA_S, LEASES, Plan
 from fencehold.verify.scratch.place import Scratch
@@ -61,8 +61,10 @@ class Aims:
 class FaultInjector:
     """Injects one fault after the other, each into one contender, until it is cancelled. Several may run at once."""
 
-    def __init__(self, plan: Plan, scratch: Scratch, crew: Crew, journal: Journal, aims: Aims) -> None:
-        self._scratch, self._crew, self._journal, self._aims = scratch, crew, journal, aims
+    def __init__(
+        self, plan: Plan, scratch: Scratch, contenders: ContenderProcesses, journal: Journal, aims: Aims
+    ) -> None:
+        self._scratch, self._contenders, self._journal, self._aims = scratch, contenders, journal, aims
         self._lease_s = plan.lease_s
         cannot = impossible(plan, scratch)
         self._kinds = [fault for fault in plan.faults if fault not in cannot]
@@ -97,7 +99,7 @@ class FaultInjector:
 
     async def _anybody(self, leader: bool) -> Member | None:
         """Return a member without a fault, or None: at least one other member always stays without a fault."""
-        free = [member for member in self._crew.members if not member.lock.locked() and member.is_alive]
+        free = [member for member in self._contenders.members if not member.lock.locked() and member.is_alive]
         if len(free) < 2:
             await asyncio.sleep(self._lease_s / 10)
             return None
@@ -136,7 +138,7 @@ class FaultInjector:
                     await self._pause_holder(member, aim)
             return
         name = random.choice(LEASES)
-        member = self._crew.of(self._journal.leader_of(name)[1])
+        member = self._contenders.of(self._journal.leader_of(name)[1])
         if member is None or member.lock.locked():
             await asyncio.sleep(self._lease_s / 10)
             return
@@ -244,7 +246,7 @@ class FaultInjector:
                 await asyncio.sleep(random.uniform(0.3, 0.9) * self._lease_s)
             self._journal.end(fault)
             return
-        member = self._crew.of(self._journal.leader_of(name)[1])
+        member = self._contenders.of(self._journal.leader_of(name)[1])
         if member is None or member.lock.locked() or sys.platform == "win32":  # it has to be frozen, too
             await asyncio.sleep(self._lease_s / 10)
             return
@@ -279,9 +281,9 @@ class FaultInjector:
         await late
 
 
-def heal(crew: Crew) -> None:
+def heal(contenders: ContenderProcesses) -> None:
     """End all faults: every process runs, every proxy forwards, every clock is right."""
-    for member in crew.members:
+    for member in contenders.members:
         for proxy in member.proxies:
             proxy.heal()
         member.thaw()
@@ -289,7 +291,7 @@ def heal(crew: Crew) -> None:
         member.order("calm")
 
 
-async def inject_faults(plan: Plan, scratch: Scratch, crew: Crew, journal: Journal) -> None:
+async def inject_faults(plan: Plan, scratch: Scratch, contenders: ContenderProcesses, journal: Journal) -> None:
     """Inject faults until the time is over, several at once if there are enough contenders.
 
     Goes on for up to EXTRA_S if not everything was put to the test.
@@ -305,7 +307,7 @@ async def inject_faults(plan: Plan, scratch: Scratch, crew: Crew, journal: Journ
         is_over = journal.is_telling(scratch.has_locks) or lasted_s >= plan.for_s + EXTRA_S
         return 0.0 if is_over else EXTRA_STEP_S
 
-    injectors = [FaultInjector(plan, scratch, crew, journal, aims) for _ in range(count)]
+    injectors = [FaultInjector(plan, scratch, contenders, journal, aims) for _ in range(count)]
     tasks = [asyncio.create_task(one.run()) for one in injectors]
     try:
         while (step_s := left_s()) > 0:

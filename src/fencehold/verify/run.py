@@ -13,7 +13,7 @@ from fencehold.model.errors import FenceholdError
 from fencehold.testing.history import boottime_s
 from fencehold.verify import faults
 from fencehold.verify.claiming import HELD, PLAIN
-from fencehold.verify.contender_processes import Crew
+from fencehold.verify.contender_processes import ContenderProcesses
 from fencehold.verify.hooks import HookRun, passwords, run_hook
 from fencehold.verify.journal import Fault, Journal
 from fencehold.verify.plan import DRAIN_LIMIT_S, Plan
@@ -117,27 +117,27 @@ async def _to_the_end(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def _performed(plan: Plan, scratch: Scratch, journal: Journal, progress: Progress) -> Sequence[HookRun]:
-    crew = Crew(plan, scratch, journal)
+    contenders = ContenderProcesses(plan, scratch, journal)
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(lambda: _to_the_end(crew.close()))
+        stack.push_async_callback(lambda: _to_the_end(contenders.close()))
         progress.say(
             f"{plan.contenders} contenders on {plan.label}, leases of {plan.lease_s:g} s, {plan.for_s:g} s of faults"
         )
-        await crew.start()
+        await contenders.start()
         store = await stack.enter_async_context(
             fencehold.connect(scratch.url, table=scratch.lease_table, facts=Unheard())
         )
         background = [
-            asyncio.create_task(_feed(plan, scratch, store, journal)), asyncio.create_task(crew.tend()),
+            asyncio.create_task(_feed(plan, scratch, store, journal)), asyncio.create_task(contenders.tend()),
             asyncio.create_task(_show(journal, progress)),
         ]  # fmt: skip
         stack.push_async_callback(_cancelled, background)
-        hooks: Sequence[HookRun] = await _watched(_faults_injected(plan, scratch, crew, journal), background)
-        faults.heal(crew)
+        hooks: Sequence[HookRun] = await _watched(_faults_injected(plan, scratch, contenders, journal), background)
+        faults.heal(contenders)
         progress.say("faults are over; waiting for the last events")
         background[0].cancel()
         await _watched(_drained(scratch, journal), background)
-        await crew.close(in_order=True)
+        await contenders.close(in_order=True)
         return hooks
 
 
@@ -158,14 +158,16 @@ async def _watched(work: Coroutine[Any, Any, Any], others: Sequence[asyncio.Task
     return task.result()
 
 
-async def _faults_injected(plan: Plan, scratch: Scratch, crew: Crew, journal: Journal) -> Sequence[HookRun]:
+async def _faults_injected(
+    plan: Plan, scratch: Scratch, contenders: ContenderProcesses, journal: Journal
+) -> Sequence[HookRun]:
     hooks = [
         asyncio.create_task(_hook_later(name, command, plan, journal))
         for name, command in (("pause-hook", plan.pause_hook), ("failover-hook", plan.failover_hook))
         if command
     ]
     try:
-        await faults.inject_faults(plan, scratch, crew, journal)
+        await faults.inject_faults(plan, scratch, contenders, journal)
         return await asyncio.gather(*hooks)
     finally:
         await _cancelled(hooks)

@@ -15,7 +15,7 @@ TICKS = 12
 EPOCH_PX = 16  # a bar needs so much room for its number
 BARS_MAX = 4000
 
-#: One colour per contender's place in the crew; white text is readable on each.
+#: One colour per contender's place in the list; white text is readable on each.
 COLOURS = (
     "#2f6fb7", "#b3541e", "#2e7d4f", "#8e3f9a", "#9a6a00", "#176d78", "#a8324a", "#5a5fb0",
     "#4d6b1f", "#7a4b2a", "#35608a", "#9c3d7a", "#3f7f6e", "#7d5ab5", "#6b6b2a", "#555f6e",

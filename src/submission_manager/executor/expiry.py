@@ -22,7 +22,7 @@ from submission_manager.schedule.schedule import Job
 
 BATCH_ROWS = 500
 AGAIN_S = 1.0  # for rows that another session has locked, or if our estimate of the database's clock was early
-TELL_EVERY_S = 30.0
+LOG_EVERY_S = 30.0
 PUT_OFF = "another session has locked its row, or the database's clock was set back; tried again every second"
 
 
@@ -44,7 +44,7 @@ class Expiry:
         self._attempts, self._ends, self._write_limit_s = attempts, ends, write_limit_s
         self._parking, self._writes = parking, writes
         self._clock, self._metrics, self._facts = clock, metrics, facts
-        self._told_s = -TELL_EVERY_S
+        self._logged_s = -LOG_EVERY_S
 
     async def run(self, tenure: Tenure) -> None:
         """End intents past their deadline, until the term ends."""
@@ -106,8 +106,8 @@ class Expiry:
         """Try again later to end intents that are past their deadline. Logs rarely, because it tries every second."""
         self._put_back(tenure, jobs, AGAIN_S)
         now_s = self._clock.now_s()
-        if jobs and now_s - self._told_s >= TELL_EVERY_S:
-            self._told_s = now_s
+        if jobs and now_s - self._logged_s >= LOG_EVERY_S:
+            self._logged_s = now_s
             self._facts.fact("expiry_put_off", intent_id=jobs[0].intent_id, intents=len(jobs), why=PUT_OFF)
 
     def _held_up(self, tenure: Tenure, jobs: Sequence[Job], error: FenceholdError) -> None:

@@ -13,7 +13,7 @@ from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Recorded, Started
 
-TELL_EVERY_S = 60.0
+LOG_EVERY_S = 60.0
 NAME_CHARS_MAX = 120
 
 
@@ -87,7 +87,7 @@ class GatewayWatch:
             del self._failing[name], self._timers[name]
             return
         self._failing[name] = Count()
-        self._timers[name] = asyncio.get_running_loop().call_later(TELL_EVERY_S, self._summed_up, name)
+        self._timers[name] = asyncio.get_running_loop().call_later(LOG_EVERY_S, self._summed_up, name)
 
     def _fact(self, name: str) -> bool:
         """Log the failures since the last line. Returns False, and logs nothing, if there were none."""

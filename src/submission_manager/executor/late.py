@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fencehold.ports.facts import FactSink
 
-TELL_EVERY_S = 60.0
+LOG_EVERY_S = 60.0
 PASSED = "their deadline passed before the gateway's acceptance was on record"
 NO_TIME = "no time was left for another attempt before their deadline"
 SOME_NO_TIME = "; those with no_time_left ended earlier: " + NO_TIME
@@ -57,7 +57,7 @@ class LateWatch:
 
     def _summed_up(self, target: str) -> None:
         if self._fact(target):
-            self._timers[target] = asyncio.get_running_loop().call_later(TELL_EVERY_S, self._summed_up, target)
+            self._timers[target] = asyncio.get_running_loop().call_later(LOG_EVERY_S, self._summed_up, target)
         else:
             del self._timers[target]
 

@@ -13,7 +13,7 @@ from submission_manager.rare_log import RareLog
 
 PAUSE_S, PAUSE_MAX_S = 1.0, 30.0
 POISON_PAUSE_S = 30.0
-TELL_EVERY_S = 60.0
+LOG_EVERY_S = 60.0
 INTENTS_MAX = 10_000
 #: Error codes when another session has locked what a write needs; nothing was changed.
 LOCKED = ("locked", "canceled")
@@ -36,7 +36,7 @@ class Parking:
     """Remembers how often each intent was put off, until it can be written."""
 
     def __init__(self, facts: FactSink) -> None:
-        self._parked = RareLog(facts, "intent_parked", "intents", TELL_EVERY_S)
+        self._parked = RareLog(facts, "intent_parked", "intents", LOG_EVERY_S)
         self._times: dict[str, int] = {}
 
     def put_off(self, intent_id: str, write: str, error: FenceholdError) -> float:

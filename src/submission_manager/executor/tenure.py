@@ -13,7 +13,7 @@ from submission_manager.schedule.schedule import VIRTUAL_US, Schedule, micros
 
 #: The database did not execute a call, or perhaps did not. LeaseLost is not among them: it is an answer.
 SQL_ERRORS = (Unavailable, Uncertain, ConfigurationError)
-TELL_EVERY_S = 30.0
+LOG_EVERY_S = 30.0
 
 
 class Dropped(Exception):
@@ -50,7 +50,7 @@ class Tenure:
         self.deadlines = asyncio.Event()  # there may be an earlier deadline than before
         self.over = asyncio.Event()  # the lease is released or lost: waiting writes wake and raise LeaseLost
         self.fault: asyncio.Future[FenceholdError] = asyncio.get_running_loop().create_future()
-        self._errors = RareLog(facts, "executor_sql_error", "errors", TELL_EVERY_S)
+        self._errors = RareLog(facts, "executor_sql_error", "errors", LOG_EVERY_S)
         self._drops_on_error = drops_on_error
 
     def check(self) -> None:

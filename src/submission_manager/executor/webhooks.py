@@ -71,8 +71,8 @@ class WebhookDelivery:
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._of_receiver: Counter[str] = Counter()
         self._ended_since: set[str] = set()  # since the last sweep's read began: it may still return them as owed
-        self._untold: Counter[str] = Counter()  # failed webhooks by target, since the target's last log line
-        self._told_s: dict[str, float] = {}
+        self._unlogged: Counter[str] = Counter()  # failed webhooks by target, since the target's last log line
+        self._logged_s: dict[str, float] = {}
         self._progress = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -194,16 +194,16 @@ class WebhookDelivery:
                 await self._clock.wait(sending.tenure.over, pause_s)
         self._metrics.webhook(status.value, seconds)
         if error is not None:
-            self._tell_failed(sending, error)
+            self._log_failed(sending, error)
 
-    def _tell_failed(self, sending: Sending, error: str) -> None:
+    def _log_failed(self, sending: Sending, error: str) -> None:
         """Log failed webhooks at most once a second for each target: when a receiver is down, all of them fail."""
         target, now_s = sending.over.intent.submission_target, self._clock.now_s()
-        self._untold[target] += 1
-        if now_s - self._told_s.get(target, -FAILED_EVERY_S) < FAILED_EVERY_S:
+        self._unlogged[target] += 1
+        if now_s - self._logged_s.get(target, -FAILED_EVERY_S) < FAILED_EVERY_S:
             return
         self._facts.fact(
             "webhook_failed", intent_id=sending.over.intent.intent_id, submission_target=target, error=error,
-            failures=self._untold.pop(target),
+            failures=self._unlogged.pop(target),
         )  # fmt: skip
-        self._told_s[target] = now_s
+        self._logged_s[target] = now_s

@@ -22,7 +22,7 @@ LOOK_EVERY_S = 1.0
 LOOK_LIMIT_S = 5.0
 LOOK_SHARE = 10  # the pause is so many times as long as a count: counting 100,000 rows is not free
 OLD_S = 15.0  # added to two pauses between counts: so one failed count does not matter
-TELL_EVERY_S = 60.0
+LOG_EVERY_S = 60.0
 
 
 class Admission:
@@ -38,7 +38,7 @@ class Admission:
         self._stored_before: Counter[str] = Counter()  # the part of `_stored` from before the current count began
         self._refused: Counter[str] = Counter()  # since the target's last log line
         self._pending_then: dict[str, int] = {}  # pending intents at the newest refusal
-        self._told_s: dict[str, float] = {}
+        self._logged_s: dict[str, float] = {}
 
     def most(self, target: str) -> int | None:
         """The target's limit if it is reached; None if another intent is accepted."""
@@ -87,22 +87,22 @@ class Admission:
             pending = await self._intake.pending_counts(LOOK_LIMIT_S)
         except Exception as error:  # noqa: BLE001 - whatever the error, the next count may work
             words = str(error) if isinstance(error, FenceholdError) else f"{type(error).__name__}: {error}"
-            if self._may_tell(""):
+            if self._may_log(""):
                 self._facts.fact("backlog_uncounted", sql_error=words, why="new intents are taken whatever waits")
             return
         self._pending, self._counted_s, self._stored_before = pending, began_s, stored
 
     def _log_refused(self) -> None:
-        for target in [target for target in self._refused if self._may_tell(target)]:
+        for target in [target for target in self._refused if self._may_log(target)]:
             self._facts.fact(
                 "backlog_full", submission_target=target, pending=self._pending_then[target],
                 max_backlog=self._most[target], refused=self._refused.pop(target),
             )  # fmt: skip
 
-    def _may_tell(self, what: str) -> bool:
+    def _may_log(self, what: str) -> bool:
         """Whether a log line is allowed: once a minute for each target, because a full target refuses every client."""
         now_s = time.monotonic()
-        if now_s - self._told_s.get(what, -TELL_EVERY_S) < TELL_EVERY_S:
+        if now_s - self._logged_s.get(what, -LOG_EVERY_S) < LOG_EVERY_S:
             return False
-        self._told_s[what] = now_s
+        self._logged_s[what] = now_s
         return True

@@ -22,7 +22,7 @@ BACKLOG = 2048
 # Connections accepted in one turn of the event loop: each is an open file before it can be refused, and when no file is
 # left asyncio logs an error once for each of them.
 ACCEPTED_AT_ONCE = 16
-TELL_EVERY_S = 10.0
+LOG_EVERY_S = 10.0
 CLOSE = (b"connection", b"close")
 FULL_BODY = (
     b'{"error":{"code":"too_many_connections","message":"This instance has no place left; try another, or later."}}'
@@ -167,7 +167,7 @@ class Places:
         self, most: int = CONNECTIONS_MOST, facts: FactSink | None = None, count: Callable[[], None] = lambda: None
     ) -> None:
         self._most, self._facts, self._count = most, facts, count
-        self._refused, self._told_s = 0, -TELL_EVERY_S
+        self._refused, self._logged_s = 0, -LOG_EVERY_S
 
     def has_room(self, taken: int) -> bool:
         if taken < self._most:
@@ -175,9 +175,9 @@ class Places:
         self._refused += 1
         self._count()
         now_s = time.monotonic()
-        if self._facts is not None and now_s - self._told_s >= TELL_EVERY_S:
+        if self._facts is not None and now_s - self._logged_s >= LOG_EVERY_S:
             self._facts.fact("connections_refused", refused=self._refused, connections_max=self._most)
-            self._refused, self._told_s = 0, now_s
+            self._refused, self._logged_s = 0, now_s
         return False
 
 

@@ -8,7 +8,7 @@ from fencehold.model.errors import FenceholdError, redact
 from fencehold.ports.facts import FactSink
 from submission_manager.rare_log import RareLog
 
-TELL_EVERY_S = 30.0
+LOG_EVERY_S = 30.0
 FRESH_S = 60.0  # an older failure does not show what the next client will get
 
 
@@ -16,7 +16,7 @@ class RequestTrouble:
     """Logs the first failure at once, then a count every 30 s: when a database is down, every request fails."""
 
     def __init__(self, facts: FactSink) -> None:
-        self._failed = RareLog(facts, "request_failed", "requests", TELL_EVERY_S)
+        self._failed = RareLog(facts, "request_failed", "requests", LOG_EVERY_S)
         self._newest: tuple[float, str] | None = None  # the newest failed submission: (time, error)
 
     def failed(self, path: str, error: FenceholdError, *, is_submission: bool) -> None:

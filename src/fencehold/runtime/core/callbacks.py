@@ -10,7 +10,7 @@ from fencehold.model.election.election import Emit, LockState
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.core.dispatcher import Dispatcher
-from fencehold.runtime.core.shared_limit import TOLD_LIMIT_S
+from fencehold.runtime.core.shared_limit import DELIVERY_LIMIT_S
 
 Callback = Callable[[], None] | Callable[[], Awaitable[None]]
 StateChangeCallback = Callable[[LockState, LockState], None] | Callable[[LockState, LockState], Awaitable[None]]
@@ -60,7 +60,7 @@ class Callbacks:
         """The number of the last callback that was sent to the dispatcher."""
         return self.dispatcher.sent
 
-    async def delivered(self, limit_s: float = TOLD_LIMIT_S, *, upto: int | None = None) -> bool:
+    async def delivered(self, limit_s: float = DELIVERY_LIMIT_S, *, upto: int | None = None) -> bool:
         """Wait until all callbacks sent so far have run, or those up to number `upto`. False if `limit_s` passes first.
 
         Callbacks sent during the wait are not waited for, except `on_error` for one of the awaited ones. Inside a

@@ -29,7 +29,7 @@ class Outage:
         self._fact = fact
         self._clock = clock
         self._began_s: float | None = None
-        self._told_s: dict[str, float] = {}
+        self._logged_s: dict[str, float] = {}
         self._failures = 0
         self._pauses = DecorrelatedJitter(base_s=0.1, max_s=PAUSE_S_MAX)
 
@@ -60,9 +60,9 @@ class Outage:
         self._failures += 1
         if self._began_s is None:
             self._began_s = now_s
-        if now_s - self._told_s.get(error.code, -math.inf) < REMIND_EVERY_S:
+        if now_s - self._logged_s.get(error.code, -math.inf) < REMIND_EVERY_S:
             return
-        self._told_s[error.code] = now_s
+        self._logged_s[error.code] = now_s
         self._fact(
             "store_unreachable", code=error.code, error=error.message, hint=error.hint,
             waited_s=round(now_s - self._began_s, 1), tries=self._failures,
@@ -73,5 +73,5 @@ class Outage:
         if self._began_s is None:
             return
         began_s, self._began_s, self._failures = self._began_s, None, 0
-        self._told_s.clear()
+        self._logged_s.clear()
         self._fact("store_answers", waited_s=round(self._clock.now_s() - began_s, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-TOLD_LIMIT_S = 10.0  # for callbacks, when the caller gave no limit
+DELIVERY_LIMIT_S = 10.0  # for callbacks, when the caller gave no limit
 DRAIN_LIMIT_S = 2.0  # for callbacks at a shutdown, however late it is
 
 
@@ -27,5 +27,5 @@ class Limit:
     def of_callbacks_s(self) -> float:
         """Seconds that are left for the callbacks."""
         if self._timeout_s is None:
-            return TOLD_LIMIT_S
+            return DELIVERY_LIMIT_S
         return self._began_s + self._timeout_s - asyncio.get_running_loop().time()

@@ -65,7 +65,7 @@ def loop_here() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def told_on(loop: asyncio.AbstractEventLoop | None, fact: Callable[[], object]) -> None:
+def called_on(loop: asyncio.AbstractEventLoop | None, fact: Callable[[], object]) -> None:
     """Call `fact` on the loop, where no lock is held; or here, if there is no loop or it is closed. Never raises."""
     try:
         if loop is not None:

@@ -9,7 +9,7 @@ from fencehold.ports.clock import Clock
 
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0
 QUICK_TRIES = 10  # open fenced transactions, and a takeover by another holder, have ended by then
-TELL_AFTER_S = 2.0
+LOG_AFTER_S = 2.0
 REMIND_EVERY_S = 60.0
 WHY = "another session keeps the row of this lease locked: nobody can take or renew it until that transaction ends"
 
@@ -23,7 +23,7 @@ class RowLocked:
     def __init__(self, fact: Callable[..., None], clock: Clock, rng: random.Random | None = None) -> None:
         self._fact, self._clock, self._rng = fact, clock, rng or random.Random()
         self._since_s: float | None = None
-        self._told_s: float | None = None
+        self._logged_s: float | None = None
         self.tries = 0  # in a row, that found it locked
 
     def found(self) -> None:
@@ -32,14 +32,14 @@ class RowLocked:
         self.tries += 1
         self._since_s = now_s if self._since_s is None else self._since_s
         locked_s = now_s - self._since_s
-        is_told = self._told_s is not None and now_s - self._told_s < REMIND_EVERY_S
-        if locked_s >= TELL_AFTER_S and not is_told:
-            self._told_s = now_s
+        is_logged = self._logged_s is not None and now_s - self._logged_s < REMIND_EVERY_S
+        if locked_s >= LOG_AFTER_S and not is_logged:
+            self._logged_s = now_s
             self._fact("lease_row_locked", locked_s=round(locked_s, 1), tries=self.tries, why=WHY)
 
     def gone(self) -> None:
         """Record that a try did not find the row locked."""
-        self._since_s = self._told_s = None
+        self._since_s = self._logged_s = None
         self.tries = 0
 
     def pause_s(self) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.core.cancel_scope import CancelScope
 from fencehold.runtime.election.held_lease import HeldLease
-from fencehold.runtime.election.pending_fence import told_on
+from fencehold.runtime.election.pending_fence import called_on
 
 
 class TermBody(CancelScope):
@@ -73,7 +73,7 @@ class TermBodies:
 
     def soon(self, call: Callable[[], object]) -> None:
         """Have `call` called on the event loop of the bodies. Any thread; takes no lock."""
-        told_on(self._loop, call)
+        called_on(self._loop, call)
 
     def _changed(self) -> None:
         """Called on any thread: once the lease has ended, cancel all bodies on their event loop."""

@@ -55,7 +55,7 @@ class HandlerWatch:
         self._closed = False
         self._looked_s = clock.now_s()
         self._lost_s: dict[int, float] = {}  # when it first saw each one's lease as lost
-        self._silent_s = self._silent_told_s = 0.0  # how long the loop has not turned
+        self._silent_s = self._silent_logged_s = 0.0  # how long the loop has not turned
         self._full_s = self._full_next_s = 0.0  # how long all places have been taken by handlers that seem hung
         self._dead_s = 0.0  # how long all places have been taken by handlers whose leases are lost
 
@@ -134,10 +134,10 @@ class HandlerWatch:
         self._worker.facts.event("handler_hung", claimed.claim, **about, reason=claimed.lost, place=place)
 
     def _log_loop(self, claimed_events: list[ClaimedEvent], now_s: float) -> None:
-        if self._silent_s < max(self._worker.settings.loop_silent_s, AGAIN_FACTOR * self._silent_told_s):
-            self._silent_told_s = self._silent_told_s if self._silent_s else 0.0
+        if self._silent_s < max(self._worker.settings.loop_silent_s, AGAIN_FACTOR * self._silent_logged_s):
+            self._silent_logged_s = self._silent_logged_s if self._silent_s else 0.0
             return
-        self._silent_told_s = self._silent_s
+        self._silent_logged_s = self._silent_s
         about: dict[str, object] = {"silent_s": round(self._silent_s, 1), "handler": None}
         if running := running_now(self._loop, claimed_events):
             about |= {"handler": self._name(running), "age_s": round(now_s - running.started_s, 1)}

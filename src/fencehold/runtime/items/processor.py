@@ -67,7 +67,7 @@ class ItemProcessor(Stoppable):
         self._troubles = 0
         self._outage = Outage(self._fact, context.clock)
         self._idle_calls = 0  # that saved nothing, since it was last told
-        self._idle_told_s: float | None = None
+        self._idle_logged_s: float | None = None
         self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
 
     # --- what a program calls ---
@@ -229,10 +229,10 @@ class ItemProcessor(Stoppable):
         """Told once a minute at most: a handler may well have nothing to do yet, or forget to save for ever."""
         self._idle_calls += 1
         now_s = self._context.clock.now_s()
-        if self._idle_told_s is not None and now_s - self._idle_told_s < REMIND_EVERY_S:
+        if self._idle_logged_s is not None and now_s - self._idle_logged_s < REMIND_EVERY_S:
             return
         self._fact("item_unchanged", id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
-        self._idle_told_s, self._idle_calls = now_s, 0
+        self._idle_logged_s, self._idle_calls = now_s, 0
 
     def _failed(self, item: Item, error: BaseException) -> None:
         rest_s = self._rests.failed(item.id, item.state_timestamp)

@@ -14,7 +14,7 @@ from fencehold.ports.fence import Transaction
 from fencehold.ports.lock_session import Companion
 from fencehold.runtime.core.block_kinds import AsyncTransactionBlock
 from fencehold.runtime.election.held_lease import NOT_AWAITED
-from fencehold.runtime.election.pending_fence import NOT_AWAITED_HINT, PendingFence, loop_here, told_on
+from fencehold.runtime.election.pending_fence import NOT_AWAITED_HINT, PendingFence, called_on, loop_here
 from fencehold.runtime.lock.mechanism import Grant
 
 
@@ -61,7 +61,7 @@ class LockTerm:
     def _forgotten(self) -> None:
         self._grant.may_resume = False  # this term has ended, even within the grace period
         self._grant.is_over = True
-        told_on(self._loop, lambda: self._log.fact(NOT_AWAITED, epoch=self.epoch, hint=NOT_AWAITED_HINT))
+        called_on(self._loop, lambda: self._log.fact(NOT_AWAITED, epoch=self.epoch, hint=NOT_AWAITED_HINT))
 
     def _key(self) -> TermKey:
         companion = self._companion
