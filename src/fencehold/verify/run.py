@@ -161,8 +161,6 @@ async def _watched(work: Coroutine[Any, Any, Any], others: Sequence[asyncio.Task
 async def _faults_injected(
     plan: Plan, scratch: Scratch, contenders: ContenderProcesses, journal: Journal
 ) -> Sequence[HookRun]:
-    plan: Plan, scratch: Scratch, contenders: ContenderProcesses, journal: Journal
-) -> Sequence[HookRun]:
     hooks = [
         asyncio.create_task(_hook_later(name, command, plan, journal))
         for name, command in (("pause-hook", plan.pause_hook), ("failover-hook", plan.failover_hook))
