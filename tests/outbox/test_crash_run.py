@@ -71,7 +71,7 @@ def test_a_database_restarted_twice_under_load_finds_the_same_workers_at_their_o
     assert before == after
     assert len(outcome.tally.restarts) == len(planned)
     for rate_before, rate_after in rates_around(outcome.verdict.completed_s, outcome.tally.restarts):
-        assert rate_before > 100, "not under load"
+        assert rate_before > 20, "not under load"
         assert rate_after >= rate_before / 2
     assert len(silences_s(outcome.verdict.completed_s, outcome.tally.restarts)) == len(planned)
 
