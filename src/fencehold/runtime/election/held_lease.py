@@ -95,7 +95,7 @@ class HeldLease:
                 self._deadline_s = self._until(lease, sent_s)
                 self.renew_at_s = sent_s + self.settings.renew_every_s
         if in_time and lease.step_down_requested:
-            self._fact()
+            self._notify_listeners()
         return in_time
 
     def confirmed(self, limit_s: float) -> bool | None:
@@ -136,7 +136,7 @@ class HeldLease:
             self.is_given_up = event == RELEASING
             self._answered.notify_all()
         self.fact(event, reason=reason, **self.renew_failures.ended())
-        self._fact()
+        self._notify_listeners()
         return True
 
     def fact(self, event: str, **fields: object) -> None:
@@ -158,7 +158,7 @@ class HeldLease:
         if happened:
             listener()
 
-    def _fact(self) -> None:
+    def _notify_listeners(self) -> None:
         for listener in list(self._listeners):
             listener()
 
