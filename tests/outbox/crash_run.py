@@ -105,7 +105,7 @@ class Run:
 
     async def _play(self, planned: Sequence[Blow]) -> Outcome:
         tending = asyncio.create_task(self._tend())
-        telling = asyncio.create_task(self._fact())
+        printing = asyncio.create_task(self._print_progress())
         await self._all_ready()
         before = [hand.pid for hand in self._crew.slots]
         self.began_s = time.monotonic()
@@ -115,9 +115,9 @@ class Run:
         drained_s = await self._drain()
         await self._all_ready()
         after = [hand.pid for hand in self._crew.slots]
-        for task in (tending, telling):
+        for task in (tending, printing):
             task.cancel()
-        await asyncio.gather(tending, telling, return_exceptions=True)
+        await asyncio.gather(tending, printing, return_exceptions=True)
         self._crew.thaw_all()
         await asyncio.to_thread(self._crew.stop, STOP_S)
         return await asyncio.to_thread(self._judged, (before, after), drained_s)
@@ -186,7 +186,7 @@ class Run:
             await asyncio.sleep(0.2)
         return None
 
-    async def _fact(self) -> None:
+    async def _print_progress(self) -> None:
         while True:
             await asyncio.sleep(1.0)
             found = await counts(self.database)
