@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from fencehold.ports.facts import FactSink
+from fencehold.ports.facts import FactSink, wants_latencies
 
 LOGGER = logging.getLogger("fencehold")
 
@@ -16,7 +16,7 @@ class FanOut:
     def __init__(self, *sinks: FactSink) -> None:
         self._sinks = sinks
         self._blamed: set[int] = set()
-        self.wants_latencies = any(getattr(sink, "wants_latencies", False) for sink in sinks)
+        self.wants_latencies = any(map(wants_latencies, sinks))
 
     def fact(self, event: str, **fields: Any) -> None:
         for place, sink in enumerate(self._sinks):

@@ -13,7 +13,7 @@ from typing import Any
 from fencehold.model.outbox.settings import OutboxSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Claim, ClaimKey, EventPort
-from fencehold.ports.facts import FactSink
+from fencehold.ports.facts import FactSink, wants_latencies
 from fencehold.runtime.core import heartbeat
 
 
@@ -83,7 +83,7 @@ class WorkerFacts:
     def __init__(self, facts: FactSink, outbox: str, worker_id: str) -> None:
         self._facts = facts
         self._about = {"outbox": outbox, "worker_id": worker_id}
-        self.wants_latencies = bool(getattr(facts, "wants_latencies", False))
+        self.wants_latencies = wants_latencies(facts)
 
     def __call__(self, event: str, **fields: Any) -> None:
         self._facts.fact(event, **self._about, **fields)

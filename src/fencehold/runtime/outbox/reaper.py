@@ -15,7 +15,7 @@ from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.settings import OutboxSettings
 from fencehold.ports.events import Events, Recovered
-from fencehold.ports.facts import FactSink
+from fencehold.ports.facts import FactSink, wants_latencies
 from fencehold.runtime.core.outage import Outage
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.outbox.access import OutboxAccess
@@ -38,7 +38,7 @@ class Reaper:
     ) -> None:
         self.outbox, self._access, self._reaper_id = outbox.name, outbox, reaper_id
         self._clock, self._facts = outbox.clock, outbox.facts
-        self._wants_stats = bool(getattr(outbox.facts, "wants_latencies", False))  # as a sink of metrics does
+        self._wants_stats = wants_latencies(outbox.facts)
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leader: Leader | None = None
