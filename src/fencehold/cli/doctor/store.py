@@ -15,7 +15,7 @@ from fencehold.runtime.first_use import ITEMS
 from fencehold.runtime.store import Store
 
 GRANTS = "GRANT what `fencehold sql init{option}` prints."
-NO_TABLE = ("schema_missing", "no_outbox", "no_permission")  # the last: no table, and no right to make one
+NO_TABLE = ("schema_missing", "no_outbox", "no_items", "no_permission")  # the last: no table, and no right to make one
 #: Without these rights nothing works on a table; without the others some operations still work.
 NEEDED = ("SELECT", "UPDATE")
 NEEDED_FOR_LEASES = (*NEEDED, "INSERT")  # the first acquire of a lease inserts its row
