@@ -30,6 +30,8 @@ _prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" el
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-spawner")
 _alive: "set[ServerProcess]" = set()
 
+STAND_STILL_LIMIT_S = 2.0
+
 
 class ServerFailed(Exception):
     """The server did not come up, or did not go down, in time; carries the end of its log."""
@@ -114,6 +116,7 @@ class ServerProcess:
         """The whole tree at once, as when the machine loses power; waited for, so that a start may follow at once."""
         if self._child is None:
             return
+        self._stand_still()
         tree = self._tree()
         send(signal.SIGKILL, tree)
         self._child.wait(self.stop_limit_s)
@@ -121,6 +124,15 @@ class ServerProcess:
         while not all(map(is_dead, tree)) and time.monotonic() < give_up_at:
             time.sleep(0.005)
         self._child = None
+
+    def _stand_still(self) -> None:
+        """A server that forks while its children are listed would leave one behind, which outlives it for ever."""
+        give_up_at = time.monotonic() + STAND_STILL_LIMIT_S
+        with contextlib.suppress(psutil.NoSuchProcess):
+            top = psutil.Process(self.pid)
+            send(signal.SIGSTOP, [top])
+            while self.running and top.status() != psutil.STATUS_STOPPED and time.monotonic() < give_up_at:
+                time.sleep(0.001)
 
     def restart(self) -> None:
         """A clean stop and a start on the same port."""
