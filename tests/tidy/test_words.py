@@ -12,7 +12,7 @@ from tests.tidy.tree import ROOT, parsed
 #: an old word, and what is said now
 INSTEAD = {
     "flight": "claimed event", "flights": "claimed events", "crew": "worker background", "ledger": "pending results",
-    "pulse": "liveness", "desk": "admin", "teller": "facts", "body_guard": "cancel scope", "utils": "its subject",
+    "pulse": "liveness", "desk": "admin", "teller": "facts", "utils": "its subject",
     "helpers": "its subject", "misc": "its subject", "common": "its subject",
 }  # fmt: skip
 #: How many are being worked on is called so by everybody.
