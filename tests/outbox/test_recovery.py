@@ -183,10 +183,11 @@ class Stubborn:
 async def test_the_place_of_a_lost_handler_that_swallows_its_cancellation_is_free_again(
     url: str, opened: Opened
 ) -> None:
-    lease_s, stubborn = enough_s(url, 1.0), Stubborn()
-    async with opened(url, lease=lease_s, retry_base="60s", retry_cap="60s") as (outbox, heard):
+    # A lease much longer than that: were it lost for another reason, the event would be here a second time.
+    max_s, stubborn = enough_s(url, 1.0), Stubborn()
+    async with opened(url, lease=10 * max_s, retry_base="60s", retry_cap="60s") as (outbox, heard):
         hangs = await outbox.add("hang", 1)
-        worker = outbox.worker({"hang": stubborn, "good": quick}, concurrency=1, max_processing=lease_s)
+        worker = outbox.worker({"hang": stubborn, "good": quick}, concurrency=1, max_processing=max_s)
         async with running(worker):
             with stubborn:
                 failed = await becomes(url, hangs, "FAILED")
@@ -200,7 +201,7 @@ async def test_the_place_of_a_lost_handler_that_swallows_its_cancellation_is_fre
                 told = await heard.once("handler_hung", tracking_id=hangs)
                 assert told["handler"] == "tests.outbox.test_recovery.Stubborn"
                 assert (told["place"], told["reason"]) == ("free", "max_processing")
-                assert told["age_s"] >= lease_s - 0.1
+                assert told["age_s"] >= max_s - 0.1
 
             async def is_over() -> bool:
                 return worker.in_flight == 0
