@@ -112,7 +112,7 @@ class Held:
 
 async def test_an_event_that_loses_its_lease_costs_the_others_of_its_list_no_try(url: str, opened: Opened) -> None:
     handle = Held()
-    async with opened(url, lease=enough_s(url, 1.0)) as (outbox, heard):
+    async with opened(url, lease=enough_s(url, 3.0)) as (outbox, heard):
         lost, *others = await outbox.add_many([("a", n) for n in range(5)])
         async with running(outbox.worker(handle, concurrency=5, batch_size=5)):
             await handle.began.wait()
@@ -126,10 +126,10 @@ async def test_an_event_that_loses_its_lease_costs_the_others_of_its_list_no_try
 
 
 async def test_a_list_that_takes_too_long_is_a_failed_try_of_each(url: str, opened: Opened) -> None:
-    lease_s = enough_s(url, 1.0)
-    async with opened(url, lease=lease_s, retry_base="60s", retry_cap="60s") as (outbox, _):
+    max_s = enough_s(url, 1.0)
+    async with opened(url, lease=10 * max_s, retry_base="60s", retry_cap="60s") as (outbox, _):
         await outbox.add_many([("a", n) for n in range(5)])
-        async with running(outbox.worker(Held(), concurrency=5, batch_size=5, max_processing=lease_s)):
+        async with running(outbox.worker(Held(), concurrency=5, batch_size=5, max_processing=max_s)):
             await all_are(url, "FAILED", 5)
         assert all("longer than max_processing" in found["last_error"] for found in await rows(url))
 

@@ -39,16 +39,16 @@ async def test_a_handler_that_takes_long_is_told_by_name_and_age(url: str, opene
 async def test_a_thread_that_lost_its_lease_and_does_not_return_is_told_with_its_place(
     url: str, opened: Opened
 ) -> None:
-    lease_s = enough_s(url, 0.5)
+    max_s = enough_s(url, 0.5)
     gate = ThreadGate()
-    async with opened(url, lease=lease_s, max_retries=1) as (outbox, heard):
+    async with opened(url, lease=10 * max_s, max_retries=1) as (outbox, heard):
         event = await outbox.add("a", 1)
-        async with running(outbox.worker(gate, concurrency=2, max_processing=lease_s)):
+        async with running(outbox.worker(gate, concurrency=2, max_processing=max_s)):
             try:
                 told = await heard.once("handler_hung")
                 assert (told["handler"], told["tracking_id"]) == ("tests.outbox.scene.ThreadGate", event)
                 assert (told["reason"], told["place"]) == ("max_processing", "taken")
-                assert told["age_s"] >= lease_s
+                assert told["age_s"] >= max_s
                 assert not heard.all("worker_stuck"), "there is another place"
             finally:
                 gate.opened.set()
@@ -261,7 +261,7 @@ async def test_settings_of_it_that_cannot_work_are_refused(file_url: str) -> Non
 async def test_a_second_cancellation_does_not_free_the_place_of_a_running_thread(file_url: str, opened: Opened) -> None:
     """Lost, and then called off by a stop: the thread runs all the same, and the stop waits for it."""
     gate = ThreadGate()
-    async with opened(file_url, lease=1, max_retries=1) as (outbox, heard):
+    async with opened(file_url, lease=10, max_retries=1) as (outbox, heard):
         await outbox.add("a", 1)
         worker = outbox.worker(gate, concurrency=1, max_processing=0.5, shutdown_timeout="1s")
         run = asyncio.create_task(worker.run())

@@ -216,7 +216,7 @@ async def test_what_a_lost_handler_returns_at_last_is_not_recorded_a_second_time
         if event.attempt == 1:
             await stubborn(event)
 
-    async with opened(file_url, lease=1, retry_base="100ms") as (outbox, heard):
+    async with opened(file_url, lease=10, retry_base="100ms") as (outbox, heard):
         event = await outbox.add("a", 1)
         worker = outbox.worker(handle, max_processing=1)
         async with running(worker):

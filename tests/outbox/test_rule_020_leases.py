@@ -257,7 +257,7 @@ async def test_rule_020_012_a_failed_heartbeat_stops_the_handler_and_leaves_the_
 
 
 async def test_rule_020_012_a_refused_heartbeat_stops_that_handler_and_no_other(url: str, opened: Opened) -> None:
-    lease_s = enough_s(url, 1.0)
+    lease_s = enough_s(url, 3.0)
     async with opened(url, lease=lease_s, reap_every=0.9 * lease_s) as (outbox, heard):
         gate = Gate()
         lost, kept = await outbox.add_many([("a", 1), ("a", 2)])
