@@ -5,15 +5,13 @@
 """
 
 import datetime as dt
-from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from fencehold.backends.cosmos.address import parse
 from fencehold.backends.cosmos.backend import CosmosBackend
 from fencehold.backends.cosmos.server_clock import ServerClock, Window
 from fencehold.ports.backend import Backend
-from fencehold.testing.conformance.suite import Suite
-from fencehold.testing.harness import LEASE_TABLE, Harness, Remote, Traits
+from fencehold.testing.harness import LEASE_TABLE, Can, Harness, Remote, Traits
 from fencehold.testing.proxy import FaultProxy
 from tests.servers.cosmos import CosmosServer
 
@@ -30,7 +28,13 @@ class BentClock(ServerClock):
 
 
 class CosmosHarness(Harness):
-    traits = Traits(tick=dt.timedelta(microseconds=1), walk_steps=700)
+    traits = Traits(
+        "Cosmos DB",
+        tick=dt.timedelta(microseconds=1),
+        item_tick=dt.timedelta(milliseconds=1),  # as in the specification
+        can={Can.LEASES, Can.ITEMS, Can.PROCESSES, Can.NETWORK},
+        walk_steps=700,
+    )
 
     def __init__(self, server: CosmosServer) -> None:
         super().__init__()
@@ -61,15 +65,3 @@ class CosmosHarness(Harness):
         parts = urlsplit(self.url)
         through = parts._replace(netloc=f":{parts.password}@{proxy.host}:{proxy.port}").geturl()
         return proxy, await self.opened(CosmosBackend(parse(through), LEASE_TABLE, self._clock))
-
-
-def without(*names: str) -> Callable[[type[Suite]], type[Suite]]:
-    """The class without these tests; a name that it does not have is a mistake."""
-
-    def shorten(suite: type[Suite]) -> type[Suite]:
-        for name in names:
-            assert callable(getattr(suite, name, None)), f"{suite.__name__} has no {name}"
-            setattr(suite, name, None)
-        return suite
-
-    return shorten

@@ -3,17 +3,27 @@
 import contextlib
 import datetime as dt
 import fcntl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from examples.json_file_backend import JsonFileBackend, Now, machine_now
 from fencehold.ports.backend import Backend
-from fencehold.testing.harness import LEASE_TABLE, Harness, Traits
+from fencehold.testing.harness import LEASE_TABLE, Can, Harness, Remote, Traits
+
+
+def backend_for(path: str) -> Callable[[], Backend]:
+    """For another process."""
+    return lambda: JsonFileBackend(path)
 
 
 class JsonFileHarness(Harness):
-    traits = Traits(tick=dt.timedelta(microseconds=1), walk_steps=1000)
+    traits = Traits(
+        "JSON file",
+        tick=dt.timedelta(microseconds=1),
+        can={Can.LEASES, Can.PROCESSES, Can.OBSTRUCTION},
+        walk_steps=1000,
+    )
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -34,6 +44,10 @@ class JsonFileHarness(Harness):
 
     async def shift_clock(self, ahead: dt.timedelta) -> None:
         self._clock = lambda: machine_now() + ahead
+
+    @property
+    def remote(self) -> Remote:
+        return Remote(self.path, f"{__name__}:backend_for")
 
     @asynccontextmanager
     async def obstructed(self) -> AsyncIterator[None]:

@@ -6,11 +6,18 @@ import time
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.ports.backend import Backend
 from fencehold.ports.fence import Transaction
-from fencehold.testing.harness import LEASE_TABLE, Harness, Traits
+from fencehold.testing.harness import LEASE_TABLE, Can, Harness, Traits
 
 
 class MemoryHarness(Harness):
-    traits = Traits(tick=dt.timedelta(microseconds=1), walk_steps=6000)
+    traits = Traits(
+        "memory",
+        tick=dt.timedelta(microseconds=1),
+        can={
+            Can.LEASES, Can.FENCES, Can.ROW_LOCKS, Can.WAKEUPS, Can.OUTBOX, Can.EVENT_HINTS, Can.ITEMS, Can.ITEM_KINDS,
+        },
+        walk_steps=6000,
+    )  # fmt: skip
 
     async def prepare(self) -> None:
         self._notes: list[int] = []

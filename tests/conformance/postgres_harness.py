@@ -13,11 +13,17 @@ import psycopg
 
 from fencehold.backends.postgres.backend import PostgresBackend
 from fencehold.ports.backend import Backend
-from fencehold.testing.harness import LEASE_TABLE, Caller, Door, Harness, Remote, Traits
+from fencehold.testing.harness import LEASE_TABLE, Caller, Can, Door, Harness, Remote, Traits
 from fencehold.testing.proxy import FaultProxy
 from tests.conformance.callers import AsyncCaller, OneDoor, alchemy_doors, plain_door
 from tests.conformance.foreign_callers import asyncpg_door, django_door, of_postgres
 
+#: The classes of the suite that find out nothing new on another version of the server.
+NEWEST_ONLY = (
+    "EventVerbs", "EventAdmins", "EventDedupe", "EventCallers", "EventConsumers", "EventHintsHeard",
+    "EventHintsOfCallers", "EventProcessCrowd", "EventNames", "EventCrowd", "ItemVerbs", "ItemCrowd",
+    "ItemProcessCrowd", "ItemNames", "ItemTimes", "ItemKinds",
+)  # fmt: skip
 NUMBERS = itertools.count()
 WAITING_WITHIN_S = 20.0
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
@@ -84,7 +90,7 @@ class PostgresSql:
 
 
 class PostgresHarness(Harness):
-    traits = Traits(tick=dt.timedelta(microseconds=1), walk_steps=700)
+    traits = Traits("PostgreSQL", tick=dt.timedelta(microseconds=1), can={*Can} - {Can.OBSTRUCTION}, walk_steps=700)
 
     def __init__(self, url: str) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from unittest import mock
 from fencehold.backends.sqlite import fences, session
 from fencehold.backends.sqlite.backend import SqliteBackend
 from fencehold.ports.backend import Backend
-from fencehold.testing.harness import LEASE_TABLE, Door, Harness, Remote, Traits
+from fencehold.testing.harness import LEASE_TABLE, Can, Door, Harness, Remote, Traits
 from tests.conformance.callers import alchemy_doors, plain_door
 from tests.conformance.foreign_callers import aiosqlite_door, django_door, django_settings
 
@@ -108,7 +108,11 @@ class SqliteSql:
 
 
 class SqliteHarness(Harness):
-    traits = Traits(tick=dt.timedelta(milliseconds=1), walk_steps=3000)
+    traits = Traits(
+        "SQLite",
+        tick=dt.timedelta(milliseconds=1),
+        can={*Can} - {Can.ROW_LOCKS, Can.PLACES, Can.WAKEUPS, Can.NETWORK},
+    )
 
     def __init__(self, path: Path) -> None:
         super().__init__()

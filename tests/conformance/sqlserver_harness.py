@@ -20,7 +20,7 @@ from fencehold.backends.sqlserver import batch, driver
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.backend import SqlServerBackend
 from fencehold.ports.backend import Backend
-from fencehold.testing.harness import LEASE_TABLE, Door, Harness, Remote, Traits
+from fencehold.testing.harness import LEASE_TABLE, Can, Door, Harness, Remote, Traits
 from fencehold.testing.proxy import FaultProxy
 from tests.conformance.callers import alchemy_doors, plain_door
 
@@ -126,7 +126,13 @@ class SqlServerSql:
 
 
 class SqlServerHarness(Harness):
-    traits = Traits(tick=dt.timedelta(microseconds=1), walk_steps=700, commit_bytes="COMMIT".encode("utf-16-le"))
+    traits = Traits(
+        "SQL Server",
+        tick=dt.timedelta(microseconds=1),
+        can={*Can} - {Can.PLACES, Can.WAKEUPS, Can.EVENT_HINTS, Can.OBSTRUCTION},
+        walk_steps=700,
+        commit_bytes="COMMIT".encode("utf-16-le"),
+    )
 
     def __init__(self, url: str, fresh_database: Callable[[], str] = str) -> None:
         super().__init__()

@@ -1,13 +1,10 @@
-"""Cosmos DB and the conformance suite, as far as it goes without fenced transactions.
-
-What the suite's own tests do under a fence is left out here and said below; tests/cosmos has what takes its place.
-"""
+"""Cosmos DB and the conformance suite, items by etag. In tests/cosmos is what takes the place of what it cannot do."""
 
 import pytest
 
 from fencehold.testing import conformance
 from fencehold.testing.harness import Harness
-from tests.conformance.cosmos_harness import CosmosHarness, without
+from tests.conformance.cosmos_harness import CosmosHarness
 from tests.servers.cosmos import CosmosServer
 
 
@@ -16,39 +13,20 @@ def harness(cosmos_server: CosmosServer) -> Harness:
     return CosmosHarness(cosmos_server)
 
 
-class TestRules(conformance.Rules): ...
+LEAVE_OUT = {
+    "Crowd": "is in tests/cosmos/test_cosmos_leases.py",
+    "ProcessCrowd": "is in tests/cosmos/test_cosmos_leases.py",
+    "ItemCrowd.test_on_threads_each_item_is_worked_on_exactly_once": "is done by processes, which share less",
+}
 
 
-class TestVerbs(conformance.Verbs): ...
+class TestCosmos(conformance.Suite, harness=CosmosHarness, leave_out=LEAVE_OUT):
+    @pytest.mark.fault("server-clock", "leader")
+    class TestTimes(conformance.Times): ...
 
+    @pytest.mark.fault("reset", "leader")
+    @pytest.mark.fault("frozen-tcp", "leader")
+    class TestNetworkFaults(conformance.NetworkFaults): ...
 
-class TestSilence(conformance.Silence): ...
-
-
-class TestWalk(conformance.Walk): ...
-
-
-@without("test_the_longest_name_and_holder_fit")
-class TestNames(conformance.Names): ...
-
-
-@without(
-    "test_a_clock_that_is_hours_off_changes_nothing",
-    "test_a_jump_forward_gives_the_lease_away_and_stops_the_first_holder",
-    "test_a_jump_back_keeps_the_holder_and_the_epoch_rising",
-    "test_a_stale_token_stays_stale_when_the_clock_goes_back",
-    "test_the_local_limit_is_honoured_whatever_the_store_says",
-)
-@pytest.mark.fault("server-clock", "leader")
-class TestTimes(conformance.Times): ...
-
-
-@without(
-    "test_a_frozen_fenced_transaction_ends_with_its_term_and_writes_nothing",
-    "test_a_connection_cut_inside_the_body_writes_nothing",
-    "test_a_lost_answer_to_the_commit_is_uncertain",
-    "test_a_commit_that_never_arrived_is_no_yes",
-)
-@pytest.mark.fault("reset", "leader")
-@pytest.mark.fault("frozen-tcp", "leader")
-class TestNetworkFaults(conformance.NetworkFaults): ...
+    @pytest.mark.fault("server-clock", "items")
+    class TestItemTimes(conformance.ItemTimes): ...

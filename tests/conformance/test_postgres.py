@@ -1,4 +1,4 @@
-"""Every PostgreSQL and the conformance suite."""
+"""Every PostgreSQL and the conformance suite; of outbox and items what depends on how a server locks and plans."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 
 from fencehold.testing import conformance
 from fencehold.testing.harness import Harness
-from tests.conformance.postgres_harness import PostgresHarness
+from tests.conformance.postgres_harness import NEWEST_ONLY, PostgresHarness
 from tests.servers.postgres import AnyPostgres
 
 
@@ -15,53 +15,24 @@ def harness(every_postgres: AnyPostgres, database_of: Callable[[AnyPostgres], st
     return PostgresHarness(database_of(every_postgres))
 
 
-class TestRules(conformance.Rules): ...
+ELSEWHERE = dict.fromkeys(NEWEST_ONLY, "is in test_postgres_newest.py: it is the same on every version")
 
 
-class TestVerbs(conformance.Verbs): ...
+class TestPostgres(conformance.Suite, harness=PostgresHarness, leave_out=ELSEWHERE):
+    @pytest.mark.fault("cancel", "fence")
+    class TestFences(conformance.Fences): ...
 
+    @pytest.mark.fault("slow", "fence")
+    class TestWaitingWriter(conformance.WaitingWriter): ...
 
-@pytest.mark.fault("cancel", "fence")
-class TestFences(conformance.Fences): ...
+    @pytest.mark.fault("reset", "leader")
+    @pytest.mark.fault("reset", "fence")
+    @pytest.mark.fault("frozen-tcp", "leader")
+    @pytest.mark.fault("frozen-tcp", "fence")
+    class TestNetworkFaults(conformance.NetworkFaults): ...
 
+    @pytest.mark.fault("server-clock", "leader")
+    class TestTimes(conformance.Times): ...
 
-class TestPassingRenewals(conformance.PassingRenewals): ...
-
-
-class TestSyncFences(conformance.SyncFences): ...
-
-
-class TestCallerFences(conformance.CallerFences): ...
-
-
-@pytest.mark.fault("slow", "fence")
-class TestWaitingWriter(conformance.WaitingWriter): ...
-
-
-class TestSchemas(conformance.Schemas): ...
-
-
-class TestWakeups(conformance.Wakeups): ...
-
-
-class TestWalk(conformance.Walk): ...
-
-
-class TestCrowd(conformance.Crowd): ...
-
-
-class TestProcessCrowd(conformance.ProcessCrowd): ...
-
-
-@pytest.mark.fault("reset", "leader")
-@pytest.mark.fault("reset", "fence")
-@pytest.mark.fault("frozen-tcp", "leader")
-@pytest.mark.fault("frozen-tcp", "fence")
-class TestNetworkFaults(conformance.NetworkFaults): ...
-
-
-class TestNames(conformance.Names): ...
-
-
-@pytest.mark.fault("server-clock", "leader")
-class TestTimes(conformance.Times): ...
+    @pytest.mark.fault("slow", "items")
+    class TestItemLocks(conformance.ItemLocks): ...

@@ -9,7 +9,7 @@ from fencehold.backends.cosmos.backend import CosmosBackend
 from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.wire import Wire
 from fencehold.ports.backend import Backend
-from fencehold.testing.harness import LEASE_TABLE, Harness, Traits
+from fencehold.testing.harness import LEASE_TABLE, Can, Harness, Traits
 from tests.conformance.cosmos_harness import BentClock
 from tests.cosmos_procedures.bridge import Bridge, Container
 
@@ -20,7 +20,7 @@ MILLISECOND = dt.timedelta(milliseconds=1)
 class ProcedureHarness(Harness):
     """A space of the bridge's own. The procedures ask its clock; the reads beside them, the client's idea of it."""
 
-    traits = Traits(tick=MILLISECOND, walk_steps=1500)
+    traits = Traits("Cosmos DB, procedures", tick=MILLISECOND, can={Can.ITEMS}, walk_steps=1500)
 
     def __init__(self, bridge: Bridge, buckets: int = 1) -> None:
         super().__init__()

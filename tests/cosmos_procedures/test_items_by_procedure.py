@@ -15,26 +15,6 @@ def harness(bridge: Bridge, request: pytest.FixtureRequest) -> Harness:
     return ProcedureHarness(bridge, buckets=getattr(request, "param", 1))
 
 
-class TestItemRules(conformance.ItemRules): ...
-
-
-class TestItemVerbs(conformance.ItemVerbs): ...
-
-
-class TestItemBatches(conformance.ItemBatches): ...
-
-
-class TestItemCrowd(conformance.ItemCrowd): ...
-
-
-class TestItemNames(conformance.ItemNames): ...
-
-
-class TestItemTimes(conformance.ItemTimes): ...
-
-
-class TestItemWalk(conformance.ItemWalk): ...
-
-
-@pytest.mark.parametrize("harness", [3], indirect=True)
-class TestItemCrowdInBuckets(conformance.ItemCrowd): ...
+class TestProcedures(conformance.Suite, harness=ProcedureHarness):
+    @pytest.mark.parametrize("harness", [3], indirect=True)
+    class TestItemCrowdInBuckets(conformance.ItemCrowd): ...

@@ -2,14 +2,16 @@
 
 A harness opens in the event loop of one test and is closed at its end. It gives a clean namespace with its tables, any
 number of clients, a store clock that can be set and, where the store has them, SQL, a network to break and processes.
+Its `traits` declare what the store can do: tests that need anything else are not collected.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import enum
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -33,11 +35,32 @@ COUNT = "UPDATE counters SET n = n + 1 WHERE id = 1"
 READ_COUNT = "SELECT n FROM counters WHERE id = 1"
 
 
+class Can(enum.Enum):
+    """What a store, or its harness, may lack. The value is how the suite says it: "needs fenced transactions"."""
+
+    LEASES = "leases"
+    FENCES = "fenced transactions"
+    ROW_LOCKS = "an open transaction that keeps out takeovers of its own lease, and nothing else"
+    PLACES = "epochs that jump after a promotion"  # model/election/places.py
+    WAKEUPS = "hints of changed leases"
+    OUTBOX = "an outbox"
+    EVENT_HINTS = "hints of added events"
+    ITEMS = "items"
+    ITEM_KINDS = "a list of the kinds of items"
+    SQL = "SQL"  # Harness.sql, second()
+    PROCESSES = "clients in other processes"  # Harness.remote
+    OBSTRUCTION = "a way to block it"  # Harness.obstructed()
+    NETWORK = "a network to break"  # Harness.network()
+
+
 @dataclass(frozen=True)
 class Traits:
-    """What the suite cannot find out by itself. For what a store cannot do, do not subclass that class of tests."""
+    """What the suite cannot find out by itself."""
 
+    store: str  # what the matrix of rules calls it: "SQLite"
     tick: dt.timedelta  # the smallest difference between two instants that the store keeps
+    can: Collection[Can]
+    item_tick: dt.timedelta | None = None  # for items, if it is another one
     walk_steps: int = 3000  # as many as take a few seconds
     commit_bytes: bytes = b"COMMIT"  # how the commit of a fenced transaction shows on the network
 
@@ -113,6 +136,10 @@ class Harness(ABC):
 
     def __init__(self) -> None:
         self.stack = contextlib.AsyncExitStack()
+        self.applied: set[str] = set()  # the rules that an oracle applied in this test; the matrix of rules shows them
+
+    def can(self, ability: Can) -> bool:
+        return ability in self.traits.can
 
     async def open(self) -> None:
         """Make the namespace and its tables; nothing of an earlier test is in it."""

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 from fencehold.model.election.leases import Ask, Lease, TermKey
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer
-from fencehold.testing.harness import CALL_LIMIT_S, Harness
+from fencehold.testing.conformance.needs import needs
+from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 # Far from the process's own time, so that a test fails if the two are compared.
 START = dt.datetime(2031, 5, 17, 12, 0, 0, tzinfo=dt.UTC)
@@ -22,7 +23,7 @@ LEASE = dt.timedelta(seconds=LEASE_S)
 AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 
 
-class Suite:
+class HarnessTests:
     """Base of every class of tests; works with pytest alone, whatever plugins are there."""
 
     test_limit_s: ClassVar[float] = 55.0
@@ -34,19 +35,24 @@ class Suite:
                 setattr(cls, name, in_own_loop(test))
 
     async def ready(self, harness: Harness) -> None:
-        """Prepare a test, in its event loop."""
+        """Prepare a test, in its event loop: the namespace is empty, and its table of leases is made."""
         await harness.open()
+
+
+@needs(Can.LEASES)
+class LeaseTests(HarnessTests):
+    """Base of the classes of tests for leases."""
 
 
 def in_own_loop(test: AsyncTest) -> Callable[..., None]:
     @functools.wraps(test)
-    def run(self: Suite, harness: Harness, **given: Any) -> None:
+    def run(self: HarnessTests, harness: Harness, **given: Any) -> None:
         asyncio.run(_within(test, self, harness, given))
 
     return run
 
 
-async def _within(test: AsyncTest, self: Suite, harness: Harness, given: dict[str, Any]) -> None:
+async def _within(test: AsyncTest, self: HarnessTests, harness: Harness, given: dict[str, Any]) -> None:
     async with asyncio.timeout(self.test_limit_s):
         try:
             await self.ready(harness)

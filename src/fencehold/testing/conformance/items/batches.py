@@ -6,7 +6,7 @@ import datetime as dt
 
 from fencehold.model.items.items import ItemKey
 from fencehold.ports.items import NewItem, Stretch
-from fencehold.testing.conformance.items.pair import EVERYTHING, NEVER_GRANTED, ItemPair, ItemSuite, refused, row
+from fencehold.testing.conformance.items.pair import EVERYTHING, NEVER_GRANTED, ItemPair, ItemTests, refused, row
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
@@ -15,7 +15,7 @@ BATCH = 50
 SKIPPED = 250
 
 
-class ItemBatches(ItemSuite):
+class ItemBatches(ItemTests):
     async def test_the_longest_in_its_state_comes_first(self, harness: Harness) -> None:
         pair = await ItemPair.of(harness)
         for after_s, item_id in ((3, "d"), (1, "b"), (0, "c"), (2, "a")):

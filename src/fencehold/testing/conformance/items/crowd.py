@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from fencehold.model.items.items import HELD_BY_ANOTHER, ItemKey
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.drain import DONE, NEW, drain
-from fencehold.testing.conformance.items.pair import EVERYTHING, ItemSuite, row
+from fencehold.testing.conformance.items.pair import EVERYTHING, ItemTests, row
 from fencehold.testing.conformance.leases.crowd import outcome, waiting
+from fencehold.testing.conformance.needs import needs
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
-from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Harness
+from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Can, Harness
 
 HOLDERS = 20
 ROUNDS = 3
@@ -25,7 +26,7 @@ PROCESSES = 2
 HOLDERS_PER_PROCESS = 3
 
 
-class ItemCrowd(ItemSuite):
+class ItemCrowd(ItemTests):
     async def test_of_20_holders_exactly_one_acquires_and_exactly_one_may_break(self, harness: Harness) -> None:
         clients = await crowd(harness)
         row(await clients[0].port.put(NewItem("deal", NEW, "{}", "whoever"), CALL_LIMIT_S))
@@ -109,7 +110,8 @@ class ItemCrowd(ItemSuite):
         await assert_all_done(store, done)
 
 
-class ItemProcessCrowd(ItemSuite):
+@needs(Can.PROCESSES)
+class ItemProcessCrowd(ItemTests):
     """Real processes on the items of one kind."""
 
     async def test_processes_win_each_item_once_and_work_on_each_exactly_once(self, harness: Harness) -> None:

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from fencehold.model.errors import Unavailable
 from fencehold.model.items.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import ItemPort, NewItem
-from fencehold.testing.conformance.items.pair import ItemSuite, refused, row
+from fencehold.testing.conformance.items.pair import ItemTests, refused, row
+from fencehold.testing.conformance.needs import needs
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
-from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, ITEM_TABLE, Caller, Harness
+from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, ITEM_TABLE, Caller, Can, Harness
 
 T = TypeVar("T")
 
@@ -26,9 +27,8 @@ GONE = f"DELETE FROM {ITEM_TABLE} WHERE id = 'deal'"
 IN_VAIN_S = 2.0  # long enough for a busy server to answer in time
 
 
-class ItemLocks(ItemSuite):
-    """For stores with SQL that lock rows."""
-
+@needs(Can.SQL, Can.ROW_LOCKS)
+class ItemLocks(ItemTests):
     async def test_a_write_that_waited_past_its_lease_is_refused(self, harness: Harness) -> None:
         port, key = await held(harness)
         calls = (lambda: port.save(key, "SENT", None, CALL_LIMIT_S), lambda: port.delete(key, CALL_LIMIT_S))

@@ -10,7 +10,7 @@ import pytest
 from fencehold.model import names
 from fencehold.model.items.items import ItemKey
 from fencehold.ports.items import ItemRow, ItemStore, NewItem
-from fencehold.testing.conformance.items.pair import EVERYTHING, ItemPair, ItemSuite, as_json, row
+from fencehold.testing.conformance.items.pair import EVERYTHING, ItemPair, ItemTests, as_json, row
 from fencehold.testing.conformance.leases.names import AWKWARD, LOOK_ALIKES
 from fencehold.testing.conformance.suite import LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
@@ -26,7 +26,7 @@ DOCUMENTS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-class ItemNames(ItemSuite):
+class ItemNames(ItemTests):
     async def test_ids_are_kept_apart_and_come_back_unchanged(self, harness: Harness) -> None:
         port = (await prepared(harness)).port
         for name in ODD:

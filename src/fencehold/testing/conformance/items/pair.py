@@ -10,8 +10,9 @@ from typing import Any
 from fencehold.model.items.items import ItemKey, Request, Verb
 from fencehold.ports.items import ItemAnswer, ItemPort, ItemRefusal, ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.oracle import ItemOracle, agree
-from fencehold.testing.conformance.suite import LEASE_S, START, Suite
-from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Harness
+from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.suite import LEASE_S, START, HarnessTests
+from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Can, Harness
 
 EVERYTHING = 10_000
 NEVER_GRANTED = 987_654_321  # a token that no lease of the suite has
@@ -33,7 +34,8 @@ def refused(answer: ItemAnswer | None) -> ItemRefusal:
     return answer
 
 
-class ItemSuite(Suite):
+@needs(Can.ITEMS)
+class ItemTests(HarnessTests):
     """Base of the classes of tests for items: the namespace is empty, without tables of leases."""
 
     async def ready(self, harness: Harness) -> None:

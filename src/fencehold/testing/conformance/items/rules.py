@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from fencehold.model.items.items import RULES, ItemKey, Verb
-from fencehold.testing.conformance.items.pair import NEVER_GRANTED, ItemPair, ItemSuite
+from fencehold.testing.conformance.items.pair import NEVER_GRANTED, ItemPair, ItemTests
 from fencehold.testing.conformance.suite import LEASE, START
 from fencehold.testing.harness import Harness
 
@@ -119,7 +119,7 @@ CASES: tuple[Case, ...] = (
 )  # fmt: skip
 
 
-class ItemRules(ItemSuite):
+class ItemRules(ItemTests):
     """The answer, and the item afterwards, are those of the table."""
 
     @pytest.mark.parametrize("verb", list(Verb), ids=lambda verb: verb.value)

@@ -10,17 +10,17 @@ import pytest
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.items.items import ItemKey
 from fencehold.ports.items import ItemPort, ItemRow, NewItem
-from fencehold.testing.conformance.items.pair import ItemSuite, row
+from fencehold.testing.conformance.items.pair import ItemTests, row
+from fencehold.testing.conformance.needs import needs
 from fencehold.testing.conformance.suite import LEASE_S
-from fencehold.testing.harness import CALL_LIMIT_S, ITEM_TABLE, Harness
+from fencehold.testing.harness import CALL_LIMIT_S, ITEM_TABLE, Can, Harness
 
 CLIENTS = 6
 HALF_A_LEASE = ("holder_id = 'ada'", "expires_at = state_timestamp", "lease_ms = 1", "token = NULL", "state = NULL")
 
 
-class ItemSchemas(ItemSuite):
-    """For stores with SQL."""
-
+@needs(Can.SQL)
+class ItemSchemas(ItemTests):
     async def test_many_clients_at_once_make_the_table_once(self, harness: Harness) -> None:
         clients = [await harness.items(init=False) for _ in range(CLIENTS)]
         steps = await asyncio.gather(*(client.init(CALL_LIMIT_S) for client in clients))

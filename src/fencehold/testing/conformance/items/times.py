@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from fencehold.ports.items import ItemRow, NewItem
-from fencehold.testing.conformance.items.pair import ItemPair, ItemSuite, refused, row
+from fencehold.testing.conformance.items.pair import ItemPair, ItemTests, refused, row
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
@@ -15,7 +15,7 @@ HOURS = dt.timedelta(hours=7)
 NEAR = dt.timedelta(minutes=5)  # as far as the clocks of one machine and its servers may differ
 
 
-class ItemTimes(ItemSuite):
+class ItemTimes(ItemTests):
     @pytest.mark.parametrize("ahead", [HOURS, -HOURS, dt.timedelta(days=4000)], ids=["ahead", "behind", "years ahead"])
     async def test_a_clock_that_is_hours_off_changes_nothing(self, harness: Harness, ahead: dt.timedelta) -> None:
         one, two = (await harness.items()).port, (await harness.items()).port

@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime as dt
 
 from fencehold.model.items.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
-from fencehold.testing.conformance.items.pair import ItemPair, ItemSuite, refused, row
+from fencehold.testing.conformance.items.pair import ItemPair, ItemTests, refused, row
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 SECOND = dt.timedelta(seconds=1)
 
 
-class ItemVerbs(ItemSuite):
+class ItemVerbs(ItemTests):
     async def test_a_lease_is_shown_only_while_it_is_live(self, harness: Harness) -> None:
         pair = await ItemPair.of(harness)
         made = row(await pair.put("deal", "NEW", {"n": 1}))

@@ -8,7 +8,7 @@ from typing import Any
 
 from fencehold.model.items.items import RULES, ItemKey, Row, row_state
 from fencehold.ports.items import ItemRow
-from fencehold.testing.conformance.items.pair import NEVER_GRANTED, ItemPair, ItemSuite
+from fencehold.testing.conformance.items.pair import NEVER_GRANTED, ItemPair, ItemTests
 from fencehold.testing.harness import Harness
 
 SEED = 20_310_517
@@ -20,7 +20,7 @@ STATES = ("NEW", "new", "SENT")
 HOLDERS = ("ada", "Ada", "bob")
 
 
-class ItemWalk(ItemSuite):
+class ItemWalk(ItemTests):
     test_limit_s = 58.0
 
     async def test_a_long_walk_never_leaves_the_table(self, harness: Harness) -> None:

@@ -12,8 +12,9 @@ from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.fences import cannot_take
-from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, Suite, take
-from fencehold.testing.harness import COUNT, LEASE_TABLE, READ_COUNT, Door, Harness
+from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, LeaseTests, take
+from fencehold.testing.harness import COUNT, LEASE_TABLE, READ_COUNT, Can, Door, Harness
 
 
 async def count(harness: Harness) -> int:
@@ -36,7 +37,8 @@ async def held(harness: Harness, backend: Backend, door: Door) -> TermKey:
     return await take(backend, f"job of {door.title}", "ada")
 
 
-class CallerFences(Suite):
+@needs(Can.FENCES, Can.SQL)
+class CallerFences(LeaseTests):
     async def test_a_fenced_write_is_committed_and_a_takeover_waits_for_it(self, harness: Harness) -> None:
         one, two = await harness.client(), await harness.client()
         for number, door in enumerate(harness.sql.doors(), start=1):

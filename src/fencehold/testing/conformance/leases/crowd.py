@@ -8,11 +8,12 @@ import json
 import sys
 from typing import Any
 
-from fencehold.model.election.leases import Busy, Lease, TermKey
+from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.errors import Unavailable
 from fencehold.ports.backend import Backend
-from fencehold.testing.conformance.suite import LEASE_S, Suite, ask, granted, plenty, release, take
-from fencehold.testing.harness import CALL_LIMIT_S, COUNT, READ_COUNT, Harness
+from fencehold.testing.conformance.needs import needs, unless
+from fencehold.testing.conformance.suite import LEASE_S, LeaseTests, ask, granted, plenty, release, take
+from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, COUNT, READ_COUNT, Can, Harness
 
 CONTENDERS = 32
 ROUNDS = 6
@@ -22,23 +23,23 @@ CONTENDERS_PER_PROCESS = 4
 TURNS = 2
 
 
-class Crowd(Suite):
+class Crowd(LeaseTests):
     async def test_of_32_at_once_exactly_one_is_granted_in_every_round(self, harness: Harness) -> None:
         clients = [await harness.client() for _ in range(CONTENDERS)]
         await harness.shift_clock(dt.timedelta())
-        notes: list[int] = []
+        writes = WRITES if harness.can(Can.FENCES) else 0
         for epoch in range(1, ROUNDS + 1):
             answers = await asyncio.gather(*(try_once(client, n, epoch) for n, client in enumerate(clients)))
             winners = [(clients[n], lease) for n, lease in enumerate(answers) if lease is not None]
             assert [lease.epoch for _, lease in winners] == [epoch]
             client, lease = winners[0]
-            for _ in range(WRITES):
-                async with client.fences.transaction(lease.key(LEASE_S), plenty) as tx:
-                    await harness.write(tx, epoch)
-                notes.append(epoch)
+            for _ in range(writes):
+                await write_once(harness, client, lease.key(LEASE_S))
             granted(await release(client, lease.key(LEASE_S)))
-        assert await harness.written() == notes
+        if writes:
+            assert await harness.written() == [epoch for epoch in range(1, ROUNDS + 1) for _ in range(writes)]
 
+    @needs(Can.FENCES)
     async def test_stale_and_present_holders_write_at_once_and_only_the_present_one_succeeds(
         self, harness: Harness
     ) -> None:
@@ -70,28 +71,35 @@ async def try_once(client: Backend, number: int, epoch: int) -> Lease | None:
     return answer if isinstance(answer, Lease) else None
 
 
-class ProcessCrowd(Suite):
+@needs(Can.PROCESSES)
+class ProcessCrowd(LeaseTests):
     """Real processes; each contender leads exactly TURNS times, so every total is known beforehand."""
 
+    @needs(Can.FENCES, Can.SQL)
     async def test_processes_take_turns_without_a_double_grant_or_a_lost_write(self, harness: Harness) -> None:
-        await harness.shift_clock(dt.timedelta())
-        told = await asyncio.gather(*await started(harness))
-        turns = PROCESSES * CONTENDERS_PER_PROCESS * TURNS
-        epochs = [epoch for line in told for epoch in line]
-        assert sorted(epochs) == list(range(1, turns + 1)), "an epoch was granted twice, or skipped"
-        assert await harness.written() == list(range(1, turns + 1)), "fenced writes are not in epoch order"
-        assert (await harness.sql.run(READ_COUNT))[0][0] == turns
-        backend = await harness.client()
-        answer = await backend.leases.acquire(ask("job", "the last"), CALL_LIMIT_S)
-        assert not isinstance(answer, Busy)
-        assert granted(answer).epoch == turns + 1
+        epochs = await turns_taken(harness, [COUNT, ADD_NOTE])
+        assert await harness.written() == epochs, "fenced writes are not in epoch order"
+        assert (await harness.sql.run(READ_COUNT))[0][0] == len(epochs)
+
+    @unless(Can.SQL)
+    async def test_processes_take_turns_without_a_double_grant(self, harness: Harness) -> None:
+        await turns_taken(harness, [])
 
 
-async def started(harness: Harness) -> list[asyncio.Task[list[int]]]:
-    """Start all processes and, once all are connected and waiting, let all of them begin at once."""
-    order = {"contenders": CONTENDERS_PER_PROCESS, "turns": TURNS, "count": COUNT}
+async def turns_taken(harness: Harness, writes: list[str]) -> list[int]:
+    """Let all processes take turns, each writing so under the fence; return the epochs, each of which was granted once.
+
+    All of them begin at once, when all are connected.
+    """
+    await harness.shift_clock(dt.timedelta())
+    order = {"contenders": CONTENDERS_PER_PROCESS, "turns": TURNS, "writes": writes}
     processes = await waiting(harness, "leases.crowd_process", PROCESSES, order)
-    return [asyncio.create_task(outcome(process)) for process in processes]
+    told = await asyncio.gather(*map(outcome, processes))
+    epochs = sorted(epoch for line in told for epoch in line)
+    turns = PROCESSES * CONTENDERS_PER_PROCESS * TURNS
+    assert epochs == list(range(1, turns + 1)), "an epoch was granted twice, or skipped"
+    assert (await take(await harness.client(), "job", "the last")).epoch == turns + 1
+    return epochs
 
 
 async def waiting(harness: Harness, module: str, count: int, order: dict[str, Any]) -> list[asyncio.subprocess.Process]:

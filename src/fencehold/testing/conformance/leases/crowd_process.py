@@ -12,7 +12,7 @@ from typing import Any
 from fencehold.model.election.leases import Ask, Lease
 from fencehold.model.errors import Unavailable
 from fencehold.ports.backend import Backend
-from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S
+from fencehold.testing.harness import CALL_LIMIT_S
 
 LEASE_S = 60.0
 POLL_S_MAX = 0.03
@@ -27,9 +27,10 @@ async def contend(backend: Backend, order: dict[str, Any], who: str) -> list[int
             await asyncio.sleep(random.uniform(0.001, POLL_S_MAX))  # as a follower polls; lets the others try
             continue
         key = lease.key(LEASE_S)
-        async with backend.fences.transaction(key, lambda: LEASE_S) as tx:
-            await tx.execute(order["count"])
-            await tx.execute(ADD_NOTE.format(note=lease.epoch))
+        if order["writes"]:
+            async with backend.fences.transaction(key, lambda: LEASE_S) as tx:
+                for statement in order["writes"]:
+                    await tx.execute(statement.format(note=lease.epoch))
         answers = await backend.leases.release([key], CALL_LIMIT_S)
         assert isinstance(answers[0], Lease), f"{who} could not give back {key}: {answers[0]}"
         epochs.append(lease.epoch)

@@ -10,8 +10,20 @@ import pytest
 from fencehold.model.election.leases import Busy, TermKey
 from fencehold.model.errors import FenceholdError, LeaseLost, Unavailable
 from fencehold.ports.backend import Backend
-from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, Suite, ask, granted, plenty, release, renew, take
-from fencehold.testing.harness import CALL_LIMIT_S, Harness
+from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.suite import (
+    LEASE,
+    LEASE_S,
+    START,
+    LeaseTests,
+    ask,
+    granted,
+    plenty,
+    release,
+    renew,
+    take,
+)
+from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 TRY_LIMIT_S = 0.3
 
@@ -37,7 +49,22 @@ async def is_refused(harness: Harness, backend: Backend, key: TermKey) -> None:
     assert 666 not in await harness.written()
 
 
-class Fences(Suite):
+async def is_let_in(harness: Harness, backend: Backend, key: TermKey) -> None:
+    """Check that the fence lets this holder write; without fences there is nothing to check."""
+    if harness.can(Can.FENCES):
+        async with backend.fences.transaction(key, plenty) as tx:
+            await harness.write(tx, key.epoch)
+        assert (await harness.written())[-1] == key.epoch
+
+
+async def is_kept_out(harness: Harness, backend: Backend, key: TermKey) -> None:
+    """Check that the fence refuses this holder; without fences there is nothing to check."""
+    if harness.can(Can.FENCES):
+        await is_refused(harness, backend, key)
+
+
+@needs(Can.FENCES)
+class Fences(LeaseTests):
     async def test_the_holder_writes_until_the_last_tick_and_not_at_expiry(self, harness: Harness) -> None:
         backend = await harness.client()
         await harness.set_clock(START)
@@ -167,7 +194,8 @@ class Fences(Suite):
             assert await harness.written() == [1], "the block ended well and nothing was written"
 
 
-class PassingRenewals(Suite):
+@needs(Can.FENCES, Can.ROW_LOCKS)
+class PassingRenewals(LeaseTests):
     """For a store with more than one writer: an open fenced transaction blocks takeovers and nothing else."""
 
     async def test_a_renewal_and_a_release_pass_an_open_transaction_and_a_takeover_does_not(

@@ -7,7 +7,8 @@ import pytest
 from fencehold.model import names
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError
-from fencehold.testing.conformance.suite import LEASE_S, START, Suite, granted, release, renew, row, take
+from fencehold.testing.conformance.leases.fences import is_let_in
+from fencehold.testing.conformance.suite import LEASE_S, START, LeaseTests, granted, release, renew, row, take
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 LOOK_ALIKES = (
@@ -29,7 +30,7 @@ REFUSED = (
 )  # fmt: skip
 
 
-class Names(Suite):
+class Names(LeaseTests):
     @pytest.mark.parametrize("group", [LOOK_ALIKES, AWKWARD], ids=["look-alikes", "awkward"])
     async def test_names_are_kept_apart_and_come_back_unchanged(self, harness: Harness, group: tuple[str, ...]) -> None:
         backend = await harness.client()
@@ -63,8 +64,7 @@ class Names(Suite):
         granted(await renew(backend, key))
         found = await row(backend, name)
         assert (found.name, found.holder_id, found.nonce) == (name, holder, "n" * 64)
-        async with backend.fences.transaction(key, lambda: 60.0):
-            pass
+        await is_let_in(harness, backend, key)
         granted(await release(backend, key))
 
     async def test_a_prefix_means_itself(self, harness: Harness) -> None:

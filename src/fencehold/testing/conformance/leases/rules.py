@@ -11,7 +11,7 @@ from fencehold.model.election.leases import RULES, Ask, Lease, TermKey, Verb
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer
 from fencehold.testing.conformance.leases.oracle import Oracle, agree
-from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, Suite
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, LeaseTests
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 NAME = "nightly"
@@ -79,7 +79,7 @@ CASES: tuple[Case, ...] = (
 )  # fmt: skip
 
 
-class Rules(Suite):
+class Rules(LeaseTests):
     """The answer, the row in it and the row in the store afterwards are those of the table."""
 
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

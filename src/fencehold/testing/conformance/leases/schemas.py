@@ -9,14 +9,17 @@ import pytest
 
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError
-from fencehold.testing.conformance.suite import START, Suite, granted, release, renew, row, take
-from fencehold.testing.harness import CALL_LIMIT_S, LEASE_TABLE, Harness
+from fencehold.testing.conformance.leases.fences import is_let_in
+from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.suite import START, LeaseTests, granted, release, renew, row, take
+from fencehold.testing.harness import CALL_LIMIT_S, LEASE_TABLE, Can, Harness
 
 SERVICE_TABLE = "submission_manager_leases"
 CLIENTS = 8
 
 
-class Schemas(Suite):
+@needs(Can.SQL)
+class Schemas(LeaseTests):
     async def test_a_second_init_has_nothing_to_do(self, harness: Harness) -> None:
         backend = await harness.client()
         key = await take(backend, "job", "ada")
@@ -37,8 +40,7 @@ class Schemas(Suite):
         assert await theirs.schema.init(CALL_LIMIT_S) != []
         a, b = await take(ours, "job", "ada"), await take(theirs, "job", "bob")
         assert (a.epoch, b.epoch) == (1, 1)
-        async with theirs.fences.transaction(b, lambda: 60.0) as tx:
-            await harness.write(tx, 1)
+        await is_let_in(harness, theirs, b)
         assert [lease.holder_id for lease in await ours.leases.list("", CALL_LIMIT_S)] == ["ada"]
         assert [lease.holder_id for lease in await theirs.leases.list("", CALL_LIMIT_S)] == ["bob"]
 

@@ -13,8 +13,9 @@ from fencehold.model.errors import FenceholdError, LeaseLost
 from fencehold.ports.backend import Backend
 from fencehold.ports.fence import SyncTransaction
 from fencehold.testing.conformance.leases.fences import cannot_take
-from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, Suite, plenty, take
-from fencehold.testing.harness import ADD_NOTE, Harness
+from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, LeaseTests, plenty, take
+from fencehold.testing.harness import ADD_NOTE, Can, Harness
 
 Body = Callable[[SyncTransaction], object]
 
@@ -33,7 +34,8 @@ def noting(note: int) -> Body:
     return lambda tx: tx.execute(ADD_NOTE.format(note=note))
 
 
-class SyncFences(Suite):
+@needs(Can.FENCES, Can.SQL)
+class SyncFences(LeaseTests):
     async def test_the_holder_writes_until_the_last_tick_and_not_at_expiry(self, harness: Harness) -> None:
         backend = await harness.client()
         await harness.set_clock(START)

@@ -9,7 +9,7 @@ from fencehold.testing.conformance.suite import (
     LEASE,
     LEASE_S,
     START,
-    Suite,
+    LeaseTests,
     ask,
     granted,
     release,
@@ -20,7 +20,7 @@ from fencehold.testing.conformance.suite import (
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 
-class Verbs(Suite):
+class Verbs(LeaseTests):
     async def test_the_epoch_rises_by_one_with_every_acquire_and_never_with_a_renewal(self, harness: Harness) -> None:
         backend = await harness.client()
         now = START

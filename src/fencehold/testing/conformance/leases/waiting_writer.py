@@ -15,8 +15,9 @@ from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.caller_fences import count, guarded, held, through
-from fencehold.testing.conformance.suite import LEASE, START, Suite, ask, plenty, take
-from fencehold.testing.harness import CALL_LIMIT_S, COUNT, LEASE_TABLE, Caller, Door, Harness
+from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.suite import LEASE, START, LeaseTests, ask, plenty, take
+from fencehold.testing.harness import CALL_LIMIT_S, COUNT, LEASE_TABLE, Caller, Can, Door, Harness
 
 Write = Callable[[], Coroutine[Any, Any, object]]
 
@@ -61,7 +62,8 @@ async def until_it_waits(harness: Harness, writer: asyncio.Task[None]) -> None:
         raise AssertionError("the writer did not wait for the row lock")
 
 
-class WaitingWriter(Suite):
+@needs(Can.FENCES, Can.SQL, Can.ROW_LOCKS)
+class WaitingWriter(LeaseTests):
     async def test_a_guarded_statement_keeps_others_out_while_it_waits(self, harness: Harness) -> None:
         one, two = await harness.client(), await harness.client()
         for door in harness.sql.doors():

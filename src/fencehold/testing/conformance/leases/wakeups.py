@@ -6,8 +6,9 @@ import asyncio
 
 from fencehold.ports.backend import Backend
 from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED
-from fencehold.testing.conformance.suite import Suite, release, take
-from fencehold.testing.harness import CALL_LIMIT_S, Harness
+from fencehold.testing.conformance.needs import needs, unless
+from fencehold.testing.conformance.suite import LeaseTests, release, take
+from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 
 async def hearing(backend: Backend) -> asyncio.Queue[tuple[str, str]]:
@@ -18,7 +19,8 @@ async def hearing(backend: Backend) -> asyncio.Queue[tuple[str, str]]:
     return heard
 
 
-class Wakeups(Suite):
+@needs(Can.WAKEUPS)
+class Wakeups(LeaseTests):
     async def test_others_hear_of_an_acquire_a_request_to_step_down_and_a_release(self, harness: Harness) -> None:
         one, two = await harness.client(), await harness.client()
         heard = await hearing(two)
@@ -39,7 +41,8 @@ class Wakeups(Suite):
             await release(backend, await take(backend, "job", "ada", nonce=f"turn {turn}"))
 
 
-class Silence(Suite):
+@unless(Can.WAKEUPS)
+class Silence(LeaseTests):
     """For a store that cannot notify: `listen` returns False, and no hint comes."""
 
     async def test_listening_says_that_nothing_will_be_heard(self, harness: Harness) -> None:

@@ -9,7 +9,7 @@ from fencehold.model.election.leases import RULES, Ask, Lease, Row, TermKey, Ver
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer
 from fencehold.testing.conformance.leases.oracle import Oracle, agree
-from fencehold.testing.conformance.suite import START, Suite
+from fencehold.testing.conformance.suite import START, LeaseTests
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 SEED = 20_310_517
@@ -21,7 +21,7 @@ REFUSABLE = {
 }
 
 
-class Walk(Suite):
+class Walk(LeaseTests):
     test_limit_s = 58.0
 
     async def test_a_long_walk_never_leaves_the_table(self, harness: Harness) -> None:

@@ -10,13 +10,13 @@ import pytest
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.events import Events, Filter
 from fencehold.testing.conformance.leases.caller_fences import count, through
-from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventSuite, add_in, claim, event, first_time
-from fencehold.testing.harness import CALL_LIMIT_S, COUNT, OUTBOX_TABLE, Harness
+from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventTests, add_in, claim, event, first_time
+from fencehold.testing.harness import CALL_LIMIT_S, COUNT, OUTBOX_TABLE, Can, Harness
 
 
-class EventCallers(EventSuite):
-    """For stores with SQL."""
-
+@needs(Can.SQL)
+class EventCallers(EventTests):
     async def test_an_event_is_stored_with_the_callers_change_or_not_at_all(self, harness: Harness) -> None:
         events = await harness.events()
         expected: list[str] = []

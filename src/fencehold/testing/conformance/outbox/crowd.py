@@ -9,9 +9,10 @@ from collections import Counter
 from fencehold.model.outbox.new_events import NewEvent
 from fencehold.ports.events import ClaimKey, Events, Failure
 from fencehold.testing.conformance.leases.crowd import outcome, waiting
+from fencehold.testing.conformance.needs import needs
 from fencehold.testing.conformance.outbox.drain import Order, drain
-from fencehold.testing.conformance.outbox.pair import EventSuite, ask, event
-from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Harness
+from fencehold.testing.conformance.outbox.pair import EventTests, ask, event
+from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Can, Harness
 
 CLAIMERS = 8
 EVENTS = 240
@@ -20,7 +21,7 @@ PROCESSES = 2
 CLAIMERS_PER_PROCESS = 3
 
 
-class EventCrowd(EventSuite):
+class EventCrowd(EventTests):
     async def test_of_many_claimers_each_event_goes_to_exactly_one(self, harness: Harness) -> None:
         events = await filled(harness, [event(payload={"n": n}) for n in range(EVENTS)])
         claimed = await crowd(harness, Order())
@@ -79,7 +80,8 @@ async def crowd(harness: Harness, order: Order) -> list[int]:
     return claimed
 
 
-class EventProcessCrowd(EventSuite):
+@needs(Can.PROCESSES)
+class EventProcessCrowd(EventTests):
     """Real processes on one outbox."""
 
     async def test_processes_share_an_outbox_and_no_event_is_claimed_twice(self, harness: Harness) -> None:

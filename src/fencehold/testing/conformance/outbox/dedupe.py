@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from fencehold.ports.events import Filter
 from fencehold.testing.conformance.leases.caller_fences import through
-from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventSuite, Pair, ask, event, first_time
-from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, Harness
+from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventTests, Pair, ask, event, first_time
+from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, Can, Harness
 
 AT_ONCE = 4
 
 
-class EventDedupe(EventSuite):
+class EventDedupe(EventTests):
     async def test_a_known_tracking_id_is_left_alone_and_left_out(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
         first = event(payload="first", tracking_id=uuid.uuid4())
@@ -57,9 +58,8 @@ class EventDedupe(EventSuite):
         assert len(await pair.events.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)) == len(ones)
 
 
-class EventConsumers(EventSuite):
-    """For stores with SQL."""
-
+@needs(Can.SQL)
+class EventConsumers(EventTests):
     async def test_an_event_is_met_for_the_first_time_once_by_each_consumer(self, harness: Harness) -> None:
         events = await harness.events()
         for door in harness.sql.doors():

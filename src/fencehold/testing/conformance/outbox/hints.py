@@ -6,8 +6,9 @@ import asyncio
 
 from fencehold.ports.events import Events
 from fencehold.testing.conformance.leases.caller_fences import through
-from fencehold.testing.conformance.outbox.pair import EventSuite, add_in, claim, event
-from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Harness
+from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.outbox.pair import EventTests, add_in, claim, event
+from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Can, Harness
 
 
 async def hearing(events: Events) -> asyncio.Event:
@@ -23,7 +24,8 @@ async def once(heard: asyncio.Event) -> None:
     heard.clear()
 
 
-class EventHintsHeard(EventSuite):
+@needs(Can.EVENT_HINTS)
+class EventHintsHeard(EventTests):
     async def test_an_added_event_is_heard_of_by_others_and_by_oneself(self, harness: Harness) -> None:
         one, two = await harness.events(), await harness.events()
         heard_by = [await hearing(one), await hearing(two)]
@@ -60,9 +62,8 @@ class EventHintsHeard(EventSuite):
         assert not gone.is_set()
 
 
-class EventHintsOfCallers(EventSuite):
-    """For stores with SQL."""
-
+@needs(Can.EVENT_HINTS, Can.SQL)
+class EventHintsOfCallers(EventTests):
     async def test_an_event_in_a_callers_transaction_is_heard_of_once_that_is_committed(self, harness: Harness) -> None:
         one, two = await harness.events(), await harness.events()
         heard = await hearing(two)

@@ -10,7 +10,7 @@ from fencehold.model.errors import ConfigurationError
 from fencehold.model.outbox.new_events import AGGREGATE_CHARS_MAX, EVENT_TYPE_CHARS_MAX
 from fencehold.ports.events import Failure, Filter
 from fencehold.testing.conformance.leases.names import AWKWARD, LOOK_ALIKES
-from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventSuite, Pair, ask, event
+from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventTests, Pair, ask, event
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 ODD = tuple(name for name in (*LOOK_ALIKES, *AWKWARD) if name.isprintable())
@@ -24,7 +24,7 @@ PAYLOADS: tuple[Any, ...] = (
 REFUSED_TYPES = ("", "a\tb", "a\nb", "a\x00b", "\ud800", "x" * (EVENT_TYPE_CHARS_MAX + 1), None, 7, b"bytes")
 
 
-class EventNames(EventSuite):
+class EventNames(EventTests):
     async def test_event_types_are_kept_apart_and_come_back_unchanged(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
         ids = await pair.add(*(event(name) for name in ODD))

@@ -10,9 +10,10 @@ from fencehold.model.outbox.events import Request, Status, Verb
 from fencehold.model.outbox.new_events import NewEvent, new_event, new_tracking_id
 from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventPort, Events, Failure, Filter
+from fencehold.testing.conformance.needs import needs
 from fencehold.testing.conformance.outbox.oracle import EventOracle, agree
-from fencehold.testing.conformance.suite import START, Suite
-from fencehold.testing.harness import CALL_LIMIT_S, Harness
+from fencehold.testing.conformance.suite import START, HarnessTests
+from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 LEASE_S = 60.0
 LEASE = dt.timedelta(seconds=LEASE_S)
@@ -49,7 +50,8 @@ async def first_time(events: Events, tracking_id: str, consumer_id: str, target:
     return await events.admin.first_time(tracking_id, consumer_id, target, await events.admin.identity(CALL_LIMIT_S))
 
 
-class EventSuite(Suite):
+@needs(Can.OUTBOX)
+class EventTests(HarnessTests):
     """Base of the classes of tests for outboxes: the namespace is empty, without tables of leases."""
 
     async def ready(self, harness: Harness) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fencehold.model.outbox.events import RULES, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
-from fencehold.testing.conformance.outbox.pair import LEASE, EventSuite, Pair, ask, event, stray
+from fencehold.testing.conformance.outbox.pair import LEASE, EventTests, Pair, ask, event, stray
 from fencehold.testing.conformance.suite import START
 from fencehold.testing.harness import Harness
 
@@ -79,7 +79,7 @@ CASES: tuple[Case, ...] = (
 )  # fmt: skip
 
 
-class EventRules(EventSuite):
+class EventRules(EventTests):
     """The answer, and the row afterwards, are those of the table."""
 
     @pytest.mark.parametrize("verb", list(Verb), ids=lambda verb: verb.value)

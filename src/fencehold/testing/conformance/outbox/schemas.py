@@ -9,16 +9,16 @@ import pytest
 
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.events import Failure, Filter
-from fencehold.testing.conformance.outbox.pair import EventSuite, claim, event, stray
+from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.outbox.pair import EventTests, claim, event, stray
 from fencehold.testing.conformance.suite import take
-from fencehold.testing.harness import CALL_LIMIT_S, LEASE_TABLE, OUTBOX_TABLE, Harness
+from fencehold.testing.harness import CALL_LIMIT_S, LEASE_TABLE, OUTBOX_TABLE, Can, Harness
 
 CLIENTS = 6
 
 
-class EventSchemas(EventSuite):
-    """For stores with SQL."""
-
+@needs(Can.SQL)
+class EventSchemas(EventTests):
     async def test_many_clients_at_once_make_the_tables_once(self, harness: Harness) -> None:
         clients = [await harness.events("billing_events", init=False) for _ in range(CLIENTS)]
         steps = await asyncio.gather(*(client.init(CALL_LIMIT_S) for client in clients))

@@ -8,7 +8,7 @@ import pytest
 
 from fencehold.model.outbox.events import Status, Verb
 from fencehold.ports.events import ClaimKey, Failure, Filter, Stats
-from fencehold.testing.conformance.outbox.pair import EVERYTHING, LEASE, EventSuite, Pair, ask, claim, event, stray
+from fencehold.testing.conformance.outbox.pair import EVERYTHING, LEASE, EventTests, Pair, ask, claim, event, stray
 from fencehold.testing.conformance.suite import START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
@@ -28,7 +28,7 @@ HISTORIES = {
 }
 
 
-class EventVerbs(EventSuite):
+class EventVerbs(EventTests):
     async def test_the_most_urgent_comes_first_then_the_longest_due_then_the_oldest(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
         late, usual, first, first_too = await pair.add(
@@ -194,7 +194,7 @@ async def happen(pair: Pair, what: str, keys: list[ClaimKey]) -> None:
             assert len(await pair.events.admin.redrive(Filter(), "", EVERYTHING, 0.0, CALL_LIMIT_S)) == len(keys)
 
 
-class EventAdmins(EventSuite):
+class EventAdmins(EventTests):
     async def test_find_gives_the_newest_first_of_what_is_asked_for(self, harness: Harness) -> None:
         pair = await Pair.of(harness)
         ids = await in_every_status(pair)

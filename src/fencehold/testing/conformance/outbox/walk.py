@@ -7,7 +7,7 @@ import random
 
 from fencehold.model.outbox.events import RULES, Request, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
-from fencehold.testing.conformance.outbox.pair import EventSuite, Pair, ask, event, stray
+from fencehold.testing.conformance.outbox.pair import EventTests, Pair, ask, event, stray
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 SEED = 20_310_517
@@ -17,7 +17,7 @@ TYPES = ("order.paid", "Order.paid", "order.sent")
 AGGREGATES = (("order", "1"), ("order", "2"), ("user", "1"), (None, "1"), (None, None))
 
 
-class EventWalk(EventSuite):
+class EventWalk(EventTests):
     test_limit_s = 58.0
 
     async def test_a_long_walk_never_leaves_the_table(self, harness: Harness) -> None:

@@ -1,0 +1,87 @@
+"""One class is the whole suite: what applies is in it, what does not is not collected, and why is known."""
+
+import pytest
+
+from fencehold.testing import conformance
+from fencehold.testing.harness import Can
+from tests.conformance.json_file_harness import JsonFileHarness
+from tests.conformance.memory_harness import MemoryHarness
+from tests.conformance.postgres_harness import NEWEST_ONLY, PostgresHarness
+from tests.conformance.sqlite_harness import SqliteHarness
+
+IN_SQLITE = "Fences.test_who_does_not_hold_it_is_refused"
+
+
+def inside(suite: type[conformance.Suite]) -> set[str]:
+    return {name.removeprefix("Test") for name in vars(suite) if name.startswith("Test")}
+
+
+def test_every_class_is_in_the_suite_or_is_not_collected_for_a_reason():
+    class Here(conformance.Suite, harness=SqliteHarness): ...
+
+    outside = {name for name in Here.not_collected if "." not in name}
+    assert inside(Here) | outside | {"Suite"} == {*conformance.__all__}
+    assert not inside(Here) & outside
+    assert Here.not_collected["Wakeups"] == "needs hints of changed leases"
+    assert Here.not_collected["WaitingWriter"] == f"needs {Can.ROW_LOCKS.value}"
+
+
+def test_a_store_of_leases_alone_has_every_class_that_leases_alone_can_pass():
+    class Here(conformance.Suite, harness=JsonFileHarness): ...
+
+    assert inside(Here) == {
+        "Rules", "Verbs", "Absences", "Silence", "Walk", "Crowd", "ProcessCrowd", "Obstruction", "Names", "Times",
+    }  # fmt: skip
+
+
+def test_a_single_test_that_does_not_apply_is_left_out_of_its_class():
+    class Here(conformance.Suite, harness=JsonFileHarness): ...
+
+    name = "test_the_local_limit_is_honoured_whatever_the_store_says"
+    assert getattr(Here, "TestTimes").__dict__[name] is None  # noqa: B009 - made at run time
+    assert Here.not_collected[f"Times.{name}"] == "needs fenced transactions"
+    assert callable(getattr(conformance.Times, name)), "others have it still"
+
+
+def test_a_class_in_the_body_takes_the_place_of_the_suites():
+    class Here(conformance.Suite, harness=MemoryHarness, limit_s=7.0):
+        @pytest.mark.limit(9)
+        class TestWalk(conformance.Walk):
+            test_limit_s = 8.0
+
+    walk, names = Here.TestWalk, getattr(Here, "TestNames")  # noqa: B009 - made at run time
+    assert [mark.name for mark in walk.pytestmark] == ["limit"]  # type: ignore[attr-defined]
+    assert (walk.test_limit_s, names.test_limit_s, conformance.Names.test_limit_s) == (8.0, 7.0, 55.0)
+
+
+def test_two_entries_share_the_suite_and_lose_nothing():
+    class One(conformance.Suite, harness=PostgresHarness, leave_out=dict.fromkeys(NEWEST_ONLY, "is in Two")): ...
+
+    class Two(conformance.Suite, harness=PostgresHarness, only=NEWEST_ONLY): ...
+
+    class Whole(conformance.Suite, harness=PostgresHarness): ...
+
+    assert inside(One) | inside(Two) == inside(Whole)
+    assert inside(Two) == {*NEWEST_ONLY}
+    assert One.not_collected["EventNames"] == "is in Two"
+
+
+@pytest.mark.parametrize(
+    ("left_out", "why"),
+    [
+        ("Wlak", "is no part of the suite"),
+        ("Walk.test_nothing", "is no part of the suite"),
+        ("Wakeups", "needs hints of changed leases"),
+    ],
+)
+def test_a_name_that_leaves_nothing_out_is_a_mistake(left_out: str, why: str):
+    with pytest.raises(TypeError, match=f"Here: {left_out} {why}"):
+
+        class Here(conformance.Suite, harness=SqliteHarness, leave_out={IN_SQLITE: "slow", left_out: "slow"}): ...
+
+
+def test_a_class_in_the_body_that_does_not_apply_is_a_mistake():
+    with pytest.raises(TypeError, match="Here: NetworkFaults needs a network to break"):
+
+        class Here(conformance.Suite, harness=SqliteHarness):
+            class TestNetworkFaults(conformance.NetworkFaults): ...
