@@ -48,6 +48,7 @@ class ItemPair:
     def __init__(self, harness: Harness, clients: Sequence[ItemStore]) -> None:
         self.oracle = ItemOracle()
         self.harness = harness
+        self.tick = harness.traits.item_tick or harness.traits.tick
         self.clients = clients
         self.now = START
         self._calls = 0

@@ -137,7 +137,7 @@ class ItemRules(ItemTests):
     async def _try(self, pair: ItemPair, case: Case, state: str) -> None:
         item_id = f"{case.rule}, {case.title}"
         key = await arranged(pair, case, item_id, state)
-        await pair.set_clock(START + LEASE + case.ticks * pair.harness.traits.tick)
+        await pair.set_clock(START + LEASE + case.ticks * pair.tick)
         pair.oracle.last_rule.clear()
         await perform(pair, case.verb, key, "another state" if case.is_other_state else state)
         fired = pair.oracle.last_rule.get(item_id)

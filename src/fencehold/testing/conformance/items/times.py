@@ -36,17 +36,17 @@ class ItemTimes(ItemTests):
     async def test_any_instant_is_kept_exactly(self, harness: Harness, day: str) -> None:
         pair = await ItemPair.of(harness)
         now = dt.datetime.fromisoformat(day).replace(tzinfo=dt.UTC)
-        await pair.set_clock(now + harness.traits.tick)
+        await pair.set_clock(now + pair.tick)
         await pair.put("deal")
-        await pair.set_clock(now + 3 * harness.traits.tick)
+        await pair.set_clock(now + 3 * pair.tick)
         assert await pair.next("NEW") == ["deal"]
-        await pair.set_clock(now + 4 * harness.traits.tick)
+        await pair.set_clock(now + 4 * pair.tick)
         await pair.renew([pair.key("deal")], 5.0)
 
     async def test_one_tick_decides_who_is_first(self, harness: Harness) -> None:
         pair = await ItemPair.of(harness)
         for ticks, item_id in ((2, "c"), (0, "a"), (3, "d"), (1, "b")):
-            await pair.set_clock(START + ticks * harness.traits.tick)
+            await pair.set_clock(START + ticks * pair.tick)
             await pair.put(item_id)
         assert await pair.next("NEW") == ["a", "b", "c", "d"]
 

@@ -85,7 +85,7 @@ class ItemWalker:
 
     def _instant(self) -> dt.datetime:
         """Mostly around the instant at which the next lease lapses, so that some are live and some have just lapsed."""
-        now, tick = self.pair.now, self.pair.harness.traits.tick
+        now, tick = self.pair.now, self.pair.tick
         rows = [row for pair in self.pairs for row in pair.oracle.rows.values()]
         edges = [row.expires_at for row in rows if row.expires_at is not None and row_state(row, now) is Row.LIVE]
         ahead = [edge + n * tick for edge in edges for n in (-1, 0, 1) if edge + n * tick > now]
