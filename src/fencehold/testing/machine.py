@@ -25,7 +25,8 @@ from fencehold.model.election.leases import Ask, Lease, TermKey, Verb
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer
-from fencehold.testing.conformance.leases.oracle import Oracle, agree
+from fencehold.testing.conformance.leases.oracle import Oracle
+from fencehold.testing.conformance.oracle import agree
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 START = dt.datetime(2031, 5, 17, 12, 0, 0, tzinfo=dt.UTC)

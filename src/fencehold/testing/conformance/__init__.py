@@ -31,7 +31,8 @@ What a class, or a single test, needs of a store is written at it: `@needs(Can.F
 
 import pytest
 
-pytest.register_assert_rewrite(*(f"{__name__}.{room}" for room in ("suite", "leases", "outbox", "items")))
+ROOMS = ("suite", "oracle", "processes", "leases", "outbox", "items")
+pytest.register_assert_rewrite(*(f"{__name__}.{room}" for room in ROOMS))
 
 from fencehold.testing.conformance import classes  # noqa: E402
 from fencehold.testing.conformance.classes import *  # noqa: E402, F403 - each name that classes.py exports

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
+from fencehold.ports.backend import Backend
 from fencehold.ports.items import ItemRow, ItemStore
+from fencehold.testing.conformance.processes import take_part
 from fencehold.testing.harness import CALL_LIMIT_S
 
 LEASE_S = 60.0
@@ -50,27 +49,18 @@ async def race(items: ItemStore, ids: list[str], who: str) -> list[str]:
     return [item_id for item_id, answer in answers if isinstance(answer, ItemRow)]
 
 
-async def main() -> None:
-    told: dict[str, Any] = json.loads(await asyncio.to_thread(sys.stdin.readline))
-    module, _, maker = told["maker"].partition(":")
-    make = getattr(importlib.import_module(module), maker)(told["argument"])
-    stores: list[ItemStore] = [make().items(told["kind"]) for _ in range(told["holders"])]
-    for items in stores:
-        await items.port.find(NEW, 1, CALL_LIMIT_S)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    await asyncio.to_thread(sys.stdin.readline)
-    done: list[int] = []
-    won: list[str] = []
-    names = [f"process {told['process']}, holder {n}" for n in range(len(stores))]
-    for many in await asyncio.gather(*(race(i, told["race"], who) for i, who in zip(stores, names, strict=True))):
-        won += many
-    await asyncio.gather(*(drain(items, who, done.append) for items, who in zip(stores, names, strict=True)))
-    for items in stores:
-        await items.close()
-    # A process of the crowd prints one list of numbers: the items it won in the race are the negative ones.
-    sys.stdout.write(json.dumps([*done, *(-int(item_id) for item_id in won)]))
+async def connected(backend: Backend, order: dict[str, Any]) -> ItemStore:
+    items = backend.items(order["kind"])
+    await items.port.find(NEW, 1, CALL_LIMIT_S)
+    return items
+
+
+async def work(items: ItemStore, order: dict[str, Any], who: str) -> list[int]:
+    """Race and drain; the items that were won in the race are the negative numbers."""
+    done = [-int(item_id) for item_id in await race(items, order["race"], who)]
+    await drain(items, who, done.append)
+    return done
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(take_part(connected, work, lambda items: items.close()))

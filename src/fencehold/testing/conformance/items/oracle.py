@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from fencehold.model.items.items import Request, Row, Rule, StoredItem, Verb, decide, refusal_reason, row_state
+from fencehold.model.items.items import Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow
+from fencehold.testing.conformance.oracle import RuleOracle
 
-REMAINING_S_OFF_MAX = 1e-6  # a difference of two instants, as a float
 
+class ItemOracle(RuleOracle):
+    """Items as the rules require them."""
 
-class ItemOracle:
-    """Items as the rules require them. `fired` counts rules that applied, `refused` states and verbs without a rule."""
+    table = "items"
 
-    def __init__(self) -> None:
+    def __init__(self, applied: set[str] | None = None) -> None:
+        super().__init__(applied)
         self.rows: dict[str, StoredItem] = {}
         self.token_highest: dict[str, int] = {}  # of each item that ever existed: a delete does not reset it
-        self.fired: Counter[str] = Counter()
-        self.refused: Counter[str] = Counter()
-        self.last_rule: dict[str, Rule | None] = {}  # for the last verb on this item; None: refused
 
     def change(self, item_id: str, verb: Verb, request: Request) -> ItemAnswer | None:
         """Apply the verb by the table and return the required answer; None: the item is gone, or never existed."""
         row = self.rows.get(item_id)
-        rule = self.last_rule[item_id] = decide(row, verb, request)
+        rule = decide(row, verb, request)
+        self.decided(item_id, rule, row_state(row, request.now), verb)
         if rule is None:
-            self.refused[f"{row_state(row, request.now).value}.{verb.value}"] += 1
             return ItemRefusal(refusal_reason(row, request.now), self.view(item_id, request.now))
-        self.fired[rule.id] += 1
         after = rule.then(row, request)
         if after is None:
             self.rows.pop(item_id, None)
@@ -60,25 +56,3 @@ class ItemOracle:
 
     def oldest_first(self, ids: Iterable[str]) -> list[str]:
         return sorted(ids, key=lambda item_id: self.rows[item_id].state_timestamp)
-
-
-def agree(got: ItemAnswer | None, expected: ItemAnswer | None, what: str) -> None:
-    """Fail unless both are the same kind of answer about the same item."""
-    match got, expected:
-        case ItemRefusal(), ItemRefusal():
-            assert got.reason == expected.reason, f"{what}: refused as {got.reason}, the table says {expected.reason}"
-            agree(got.current, expected.current, f"{what}, the item shown")
-        case ItemRow(), ItemRow():
-            _agree_on_row(got, expected, what)
-        case None, None:
-            pass
-        case _:
-            raise AssertionError(f"{what}:\n  the store says {got}\n  the table says {expected}")
-
-
-def _agree_on_row(got: ItemRow, expected: ItemRow, what: str) -> None:
-    off_s = abs(got.remaining_s - expected.remaining_s)
-    assert off_s <= REMAINING_S_OFF_MAX, f"{what}: {got.remaining_s} s left, not {expected.remaining_s}"
-    assert json.loads(got.document_json) == json.loads(expected.document_json), f"{what}: another document"
-    same = replace(got, remaining_s=expected.remaining_s, document_json=expected.document_json) == expected
-    assert same, f"{what}:\n  the store says {got}\n  the table says {expected}"

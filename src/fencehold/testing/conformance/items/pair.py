@@ -1,4 +1,4 @@
-"""A store of items and the rule table side by side: every call goes to both, and a difference fails."""
+"""The items of one kind and their rule table side by side."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 
 from fencehold.model.items.items import ItemKey, Request, Verb
 from fencehold.ports.items import ItemAnswer, ItemPort, ItemRefusal, ItemRow, ItemStore, NewItem
-from fencehold.testing.conformance.items.oracle import ItemOracle, agree
+from fencehold.testing.conformance.items.oracle import ItemOracle
 from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.oracle import agree
+from fencehold.testing.conformance.pair import ClientsAndClock
 from fencehold.testing.conformance.suite import LEASE_S, START, HarnessTests
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Can, Harness
 
@@ -42,31 +44,22 @@ class ItemTests(HarnessTests):
         await harness.prepare()
 
 
-class ItemPair:
-    """The items of one kind, in the store and in the oracle. The clock of both stands still at `now`."""
+class ItemPair(ClientsAndClock[ItemStore]):
+    """The items of one kind, in the store and in the oracle: every call goes to both, and a difference fails."""
 
     def __init__(self, harness: Harness, clients: Sequence[ItemStore]) -> None:
-        self.oracle = ItemOracle()
-        self.harness = harness
+        super().__init__(harness, clients)
+        self.oracle = ItemOracle(harness.applied)
         self.tick = harness.traits.item_tick or harness.traits.tick
-        self.clients = clients
-        self.now = START
-        self._calls = 0
 
     @classmethod
     async def of(cls, harness: Harness, clients: int = 1, kind: str = ITEM_KIND) -> ItemPair:
         await harness.set_clock(START)
         return cls(harness, [await harness.items(kind) for _ in range(clients)])
 
-    async def set_clock(self, at: dt.datetime) -> None:
-        self.now = at
-        await self.harness.set_clock(at)
-
     @property
     def port(self) -> ItemPort:
-        """Another client each time: any client may continue what another one began."""
-        self._calls += 1
-        return self.clients[self._calls % len(self.clients)].port
+        return self.client.port
 
     def key(self, item_id: str) -> ItemKey:
         """Return the key of the present lease, or of the last one."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-import random
+from collections.abc import Mapping
 from typing import Any
 
 from fencehold.model.items.items import RULES, ItemKey, Row, row_state
 from fencehold.ports.items import ItemRow
 from fencehold.testing.conformance.items.pair import NEVER_GRANTED, ItemPair, ItemTests
+from fencehold.testing.conformance.oracle import check_all_fired
+from fencehold.testing.conformance.walker import Move, RandomWalk
 from fencehold.testing.harness import Harness
 
-SEED = 20_310_517
 PART_OF_LEASE_WALK = 3  # fewer steps than for leases, because it checks the items after every step
 LENGTHS_S = (2.0, 7.0, 20.0)
 KINDS = ("negotiation", "Negotiation")
@@ -24,36 +25,28 @@ class ItemWalk(ItemTests):
     test_limit_s = 58.0
 
     async def test_a_long_walk_never_leaves_the_table(self, harness: Harness) -> None:
-        walker = ItemWalker([await ItemPair.of(harness, 2, kind) for kind in KINDS], random.Random(SEED))
-        for step in range(harness.traits.walk_steps // PART_OF_LEASE_WALK):
-            try:
-                await walker.step()
-            except AssertionError as failure:
-                failure.add_note(f"seed {SEED}, step {step}; the last calls:\n  " + "\n  ".join(walker.trail[-12:]))
-                raise
+        walker = ItemWalker([await ItemPair.of(harness, 2, kind) for kind in KINDS])
+        await walker.walk(harness.traits.walk_steps // PART_OF_LEASE_WALK)
         for pair in walker.pairs:
             await pair.find()
-        fired = {rule for pair in walker.pairs for rule in pair.oracle.fired}
-        assert fired == {rule.id for rule in RULES}, "a rule never fired"
+        check_all_fired({rule for pair in walker.pairs for rule in pair.oracle.fired}, RULES)
 
 
-class ItemWalker:
+class ItemWalker(RandomWalk):
     """Keeps every key that was ever given: any client may use any of them late, even for the other kind."""
 
-    def __init__(self, pairs: list[ItemPair], random: random.Random) -> None:
+    def __init__(self, pairs: list[ItemPair]) -> None:
+        super().__init__()
         self.pairs = pairs
         self.pair = pairs[0]
-        self.trail: list[str] = []
-        self._random = random
         self._keys = [ItemKey("1", "ada", NEVER_GRANTED)]
 
-    async def step(self) -> None:
-        moves = {
+    def moves(self) -> Mapping[Move, int]:
+        self.pair = self.random.choice(self.pairs)
+        return {
             self._move_clock: 16, self._put: 18, self._acquire: 16, self._next: 14, self._renew: 12, self._break: 9,
             self._save: 14, self._delete: 7, self._find: 3,
         }  # fmt: skip
-        self.pair = self._random.choice(self.pairs)
-        await self._random.choices(list(moves), weights=list(moves.values()))[0]()
 
     # Draws
 
@@ -64,23 +57,23 @@ class ItemWalker:
     def _a_key(self) -> ItemKey:
         """Mostly the key of a live lease; sometimes an old key, or a key of a holder that never had the item."""
         live = self._live()
-        if live and self._random.random() < 0.75:
-            return self._random.choice(live)
-        old = self._random.choice(self._keys[-12:])
-        aim = self._random.choice([*live, old, old])
-        return ItemKey(aim.id, self._random.choice((old.holder_id, *HOLDERS)), self._random.choice((old, aim)).token)
+        if live and self.random.random() < 0.75:
+            return self.random.choice(live)
+        old = self.random.choice(self._keys[-12:])
+        aim = self.random.choice([*live, old, old])
+        return ItemKey(aim.id, self.random.choice((old.holder_id, *HOLDERS)), self.random.choice((old, aim)).token)
 
     def _an_item_and_holder(self) -> tuple[str, str]:
         """Sometimes an item with its present holder, else any item and any holder."""
         live = self._live()
-        if live and self._random.random() < 0.3:
-            key = self._random.choice(live)
+        if live and self.random.random() < 0.3:
+            key = self.random.choice(live)
             return key.id, key.holder_id
-        return self._random.choice(IDS), self._random.choice(HOLDERS)
+        return self.random.choice(IDS), self.random.choice(HOLDERS)
 
     def _some_keys(self) -> list[ItemKey]:
         """Some keys, one per item at most."""
-        drawn = (self._a_key() for _ in range(self._random.choice((1, 1, 2, 4))))
+        drawn = (self._a_key() for _ in range(self.random.choice((1, 1, 2, 4))))
         return list({key.id: key for key in drawn}.values())
 
     def _instant(self) -> dt.datetime:
@@ -89,66 +82,63 @@ class ItemWalker:
         rows = [row for pair in self.pairs for row in pair.oracle.rows.values()]
         edges = [row.expires_at for row in rows if row.expires_at is not None and row_state(row, now) is Row.LIVE]
         ahead = [edge + n * tick for edge in edges for n in (-1, 0, 1) if edge + n * tick > now]
-        if ahead and self._random.random() < 0.7:
-            return self._random.choice(sorted(ahead)[:3])
-        return now + self._random.choice((tick, tick, dt.timedelta(seconds=1)))
+        if ahead and self.random.random() < 0.7:
+            return self.random.choice(sorted(ahead)[:3])
+        return now + self.random.choice((tick, tick, dt.timedelta(seconds=1)))
 
     # Moves
 
     async def _move_clock(self) -> None:
         at = self._instant()
-        self._note(f"clock to {at.isoformat()}")
+        self.note(f"clock to {at.isoformat()}")
         await self.pair.harness.set_clock(at)
         for pair in self.pairs:
             pair.now = at
 
     async def _put(self) -> None:
-        (item_id, holder), state = self._an_item_and_holder(), self._random.choice(STATES)
-        self._note(f"{holder} puts {item_id} in {state}")
+        (item_id, holder), state = self._an_item_and_holder(), self.random.choice(STATES)
+        self.note(f"{holder} puts {item_id} in {state}")
         await self.pair.put(item_id, state, {"step": len(self.trail)}, holder)
 
     async def _acquire(self) -> None:
         item_id, holder = self._an_item_and_holder()
-        lease_s = self._random.choice(LENGTHS_S)
-        self._note(f"{holder} acquires {item_id} for {lease_s} s")
+        lease_s = self.random.choice(LENGTHS_S)
+        self.note(f"{holder} acquires {item_id} for {lease_s} s")
         answer = await self.pair.acquire(item_id, holder, lease_s)
         if isinstance(answer, ItemRow):
             self._keys.append(answer.key)
 
     async def _next(self) -> None:
-        state, holder = self._random.choice(STATES), self._random.choice(HOLDERS)
-        limit, lease_s = self._random.choice((0, 1, 1, 2, 9)), self._random.choice(LENGTHS_S)
-        self._note(f"{holder} takes {limit} in {state} for {lease_s} s")
+        state, holder = self.random.choice(STATES), self.random.choice(HOLDERS)
+        limit, lease_s = self.random.choice((0, 1, 1, 2, 9)), self.random.choice(LENGTHS_S)
+        self.note(f"{holder} takes {limit} in {state} for {lease_s} s")
         self._keys += [self.pair.key(item_id) for item_id in await self.pair.next(state, limit, holder, lease_s)]
 
     async def _renew(self) -> None:
-        keys, lease_s = self._some_keys(), self._random.choice(LENGTHS_S)
-        self._note(f"renew {keys} for {lease_s} s")
+        keys, lease_s = self._some_keys(), self.random.choice(LENGTHS_S)
+        self.note(f"renew {keys} for {lease_s} s")
         await self.pair.renew(keys, lease_s)
 
     async def _break(self) -> None:
         keys = self._some_keys()
-        if self._random.random() < 0.3:
+        if self.random.random() < 0.3:
             keys = [ItemKey(key.id, key.holder_id, 0) for key in keys]
-        self._note(f"break {keys}")
+        self.note(f"break {keys}")
         await self.pair.break_leases(*keys)
 
     async def _save(self) -> None:
-        key, state = self._a_key(), self._random.choice((None, *STATES))
+        key, state = self._a_key(), self.random.choice((None, *STATES))
         documents: tuple[dict[str, Any], ...] = ({}, {"document": None}, {"document": {"step": len(self.trail)}})
-        given = self._random.choice(documents)
-        self._note(f"save {key} as {state} with {given}")
+        given = self.random.choice(documents)
+        self.note(f"save {key} as {state} with {given}")
         await self.pair.save(key, state, **given)
 
     async def _delete(self) -> None:
         key = self._a_key()
-        self._note(f"delete {key}")
+        self.note(f"delete {key}")
         await self.pair.delete(key)
 
     async def _find(self) -> None:
-        state, limit = self._random.choice((None, *STATES)), self._random.choice((0, 1, 3, 99))
-        self._note(f"find {limit} in {state}")
+        state, limit = self.random.choice((None, *STATES)), self.random.choice((0, 1, 3, 99))
+        self.note(f"find {limit} in {state}")
         await self.pair.find(state, limit)
-
-    def _note(self, line: str) -> None:
-        self.trail.append(line)

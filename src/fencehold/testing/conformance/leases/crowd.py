@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import json
-import sys
-from typing import Any
 
-from fencehold.model.election.leases import Lease, TermKey
-from fencehold.model.errors import Unavailable
+from fencehold.model.election.leases import TermKey
 from fencehold.ports.backend import Backend
+from fencehold.testing.conformance.leases.crowd_process import try_once
 from fencehold.testing.conformance.needs import needs, unless
+from fencehold.testing.conformance.processes import told_by_processes
 from fencehold.testing.conformance.suite import LEASE_S, LeaseTests, ask, granted, plenty, release, take
-from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, COUNT, READ_COUNT, Can, Harness
+from fencehold.testing.harness import ADD_NOTE, COUNT, READ_COUNT, Can, Harness
 
 CONTENDERS = 32
 ROUNDS = 6
@@ -29,7 +27,8 @@ class Crowd(LeaseTests):
         await harness.shift_clock(dt.timedelta())
         writes = WRITES if harness.can(Can.FENCES) else 0
         for epoch in range(1, ROUNDS + 1):
-            answers = await asyncio.gather(*(try_once(client, n, epoch) for n, client in enumerate(clients)))
+            asks = [ask("job", f"holder {n}", f"{n} for {epoch}") for n in range(CONTENDERS)]
+            answers = await asyncio.gather(*map(try_once, clients, asks))
             winners = [(clients[n], lease) for n, lease in enumerate(answers) if lease is not None]
             assert [lease.epoch for _, lease in winners] == [epoch]
             client, lease = winners[0]
@@ -61,16 +60,6 @@ async def write_once(harness: Harness, client: Backend, key: TermKey) -> None:
         await harness.write(tx, key.epoch)
 
 
-async def try_once(client: Backend, number: int, epoch: int) -> Lease | None:
-    try:
-        answer = await client.leases.acquire(ask("job", f"holder {number}", f"{number} for {epoch}"), CALL_LIMIT_S)
-    except Unavailable as error:
-        if error.code != "busy":
-            raise
-        return None
-    return answer if isinstance(answer, Lease) else None
-
-
 @needs(Can.PROCESSES)
 class ProcessCrowd(LeaseTests):
     """Real processes; each contender leads exactly TURNS times, so every total is known beforehand."""
@@ -87,49 +76,12 @@ class ProcessCrowd(LeaseTests):
 
 
 async def turns_taken(harness: Harness, writes: list[str]) -> list[int]:
-    """Let all processes take turns, each writing so under the fence; return the epochs, each of which was granted once.
-
-    All of them begin at once, when all are connected.
-    """
+    """Let processes take turns, each writing this under the fence; return the epochs, each granted once."""
     await harness.shift_clock(dt.timedelta())
-    order = {"contenders": CONTENDERS_PER_PROCESS, "turns": TURNS, "writes": writes}
-    processes = await waiting(harness, "leases.crowd_process", PROCESSES, order)
-    told = await asyncio.gather(*map(outcome, processes))
+    order = {"clients": CONTENDERS_PER_PROCESS, "turns": TURNS, "writes": writes}
+    told = await told_by_processes(harness, "leases.crowd_process", PROCESSES, order)
     epochs = sorted(epoch for line in told for epoch in line)
     turns = PROCESSES * CONTENDERS_PER_PROCESS * TURNS
     assert epochs == list(range(1, turns + 1)), "an epoch was granted twice, or skipped"
     assert (await take(await harness.client(), "job", "the last")).epoch == turns + 1
     return epochs
-
-
-async def waiting(harness: Harness, module: str, count: int, order: dict[str, Any]) -> list[asyncio.subprocess.Process]:
-    """Start `count` processes of this module of the suite, each with its order. Return when all wait to begin."""
-    order = {"maker": harness.remote.maker, "argument": harness.remote.argument, **order}
-    command = [sys.executable, "-m", f"fencehold.testing.conformance.{module}"]
-    pipe = asyncio.subprocess.PIPE
-    processes = []
-    for number in range(count):
-        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
-        harness.stack.push_async_callback(end, process)
-        assert process.stdin is not None
-        process.stdin.write(json.dumps({**order, "process": number}).encode() + b"\n")
-        processes.append(process)
-    for process in processes:
-        assert process.stdout is not None
-        if await process.stdout.readline() != b"ready\n":
-            raise AssertionError((await process.communicate())[1].decode())
-    return processes
-
-
-async def outcome(process: asyncio.subprocess.Process) -> list[int]:
-    """Let the process begin, and return the numbers that it prints at its end."""
-    stdout, stderr = await process.communicate(b"go\n")
-    assert process.returncode == 0, stderr.decode()
-    return [int(number) for number in json.loads(stdout)]
-
-
-async def end(process: asyncio.subprocess.Process) -> None:
-    """Kill the process if it still runs, however the test ended."""
-    if process.returncode is None:
-        process.kill()
-        await process.communicate()

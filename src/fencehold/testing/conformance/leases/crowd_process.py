@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import json
 import random
-import sys
 from typing import Any
 
 from fencehold.model.election.leases import Ask, Lease
 from fencehold.model.errors import Unavailable
 from fencehold.ports.backend import Backend
+from fencehold.testing.conformance.processes import take_part
 from fencehold.testing.harness import CALL_LIMIT_S
 
 LEASE_S = 60.0
@@ -47,23 +45,15 @@ async def try_once(backend: Backend, ask: Ask) -> Lease | None:
     return answer if isinstance(answer, Lease) else None
 
 
-async def main() -> None:
-    order = json.loads(await asyncio.to_thread(sys.stdin.readline))
-    module, _, maker = order["maker"].partition(":")
-    make = getattr(importlib.import_module(module), maker)(order["argument"])
-    backends: list[Backend] = [make() for _ in range(order["contenders"])]
-    for backend in backends:
-        await backend.open(CALL_LIMIT_S)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    await asyncio.to_thread(sys.stdin.readline)
-    names = [f"process {order['process']}, contender {n}" for n in range(len(backends))]
-    turns = await asyncio.gather(*(contend(b, order, who) for b, who in zip(backends, names, strict=True)))
-    for backend in backends:
-        await backend.fences.close()
-        await backend.close()
-    sys.stdout.write(json.dumps([epoch for epochs in turns for epoch in epochs]))
+async def connected(backend: Backend, order: dict[str, Any]) -> Backend:
+    await backend.open(CALL_LIMIT_S)
+    return backend
+
+
+async def close(backend: Backend) -> None:
+    await backend.fences.close()
+    await backend.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(take_part(connected, contend, close))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter
 from dataclasses import replace
 
 from fencehold.model.election.leases import (
@@ -11,7 +10,6 @@ from fencehold.model.election.leases import (
     Lease,
     Refusal,
     Request,
-    Rule,
     TermKey,
     Verb,
     decide,
@@ -19,19 +17,17 @@ from fencehold.model.election.leases import (
     refusal_reason,
     row_state,
 )
-from fencehold.ports.leases import Answer
-
-REMAINING_S_OFF_MAX = 1e-6  # a difference of two instants, as a float
+from fencehold.testing.conformance.oracle import RuleOracle
 
 
-class Oracle:
-    """Rows as the rules require them. `fired` counts rules that applied, `refused` states and verbs without a rule."""
+class Oracle(RuleOracle):
+    """Rows as the rules require them."""
 
-    def __init__(self) -> None:
+    table = "leases"
+
+    def __init__(self, applied: set[str] | None = None) -> None:
+        super().__init__(applied)
         self.rows: dict[str, Lease] = {}
-        self.fired: Counter[str] = Counter()
-        self.refused: Counter[str] = Counter()
-        self.last_rule: Rule | None = None
 
     def acquire(self, ask: Ask, now: dt.datetime) -> Lease | Refusal:
         return self._answer(Verb.ACQUIRE, Request(ask.name, now, ask.holder_id, 0, ask.lease_s, ask.nonce))
@@ -51,30 +47,12 @@ class Oracle:
 
     def _answer(self, verb: Verb, request: Request) -> Lease | Refusal:
         row = self.rows.get(request.name)
-        rule = self.last_rule = decide(row, verb, request)
+        rule = decide(row, verb, request)
+        self.decided(request.name, rule, row_state(row, request.now), verb)
         if rule is None:
-            self.refused[f"{row_state(row, request.now).value}.{verb.value}"] += 1
             reason = "held" if verb is Verb.ACQUIRE else refusal_reason(row, request.now)
             return Refusal(reason, self.view(request.name, request.now))
-        self.fired[rule.id] += 1
         self.rows[request.name] = rule.then(row, request)
         after = self.view(request.name, request.now)
         assert after is not None, "a rule leaves a row behind"
         return after
-
-
-def agree(got: Answer | None, expected: Answer | None, what: str) -> None:
-    """Fail unless both are the same kind of answer about the same row."""
-    match got, expected:
-        case Refusal(), Refusal():
-            assert got.reason == expected.reason, f"{what}: refused as {got.reason}, the table says {expected.reason}"
-            agree(got.current, expected.current, f"{what}, the row shown")
-        case Lease(), Lease():
-            off_s = abs(got.remaining_s - expected.remaining_s)
-            assert off_s <= REMAINING_S_OFF_MAX, f"{what}: {got.remaining_s} s left, not {expected.remaining_s}"
-            same = replace(got, remaining_s=expected.remaining_s) == expected
-            assert same, f"{what}:\n  the store says {got}\n  the table says {expected}"
-        case None, None:
-            pass
-        case _:
-            raise AssertionError(f"{what}:\n  the store says {got}\n  the table says {expected}")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fencehold.ports.backend import Backend
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, Events, Failure
+from fencehold.testing.conformance.processes import take_part
 from fencehold.testing.harness import CALL_LIMIT_S
 
 LEASE_S = 60.0
@@ -70,24 +69,17 @@ async def settled(events: Events, order: Order, claims: list[Claim]) -> list[Cla
     return [claim.key for claim in claims if claim.key not in back and claim.key not in failed]
 
 
-async def main() -> None:
-    told: dict[str, Any] = json.loads(await asyncio.to_thread(sys.stdin.readline))
-    module, _, maker = told["maker"].partition(":")
-    make = getattr(importlib.import_module(module), maker)(told["argument"])
-    outboxes: list[Events] = [make().events(told["table"]) for _ in range(told["claimers"])]
-    for events in outboxes:
-        await events.admin.stats(CALL_LIMIT_S)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    await asyncio.to_thread(sys.stdin.readline)
+async def connected(backend: Backend, order: dict[str, Any]) -> Events:
+    events = backend.events(order["table"])
+    await events.admin.stats(CALL_LIMIT_S)
+    return events
+
+
+async def work(events: Events, order: dict[str, Any], who: str) -> list[int]:
     claimed: list[int] = []
-    order = Order(fail_every=told["fail_every"])
-    names = [f"process {told['process']}, claimer {n}" for n in range(len(outboxes))]
-    await asyncio.gather(*(drain(e, order, who, claimed.append) for e, who in zip(outboxes, names, strict=True)))
-    for events in outboxes:
-        await events.close()
-    sys.stdout.write(json.dumps(claimed))
+    await drain(events, Order(fail_every=order["fail_every"]), who, claimed.append)
+    return claimed
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(take_part(connected, work, lambda events: events.close()))

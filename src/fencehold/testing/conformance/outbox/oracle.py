@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fencehold.model.outbox.events import Request, Rule, Status, Stored, Verb, apply
+from fencehold.model.outbox.events import Request, Status, Stored, Verb, apply
 from fencehold.model.outbox.new_events import NewEvent
 from fencehold.ports.events import ClaimAsk, ClaimKey, EventRow
+from fencehold.testing.conformance.oracle import RuleOracle
 
 SOME_ERROR = "(the store's own words)"
 CLAIMABLE = (Status.PENDING, Status.FAILED)
@@ -30,14 +30,14 @@ class Expected:
         return ClaimKey(self.id, self.stored.lock_token or "nobody", self.new.tracking_id)
 
 
-class EventOracle:
-    """Events as the rules require them. `fired` counts rules that applied, `refused` statuses and verbs without one."""
+class EventOracle(RuleOracle):
+    """Events as the rules require them."""
 
-    def __init__(self) -> None:
+    table = "outbox"
+
+    def __init__(self, applied: set[str] | None = None) -> None:
+        super().__init__(applied)
         self.rows: dict[int, Expected] = {}
-        self.fired: Counter[str] = Counter()
-        self.refused: Counter[str] = Counter()
-        self.last_rule: dict[int, Rule | None] = {}  # for the last verb on this event; None: refused
 
     def add(self, event_id: int, new: NewEvent, now: dt.datetime) -> None:
         due_at = new.not_before or now + dt.timedelta(seconds=new.delay_s)
@@ -46,17 +46,13 @@ class EventOracle:
 
     def change(self, event_id: int, verb: Verb, request: Request) -> bool:
         """Apply the verb by the table; return whether the table allows it."""
-        self.last_rule[event_id] = None
         row = self.rows.get(event_id)
         if row is None:
             return False
-        outcome = apply(row.stored, verb, request)
-        if outcome is None:
-            self.refused[f"{row.stored.status}.{verb.value}"] += 1
-            return False
-        self.last_rule[event_id], row.stored = outcome
-        self.fired[outcome[0].id] += 1
-        return True
+        rule, stored = apply(row.stored, verb, request) or (None, row.stored)
+        self.decided(event_id, rule, row.stored.status, verb)
+        row.stored = stored
+        return rule is not None
 
     def claim(self, ask: ClaimAsk, now: dt.datetime) -> list[int]:
         """The ids that must be claimed, in this order."""

@@ -1,4 +1,4 @@
-"""A store and the rule table side by side: every call goes to both, and a difference fails."""
+"""An outbox and its rule table side by side."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventPort, Events, Failure, Filter
 from fencehold.testing.conformance.needs import needs
 from fencehold.testing.conformance.outbox.oracle import EventOracle, agree
+from fencehold.testing.conformance.pair import ClientsAndClock
 from fencehold.testing.conformance.suite import START, HarnessTests
 from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
@@ -58,30 +59,21 @@ class EventTests(HarnessTests):
         await harness.prepare()
 
 
-class Pair:
-    """The events in the store and in the oracle. The clock of both stands still at `now`."""
+class Pair(ClientsAndClock[Events]):
+    """The events in the store and in the oracle: every call goes to both, and a difference fails."""
 
     def __init__(self, harness: Harness, clients: Sequence[Events]) -> None:
-        self.oracle = EventOracle()
-        self.harness = harness
-        self.clients = clients
-        self.now = START
-        self._calls = 0
+        super().__init__(harness, clients)
+        self.oracle = EventOracle(harness.applied)
 
     @classmethod
     async def of(cls, harness: Harness, clients: int = 1) -> Pair:
         await harness.set_clock(START)
         return cls(harness, [await harness.events() for _ in range(clients)])
 
-    async def set_clock(self, at: dt.datetime) -> None:
-        self.now = at
-        await self.harness.set_clock(at)
-
     @property
     def events(self) -> Events:
-        """Another client each time: any client may continue what another one began."""
-        self._calls += 1
-        return self.clients[self._calls % len(self.clients)]
+        return self.client
 
     def key(self, event_id: int, token: str) -> ClaimKey:
         """The key of this event with this token, whoever holds the event."""

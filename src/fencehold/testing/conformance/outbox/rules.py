@@ -98,9 +98,7 @@ class EventRules(EventTests):
         await pair.set_clock(edge + case.ticks * pair.harness.traits.tick)
         pair.oracle.last_rule.clear()
         await perform(pair, case.verb, pair.key(event_id, case.token), case.retry, f"{case.rule}, {case.title}")
-        fired = pair.oracle.last_rule.get(event_id)
-        assert (fired is not None) is case.allowed, "the table and this case do not agree"
-        assert fired is None or fired.id == case.rule
+        pair.oracle.check_last(event_id, case.rule, case.allowed)
 
     async def test_a_verb_that_no_rule_names_changes_nothing(self, harness: Harness) -> None:
         pair = await Pair.of(harness)

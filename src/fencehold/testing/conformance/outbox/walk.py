@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-import random
+from collections.abc import Mapping
 
 from fencehold.model.outbox.events import RULES, Request, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
+from fencehold.testing.conformance.oracle import check_all_fired
 from fencehold.testing.conformance.outbox.pair import EventTests, Pair, ask, event, stray
+from fencehold.testing.conformance.walker import Move, RandomWalk
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
-SEED = 20_310_517
 PART_OF_LEASE_WALK = 5  # fewer steps than for leases, because it checks the rows after every step
 LENGTHS_S = (2.0, 5.0, 7.5)
 TYPES = ("order.paid", "Order.paid", "order.sent")
@@ -21,34 +22,26 @@ class EventWalk(EventTests):
     test_limit_s = 58.0
 
     async def test_a_long_walk_never_leaves_the_table(self, harness: Harness) -> None:
-        walker = EventWalker(await Pair.of(harness, clients=3), random.Random(SEED))
-        for step in range(harness.traits.walk_steps // PART_OF_LEASE_WALK):
-            try:
-                await walker.step()
-            except AssertionError as failure:
-                failure.add_note(f"seed {SEED}, step {step}; the last calls:\n  " + "\n  ".join(walker.trail[-12:]))
-                raise
+        walker = EventWalker(await Pair.of(harness, clients=3))
+        await walker.walk(harness.traits.walk_steps // PART_OF_LEASE_WALK)
         await walker.pair.check_all()
-        assert set(walker.pair.oracle.fired) == {rule.id for rule in RULES}, "a rule never fired"
+        check_all_fired(walker.pair.oracle.fired, RULES)
 
 
-class EventWalker:
+class EventWalker(RandomWalk):
     """Keeps every key that was ever given: any client may use any of them late."""
 
-    def __init__(self, pair: Pair, random: random.Random) -> None:
+    def __init__(self, pair: Pair) -> None:
+        super().__init__()
         self.pair = pair
-        self.trail: list[str] = []
-        self._random = random
         self._keys: list[ClaimKey] = [stray("never sent")]
         self._tokens = 0
 
-    async def step(self) -> None:
-        moves = {
+    def moves(self) -> Mapping[Move, int]:
+        return {
             self._move_clock: 24, self._add: 12, self._claim: 22, self._glance: 6, self._renew: 8, self._complete: 6,
             self._fail: 14, self._release: 4, self._reap: 8, self._redrive: 6,
         }  # fmt: skip
-        move = self._random.choices(list(moves), weights=list(moves.values()))[0]
-        await move()
 
     # Draws
 
@@ -59,9 +52,9 @@ class EventWalker:
         """Some keys, one per event at most; mostly present ones, whether live or lapsed, sometimes old ones."""
         held = self._held()
         drawn = {}
-        for _ in range(self._random.choice((1, 1, 2, 4))):
-            is_old = not held or self._random.random() < 0.2
-            key = self._random.choice(self._keys[-20:] if is_old else held)
+        for _ in range(self.random.choice((1, 1, 2, 4))):
+            is_old = not held or self.random.random() < 0.2
+            key = self.random.choice(self._keys[-20:] if is_old else held)
             drawn[key.id] = key
         return list(drawn.values())
 
@@ -77,43 +70,43 @@ class EventWalker:
         ahead = [
             at for at in (edge + n * self.pair.harness.traits.tick for edge in edges for n in (-1, 0, 1)) if at > now
         ]
-        if ahead and self._random.random() < 0.7:
-            return self._random.choice(ahead)
-        return now + dt.timedelta(milliseconds=self._random.randrange(0, 2000))
+        if ahead and self.random.random() < 0.7:
+            return self.random.choice(ahead)
+        return now + dt.timedelta(milliseconds=self.random.randrange(0, 2000))
 
     # Moves
 
     async def _move_clock(self) -> None:
         at = self._instant()
-        self._note(f"clock to {at.isoformat()}")
+        self.note(f"clock to {at.isoformat()}")
         await self.pair.set_clock(at)
 
     async def _add(self) -> None:
-        aggregate_type, aggregate_id = self._random.choice(AGGREGATES)
+        aggregate_type, aggregate_id = self.random.choice(AGGREGATES)
         made = [
             event(
-                self._random.choice(TYPES), {"n": len(self.trail)}, self._random.choice((1, 2, 3)),
-                aggregate_type=aggregate_type, aggregate_id=aggregate_id, priority=self._random.choice((0, 0, 5, -1)),
-                not_before=self._random.choice((None, None, 1.5)), metadata=self._random.choice((None, {"trace": "1"})),
+                self.random.choice(TYPES), {"n": len(self.trail)}, self.random.choice((1, 2, 3)),
+                aggregate_type=aggregate_type, aggregate_id=aggregate_id, priority=self.random.choice((0, 0, 5, -1)),
+                not_before=self.random.choice((None, None, 1.5)), metadata=self.random.choice((None, {"trace": "1"})),
             )
-            for _ in range(self._random.choice((1, 1, 3)))
+            for _ in range(self.random.choice((1, 1, 3)))
         ]  # fmt: skip
-        self._note(f"add {made}")
+        self.note(f"add {made}")
         await self.pair.add(*made)
 
     async def _claim(self) -> None:
-        types = self._random.choice((None, None, None, TYPES[:2], TYPES[2:], ()))
-        limit, lease_s = self._random.choice((1, 2, 5)), self._random.choice(LENGTHS_S)
-        asked = ask(self._token(), limit, lease_s, event_types=types, in_order=self._random.random() < 0.4)
-        completed = self._some_keys() if self._random.random() < 0.3 else []
-        self._note(f"claim {asked}, completing {completed}")
+        types = self.random.choice((None, None, None, TYPES[:2], TYPES[2:], ()))
+        limit, lease_s = self.random.choice((1, 2, 5)), self.random.choice(LENGTHS_S)
+        asked = ask(self._token(), limit, lease_s, event_types=types, in_order=self.random.random() < 0.4)
+        completed = self._some_keys() if self.random.random() < 0.3 else []
+        self.note(f"claim {asked}, completing {completed}")
         await self.pair.claim(asked, completed)
         self._keys += [key for key in self._held() if key.token == asked.token]
 
     async def _glance(self) -> None:
         """Claim without a sweep: it may miss an event, but what it claims must be claimable."""
         asked = ask(self._token(), 2, 5.0, sweep=False)
-        self._note(f"glance {asked}")
+        self.note(f"glance {asked}")
         got = (await self.pair.events.port.turn([], asked, CALL_LIMIT_S)).claims
         assert len(got) <= asked.limit
         for claim in got:
@@ -131,20 +124,20 @@ class EventWalker:
         await self._change(Verb.RELEASE)
 
     async def _change(self, verb: Verb) -> None:
-        keys, lease_s = self._some_keys(), self._random.choice(LENGTHS_S)
-        self._note(f"{verb.value} {keys} for {lease_s} s")
+        keys, lease_s = self._some_keys(), self.random.choice(LENGTHS_S)
+        self.note(f"{verb.value} {keys} for {lease_s} s")
         await self.pair.change(verb, keys, lease_s)
 
     async def _fail(self) -> None:
         failures = [
-            Failure(key, f"error {len(self.trail)}", self._random.choice((0.0, 0.1, 2.0)), self._random.random() < 0.9)
+            Failure(key, f"error {len(self.trail)}", self.random.choice((0.0, 0.1, 2.0)), self.random.random() < 0.9)
             for key in self._some_keys()
         ]
-        self._note(f"fail {failures}")
+        self.note(f"fail {failures}")
         await self.pair.fail(*failures)
 
     async def _reap(self) -> None:
-        self._note("reap")
+        self.note("reap")
         await self.pair.reap()
 
     async def _redrive(self) -> None:
@@ -152,11 +145,8 @@ class EventWalker:
             row.id for row in self.pair.oracle.rows.values() if row.stored.status in (Status.DEAD_LETTER, Status.FAILED)
         ]
         ids = list(
-            {*final[-4:], *self._random.sample(sorted(self.pair.oracle.rows), min(1, len(self.pair.oracle.rows)))}
+            {*final[-4:], *self.random.sample(sorted(self.pair.oracle.rows), min(1, len(self.pair.oracle.rows)))}
         )
-        self._note(f"redrive {ids}")
+        self.note(f"redrive {ids}")
         if ids:
-            await self.pair.redrive(ids, self._random.choice(("", "a bad deployment")), 3, 1.5)
-
-    def _note(self, line: str) -> None:
-        self.trail.append(line)
+            await self.pair.redrive(ids, self.random.choice(("", "a bad deployment")), 3, 1.5)

@@ -1,0 +1,74 @@
+"""What the oracles of leases, events and items share. An oracle computes from a rule table what a store must answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Hashable
+from dataclasses import replace
+from enum import Enum
+from typing import ClassVar, Protocol
+
+from fencehold.model.election.leases import Lease, Refusal
+from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow
+from fencehold.ports.leases import Answer
+
+REMAINING_S_OFF_MAX = 1e-6  # a difference of two instants, as a float
+
+
+class Rule(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+class RuleOracle:
+    """`fired` are the rules that applied, `refused` the states and verbs that no rule allowed.
+
+    `applied` gets the fired rules too, with the name of their table: for the matrix of rules.
+    """
+
+    table: ClassVar[str]
+
+    def __init__(self, applied: set[str] | None = None) -> None:
+        self.fired: set[str] = set()
+        self.refused: set[str] = set()
+        self.last_rule: dict[Hashable, str | None] = {}  # for the last verb on a row, by the row's key; None: refused
+        self._applied = set() if applied is None else applied
+
+    def decided(self, row: Hashable, rule: Rule | None, state: Enum, verb: Enum) -> None:
+        """Record what the table decided on this row."""
+        self.last_rule[row] = rule.id if rule else None
+        if rule:
+            self.fired.add(rule.id)
+            self._applied.add(f"{self.table} {rule.id}")
+        else:
+            self.refused.add(f"{state.value}.{verb.value}")
+
+    def check_last(self, row: Hashable, rule: str, allowed: bool) -> None:
+        """Check that the last verb on this row was allowed by this rule, or refused."""
+        assert self.last_rule.get(row) == (rule if allowed else None), "the table and this case do not agree"
+
+
+def check_all_fired(fired: Collection[str], rules: Collection[Rule]) -> None:
+    assert {*fired} == {rule.id for rule in rules}, "a rule never fired"
+
+
+def agree(got: Answer | ItemAnswer | None, expected: Answer | ItemAnswer | None, what: str) -> None:
+    """Fail unless both are the same kind of answer about the same row."""
+    match got, expected:
+        case ((Refusal() | ItemRefusal()), (Refusal() | ItemRefusal())):
+            assert got.reason == expected.reason, f"{what}: refused as {got.reason}, the table says {expected.reason}"
+            agree(got.current, expected.current, f"{what}, the row shown")
+        case ItemRow(), ItemRow():
+            assert json.loads(got.document_json) == json.loads(expected.document_json), f"{what}: another document"
+            _agree_on_row(replace(got, document_json=expected.document_json), expected, what)
+        case Lease(), Lease():
+            _agree_on_row(got, expected, what)
+        case _:
+            assert got is expected is None, f"{what}:\n  the store says {got}\n  the table says {expected}"
+
+
+def _agree_on_row(got: Lease | ItemRow, expected: Lease | ItemRow, what: str) -> None:
+    off_s = abs(got.remaining_s - expected.remaining_s)
+    assert off_s <= REMAINING_S_OFF_MAX, f"{what}: {got.remaining_s} s left, not {expected.remaining_s}"
+    same = replace(got, remaining_s=expected.remaining_s) == expected
+    assert same, f"{what}:\n  the store says {got}\n  the table says {expected}"
