@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fencehold.testing.conformance.items.batches import ItemBatches
 from fencehold.testing.conformance.items.crowd import ItemCrowd, ItemProcessCrowd
-from fencehold.testing.conformance.items.kinds import ItemKinds
 from fencehold.testing.conformance.items.locks import ItemLocks
-from fencehold.testing.conformance.items.names import ItemNames
+from fencehold.testing.conformance.items.names import ItemKinds, ItemNames
 from fencehold.testing.conformance.items.rules import ItemRules
 from fencehold.testing.conformance.items.schemas import ItemSchemas
 from fencehold.testing.conformance.items.times import ItemTimes

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from fencehold.testing.conformance.classes import CLASSES
-from fencehold.testing.conformance.needs import why_not
-from fencehold.testing.conformance.suite import HarnessTests
+from fencehold.testing.conformance.suite import HarnessTests, why_not
 from fencehold.testing.harness import Harness, Traits
 
 NOTHING: Mapping[str, str] = MappingProxyType({})

@@ -48,6 +48,19 @@ class RuleOracle:
         assert self.last_rule.get(row) == (rule if allowed else None), "the table and this case do not agree"
 
 
+class Case(Protocol):
+    @property
+    def rule(self) -> str: ...
+    @property
+    def allowed(self) -> bool: ...
+
+
+def check_cases(cases: Collection[Case], rules: Collection[Rule]) -> None:
+    """Check that each rule of the table is allowed once and refused once."""
+    for allowed in (True, False):
+        assert {case.rule for case in cases if case.allowed is allowed} == {rule.id for rule in rules}
+
+
 def check_all_fired(fired: Collection[str], rules: Collection[Rule]) -> None:
     assert {*fired} == {rule.id for rule in rules}, "a rule never fired"
 

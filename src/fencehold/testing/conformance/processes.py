@@ -1,14 +1,14 @@
-"""Real processes that use one store at once: starting them, and being one of them."""
+"""Starting real processes that use one store at once."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from fencehold.ports.backend import Backend
 from fencehold.testing.harness import Harness
@@ -18,13 +18,22 @@ Order = dict[str, Any]
 READY = b"ready\n"
 
 
-async def told_by_processes(harness: Harness, module: str, count: int, order: Order) -> list[list[int]]:
-    """Start `count` processes of this module of the suite with this order; return the numbers that each printed.
+@dataclass(frozen=True)
+class Part(Generic[C]):
+    """What a process does: connects clients, lets each of them work as ordered, and closes them."""
+
+    connected: Callable[[Backend, Order], Awaitable[C]]
+    work: Callable[[C, Order, str], Awaitable[list[int]]]
+    close: Callable[[C], Awaitable[None]]
+
+
+async def told_by_processes(harness: Harness, part: str, count: int, order: Order) -> list[list[int]]:
+    """Start `count` processes that take this part (see one_process.py) in the suite; return the numbers they printed.
 
     They begin at the same moment, when all of them are connected.
     """
-    order = {"maker": harness.remote.maker, "argument": harness.remote.argument, **order}
-    processes = [await _started(harness, module, {**order, "process": number}) for number in range(count)]
+    order = {"part": part, "maker": harness.remote.maker, "argument": harness.remote.argument, **order}
+    processes = [await _started(harness, {**order, "process": number}) for number in range(count)]
     for process in processes:
         assert process.stdout is not None
         if await process.stdout.readline() != READY:
@@ -32,10 +41,10 @@ async def told_by_processes(harness: Harness, module: str, count: int, order: Or
     return await asyncio.gather(*map(_outcome, processes))
 
 
-async def _started(harness: Harness, module: str, order: Order) -> asyncio.subprocess.Process:
+async def _started(harness: Harness, order: Order) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", f"fencehold.testing.conformance.{module}", stdin=pipe, stdout=pipe, stderr=pipe,
+        sys.executable, "-m", "fencehold.testing.conformance.one_process", stdin=pipe, stdout=pipe, stderr=pipe,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},  # the harness may lie anywhere
     )  # fmt: skip
     harness.stack.push_async_callback(_end, process)
@@ -56,23 +65,3 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         process.kill()
         await process.communicate()
-
-
-async def take_part(
-    connected: Callable[[Backend, Order], Awaitable[C]],
-    work: Callable[[C, Order, str], Awaitable[list[int]]],
-    close: Callable[[C], Awaitable[None]],
-) -> None:
-    """Be one of the processes: connect as many clients as ordered, wait for the start, work, print all the numbers."""
-    order: Order = json.loads(await asyncio.to_thread(sys.stdin.readline))
-    module, _, maker = order["maker"].partition(":")
-    make = getattr(importlib.import_module(module), maker)(order["argument"])
-    clients = [await connected(make(), order) for _ in range(order["clients"])]
-    sys.stdout.buffer.write(READY)
-    sys.stdout.flush()
-    await asyncio.to_thread(sys.stdin.readline)
-    names = [f"process {order['process']}, client {number}" for number in range(len(clients))]
-    lists = await asyncio.gather(*(work(client, order, who) for client, who in zip(clients, names, strict=True)))
-    for client in clients:
-        await close(client)
-    sys.stdout.write(json.dumps([number for numbers in lists for number in numbers]))

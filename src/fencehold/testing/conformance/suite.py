@@ -6,13 +6,17 @@ import asyncio
 import datetime as dt
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, TypeVar
+
+import pytest
 
 from fencehold.model.election.leases import Ask, Lease, TermKey
+from fencehold.model.errors import ConfigurationError
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer
-from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.doors import through
 from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 # Far from the process's own time, so that a test fails if the two are compared.
@@ -20,49 +24,140 @@ START = dt.datetime(2031, 5, 17, 12, 0, 0, tzinfo=dt.UTC)
 LEASE_S = 60.0
 LEASE = dt.timedelta(seconds=LEASE_S)
 
+S = TypeVar("S")
 AsyncTest = Callable[..., Coroutine[Any, Any, None]]
+Supply = Callable[[Harness], Awaitable[object]]
+
+
+def needs(*abilities: Can) -> Callable[[S], S]:
+    """Mark a class of tests, or one test: only for a store that can do all of these. A subclass inherits it."""
+    return _marked("needs", abilities)
+
+
+def unless(*abilities: Can) -> Callable[[S], S]:
+    """Mark a class of tests, or one test: only for a store that can do none of these."""
+    return _marked("unless", abilities)
+
+
+def proves(*rules: str) -> Callable[[S], S]:
+    """Mark a class of tests, or one test: it proves these rules, beside those that its oracle applies.
+
+    A rule of a table is named after it ("fences live.fence.is_holder"), one of specification 001 "RULE-020-001".
+    """
+    return _marked("proves", rules)
+
+
+def why_not(subject: object, can: Collection[Can]) -> str:
+    """Return why the subject does not apply to a store that can do these; empty: it applies."""
+    missing = [one.value for one in Can if one in getattr(subject, "needs", ()) and one not in can]
+    if missing:
+        return f"needs {' and '.join(missing)}"
+    present = [one.value for one in Can if one in getattr(subject, "unless", ()) and one in can]
+    return f"only without {' or '.join(present)}" if present else ""
+
+
+def _marked(name: str, values: tuple[object, ...]) -> Callable[[S], S]:
+    def mark(subject: S) -> S:
+        setattr(subject, name, {*getattr(subject, name, ()), *values})
+        return subject
+
+    return mark
 
 
 class HarnessTests:
-    """Base of every class of tests; works with pytest alone, whatever plugins are there."""
+    """Base of every class of tests; works with pytest alone, whatever plugins are there.
+
+    A test is a coroutine. The values of its arguments come from pytest (`harness`, parameters, fixtures), but those
+    named in `supplies` are made in the test's own event loop. A test with the argument `door` is run once with each
+    kind of connection of the caller's.
+    """
 
     test_limit_s: ClassVar[float] = 55.0
+    supplies: ClassVar[Mapping[str, Supply]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name, test in list(vars(cls).items()):
             if name.startswith("test_") and inspect.iscoroutinefunction(test):
-                setattr(cls, name, in_own_loop(test))
+                setattr(cls, name, in_own_loop(test, cls.supplies))
 
     async def ready(self, harness: Harness) -> None:
         """Prepare a test, in its event loop: the namespace is empty, and its table of leases is made."""
         await harness.open()
 
 
-@needs(Can.LEASES)
-class LeaseTests(HarnessTests):
-    """Base of the classes of tests for leases."""
+def in_own_loop(test: AsyncTest, supplies: Mapping[str, Supply]) -> Callable[..., None]:
+    signature = inspect.signature(test)
+    asked = {name: make for name, make in supplies.items() if name in signature.parameters}
 
-
-def in_own_loop(test: AsyncTest) -> Callable[..., None]:
     @functools.wraps(test)
     def run(self: HarnessTests, harness: Harness, **given: Any) -> None:
-        asyncio.run(_within(test, self, harness, given))
+        asyncio.run(_within(test, self, harness, asked, given))
 
+    of_pytest = [one for name, one in signature.parameters.items() if name not in {*asked, "harness", "door"}]
+    of_pytest.insert(1, inspect.Parameter("harness", inspect.Parameter.POSITIONAL_OR_KEYWORD))
+    setattr(run, "__signature__", signature.replace(parameters=of_pytest))  # noqa: B010 - it is no attribute for mypy
     return run
 
 
-async def _within(test: AsyncTest, self: HarnessTests, harness: Harness, given: dict[str, Any]) -> None:
+async def _within(
+    test: AsyncTest, self: HarnessTests, harness: Harness, asked: Mapping[str, Supply], given: dict[str, Any]
+) -> None:
+    wanted = inspect.signature(test).parameters
     async with asyncio.timeout(self.test_limit_s):
         try:
             await self.ready(harness)
-            await test(self, harness, **given)
+            given |= {name: await make(harness) for name, make in asked.items()}
+            given |= {"harness": harness} if "harness" in wanted else {}
+            if "door" not in wanted:
+                await test(self, **given)
+                return
+            for door in harness.sql.doors():
+                with through(door):
+                    await test(self, **given, door=door)
         finally:
             await harness.close()
 
 
+async def client_at_start(harness: Harness) -> Backend:
+    """One more client, and the store's clock stands at START."""
+    await harness.set_clock(START)
+    return await harness.client()
+
+
+async def held_by_ada(harness: Harness) -> TermKey:
+    """The key of the first term of the lease "job", which began at START and was granted to yet another client."""
+    return await take(await client_at_start(harness), "job", "ada")
+
+
+@needs(Can.LEASES)
+class LeaseTests(HarnessTests):
+    """Base of the classes of tests for leases."""
+
+    supplies: ClassVar[Mapping[str, Supply]] = {
+        **dict.fromkeys(("backend", "one", "two"), client_at_start),
+        "key": held_by_ada,
+    }
+
+
 def ask(name: str, holder: str, nonce: str = "", lease_s: float = LEASE_S) -> Ask:
     return Ask(name, holder, lease_s, nonce or f"nonce of {holder}")
+
+
+@contextmanager
+def refused_with(code: str, hint: str = "") -> Iterator[None]:
+    """Check that the block raises a ConfigurationError with this code, whose hint says this."""
+    with pytest.raises(ConfigurationError) as caught:
+        yield
+    assert caught.value.code == code
+    assert hint in caught.value.hint
+
+
+async def refused_without_tables(calls: Sequence[Callable[[], Awaitable[object]]]) -> None:
+    """Check that each call says that the tables are missing, and what makes them."""
+    for call in calls:
+        with refused_with("schema_missing", hint="init"):
+            await call()
 
 
 def granted(answer: Answer) -> Lease:

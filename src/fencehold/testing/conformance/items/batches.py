@@ -16,8 +16,7 @@ SKIPPED = 250
 
 
 class ItemBatches(ItemTests):
-    async def test_the_longest_in_its_state_comes_first(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_the_longest_in_its_state_comes_first(self, pair: ItemPair) -> None:
         for after_s, item_id in ((3, "d"), (1, "b"), (0, "c"), (2, "a")):
             await pair.set_clock(START + after_s * SECOND)
             await pair.put(item_id)
@@ -41,8 +40,7 @@ class ItemBatches(ItemTests):
         assert await pair.next("NEW", 5, skip=names) == []
         assert await pair.next("NEW", EVERYTHING, skip=["A"]) == ["a", names[2], names[4]], "by its exact id"
 
-    async def test_of_a_stretch_of_time_only_those_are_taken_that_came_within_it(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_of_a_stretch_of_time_only_those_are_taken_that_came_within_it(self, pair: ItemPair) -> None:
         for after_s, item_id in enumerate(("a", "b", "c", "d", "e")):
             await pair.set_clock(START + after_s * SECOND)
             await pair.put(item_id)
@@ -59,8 +57,7 @@ class ItemBatches(ItemTests):
         assert await taken(3, None) == ["d", "e"]
         assert await taken(None, None) == ["c"]
 
-    async def test_more_than_a_page_may_be_skipped(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_more_than_a_page_may_be_skipped(self, pair: ItemPair) -> None:
         resting = [f"item {number}" for number in range(SKIPPED)]
         for item_id in resting:
             await pair.port.put(NewItem(item_id, "NEW", "1", "ada"), CALL_LIMIT_S)
@@ -70,8 +67,7 @@ class ItemBatches(ItemTests):
         assert [one.id for one in left] == ["last"]
         assert {one.token for one in (await pair.port.get(resting, CALL_LIMIT_S)).values()} == {0}
 
-    async def test_the_limit_is_kept(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_the_limit_is_kept(self, pair: ItemPair) -> None:
         for number in range(5):
             await pair.put(f"item {number}")
         assert await pair.next("NEW", 0) == []
@@ -80,8 +76,7 @@ class ItemBatches(ItemTests):
         assert len(await pair.next("NEW", 3)) == 3
         assert len(await pair.next("NEW", 3)) == 2
 
-    async def test_a_live_lease_is_not_returned_whoever_holds_it_and_a_lapsed_one_is(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_a_live_lease_is_not_returned_whoever_holds_it_and_a_lapsed_one_is(self, pair: ItemPair) -> None:
         for item_id in ("own", "other", "lapsing", "free"):
             await pair.put(item_id)
         await pair.take("own")
@@ -104,8 +99,7 @@ class ItemBatches(ItemTests):
         assert sorted(await pair.renew(keys)) == sorted(ids)
         assert await pair.break_leases(*keys) == {}
 
-    async def test_a_renewed_batch_is_answered_without_what_was_lost(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_a_renewed_batch_is_answered_without_what_was_lost(self, pair: ItemPair) -> None:
         for item_id in ("kept", "taken again", "broken", "lapsed", "deleted", "kept too", "another's"):
             await pair.put(item_id)
             await pair.take(item_id, lease_s=5.0 if item_id == "lapsed" else 60.0)
@@ -118,8 +112,7 @@ class ItemBatches(ItemTests):
         await pair.set_clock(START + 5 * SECOND)
         assert await pair.renew([*foreign, *mine, ItemKey("never was", "ada", 1)]) == ["kept", "kept too"]
 
-    async def test_a_broken_batch_is_answered_with_what_was_refused(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_a_broken_batch_is_answered_with_what_was_refused(self, pair: ItemPair) -> None:
         for item_id in ("own", "own too", "another's", "lapsed", "never leased", "earlier", "later"):
             await pair.put(item_id)
         keys = {item_id: await pair.take(item_id) for item_id in ("own", "own too", "earlier", "later")}
@@ -135,8 +128,7 @@ class ItemBatches(ItemTests):
         assert sorted(key.id for key in no) == ["another's", "earlier", "later"]
         assert sorted(await pair.next("NEW")) == ["lapsed", "never leased", "own", "own too"]
 
-    async def test_of_two_keys_to_one_item_the_holders_counts_once(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_of_two_keys_to_one_item_the_holders_counts_once(self, pair: ItemPair) -> None:
         await pair.put("deal")
         stale = await pair.take("deal")
         mine = await pair.take("deal")
@@ -146,16 +138,14 @@ class ItemBatches(ItemTests):
         assert mine not in await pair.port.break_leases([other, mine, mine], CALL_LIMIT_S)
         assert (await pair.port.get(["deal"], CALL_LIMIT_S))["deal"].holder_id is None
 
-    async def test_nothing_asked_is_nothing_answered(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_nothing_asked_is_nothing_answered(self, pair: ItemPair) -> None:
         assert await pair.port.get([], CALL_LIMIT_S) == {}
         assert await pair.port.get(["never was"], CALL_LIMIT_S) == {}
         assert await pair.port.renew([], 60.0, CALL_LIMIT_S) == {}
         assert await pair.port.break_leases([], CALL_LIMIT_S) == {}
         assert await pair.find() == []
 
-    async def test_some_of_those_asked_for_are_there(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_some_of_those_asked_for_are_there(self, pair: ItemPair) -> None:
         await pair.put("a", "NEW", 1)
         await pair.put("b", "SENT", 2)
         await pair.take("b")
@@ -180,8 +170,7 @@ class ItemBatches(ItemTests):
         assert (await one.find(), await two.find()) == (["7"], [])
         row(await one.save(mine, "SENT"))
 
-    async def test_init_may_be_repeated_and_keeps_what_is_there(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_init_may_be_repeated_and_keeps_what_is_there(self, harness: Harness, pair: ItemPair) -> None:
         await pair.put("deal", "NEW", {"n": 1})
         key = await pair.take("deal")
         again = await harness.items("another kind")

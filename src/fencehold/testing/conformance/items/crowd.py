@@ -13,9 +13,8 @@ from fencehold.model.items.items import HELD_BY_ANOTHER, ItemKey
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.drain import DONE, NEW, drain
 from fencehold.testing.conformance.items.pair import EVERYTHING, ItemTests, row
-from fencehold.testing.conformance.needs import needs
 from fencehold.testing.conformance.processes import told_by_processes
-from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, needs
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Can, Harness
 
 HOLDERS = 20
@@ -122,7 +121,7 @@ class ItemProcessCrowd(ItemTests):
         for item_id in prizes:
             row(await store.port.put(NewItem(item_id, "PRIZE", "{}", "whoever"), CALL_LIMIT_S))
         order = {"kind": ITEM_KIND, "clients": HOLDERS_PER_PROCESS, "race": prizes}
-        told = await told_by_processes(harness, "items.drain", PROCESSES, order)
+        told = await told_by_processes(harness, "items.drain:PART", PROCESSES, order)
         assert Counter(-n for line in told for n in line if n < 0) == Counter(range(1, PRIZES + 1))
         await assert_all_done(store, [n for line in told for n in line if n >= 0])
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from fencehold.ports.backend import Backend
 from fencehold.ports.items import ItemRow, ItemStore
-from fencehold.testing.conformance.processes import take_part
+from fencehold.testing.conformance.processes import Order, Part
 from fencehold.testing.harness import CALL_LIMIT_S
 
 LEASE_S = 60.0
@@ -49,18 +48,17 @@ async def race(items: ItemStore, ids: list[str], who: str) -> list[str]:
     return [item_id for item_id, answer in answers if isinstance(answer, ItemRow)]
 
 
-async def connected(backend: Backend, order: dict[str, Any]) -> ItemStore:
+async def connected(backend: Backend, order: Order) -> ItemStore:
     items = backend.items(order["kind"])
     await items.port.find(NEW, 1, CALL_LIMIT_S)
     return items
 
 
-async def work(items: ItemStore, order: dict[str, Any], who: str) -> list[int]:
+async def work(items: ItemStore, order: Order, who: str) -> list[int]:
     """Race and drain; the items that were won in the race are the negative numbers."""
     done = [-int(item_id) for item_id in await race(items, order["race"], who)]
     await drain(items, who, done.append)
     return done
 
 
-if __name__ == "__main__":
-    asyncio.run(take_part(connected, work, lambda items: items.close()))
+PART = Part(connected, work, lambda items: items.close())

@@ -11,8 +11,7 @@ from fencehold.model.errors import Unavailable
 from fencehold.model.items.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import ItemPort, NewItem
 from fencehold.testing.conformance.items.pair import ItemTests, refused, row
-from fencehold.testing.conformance.needs import needs
-from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, needs
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, ITEM_TABLE, Caller, Can, Harness
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from fencehold.model.items.items import ItemKey
 from fencehold.ports.items import ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import EVERYTHING, ItemPair, ItemTests, as_json, row
 from fencehold.testing.conformance.leases.names import AWKWARD, LOOK_ALIKES
-from fencehold.testing.conformance.suite import LEASE_S, START
-from fencehold.testing.harness import CALL_LIMIT_S, Harness
+from fencehold.testing.conformance.suite import LEASE_S, START, needs
+from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 ODD = (*LOOK_ALIKES, *AWKWARD)
 SOME_ODD = ("Nightly", "nightly", "nightly.", "caf\u00e9", "cafe\u0301", "a/b", "a\\b", "a?b", "a#b", "%", "'", '"')
@@ -50,8 +50,7 @@ class ItemNames(ItemTests):
             [taken] = await port.next_for_state(name, EVERYTHING, "ada", LEASE_S, CALL_LIMIT_S)
             assert (taken.id, taken.state) == (str(number), name)
 
-    async def test_holders_are_kept_apart(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_holders_are_kept_apart(self, pair: ItemPair) -> None:
         await pair.put("deal")
         key = await pair.take("deal", ODD[0])
         for other in ODD[1::3]:
@@ -71,9 +70,8 @@ class ItemNames(ItemTests):
             [taken] = await store.port.next_for_state("NEW", EVERYTHING, "ada", LEASE_S, CALL_LIMIT_S)
             assert document(taken) == kind
 
-    async def test_a_blank_at_either_end_is_a_difference(self, harness: Harness) -> None:
+    async def test_a_blank_at_either_end_is_a_difference(self, pair: ItemPair) -> None:
         """The library refuses such names; but a caller of the port itself must not get the item of another name."""
-        pair = await ItemPair.of(harness)
         for name in BLANKS:
             await pair.put(name, name, name)
         await pair.check(BLANKS, "blanks")
@@ -98,14 +96,26 @@ class ItemNames(ItemTests):
         await pair.delete(pair.key(item_id))
         assert await pair.find() == [shorter]
 
-    async def test_documents_come_back_as_they_were_put(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_documents_come_back_as_they_were_put(self, pair: ItemPair) -> None:
         for number, value in enumerate(DOCUMENTS):
             await pair.put(str(number), "NEW", value)
             await pair.save(await pair.take(str(number)), document=[value])
             await pair.save(pair.key(str(number)), "SENT", document=value)
         found = await pair.port.find("SENT", EVERYTHING, CALL_LIMIT_S)
         assert {int(one.id): document(one) for one in found} == dict(enumerate(DOCUMENTS))
+
+
+@needs(Can.ITEM_KINDS)
+class ItemKinds(ItemTests):
+    async def test_every_kind_that_has_an_item_is_named_once_and_no_other(self, harness: Harness) -> None:
+        await harness.set_clock(START)
+        empty = await harness.items("empty")
+        assert await empty.port.kinds(CALL_LIMIT_S) == []
+        for kind in SOME_ODD:
+            store = await harness.items(names.item_kind(kind), init=False)
+            for item_id in ("7", "8"):
+                row(await store.port.put(NewItem(item_id, "NEW", as_json(kind), "ada"), CALL_LIMIT_S))
+        assert await empty.port.kinds(CALL_LIMIT_S) == sorted(SOME_ODD)
 
 
 async def prepared(harness: Harness) -> ItemStore:

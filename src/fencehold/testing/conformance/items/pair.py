@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from fencehold.model.items.items import ItemKey, Request, Verb
 from fencehold.ports.items import ItemAnswer, ItemPort, ItemRefusal, ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.oracle import ItemOracle
-from fencehold.testing.conformance.needs import needs
 from fencehold.testing.conformance.oracle import agree
 from fencehold.testing.conformance.pair import ClientsAndClock
-from fencehold.testing.conformance.suite import LEASE_S, START, HarnessTests
+from fencehold.testing.conformance.suite import LEASE_S, START, HarnessTests, Supply, needs
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Can, Harness
 
 EVERYTHING = 10_000
@@ -34,14 +33,6 @@ def row(answer: ItemAnswer) -> ItemRow:
 def refused(answer: ItemAnswer | None) -> ItemRefusal:
     assert isinstance(answer, ItemRefusal), f"not refused: {answer}"
     return answer
-
-
-@needs(Can.ITEMS)
-class ItemTests(HarnessTests):
-    """Base of the classes of tests for items: the namespace is empty, without tables of leases."""
-
-    async def ready(self, harness: Harness) -> None:
-        await harness.prepare()
 
 
 class ItemPair(ClientsAndClock[ItemStore]):
@@ -172,3 +163,13 @@ class ItemPair(ClientsAndClock[ItemStore]):
         agree(got, expected, what)
         await self.check([item_id], what)
         return got
+
+
+@needs(Can.ITEMS)
+class ItemTests(HarnessTests):
+    """Base of the classes of tests for items: the namespace is empty, without tables of leases."""
+
+    supplies: ClassVar[Mapping[str, Supply]] = {"pair": ItemPair.of}
+
+    async def ready(self, harness: Harness) -> None:
+        await harness.prepare()

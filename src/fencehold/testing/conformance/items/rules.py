@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import pytest
 
 from fencehold.model.items.items import RULES, ItemKey, Verb
+from fencehold.testing.conformance.doors import noted
 from fencehold.testing.conformance.items.pair import NEVER_GRANTED, ItemPair, ItemTests
+from fencehold.testing.conformance.oracle import check_cases
 from fencehold.testing.conformance.suite import LEASE, START
-from fencehold.testing.harness import Harness
 
 PUT, ACQUIRE, RENEW, BREAK, SAVE, DELETE, NEXT = Verb
 
@@ -123,14 +124,10 @@ class ItemRules(ItemTests):
     """The answer, and the item afterwards, are those of the table."""
 
     @pytest.mark.parametrize("verb", list(Verb), ids=lambda verb: verb.value)
-    async def test_rules(self, harness: Harness, verb: Verb) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_rules(self, pair: ItemPair, verb: Verb) -> None:
         for number, case in enumerate(case for case in CASES if case.verb is verb):
-            try:
+            with noted(f"{case.rule}: {case.title}"):
                 await self._try(pair, case, f"state {number}")
-            except AssertionError as failure:
-                failure.add_note(f"{case.rule}: {case.title}")
-                raise
         assert set(pair.oracle.fired) >= {rule.id for rule in RULES if rule.on is verb}, "a rule never fired"
         await pair.find()
 
@@ -146,9 +143,8 @@ class ItemRules(ItemTests):
             await pair.check([item_id], "refused")
 
     async def test_a_holder_that_lost_its_item_cannot_touch_it_even_if_it_has_leased_it_again(
-        self, harness: Harness
+        self, pair: ItemPair
     ) -> None:
-        pair = await ItemPair.of(harness)
         await pair.put("deal")
         stale = await pair.take("deal")
         await pair.set_clock(START + LEASE)
@@ -161,9 +157,7 @@ class ItemRules(ItemTests):
         assert await pair.renew([held]) == ["deal"]
 
     def test_every_rule_is_allowed_once_and_refused_once(self) -> None:
-        rules = {rule.id for rule in RULES}
-        assert {case.rule for case in CASES if case.allowed} == rules
-        assert {case.rule for case in CASES if not case.allowed} == rules
+        check_cases(CASES, RULES)
 
 
 async def arranged(pair: ItemPair, case: Case, item_id: str, state: str) -> ItemKey:

@@ -33,8 +33,7 @@ class ItemTimes(ItemTests):
         assert isinstance(await one.save(held.key, "SENT", None, CALL_LIMIT_S), ItemRow)
 
     @pytest.mark.parametrize("day", ["1999-12-31T23:59:59", "2024-02-29T23:59:58", "2199-12-31T12:00:00"])
-    async def test_any_instant_is_kept_exactly(self, harness: Harness, day: str) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_any_instant_is_kept_exactly(self, pair: ItemPair, day: str) -> None:
         now = dt.datetime.fromisoformat(day).replace(tzinfo=dt.UTC)
         await pair.set_clock(now + pair.tick)
         await pair.put("deal")
@@ -43,8 +42,7 @@ class ItemTimes(ItemTests):
         await pair.set_clock(now + 4 * pair.tick)
         await pair.renew([pair.key("deal")], 5.0)
 
-    async def test_one_tick_decides_who_is_first(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_one_tick_decides_who_is_first(self, pair: ItemPair) -> None:
         for ticks, item_id in ((2, "c"), (0, "a"), (3, "d"), (1, "b")):
             await pair.set_clock(START + ticks * pair.tick)
             await pair.put(item_id)

@@ -13,8 +13,7 @@ SECOND = dt.timedelta(seconds=1)
 
 
 class ItemVerbs(ItemTests):
-    async def test_a_lease_is_shown_only_while_it_is_live(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_a_lease_is_shown_only_while_it_is_live(self, pair: ItemPair) -> None:
         made = row(await pair.put("deal", "NEW", {"n": 1}))
         assert (made.token, made.holder_id, made.expires_at, made.lease_s) == (0, None, None, 0.0)
         held = row(await pair.acquire("deal"))
@@ -26,8 +25,7 @@ class ItemVerbs(ItemTests):
         assert (lapsed.holder_id, lapsed.leased_at, lapsed.expires_at) == (None, None, None)
         assert (lapsed.lease_s, lapsed.remaining_s, lapsed.token) == (0.0, 0.0, held.token)
 
-    async def test_a_refusal_names_the_holder_and_until_when(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_a_refusal_names_the_holder_and_until_when(self, pair: ItemPair) -> None:
         await pair.put("deal", "NEW", {"n": 1})
         await pair.take("deal")
         bobs = ItemKey("deal", "bob", 0)
@@ -38,8 +36,7 @@ class ItemVerbs(ItemTests):
             assert (no.reason, no.current.holder_id) == (HELD_BY_ANOTHER, "ada")
             assert (no.current.expires_at, no.current.remaining_s) == (START + LEASE, LEASE_S)
 
-    async def test_a_refusal_says_whether_the_item_is_absent_free_or_held_again(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_a_refusal_says_whether_the_item_is_absent_free_or_held_again(self, pair: ItemPair) -> None:
         assert refused(await pair.acquire("deal")).reason == ABSENT
         await pair.put("deal")
         first = await pair.take("deal")
@@ -64,8 +61,7 @@ class ItemVerbs(ItemTests):
             await pair.set_clock(pair.now + SECOND)
         assert tokens == sorted(set(tokens))
 
-    async def test_a_stale_holder_cannot_touch_an_item_that_was_deleted_and_put_again(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_a_stale_holder_cannot_touch_an_item_that_was_deleted_and_put_again(self, pair: ItemPair) -> None:
         await pair.put("deal")
         stale = await pair.take("deal")
         await pair.delete(stale)
@@ -76,8 +72,7 @@ class ItemVerbs(ItemTests):
         assert await pair.renew([stale, held]) == ["deal"]
         assert list(await pair.break_leases(stale)) == [stale]
 
-    async def test_a_renewal_touches_the_lease_and_nothing_else(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_a_renewal_touches_the_lease_and_nothing_else(self, pair: ItemPair) -> None:
         await pair.put("deal", "NEW", {"n": 1})
         key = await pair.take("deal")
         await pair.set_clock(START + 7 * SECOND)
@@ -88,16 +83,14 @@ class ItemVerbs(ItemTests):
         assert (seen.state, seen.state_timestamp, seen.token) == ("FINISHED", START + 7 * SECOND, key.token)
         assert (seen.leased_at, seen.expires_at, seen.lease_s) == (START, START + 99 * SECOND, 90.0)
 
-    async def test_a_renewal_may_shorten_a_lease(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_a_renewal_may_shorten_a_lease(self, pair: ItemPair) -> None:
         await pair.put("deal")
         key = await pair.take("deal")
         await pair.renew([key], 2.0)
         await pair.set_clock(START + 2 * SECOND)
         assert await pair.next("NEW", holder="bob") == ["deal"]
 
-    async def test_what_a_save_does_not_name_stays(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_what_a_save_does_not_name_stays(self, pair: ItemPair) -> None:
         await pair.put("deal", "NEW", {"n": 1})
         key = await pair.take("deal")
         await pair.set_clock(START + SECOND)
@@ -108,8 +101,7 @@ class ItemVerbs(ItemTests):
         assert row(await pair.save(key)).token == key.token, "nothing named is a check of the lease"
         assert row(await pair.save(key, document=None)).document_json == "null", "null is a document too"
 
-    async def test_naming_the_same_state_moves_the_item_to_the_back(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_naming_the_same_state_moves_the_item_to_the_back(self, pair: ItemPair) -> None:
         for number, item_id in enumerate(("a", "b", "c")):
             await pair.set_clock(START + number * SECOND)
             await pair.put(item_id)
@@ -120,8 +112,7 @@ class ItemVerbs(ItemTests):
         await pair.put("b")
         assert await pair.next("NEW") == ["c", "a", "b"]
 
-    async def test_a_put_under_an_own_lease_leaves_the_lease(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_a_put_under_an_own_lease_leaves_the_lease(self, pair: ItemPair) -> None:
         await pair.put("deal")
         key = await pair.take("deal")
         await pair.set_clock(START + SECOND)
@@ -129,8 +120,7 @@ class ItemVerbs(ItemTests):
         assert (put.token, put.holder_id, put.expires_at) == (key.token, "ada", START + LEASE)
         row(await pair.save(key, "AGREED"))
 
-    async def test_a_deleted_item_is_gone(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness)
+    async def test_a_deleted_item_is_gone(self, pair: ItemPair) -> None:
         await pair.put("deal")
         await pair.put("left")
         await pair.delete(await pair.take("deal"))

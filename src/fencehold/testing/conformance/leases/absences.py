@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from fencehold.model.errors import ConfigurationError, LeaseLost
-from fencehold.testing.conformance.needs import unless
-from fencehold.testing.conformance.suite import LeaseTests, plenty, take
+from fencehold.model.errors import LeaseLost
+from fencehold.ports.backend import Backend
+from fencehold.testing.conformance.suite import LeaseTests, plenty, refused_with, take, unless
 from fencehold.testing.harness import ITEM_KIND, OUTBOX_TABLE, Can, Harness
 
 
@@ -16,8 +14,7 @@ class Absences(LeaseTests):
     """For a store that lacks a part: a program is told so, and no class of tests is left out by mistake."""
 
     @unless(Can.FENCES)
-    async def test_every_fence_is_refused_and_a_term_that_is_over_is_lost(self, harness: Harness) -> None:
-        backend = await harness.client()
+    async def test_every_fence_is_refused_and_a_term_that_is_over_is_lost(self, backend: Backend) -> None:
         key, fences = await take(backend, "job", "ada"), backend.fences
         for call in (
             lambda: fences.transaction(key, plenty),
@@ -25,21 +22,17 @@ class Absences(LeaseTests):
             lambda: fences.fence(object(), key),
             lambda: fences.guard(key),
         ):
-            is_refused_with("no_transactions", call)
+            with refused_with("no_transactions"):
+                call()
         with pytest.raises(LeaseLost):
             await fences.fence(object(), key, over=True)
 
     @unless(Can.OUTBOX)
     async def test_an_outbox_is_refused(self, harness: Harness) -> None:
-        is_refused_with("no_outbox", lambda: harness.make().events(OUTBOX_TABLE))
+        with refused_with("no_outbox"):
+            harness.make().events(OUTBOX_TABLE)
 
     @unless(Can.ITEMS)
     async def test_items_are_refused(self, harness: Harness) -> None:
-        is_refused_with("no_items", lambda: harness.make().items(ITEM_KIND))
-
-
-def is_refused_with(code: str, call: Callable[[], object]) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        call()
-    assert caught.value.code == code
-    assert caught.value.hint
+        with refused_with("no_items"):
+            harness.make().items(ITEM_KIND)

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from fencehold.model.election.leases import TermKey
-from fencehold.model.errors import ConfigurationError, LeaseLost
+from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
+from fencehold.testing.conformance.doors import begun, through
 from fencehold.testing.conformance.leases.fences import cannot_take
-from fencehold.testing.conformance.needs import needs
-from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, LeaseTests, take
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, LeaseTests, needs, refused_with, take
 from fencehold.testing.harness import COUNT, LEASE_TABLE, READ_COUNT, Can, Door, Harness
 
 
 async def count(harness: Harness) -> int:
     return int((await harness.sql.run(READ_COUNT))[0][0])
-
-
-@contextmanager
-def through(door: Door) -> Iterator[None]:
-    """Add to a failure the kind of connection it happened with."""
-    try:
-        yield
-    except BaseException as error:
-        error.add_note(f"with {door.title}")
-        raise
 
 
 async def held(harness: Harness, backend: Backend, door: Door) -> TermKey:
@@ -39,48 +27,39 @@ async def held(harness: Harness, backend: Backend, door: Door) -> TermKey:
 
 @needs(Can.FENCES, Can.SQL)
 class CallerFences(LeaseTests):
-    async def test_a_fenced_write_is_committed_and_a_takeover_waits_for_it(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
-        for number, door in enumerate(harness.sql.doors(), start=1):
-            with through(door):
-                key = await held(harness, one, door)
-                async with door.open() as caller:
-                    await caller.begin()
-                    await one.fences.fence(caller.target, key)
-                    await caller.execute(COUNT)
-                    await harness.set_clock(START + LEASE)
-                    await cannot_take(two, key.name, "bob")
-                    await caller.commit()
-                assert await count(harness) == number
-                assert (await take(two, key.name, "bob")).epoch == 2
+    async def test_a_fenced_write_is_committed_and_a_takeover_waits_for_it(
+        self, harness: Harness, one: Backend, two: Backend, door: Door
+    ) -> None:
+        before = await count(harness)
+        key = await held(harness, one, door)
+        async with begun(door) as caller:
+            await one.fences.fence(caller.target, key)
+            await caller.execute(COUNT)
+            await harness.set_clock(START + LEASE)
+            await cannot_take(two, key.name, "bob")
+            await caller.commit()
+        assert await count(harness) == before + 1
+        assert (await take(two, key.name, "bob")).epoch == 2
 
     async def test_a_refused_fence_undoes_what_was_written_before_it_even_if_the_caller_commits(
-        self, harness: Harness
+        self, harness: Harness, backend: Backend, door: Door
     ) -> None:
-        backend = await harness.client()
-        for door in harness.sql.doors():
-            with through(door):
-                key = await held(harness, backend, door)
-                await harness.set_clock(START + LEASE)
-                async with door.open() as caller:
-                    await caller.begin()
-                    await caller.execute(COUNT)
-                    with pytest.raises(LeaseLost):
-                        await backend.fences.fence(caller.target, key)
-                    await caller.commit()
-                assert await count(harness) == 0
+        key = await held(harness, backend, door)
+        await harness.set_clock(START + LEASE)
+        async with begun(door) as caller:
+            await caller.execute(COUNT)
+            with pytest.raises(LeaseLost):
+                await backend.fences.fence(caller.target, key)
+            await caller.commit()
+        assert await count(harness) == 0
 
-    async def test_a_stale_token_is_refused(self, harness: Harness) -> None:
-        backend = await harness.client()
-        for door in harness.sql.doors():
-            with through(door):
-                key = await held(harness, backend, door)
-                for holder, epoch in [("bob", 1), ("ada", 2), ("ada", 0)]:
-                    async with door.open() as caller:
-                        await caller.begin()
-                        with pytest.raises(LeaseLost):
-                            await backend.fences.fence(caller.target, replace(key, holder_id=holder, epoch=epoch))
-                        await caller.rollback()
+    async def test_a_stale_token_is_refused(self, harness: Harness, backend: Backend, door: Door) -> None:
+        key = await held(harness, backend, door)
+        for holder, epoch in [("bob", 1), ("ada", 2), ("ada", 0)]:
+            async with begun(door) as caller:
+                with pytest.raises(LeaseLost):
+                    await backend.fences.fence(caller.target, replace(key, holder_id=holder, epoch=epoch))
+                await caller.rollback()
         assert await count(harness) == 0
 
     async def test_a_connection_of_another_database_is_refused_by_a_code_of_its_own(self, harness: Harness) -> None:
@@ -117,75 +96,64 @@ class CallerFences(LeaseTests):
                 assert await guarded(backend, door, key) == 0
                 assert await guarded(theirs, door, twin) == 1
 
-    async def test_outside_a_transaction_the_fence_is_refused(self, harness: Harness) -> None:
-        backend = await harness.client()
-        for door in harness.sql.doors():
-            with through(door):
-                key = await held(harness, backend, door)
-                async with door.open(autocommit=True) as caller:
-                    with pytest.raises(ConfigurationError) as caught:
-                        await backend.fences.fence(caller.target, key)
-                assert caught.value.code == "fence_outside_transaction"
+    async def test_outside_a_transaction_the_fence_is_refused(
+        self, harness: Harness, backend: Backend, door: Door
+    ) -> None:
+        key = await held(harness, backend, door)
+        async with door.open(autocommit=True) as caller:
+            with refused_with("fence_outside_transaction"):
+                await backend.fences.fence(caller.target, key)
 
     @pytest.mark.parametrize("target", [None, "postgresql://", object(), 7], ids=repr)
-    async def test_what_is_no_connection_is_refused(self, harness: Harness, target: object) -> None:
-        backend = await harness.client()
-        with pytest.raises(ConfigurationError) as caught:
+    async def test_what_is_no_connection_is_refused(self, backend: Backend, target: object) -> None:
+        with refused_with("bad_connection"):
             await backend.fences.fence(target, TermKey("job", "ada", 1, LEASE_S))
-        assert caught.value.code == "bad_connection"
 
-    async def test_a_guarded_statement_writes_until_the_last_tick_and_not_at_expiry(self, harness: Harness) -> None:
-        backend = await harness.client()
-        for number, door in enumerate(harness.sql.doors(), start=1):
-            with through(door):
-                key = await held(harness, backend, door)
-                await harness.set_clock(START + LEASE - harness.traits.tick)
-                assert await guarded(backend, door, key) == 1
-                await harness.set_clock(START + LEASE)
-                assert await guarded(backend, door, key) == 0
-                assert await count(harness) == number
+    async def test_a_guarded_statement_writes_until_the_last_tick_and_not_at_expiry(
+        self, harness: Harness, backend: Backend, door: Door
+    ) -> None:
+        before = await count(harness)
+        key = await held(harness, backend, door)
+        await harness.set_clock(START + LEASE - harness.traits.tick)
+        assert await guarded(backend, door, key) == 1
+        await harness.set_clock(START + LEASE)
+        assert await guarded(backend, door, key) == 0
+        assert await count(harness) == before + 1
 
-    async def test_a_guarded_statement_of_a_stale_token_writes_nothing(self, harness: Harness) -> None:
-        backend = await harness.client()
-        for door in harness.sql.doors():
-            with through(door):
-                key = await held(harness, backend, door)
-                for holder, epoch in [("bob", 1), ("ada", 2), ("ada", 0)]:
-                    assert await guarded(backend, door, replace(key, holder_id=holder, epoch=epoch)) == 0
+    async def test_a_guarded_statement_of_a_stale_token_writes_nothing(
+        self, harness: Harness, backend: Backend, door: Door
+    ) -> None:
+        key = await held(harness, backend, door)
+        for holder, epoch in [("bob", 1), ("ada", 2), ("ada", 0)]:
+            assert await guarded(backend, door, replace(key, holder_id=holder, epoch=epoch)) == 0
         assert await count(harness) == 0
 
-    async def test_a_guard_in_autocommit_is_one_statement_and_enough(self, harness: Harness) -> None:
-        backend = await harness.client()
-        for number, door in enumerate(harness.sql.doors(), start=1):
-            with through(door):
-                key = await held(harness, backend, door)
-                async with door.open(autocommit=True) as caller:
-                    statement, params = guarded_count(backend, door, key)
-                    assert await caller.execute(statement, params) == 1
-                assert await count(harness) == number
+    async def test_a_guard_in_autocommit_is_one_statement_and_enough(
+        self, harness: Harness, backend: Backend, door: Door
+    ) -> None:
+        before = await count(harness)
+        key = await held(harness, backend, door)
+        async with door.open(autocommit=True) as caller:
+            statement, params = guarded_count(backend, door, key)
+            assert await caller.execute(statement, params) == 1
+        assert await count(harness) == before + 1
 
-    async def test_a_rolled_back_fence_frees_the_lease(self, harness: Harness) -> None:
-        backend = await harness.client()
-        for door in harness.sql.doors():
-            with through(door):
-                key = await held(harness, backend, door)
-                async with door.open() as caller:
-                    await caller.begin()
-                    await backend.fences.fence(caller.target, key)
-                    await caller.execute(COUNT)
-                    await caller.rollback()
-                await harness.set_clock(START + LEASE)
-                assert (await take(backend, key.name, "bob")).epoch == 2
+    async def test_a_rolled_back_fence_frees_the_lease(self, harness: Harness, backend: Backend, door: Door) -> None:
+        key = await held(harness, backend, door)
+        async with begun(door) as caller:
+            await backend.fences.fence(caller.target, key)
+            await caller.execute(COUNT)
+            await caller.rollback()
+        await harness.set_clock(START + LEASE)
+        assert (await take(backend, key.name, "bob")).epoch == 2
         assert await count(harness) == 0
 
 
 async def refuses_elsewhere(backend: Backend, other: Harness, door: Door, key: TermKey) -> None:
-    async with door.open() as caller:
-        await caller.begin()
+    async with begun(door) as caller:
         await caller.execute(COUNT)
-        with pytest.raises(ConfigurationError) as caught:
+        with refused_with("wrong_store"):
             await backend.fences.fence(caller.target, key)
-        assert caught.value.code == "wrong_store"
         await caller.commit()
     assert await count(other) == 0, "the transaction could not commit"
 
@@ -196,8 +164,7 @@ def guarded_count(backend: Backend, door: Door, key: TermKey) -> tuple[str, dict
 
 
 async def guarded(backend: Backend, door: Door, key: TermKey) -> int:
-    async with door.open() as caller:
-        await caller.begin()
+    async with begun(door) as caller:
         changed = await caller.execute(*guarded_count(backend, door, key))
         await caller.commit()
         return changed

@@ -6,11 +6,10 @@ import asyncio
 import datetime as dt
 
 from fencehold.model.election.leases import TermKey
-from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.crowd_process import try_once
-from fencehold.testing.conformance.needs import needs, unless
+from fencehold.testing.conformance.leases.fences import fenced
 from fencehold.testing.conformance.processes import told_by_processes
-from fencehold.testing.conformance.suite import LEASE_S, LeaseTests, ask, granted, plenty, release, take
+from fencehold.testing.conformance.suite import LEASE_S, LeaseTests, ask, granted, needs, release, take, unless
 from fencehold.testing.harness import ADD_NOTE, COUNT, READ_COUNT, Can, Harness
 
 CONTENDERS = 32
@@ -33,7 +32,7 @@ class Crowd(LeaseTests):
             assert [lease.epoch for _, lease in winners] == [epoch]
             client, lease = winners[0]
             for _ in range(writes):
-                await write_once(harness, client, lease.key(LEASE_S))
+                await fenced(harness, client, lease.key(LEASE_S), epoch)
             granted(await release(client, lease.key(LEASE_S)))
         if writes:
             assert await harness.written() == [epoch for epoch in range(1, ROUNDS + 1) for _ in range(writes)]
@@ -49,15 +48,10 @@ class Crowd(LeaseTests):
             keys.append(await take(client, "job", f"holder {number}"))
             if number < len(clients) - 1:
                 await release(client, keys[-1])
-        pairs = zip(clients, keys, strict=True)
-        done = await asyncio.gather(*(write_once(harness, *pair) for pair in pairs), return_exceptions=True)
+        writes = (fenced(harness, client, key, key.epoch) for client, key in zip(clients, keys, strict=True))
+        done = await asyncio.gather(*writes, return_exceptions=True)
         assert [outcome is None for outcome in done] == [False] * 7 + [True]
         assert await harness.written() == [len(clients)]
-
-
-async def write_once(harness: Harness, client: Backend, key: TermKey) -> None:
-    async with client.fences.transaction(key, plenty) as tx:
-        await harness.write(tx, key.epoch)
 
 
 @needs(Can.PROCESSES)
@@ -79,7 +73,7 @@ async def turns_taken(harness: Harness, writes: list[str]) -> list[int]:
     """Let processes take turns, each writing this under the fence; return the epochs, each granted once."""
     await harness.shift_clock(dt.timedelta())
     order = {"clients": CONTENDERS_PER_PROCESS, "turns": TURNS, "writes": writes}
-    told = await told_by_processes(harness, "leases.crowd_process", PROCESSES, order)
+    told = await told_by_processes(harness, "leases.crowd_process:PART", PROCESSES, order)
     epochs = sorted(epoch for line in told for epoch in line)
     turns = PROCESSES * CONTENDERS_PER_PROCESS * TURNS
     assert epochs == list(range(1, turns + 1)), "an epoch was granted twice, or skipped"

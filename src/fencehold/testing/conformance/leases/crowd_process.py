@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
 
 from fencehold.model.election.leases import Ask, Lease
 from fencehold.model.errors import Unavailable
 from fencehold.ports.backend import Backend
-from fencehold.testing.conformance.processes import take_part
+from fencehold.testing.conformance.processes import Order, Part
 from fencehold.testing.harness import CALL_LIMIT_S
 
 LEASE_S = 60.0
 POLL_S_MAX = 0.03
 
 
-async def contend(backend: Backend, order: dict[str, Any], who: str) -> list[int]:
+async def contend(backend: Backend, order: Order, who: str) -> list[int]:
     """Lead for `turns` terms and return their epochs; in each, write once under the fence and give the lease back."""
     epochs: list[int] = []
     while len(epochs) < order["turns"]:
@@ -45,7 +44,7 @@ async def try_once(backend: Backend, ask: Ask) -> Lease | None:
     return answer if isinstance(answer, Lease) else None
 
 
-async def connected(backend: Backend, order: dict[str, Any]) -> Backend:
+async def connected(backend: Backend, order: Order) -> Backend:
     await backend.open(CALL_LIMIT_S)
     return backend
 
@@ -55,5 +54,4 @@ async def close(backend: Backend) -> None:
     await backend.close()
 
 
-if __name__ == "__main__":
-    asyncio.run(take_part(connected, contend, close))
+PART = Part(connected, contend, close)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Awaitable, Callable
 
@@ -11,8 +12,7 @@ import pytest
 from fencehold.model.election.leases import Lease, Refusal, TermKey
 from fencehold.model.errors import FenceholdError, LeaseLost, Unavailable, Uncertain
 from fencehold.ports.backend import Backend
-from fencehold.testing.conformance.leases.fences import is_let_in
-from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.leases.fences import fenced, is_let_in
 from fencehold.testing.conformance.suite import (
     LEASE,
     LEASE_S,
@@ -20,7 +20,7 @@ from fencehold.testing.conformance.suite import (
     LeaseTests,
     ask,
     granted,
-    plenty,
+    needs,
     renew,
     row,
     take,
@@ -76,10 +76,9 @@ async def seen_by(backend: Backend, name: str, holder: str) -> Lease:
 
 @needs(Can.OBSTRUCTION)
 class Obstruction(LeaseTests):
-    async def test_while_obstructed_every_write_says_so_and_changes_nothing(self, harness: Harness) -> None:
-        backend = await harness.client()
-        await harness.set_clock(START)
-        key = await take(backend, "job", "ada")
+    async def test_while_obstructed_every_write_says_so_and_changes_nothing(
+        self, harness: Harness, backend: Backend, key: TermKey
+    ) -> None:
         before = await row(backend, "job")
         async with harness.obstructed():
             for call in writing_calls(backend, key).values():
@@ -171,15 +170,8 @@ class NetworkFaults(LeaseTests):
         proxy, backend = await harness.network()
         key = await take(backend, "job", "ada")
         ends_s = time.monotonic() + TERM_S
-
-        async def body() -> None:
-            async with backend.fences.transaction(key, lambda: ends_s - time.monotonic()) as tx:
-                await harness.write(tx, 1)
-                proxy.freeze()
-                await harness.write(tx, 2)
-
         with pytest.raises(LeaseLost):
-            await body()
+            await fenced(harness, backend, key, 1, proxy.freeze, 2, remaining_s=lambda: ends_s - time.monotonic())
         assert time.monotonic() < ends_s + SLACK_S
         assert await harness.written() == []
 
@@ -187,20 +179,12 @@ class NetworkFaults(LeaseTests):
     async def test_a_connection_cut_inside_the_body_writes_nothing(self, harness: Harness) -> None:
         proxy, backend = await harness.network()
         key = await take(backend, "job", "ada")
-
-        async def body() -> None:
-            async with backend.fences.transaction(key, plenty) as tx:
-                await harness.write(tx, 1)
-                proxy.cut()
-                await harness.write(tx, 2)
-
         with pytest.raises(FenceholdError):
-            await body()
+            await fenced(harness, backend, key, 1, proxy.cut, 2)
         assert await harness.written() == []
         proxy.heal()
         await well_again(backend, "job")
-        async with backend.fences.transaction(key, plenty) as tx:
-            await harness.write(tx, 3)
+        await fenced(harness, backend, key, 3)
         assert await harness.written() == [3]
 
     @needs(Can.FENCES)
@@ -208,28 +192,17 @@ class NetworkFaults(LeaseTests):
         proxy, backend = await harness.network()
         key = await take(backend, "job", "ada")
         ends_s = time.monotonic() + TERM_S
-
-        async def body() -> None:
-            async with backend.fences.transaction(key, lambda: ends_s - time.monotonic()) as tx:
-                await harness.write(tx, 1)
-                proxy.when_seen(harness.traits.commit_bytes, Fault.DROP_ANSWERS)
-
+        lose = functools.partial(proxy.when_seen, harness.traits.commit_bytes, Fault.DROP_ANSWERS)
         with pytest.raises(Uncertain):
-            await body()
+            await fenced(harness, backend, key, 1, lose, remaining_s=lambda: ends_s - time.monotonic())
         assert await harness.written() in ([], [1])
 
     @needs(Can.FENCES)
     async def test_a_commit_that_never_arrived_is_no_yes(self, harness: Harness) -> None:
         proxy, backend = await harness.network()
         key = await take(backend, "job", "ada")
-
-        async def body() -> None:
-            async with backend.fences.transaction(key, plenty) as tx:
-                await harness.write(tx, 1)
-                proxy.cut()
-
         with pytest.raises((Unavailable, Uncertain)):
-            await body()
+            await fenced(harness, backend, key, 1, proxy.cut)
         assert await harness.written() == []
 
     async def test_many_calls_at_once_through_a_reset_each_have_an_honest_answer(self, harness: Harness) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import ClassVar
 
 import pytest
 
 from fencehold.model.election.leases import Busy, TermKey
 from fencehold.model.errors import FenceholdError, LeaseLost, Unavailable
 from fencehold.ports.backend import Backend
-from fencehold.testing.conformance.needs import needs
+from fencehold.ports.fence import RemainingS
 from fencehold.testing.conformance.suite import (
     LEASE,
     LEASE_S,
@@ -18,6 +21,7 @@ from fencehold.testing.conformance.suite import (
     LeaseTests,
     ask,
     granted,
+    needs,
     plenty,
     release,
     renew,
@@ -41,10 +45,33 @@ async def cannot_take(backend: Backend, name: str, holder: str) -> None:
     assert seen[name].holder_id != holder, "a takeover that was no grant has changed the row"
 
 
-async def is_refused(harness: Harness, backend: Backend, key: TermKey) -> None:
+#: What happens in a fenced transaction: a note is written, a statement is tried and its failure passed over, or
+#: something is called, and awaited if it is a coroutine.
+Step = int | str | Callable[[], object]
+Fenced = Callable[..., Awaitable[None]]
+
+
+async def fenced(
+    harness: Harness, backend: Backend, key: TermKey, *steps: Step, remaining_s: RemainingS = plenty
+) -> None:
+    """Run a fenced transaction of these steps."""
+    async with backend.fences.transaction(key, remaining_s) as tx:
+        for step in steps:
+            match step:
+                case int():
+                    await harness.write(tx, step)
+                case str():
+                    with suppress(Exception):
+                        await tx.execute(step)
+                case _:
+                    meanwhile = step()
+                    if inspect.iscoroutine(meanwhile):
+                        await meanwhile
+
+
+async def is_refused(harness: Harness, backend: Backend, key: TermKey, run: Fenced = fenced) -> None:
     with pytest.raises(LeaseLost) as caught:
-        async with backend.fences.transaction(key, plenty) as tx:
-            await harness.write(tx, 666)
+        await run(harness, backend, key, 666)
     assert (caught.value.name, caught.value.epoch) == (key.name, key.epoch)
     assert 666 not in await harness.written()
 
@@ -52,8 +79,7 @@ async def is_refused(harness: Harness, backend: Backend, key: TermKey) -> None:
 async def is_let_in(harness: Harness, backend: Backend, key: TermKey) -> None:
     """Check that the fence lets this holder write; without fences there is nothing to check."""
     if harness.can(Can.FENCES):
-        async with backend.fences.transaction(key, plenty) as tx:
-            await harness.write(tx, key.epoch)
+        await fenced(harness, backend, key, key.epoch)
         assert (await harness.written())[-1] == key.epoch
 
 
@@ -64,84 +90,92 @@ async def is_kept_out(harness: Harness, backend: Backend, key: TermKey) -> None:
 
 
 @needs(Can.FENCES)
-class Fences(LeaseTests):
-    async def test_the_holder_writes_until_the_last_tick_and_not_at_expiry(self, harness: Harness) -> None:
-        backend = await harness.client()
-        await harness.set_clock(START)
-        key = await take(backend, "job", "ada")
+class FencedTransactions(LeaseTests):
+    """What holds for a fenced transaction, in a program with an event loop and in one without."""
+
+    fenced: ClassVar[Fenced]
+
+    async def test_the_holder_writes_until_the_last_tick_and_not_at_expiry(
+        self, harness: Harness, backend: Backend, key: TermKey
+    ) -> None:
         await harness.set_clock(START + LEASE - harness.traits.tick)
-        async with backend.fences.transaction(key, plenty) as tx:
-            await harness.write(tx, 1)
+        await self.fenced(harness, backend, key, 1)
         await harness.set_clock(START + LEASE)
-        await is_refused(harness, backend, key)
+        await is_refused(harness, backend, key, self.fenced)
         assert await harness.written() == [1]
 
-    async def test_who_does_not_hold_it_is_refused(self, harness: Harness) -> None:
-        backend = await harness.client()
-        await harness.set_clock(START)
-        key = await take(backend, "job", "ada")
+    async def test_who_does_not_hold_it_is_refused(self, harness: Harness, backend: Backend, key: TermKey) -> None:
         for holder, epoch in [("bob", 1), ("ada", 2), ("ada", 0), ("Ada", 1)]:
-            await is_refused(harness, backend, TermKey("job", holder, epoch, LEASE_S))
-        await is_refused(harness, backend, TermKey("nobody's", "ada", 1, LEASE_S))
+            await is_refused(harness, backend, TermKey("job", holder, epoch, LEASE_S), self.fenced)
+        await is_refused(harness, backend, TermKey("nobody's", "ada", 1, LEASE_S), self.fenced)
         await release(backend, key)
-        await is_refused(harness, backend, key)
+        await is_refused(harness, backend, key, self.fenced)
 
-    async def test_an_old_token_of_the_present_holder_is_refused(self, harness: Harness) -> None:
-        backend = await harness.client()
-        await harness.set_clock(START)
+    async def test_a_takeover_waits_for_the_open_transaction_and_writes_come_in_epoch_order(
+        self, harness: Harness, one: Backend, two: Backend, key: TermKey
+    ) -> None:
+        async def lapsed_and_held() -> None:
+            await harness.set_clock(START + 2 * LEASE)
+            await cannot_take(two, "job", "bob")
+
+        await self.fenced(harness, one, key, 1, lapsed_and_held)
+        await self.fenced(harness, two, await take(two, "job", "bob"), 2)
+        await is_refused(harness, one, key, self.fenced)
+        assert await harness.written() == [1, 2]
+
+    async def test_an_error_in_the_body_writes_nothing_and_leaves_the_store_in_order(
+        self, harness: Harness, backend: Backend, key: TermKey
+    ) -> None:
+        def fails() -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await self.fenced(harness, backend, key, 1, fails)
+        await self.fenced(harness, backend, key, 2)
+        assert await harness.written() == [2]
+
+    async def test_a_term_that_ends_inside_the_body_does_not_commit(
+        self, harness: Harness, backend: Backend, key: TermKey
+    ) -> None:
+        left_s = [60.0]
+        for _ in range(2):  # the second time it is over before the body
+            with pytest.raises(LeaseLost):
+                await self.fenced(harness, backend, key, 1, left_s.clear, remaining_s=lambda: sum(left_s))
+        assert await harness.written() == []
+
+    async def test_a_failed_statement_that_was_passed_over_is_no_false_yes(
+        self, harness: Harness, backend: Backend, key: TermKey
+    ) -> None:
+        """Either the rest is committed, or the block raises."""
+        try:
+            await self.fenced(harness, backend, key, 1, "INSERT INTO no_such_table VALUES (1)")
+        except FenceholdError:
+            assert await harness.written() == []
+        else:
+            assert await harness.written() == [1], "the block ended well and nothing was written"
+
+
+class Fences(FencedTransactions):
+    fenced = staticmethod(fenced)
+
+    async def test_an_old_token_of_the_present_holder_is_refused(self, harness: Harness, backend: Backend) -> None:
         old = await take(backend, "job", "ada", nonce="first")
         await harness.set_clock(START + LEASE)
         new = await take(backend, "job", "ada", nonce="second")
         await is_refused(harness, backend, old)
-        async with backend.fences.transaction(new, plenty) as tx:
-            await harness.write(tx, new.epoch)
+        await fenced(harness, backend, new, new.epoch)
         assert await harness.written() == [2]
 
-    async def test_a_takeover_waits_for_the_open_transaction_and_writes_come_in_epoch_order(
-        self, harness: Harness
+    async def test_a_cancelled_body_writes_nothing_and_frees_the_lease(
+        self, harness: Harness, one: Backend, two: Backend, key: TermKey
     ) -> None:
-        one, two = await harness.client(), await harness.client()
-        await harness.set_clock(START)
-        first = await take(one, "job", "ada")
-        async with one.fences.transaction(first, plenty) as tx:
-            await harness.write(tx, first.epoch)
-            await harness.set_clock(START + 2 * LEASE)
-            await cannot_take(two, "job", "bob")
-        second = await take(two, "job", "bob")
-        async with two.fences.transaction(second, plenty) as tx:
-            await harness.write(tx, second.epoch)
-        await is_refused(harness, one, first)
-        assert await harness.written() == [1, 2]
-
-    async def test_an_error_in_the_body_writes_nothing_and_leaves_the_store_in_order(self, harness: Harness) -> None:
-        backend = await harness.client()
-        await harness.set_clock(START)
-        key = await take(backend, "job", "ada")
-
-        async def body() -> None:
-            async with backend.fences.transaction(key, plenty) as tx:
-                await harness.write(tx, 1)
-                raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):
-            await body()
-        async with backend.fences.transaction(key, plenty) as tx:
-            await harness.write(tx, 2)
-        assert await harness.written() == [2]
-
-    async def test_a_cancelled_body_writes_nothing_and_frees_the_lease(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
-        await harness.set_clock(START)
-        key = await take(one, "job", "ada")
         inside = asyncio.Event()
 
-        async def body() -> None:
-            async with one.fences.transaction(key, plenty) as tx:
-                await harness.write(tx, 1)
-                inside.set()
-                await asyncio.Event().wait()
+        async def hangs() -> None:
+            inside.set()
+            await asyncio.Event().wait()
 
-        task = asyncio.create_task(body())
+        task = asyncio.create_task(fenced(harness, one, key, 1, hangs))
         await inside.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -150,48 +184,11 @@ class Fences(LeaseTests):
         await taken_in_the_end(two, "job", "bob")
         assert await harness.written() == []
 
-    async def test_many_transactions_of_one_holder_at_once_all_commit(self, harness: Harness) -> None:
-        backend = await harness.client()
-        key = await take(backend, "job", "ada")
-
-        async def note(number: int) -> None:
-            async with backend.fences.transaction(key, plenty) as tx:
-                await harness.write(tx, number)
-
-        await asyncio.gather(*(note(number) for number in range(12)))
+    async def test_many_transactions_of_one_holder_at_once_all_commit(
+        self, harness: Harness, backend: Backend, key: TermKey
+    ) -> None:
+        await asyncio.gather(*(fenced(harness, backend, key, number) for number in range(12)))
         assert sorted(await harness.written()) == list(range(12))
-
-    async def test_a_term_that_ends_inside_the_body_does_not_commit(self, harness: Harness) -> None:
-        backend = await harness.client()
-        key = await take(backend, "job", "ada")
-        left_s = [60.0]
-
-        async def body() -> None:
-            async with backend.fences.transaction(key, lambda: left_s[0]) as tx:
-                await harness.write(tx, 1)
-                left_s[0] = 0.0
-
-        with pytest.raises(LeaseLost):
-            await body()
-        assert await harness.written() == []
-
-    async def test_a_failed_statement_that_was_passed_over_is_no_false_yes(self, harness: Harness) -> None:
-        """Either the rest is committed, or the block raises."""
-        backend = await harness.client()
-        key = await take(backend, "job", "ada")
-
-        async def body() -> None:
-            async with backend.fences.transaction(key, plenty) as tx:
-                await harness.write(tx, 1)
-                with suppress(Exception):
-                    await tx.execute("INSERT INTO no_such_table VALUES (1)")
-
-        try:
-            await body()
-        except FenceholdError:
-            assert await harness.written() == []
-        else:
-            assert await harness.written() == [1], "the block ended well and nothing was written"
 
 
 @needs(Can.FENCES, Can.ROW_LOCKS)
@@ -199,23 +196,20 @@ class PassingRenewals(LeaseTests):
     """For a store with more than one writer: an open fenced transaction blocks takeovers and nothing else."""
 
     async def test_a_renewal_and_a_release_pass_an_open_transaction_and_a_takeover_does_not(
-        self, harness: Harness
+        self, harness: Harness, one: Backend, two: Backend, key: TermKey
     ) -> None:
-        one, two = await harness.client(), await harness.client()
-        await harness.set_clock(START)
-        key = await take(one, "job", "ada")
-        async with one.fences.transaction(key, plenty) as tx:
-            await harness.write(tx, 1)
+
+        async def meanwhile() -> None:
             await harness.set_clock(START + LEASE / 2)
             assert granted(await renew(one, key)).expires_at == START + LEASE * 1.5
             granted(await release(one, key))
             await cannot_take(two, "job", "bob")
+
+        await fenced(harness, one, key, 1, meanwhile)
         assert (await take(two, "job", "bob")).epoch == 2
         assert await harness.written() == [1]
 
-    async def test_other_leases_are_free_of_an_open_transaction(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
-        key = await take(one, "job", "ada")
+    async def test_other_leases_are_free_of_an_open_transaction(self, one: Backend, two: Backend, key: TermKey) -> None:
         async with one.fences.transaction(key, plenty):
             other = await take(two, "other", "bob")
             granted(await renew(two, other))

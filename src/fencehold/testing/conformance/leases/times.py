@@ -6,10 +6,10 @@ import datetime as dt
 
 import pytest
 
-from fencehold.model.election.leases import Refusal
+from fencehold.model.election.leases import Refusal, TermKey
 from fencehold.model.errors import LeaseLost
+from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.fences import is_kept_out, is_let_in
-from fencehold.testing.conformance.needs import needs
 from fencehold.testing.conformance.suite import (
     LEASE,
     LEASE_S,
@@ -17,6 +17,7 @@ from fencehold.testing.conformance.suite import (
     LeaseTests,
     ask,
     granted,
+    needs,
     renew,
     row,
     take,
@@ -28,8 +29,9 @@ HOURS = dt.timedelta(hours=7)
 
 class Times(LeaseTests):
     @pytest.mark.parametrize("ahead", [HOURS, -HOURS, dt.timedelta(days=4000)], ids=["ahead", "behind", "years ahead"])
-    async def test_a_clock_that_is_hours_off_changes_nothing(self, harness: Harness, ahead: dt.timedelta) -> None:
-        one, two = await harness.client(), await harness.client()
+    async def test_a_clock_that_is_hours_off_changes_nothing(
+        self, harness: Harness, one: Backend, two: Backend, ahead: dt.timedelta
+    ) -> None:
         await harness.shift_clock(ahead)
         key = await take(one, "job", "ada")
         lease = granted(await renew(one, key))
@@ -42,8 +44,7 @@ class Times(LeaseTests):
     @pytest.mark.parametrize(
         "instant", ["1999-12-31T23:59:59.999", "2024-02-29T23:59:59.001", "2199-12-31T12:00:00.100"]
     )
-    async def test_any_instant_is_kept_exactly(self, harness: Harness, instant: str) -> None:
-        backend = await harness.client()
+    async def test_any_instant_is_kept_exactly(self, harness: Harness, backend: Backend, instant: str) -> None:
         now = dt.datetime.fromisoformat(instant).replace(tzinfo=dt.UTC)
         await harness.set_clock(now)
         await take(backend, "job", "ada")
@@ -51,9 +52,9 @@ class Times(LeaseTests):
         assert (found.acquired_at, found.renewed_at, found.expires_at) == (now, now, now + LEASE)
         assert found.expires_at.tzinfo is dt.UTC
 
-    async def test_a_jump_forward_gives_the_lease_away_and_stops_the_first_holder(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
-        await harness.set_clock(START)
+    async def test_a_jump_forward_gives_the_lease_away_and_stops_the_first_holder(
+        self, harness: Harness, one: Backend, two: Backend
+    ) -> None:
         first = await take(one, "job", "ada")
         await harness.set_clock(START + HOURS)
         second = await take(two, "job", "bob")
@@ -62,9 +63,9 @@ class Times(LeaseTests):
         await is_kept_out(harness, one, first)
         await is_let_in(harness, two, second)
 
-    async def test_a_jump_back_keeps_the_holder_and_the_epoch_rising(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
-        await harness.set_clock(START)
+    async def test_a_jump_back_keeps_the_holder_and_the_epoch_rising(
+        self, harness: Harness, one: Backend, two: Backend
+    ) -> None:
         first = await take(one, "job", "ada")
         await harness.set_clock(START - HOURS)
         assert isinstance(await two.leases.acquire(ask("job", "bob"), CALL_LIMIT_S), Refusal)
@@ -73,9 +74,9 @@ class Times(LeaseTests):
         assert (await take(two, "job", "bob")).epoch == first.epoch + 1
         await is_kept_out(harness, one, first)
 
-    async def test_a_stale_token_stays_stale_when_the_clock_goes_back(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
-        await harness.set_clock(START)
+    async def test_a_stale_token_stays_stale_when_the_clock_goes_back(
+        self, harness: Harness, one: Backend, two: Backend
+    ) -> None:
         first = await take(one, "job", "ada")
         await harness.set_clock(START + LEASE)
         await take(two, "job", "bob")
@@ -85,10 +86,7 @@ class Times(LeaseTests):
         await is_kept_out(harness, one, first)
 
     @needs(Can.FENCES)
-    async def test_the_local_limit_is_honoured_whatever_the_store_says(self, harness: Harness) -> None:
-        backend = await harness.client()
-        await harness.set_clock(START)
-        key = await take(backend, "job", "ada")
+    async def test_the_local_limit_is_honoured_whatever_the_store_says(self, backend: Backend, key: TermKey) -> None:
         with pytest.raises(LeaseLost):
             async with backend.fences.transaction(key, lambda: 0.0):
                 pytest.fail("the term was over by the process's own clock")

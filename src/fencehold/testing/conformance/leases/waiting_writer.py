@@ -14,9 +14,9 @@ from typing import Any
 from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
-from fencehold.testing.conformance.leases.caller_fences import count, guarded, held, through
-from fencehold.testing.conformance.needs import needs
-from fencehold.testing.conformance.suite import LEASE, START, LeaseTests, ask, plenty, take
+from fencehold.testing.conformance.doors import begun
+from fencehold.testing.conformance.leases.caller_fences import count, guarded, held
+from fencehold.testing.conformance.suite import LEASE, START, LeaseTests, ask, needs, plenty, take
 from fencehold.testing.harness import CALL_LIMIT_S, COUNT, LEASE_TABLE, Caller, Can, Door, Harness
 
 Write = Callable[[], Coroutine[Any, Any, object]]
@@ -64,36 +64,33 @@ async def until_it_waits(harness: Harness, writer: asyncio.Task[None]) -> None:
 
 @needs(Can.FENCES, Can.SQL, Can.ROW_LOCKS)
 class WaitingWriter(LeaseTests):
-    async def test_a_guarded_statement_keeps_others_out_while_it_waits(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
-        for door in harness.sql.doors():
-            with through(door):
-                key = await held(harness, one, door)
+    async def test_a_guarded_statement_keeps_others_out_while_it_waits(
+        self, harness: Harness, one: Backend, two: Backend, door: Door
+    ) -> None:
+        key = await held(harness, one, door)
 
-                async def write(door: Door = door, key: TermKey = key) -> None:
-                    await guarded(one, door, key)
+        async def write(door: Door = door, key: TermKey = key) -> None:
+            await guarded(one, door, key)
 
-                outcome = await waited_past_expiry(harness, two, key.name, write)
-                assert outcome == Outcome(was_taken_over=False, has_written=True)
-                assert (await take(two, key.name, "bob")).epoch == 2
+        outcome = await waited_past_expiry(harness, two, key.name, write)
+        assert outcome == Outcome(was_taken_over=False, has_written=True)
+        assert (await take(two, key.name, "bob")).epoch == 2
 
-    async def test_a_fenced_transaction_of_the_caller_keeps_others_out_while_it_waits(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
-        for door in harness.sql.doors():
-            with through(door):
-                key = await held(harness, one, door)
+    async def test_a_fenced_transaction_of_the_caller_keeps_others_out_while_it_waits(
+        self, harness: Harness, one: Backend, two: Backend, door: Door
+    ) -> None:
+        key = await held(harness, one, door)
 
-                async def fence(caller: Caller, key: TermKey = key) -> None:
-                    await one.fences.fence(caller.target, key)
+        async def fence(caller: Caller, key: TermKey = key) -> None:
+            await one.fences.fence(caller.target, key)
 
-                outcome = await waited_past_expiry(harness, two, key.name, in_transaction(door, fence))
-                assert outcome == Outcome(was_taken_over=False, has_written=True)
-                assert (await take(two, key.name, "bob")).epoch == 2
+        outcome = await waited_past_expiry(harness, two, key.name, in_transaction(door, fence))
+        assert outcome == Outcome(was_taken_over=False, has_written=True)
+        assert (await take(two, key.name, "bob")).epoch == 2
 
-    async def test_a_fenced_transaction_keeps_others_out_while_it_waits(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
-        await harness.set_clock(START)
-        key = await take(one, "job", "ada")
+    async def test_a_fenced_transaction_keeps_others_out_while_it_waits(
+        self, harness: Harness, one: Backend, two: Backend, key: TermKey
+    ) -> None:
 
         async def write() -> None:
             async with one.fences.transaction(key, plenty) as tx:
@@ -103,23 +100,24 @@ class WaitingWriter(LeaseTests):
         assert outcome == Outcome(was_taken_over=False, has_written=True)
         assert (await take(two, "job", "bob")).epoch == 2
 
-    async def test_a_condition_that_only_looks_is_told_apart_from_a_fence(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
+    async def test_a_condition_that_only_looks_is_told_apart_from_a_fence(
+        self, harness: Harness, one: Backend, two: Backend
+    ) -> None:
         door = harness.sql.doors()[0]
         key = await held(harness, one, door)
         looks = f"EXISTS (SELECT 1 FROM {LEASE_TABLE} WHERE lease_name = '{key.name}' AND lease_epoch = {key.epoch})"
 
         async def write() -> None:
-            async with door.open() as caller:
-                await caller.begin()
+            async with begun(door) as caller:
                 await caller.execute(f"{COUNT} AND {looks}")
                 await caller.commit()
 
         outcome = await waited_past_expiry(harness, two, key.name, write)
         assert outcome == Outcome(was_taken_over=True, has_written=True), "this suite would not see the leak"
 
-    async def test_a_look_before_the_write_is_told_apart_from_a_fence(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
+    async def test_a_look_before_the_write_is_told_apart_from_a_fence(
+        self, harness: Harness, one: Backend, two: Backend
+    ) -> None:
         door = harness.sql.doors()[0]
         key = await held(harness, one, door)
 
@@ -133,8 +131,7 @@ class WaitingWriter(LeaseTests):
 
 def in_transaction(door: Door, check: Callable[[Caller], Awaitable[None]]) -> Write:
     async def write() -> None:
-        async with door.open() as caller:
-            await caller.begin()
+        async with begun(door) as caller:
             await check(caller)
             await caller.execute(COUNT)
             await caller.commit()

@@ -6,9 +6,8 @@ import asyncio
 
 from fencehold.ports.backend import Backend
 from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED
-from fencehold.testing.conformance.needs import needs, unless
-from fencehold.testing.conformance.suite import LeaseTests, release, take
-from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
+from fencehold.testing.conformance.suite import LeaseTests, needs, release, take, unless
+from fencehold.testing.harness import CALL_LIMIT_S, Can
 
 
 async def hearing(backend: Backend) -> asyncio.Queue[tuple[str, str]]:
@@ -21,8 +20,9 @@ async def hearing(backend: Backend) -> asyncio.Queue[tuple[str, str]]:
 
 @needs(Can.WAKEUPS)
 class Wakeups(LeaseTests):
-    async def test_others_hear_of_an_acquire_a_request_to_step_down_and_a_release(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
+    async def test_others_hear_of_an_acquire_a_request_to_step_down_and_a_release(
+        self, one: Backend, two: Backend
+    ) -> None:
         heard = await hearing(two)
         key = await take(one, "a name with blanks", "ada")
         await one.leases.ask_step_down(key.name, key.epoch, CALL_LIMIT_S)
@@ -34,8 +34,7 @@ class Wakeups(LeaseTests):
                 (RELEASED, key.name),
             ]
 
-    async def test_a_client_that_listens_still_answers(self, harness: Harness) -> None:
-        backend = await harness.client()
+    async def test_a_client_that_listens_still_answers(self, backend: Backend) -> None:
         await backend.wakeup.listen(CALL_LIMIT_S)
         for turn in range(5):
             await release(backend, await take(backend, "job", "ada", nonce=f"turn {turn}"))
@@ -45,8 +44,7 @@ class Wakeups(LeaseTests):
 class Silence(LeaseTests):
     """For a store that cannot notify: `listen` returns False, and no hint comes."""
 
-    async def test_listening_says_that_nothing_will_be_heard(self, harness: Harness) -> None:
-        one, two = await harness.client(), await harness.client()
+    async def test_listening_says_that_nothing_will_be_heard(self, one: Backend, two: Backend) -> None:
         heard: list[str] = []
         two.wakeup.on_hint(lambda what, name: heard.append(name))
         assert await two.wakeup.listen(CALL_LIMIT_S) is False

@@ -5,70 +5,57 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-import pytest
-
-from fencehold.model.errors import ConfigurationError
 from fencehold.ports.events import Events, Filter
-from fencehold.testing.conformance.leases.caller_fences import count, through
-from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.doors import begun, through
+from fencehold.testing.conformance.leases.caller_fences import count
 from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventTests, add_in, claim, event, first_time
-from fencehold.testing.harness import CALL_LIMIT_S, COUNT, OUTBOX_TABLE, Can, Harness
+from fencehold.testing.conformance.suite import needs, refused_with
+from fencehold.testing.harness import CALL_LIMIT_S, COUNT, OUTBOX_TABLE, Can, Door, Harness
 
 
 @needs(Can.SQL)
 class EventCallers(EventTests):
-    async def test_an_event_is_stored_with_the_callers_change_or_not_at_all(self, harness: Harness) -> None:
-        events = await harness.events()
-        expected: list[str] = []
-        for door in harness.sql.doors():
-            with through(door):
-                for is_kept in (False, True):
-                    made = [event(payload=door.title), event(priority=3, not_before=1.0, metadata={"a": 1})]
-                    async with door.open() as caller:
-                        await caller.begin()
-                        await caller.execute(COUNT)
-                        added = await add_in(events, caller.target, made)
-                        assert sorted(added) == sorted(one.tracking_id for one in made)
-                        await (caller.commit() if is_kept else caller.rollback())
-                    expected += [one.tracking_id for one in made] if is_kept else []
-                assert await stored(events) == expected
-        assert await count(harness) == len(harness.sql.doors())
+    async def test_an_event_is_stored_with_the_callers_change_or_not_at_all(
+        self, harness: Harness, events: Events, door: Door
+    ) -> None:
+        expected, before = await stored(events), await count(harness)
+        for is_kept in (False, True):
+            made = [event(payload=door.title), event(priority=3, not_before=1.0, metadata={"a": 1})]
+            async with begun(door) as caller:
+                await caller.execute(COUNT)
+                added = await add_in(events, caller.target, made)
+                assert sorted(added) == sorted(one.tracking_id for one in made)
+                await (caller.commit() if is_kept else caller.rollback())
+            expected += [one.tracking_id for one in made] if is_kept else []
+        assert (await stored(events), await count(harness)) == (expected, before + 1)
 
-    async def test_an_event_may_be_the_first_thing_in_a_transaction(self, harness: Harness) -> None:
-        events = await harness.events()
-        for door in harness.sql.doors():
-            with through(door):
-                async with door.open() as caller:
-                    await caller.begin()
-                    await add_in(events, caller.target, [event()])
-                    await caller.execute(COUNT)
-                    await caller.rollback()
+    async def test_an_event_may_be_the_first_thing_in_a_transaction(
+        self, harness: Harness, events: Events, door: Door
+    ) -> None:
+        async with begun(door) as caller:
+            await add_in(events, caller.target, [event()])
+            await caller.execute(COUNT)
+            await caller.rollback()
         assert (await stored(events), await count(harness)) == ([], 0)
 
-    async def test_a_known_tracking_id_is_left_out_and_leaves_the_transaction_whole(self, harness: Harness) -> None:
-        events = await harness.events()
+    async def test_a_known_tracking_id_is_left_out_and_leaves_the_transaction_whole(
+        self, harness: Harness, events: Events, door: Door
+    ) -> None:
         known = event(tracking_id=uuid.uuid4())
         await events.port.add([known], CALL_LIMIT_S)
-        for number, door in enumerate(harness.sql.doors(), start=1):
-            with through(door):
-                async with door.open() as caller:
-                    await caller.begin()
-                    assert await add_in(events, caller.target, [known]) == []
-                    await caller.execute(COUNT)
-                    await caller.commit()
-                assert await count(harness) == number
+        before = await count(harness)
+        async with begun(door) as caller:
+            assert await add_in(events, caller.target, [known]) == []
+            await caller.execute(COUNT)
+            await caller.commit()
+        assert await count(harness) == before + 1
 
-    async def test_outside_a_transaction_nothing_is_written(self, harness: Harness) -> None:
-        events = await harness.events()
-        for door in harness.sql.doors():
-            with through(door):
-                async with door.open(autocommit=True) as caller:
-                    with pytest.raises(ConfigurationError) as caught:
-                        await add_in(events, caller.target, [event()])
-                    assert caught.value.code == "add_outside_transaction"
-                    with pytest.raises(ConfigurationError) as caught:
-                        await first_time(events, str(uuid.uuid4()), "mail", caller.target)
-                    assert caught.value.code == "add_outside_transaction"
+    async def test_outside_a_transaction_nothing_is_written(self, harness: Harness, events: Events, door: Door) -> None:
+        async with door.open(autocommit=True) as caller:
+            with refused_with("add_outside_transaction"):
+                await add_in(events, caller.target, [event()])
+            with refused_with("add_outside_transaction"):
+                await first_time(events, str(uuid.uuid4()), "mail", caller.target)
         assert await stored(events) == []
         assert await harness.sql.run(f"SELECT tracking_id FROM {OUTBOX_TABLE}_consumed") == []
 
@@ -79,15 +66,12 @@ class EventCallers(EventTests):
         theirs = await other.events()
         for door in other.sql.doors():
             with through(door):
-                async with door.open() as caller:
-                    await caller.begin()
+                async with begun(door) as caller:
                     await caller.execute(COUNT)
-                    with pytest.raises(ConfigurationError) as caught:
+                    with refused_with("wrong_store"):
                         await add_in(events, caller.target, [event(), event()])
-                    assert caught.value.code == "wrong_store"
-                    with pytest.raises(ConfigurationError) as caught:
+                    with refused_with("wrong_store"):
                         await first_time(events, str(uuid.uuid4()), "mail", caller.target)
-                    assert caught.value.code == "wrong_store"
                     await caller.commit()
         assert (await stored(events), await stored(theirs)) == ([], [])
         assert await other.sql.run(f"SELECT tracking_id FROM {OUTBOX_TABLE}_consumed") == []
@@ -99,11 +83,9 @@ class EventCallers(EventTests):
         events, other = await harness.events(), await harness.another()
         for door in other.sql.doors():
             with through(door):
-                async with door.open() as caller:
-                    await caller.begin()
-                    with pytest.raises(ConfigurationError) as caught:
+                async with begun(door) as caller:
+                    with refused_with("wrong_store"):
                         await add_in(events, caller.target, [event()])
-                    assert caught.value.code == "wrong_store"
 
     async def test_what_is_no_connection_is_refused(self, harness: Harness) -> None:
         await refuses_what_is_no_connection(await harness.events())
@@ -127,9 +109,8 @@ class EventCallers(EventTests):
 async def refuses_what_is_no_connection(events: Events) -> None:
     targets: list[Any] = [None, "sqlite://", object(), 7]
     for target in targets:
-        with pytest.raises(ConfigurationError) as caught:
+        with refused_with("bad_connection"):
             await add_in(events, target, [event()])
-        assert caught.value.code == "bad_connection"
     assert await stored(events) == []
 
 

@@ -8,10 +8,10 @@ from collections import Counter
 
 from fencehold.model.outbox.new_events import NewEvent
 from fencehold.ports.events import ClaimKey, Events, Failure
-from fencehold.testing.conformance.needs import needs
 from fencehold.testing.conformance.outbox.drain import Order, drain
 from fencehold.testing.conformance.outbox.pair import EventTests, ask, event
 from fencehold.testing.conformance.processes import told_by_processes
+from fencehold.testing.conformance.suite import needs
 from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Can, Harness
 
 CLAIMERS = 8
@@ -87,6 +87,6 @@ class EventProcessCrowd(EventTests):
     async def test_processes_share_an_outbox_and_no_event_is_claimed_twice(self, harness: Harness) -> None:
         events = await filled(harness, [event(payload={"n": n}) for n in range(EVENTS)])
         order = {"table": OUTBOX_TABLE, "clients": CLAIMERS_PER_PROCESS, "fail_every": 3}
-        told = await told_by_processes(harness, "outbox.drain", PROCESSES, order)
+        told = await told_by_processes(harness, "outbox.drain:PART", PROCESSES, order)
         assert Counter(n for line in told for n in line) == Counter({n: 1 + (n % 3 == 0) for n in range(EVENTS)})
         assert (await events.admin.stats(CALL_LIMIT_S)).completed == EVENTS

@@ -6,18 +6,17 @@ import asyncio
 import uuid
 from dataclasses import replace
 
-from fencehold.ports.events import Filter
-from fencehold.testing.conformance.leases.caller_fences import through
-from fencehold.testing.conformance.needs import needs
+from fencehold.ports.events import Events, Filter
+from fencehold.testing.conformance.doors import begun
 from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventTests, Pair, ask, event, first_time
-from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, Can, Harness
+from fencehold.testing.conformance.suite import needs
+from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, Can, Door, Harness
 
 AT_ONCE = 4
 
 
 class EventDedupe(EventTests):
-    async def test_a_known_tracking_id_is_left_alone_and_left_out(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_a_known_tracking_id_is_left_alone_and_left_out(self, pair: Pair) -> None:
         first = event(payload="first", tracking_id=uuid.uuid4())
         [event_id] = await pair.add(first)
         again, other = replace(first, payload='"again"', priority=9), event(tracking_id=uuid.uuid4())
@@ -26,15 +25,13 @@ class EventDedupe(EventTests):
         [row] = await pair.events.admin.find(Filter(tracking_ids=(first.tracking_id,)), 9, CALL_LIMIT_S)
         assert (row.id, row.payload, row.priority) == (event_id, first.payload, 0)
 
-    async def test_a_tracking_id_given_twice_in_one_batch_is_stored_once(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_a_tracking_id_given_twice_in_one_batch_is_stored_once(self, pair: Pair) -> None:
         one = event(tracking_id=uuid.uuid4())
         assert await pair.events.port.add([one, replace(one, payload="2")], CALL_LIMIT_S) == [one.tracking_id]
         rows = await pair.events.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)
         assert [row.payload for row in rows] == [one.payload]
 
-    async def test_a_known_event_far_down_in_what_is_made_as_it_is_taken_is_left_out(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_a_known_event_far_down_in_what_is_made_as_it_is_taken_is_left_out(self, pair: Pair) -> None:
         known = event(tracking_id=uuid.uuid4())
         await pair.events.port.add([known], CALL_LIMIT_S)
         more = [event(payload=n) for n in range(250)]
@@ -42,8 +39,7 @@ class EventDedupe(EventTests):
         assert sorted(added) == sorted(one.tracking_id for one in more)
         assert len(await pair.events.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)) == len(more) + 1
 
-    async def test_a_finished_event_stays_known(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_a_finished_event_stays_known(self, pair: Pair) -> None:
         one = event(tracking_id=uuid.uuid4())
         await pair.add(one)
         await pair.claim(ask("a"))
@@ -60,31 +56,26 @@ class EventDedupe(EventTests):
 
 @needs(Can.SQL)
 class EventConsumers(EventTests):
-    async def test_an_event_is_met_for_the_first_time_once_by_each_consumer(self, harness: Harness) -> None:
-        events = await harness.events()
-        for door in harness.sql.doors():
-            with through(door):
-                tracking_id = str(uuid.uuid4())
-                async with door.open() as caller:
-                    await caller.begin()
-                    for consumer, expected in (("mail", True), ("mail", False), ("books", True)):
-                        assert await first_time(events, tracking_id, consumer, caller.target) is expected
-                    await caller.commit()
-                async with door.open() as caller:
-                    await caller.begin()
-                    assert await first_time(events, tracking_id, "mail", caller.target) is False
-                    assert await first_time(events, str(uuid.uuid4()), "mail", caller.target) is True
-                    await caller.rollback()
+    async def test_an_event_is_met_for_the_first_time_once_by_each_consumer(
+        self, harness: Harness, events: Events, door: Door
+    ) -> None:
+        tracking_id = str(uuid.uuid4())
+        async with begun(door) as caller:
+            for consumer, expected in (("mail", True), ("mail", False), ("books", True)):
+                assert await first_time(events, tracking_id, consumer, caller.target) is expected
+            await caller.commit()
+        async with begun(door) as caller:
+            assert await first_time(events, tracking_id, "mail", caller.target) is False
+            assert await first_time(events, str(uuid.uuid4()), "mail", caller.target) is True
+            await caller.rollback()
 
-    async def test_a_consumer_whose_effect_was_rolled_back_meets_the_event_again(self, harness: Harness) -> None:
-        events = await harness.events()
-        for number, door in enumerate(harness.sql.doors()):
-            with through(door):
-                tracking_id = str(uuid.uuid4())
-                for is_kept in (False, True):
-                    async with door.open() as caller:
-                        await caller.begin()
-                        assert await first_time(events, tracking_id, "mail", caller.target) is True
-                        await caller.execute(ADD_NOTE.format(note=number))
-                        await (caller.commit() if is_kept else caller.rollback())
-        assert await harness.written() == list(range(len(harness.sql.doors())))
+    async def test_a_consumer_whose_effect_was_rolled_back_meets_the_event_again(
+        self, harness: Harness, events: Events, door: Door
+    ) -> None:
+        before, tracking_id = await harness.written(), str(uuid.uuid4())
+        for is_kept in (False, True):
+            async with begun(door) as caller:
+                assert await first_time(events, tracking_id, "mail", caller.target) is True
+                await caller.execute(ADD_NOTE.format(note=len(before)))
+                await (caller.commit() if is_kept else caller.rollback())
+        assert await harness.written() == [*before, len(before)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from fencehold.ports.backend import Backend
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, Events, Failure
-from fencehold.testing.conformance.processes import take_part
+from fencehold.testing.conformance.processes import Order as OrderOfProcess
+from fencehold.testing.conformance.processes import Part
 from fencehold.testing.harness import CALL_LIMIT_S
 
 LEASE_S = 60.0
@@ -69,17 +69,16 @@ async def settled(events: Events, order: Order, claims: list[Claim]) -> list[Cla
     return [claim.key for claim in claims if claim.key not in back and claim.key not in failed]
 
 
-async def connected(backend: Backend, order: dict[str, Any]) -> Events:
+async def connected(backend: Backend, order: OrderOfProcess) -> Events:
     events = backend.events(order["table"])
     await events.admin.stats(CALL_LIMIT_S)
     return events
 
 
-async def work(events: Events, order: dict[str, Any], who: str) -> list[int]:
+async def work(events: Events, order: OrderOfProcess, who: str) -> list[int]:
     claimed: list[int] = []
     await drain(events, Order(fail_every=order["fail_every"]), who, claimed.append)
     return claimed
 
 
-if __name__ == "__main__":
-    asyncio.run(take_part(connected, work, lambda events: events.close()))
+PART = Part(connected, work, lambda events: events.close())

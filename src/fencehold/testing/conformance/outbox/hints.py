@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from fencehold.ports.events import Events
-from fencehold.testing.conformance.leases.caller_fences import through
-from fencehold.testing.conformance.needs import needs
+from fencehold.testing.conformance.doors import begun
 from fencehold.testing.conformance.outbox.pair import EventTests, add_in, claim, event
-from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Can, Harness
+from fencehold.testing.conformance.suite import needs
+from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Can, Door, Harness
 
 
 async def hearing(events: Events) -> asyncio.Event:
@@ -26,8 +26,7 @@ async def once(heard: asyncio.Event) -> None:
 
 @needs(Can.EVENT_HINTS)
 class EventHintsHeard(EventTests):
-    async def test_an_added_event_is_heard_of_by_others_and_by_oneself(self, harness: Harness) -> None:
-        one, two = await harness.events(), await harness.events()
+    async def test_an_added_event_is_heard_of_by_others_and_by_oneself(self, one: Events, two: Events) -> None:
         heard_by = [await hearing(one), await hearing(two)]
         for events in (one, two):
             await events.port.add([event()], CALL_LIMIT_S)
@@ -45,16 +44,14 @@ class EventHintsHeard(EventTests):
         await asyncio.to_thread(asyncio.run, add())
         await once(heard)
 
-    async def test_a_client_that_listens_still_answers(self, harness: Harness) -> None:
-        events = await harness.events()
+    async def test_a_client_that_listens_still_answers(self, events: Events) -> None:
         heard = await hearing(events)
         for turn in range(5):
             await events.port.add([event()], CALL_LIMIT_S)
             await once(heard)
             assert len(await claim(events.port, f"turn {turn}")) == 1
 
-    async def test_whoever_has_left_is_told_nothing(self, harness: Harness) -> None:
-        one, two = await harness.events(), await harness.events()
+    async def test_whoever_has_left_is_told_nothing(self, one: Events, two: Events) -> None:
         heard, gone = await hearing(one), await hearing(two)
         await two.close()
         await one.port.add([event()], CALL_LIMIT_S)
@@ -64,14 +61,12 @@ class EventHintsHeard(EventTests):
 
 @needs(Can.EVENT_HINTS, Can.SQL)
 class EventHintsOfCallers(EventTests):
-    async def test_an_event_in_a_callers_transaction_is_heard_of_once_that_is_committed(self, harness: Harness) -> None:
-        one, two = await harness.events(), await harness.events()
+    async def test_an_event_in_a_callers_transaction_is_heard_of_once_that_is_committed(
+        self, harness: Harness, one: Events, two: Events, door: Door
+    ) -> None:
         heard = await hearing(two)
-        for door in harness.sql.doors():
-            with through(door):
-                async with door.open() as caller:
-                    await caller.begin()
-                    await add_in(one, caller.target, [event()])
-                    assert not heard.is_set()
-                    await caller.commit()
-                await once(heard)
+        async with begun(door) as caller:
+            await add_in(one, caller.target, [event()])
+            assert not heard.is_set()
+            await caller.commit()
+        await once(heard)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from fencehold.model.outbox.events import Request, Status, Verb
 from fencehold.model.outbox.new_events import NewEvent, new_event, new_tracking_id
 from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventPort, Events, Failure, Filter
-from fencehold.testing.conformance.needs import needs
 from fencehold.testing.conformance.outbox.oracle import EventOracle, agree
 from fencehold.testing.conformance.pair import ClientsAndClock
-from fencehold.testing.conformance.suite import START, HarnessTests
+from fencehold.testing.conformance.suite import START, HarnessTests, Supply, needs
 from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 LEASE_S = 60.0
@@ -49,14 +48,6 @@ async def add_in(events: Events, target: object, made: Sequence[NewEvent]) -> li
 
 async def first_time(events: Events, tracking_id: str, consumer_id: str, target: object) -> bool:
     return await events.admin.first_time(tracking_id, consumer_id, target, await events.admin.identity(CALL_LIMIT_S))
-
-
-@needs(Can.OUTBOX)
-class EventTests(HarnessTests):
-    """Base of the classes of tests for outboxes: the namespace is empty, without tables of leases."""
-
-    async def ready(self, harness: Harness) -> None:
-        await harness.prepare()
 
 
 class Pair(ClientsAndClock[Events]):
@@ -178,3 +169,16 @@ class Pair(ClientsAndClock[Events]):
             for row in rows:
                 agree(row, self.oracle.rows[row.id], what)
         return list(ids)
+
+
+@needs(Can.OUTBOX)
+class EventTests(HarnessTests):
+    """Base of the classes of tests for outboxes: the namespace is empty, without tables of leases."""
+
+    supplies: ClassVar[Mapping[str, Supply]] = {
+        "pair": Pair.of,
+        **dict.fromkeys(("events", "one", "two"), lambda harness: harness.events()),
+    }
+
+    async def ready(self, harness: Harness) -> None:
+        await harness.prepare()

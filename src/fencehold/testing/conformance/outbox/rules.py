@@ -9,9 +9,10 @@ import pytest
 
 from fencehold.model.outbox.events import RULES, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
+from fencehold.testing.conformance.doors import noted
+from fencehold.testing.conformance.oracle import check_cases
 from fencehold.testing.conformance.outbox.pair import LEASE, EventTests, Pair, ask, event, stray
 from fencehold.testing.conformance.suite import START
-from fencehold.testing.harness import Harness
 
 DELAY_S = 7.5
 DELAY = dt.timedelta(seconds=DELAY_S)
@@ -83,14 +84,10 @@ class EventRules(EventTests):
     """The answer, and the row afterwards, are those of the table."""
 
     @pytest.mark.parametrize("verb", list(Verb), ids=lambda verb: verb.value)
-    async def test_rules(self, harness: Harness, verb: Verb) -> None:
-        pair = await Pair.of(harness)
+    async def test_rules(self, pair: Pair, verb: Verb) -> None:
         for case in (case for case in CASES if case.verb is verb):
-            try:
+            with noted(f"{case.rule}: {case.title}"):
                 await self._try(pair, case)
-            except AssertionError as failure:
-                failure.add_note(f"{case.rule}: {case.title}")
-                raise
         await pair.check_all()
 
     async def _try(self, pair: Pair, case: Case) -> None:
@@ -100,8 +97,7 @@ class EventRules(EventTests):
         await perform(pair, case.verb, pair.key(event_id, case.token), case.retry, f"{case.rule}, {case.title}")
         pair.oracle.check_last(event_id, case.rule, case.allowed)
 
-    async def test_a_verb_that_no_rule_names_changes_nothing(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_a_verb_that_no_rule_names_changes_nothing(self, pair: Pair) -> None:
         ids = {status: (await arranged(pair, status))[0] for status in Status}
         await pair.set_clock(START)
         for status, event_id in ids.items():
@@ -113,15 +109,13 @@ class EventRules(EventTests):
                     assert pair.oracle.last_rule[event_id] is None
         await pair.check_all()
 
-    async def test_an_event_that_never_was_is_refused_by_every_verb(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_an_event_that_never_was_is_refused_by_every_verb(self, pair: Pair) -> None:
         for verb in (RENEW, COMPLETE, RELEASE, FAIL):
             await perform(pair, verb, stray())
         assert await pair.claim(ask("ada")) == []
         assert await pair.reap() == []
 
-    async def test_five_tries_are_five(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_five_tries_are_five(self, pair: Pair) -> None:
         [event_id] = await pair.add(event(max_retries=5))
         seen = []
         for attempt in range(1, 6):
@@ -131,8 +125,7 @@ class EventRules(EventTests):
         assert seen == [FAILED] * 4 + [DEAD]
         assert await pair.claim(ask("a sixth")) == []
 
-    async def test_an_event_that_kills_every_worker_ends_as_a_dead_letter(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_an_event_that_kills_every_worker_ends_as_a_dead_letter(self, pair: Pair) -> None:
         [event_id] = await pair.add(event(max_retries=3))
         for _ in range(3):
             await pair.claim(ask("doomed"))
@@ -141,9 +134,8 @@ class EventRules(EventTests):
         assert pair.oracle.rows[event_id].stored.status is DEAD
 
     async def test_a_worker_that_lost_its_event_cannot_finish_it_even_if_it_has_claimed_it_again(
-        self, harness: Harness
+        self, pair: Pair
     ) -> None:
-        pair = await Pair.of(harness)
         [event_id] = await pair.add(event())
         await pair.claim(ask("ada, first claim"))
         await pair.set_clock(START + LEASE)
@@ -156,9 +148,7 @@ class EventRules(EventTests):
         assert await pair.change(COMPLETE, [pair.key(event_id, "ada, second claim")]) == [event_id]
 
     def test_every_rule_is_allowed_once_and_refused_once(self) -> None:
-        rules = {rule.id for rule in RULES}
-        assert {case.rule for case in CASES if case.allowed} == rules
-        assert {case.rule for case in CASES if not case.allowed} == rules
+        check_cases(CASES, RULES)
 
 
 async def arranged(

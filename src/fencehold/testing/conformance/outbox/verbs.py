@@ -29,8 +29,7 @@ HISTORIES = {
 
 
 class EventVerbs(EventTests):
-    async def test_the_most_urgent_comes_first_then_the_longest_due_then_the_oldest(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_the_most_urgent_comes_first_then_the_longest_due_then_the_oldest(self, pair: Pair) -> None:
         late, usual, first, first_too = await pair.add(
             event(not_before=2.0), event(not_before=1.0), event(priority=5, not_before=1.0), event(priority=5)
         )
@@ -39,15 +38,13 @@ class EventVerbs(EventTests):
         assert await pair.claim(ask("a", 3)) == [first_too, first, usual]
         assert await pair.claim(ask("b")) == [late, same, same_too]
 
-    async def test_only_the_types_asked_for_are_claimed(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_only_the_types_asked_for_are_claimed(self, pair: Pair) -> None:
         paid, sent, both = await pair.add(event("paid"), event("sent"), event("Paid"))
         assert await pair.claim(ask("a", event_types=())) == []
         assert await pair.claim(ask("b", event_types=("paid", "never"))) == [paid]
         assert await pair.claim(ask("c", event_types=None)) == [sent, both]
 
-    async def test_in_order_only_the_oldest_unfinished_event_of_an_aggregate_is_claimed(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_in_order_only_the_oldest_unfinished_event_of_an_aggregate_is_claimed(self, pair: Pair) -> None:
         first, second, other, free, free_too = await pair.add(
             event(aggregate_id="7"), event(aggregate_id="7", priority=9), event(aggregate_id="7", aggregate_type="x"),
             event(), event(aggregate_type="x"),
@@ -60,8 +57,7 @@ class EventVerbs(EventTests):
         assert await pair.claim(ask("d", in_order=True)) == [first]
         assert await pair.claim(ask("e", in_order=True), [pair.key(first, "d")]) == [second]
 
-    async def test_in_order_an_aggregate_waits_for_whoever_holds_a_later_event_of_it(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_in_order_an_aggregate_waits_for_whoever_holds_a_later_event_of_it(self, pair: Pair) -> None:
         [dead] = await pair.add(event(aggregate_id="7"))
         await pair.claim(ask("a"))
         await pair.fail(Failure(pair.key(dead, "a"), "never", 0.0, retry=False))
@@ -71,8 +67,7 @@ class EventVerbs(EventTests):
         assert await pair.claim(ask("c", in_order=True)) == []
         assert await pair.claim(ask("d", in_order=True), [pair.key(later, "b")]) == [dead]
 
-    async def test_a_batch_is_answered_without_what_was_refused(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_a_batch_is_answered_without_what_was_refused(self, pair: Pair) -> None:
         ids = await pair.add(*(event() for _ in range(6)))
         await pair.claim(ask("a"))
         keys = [pair.key(event_id, "a") for event_id in ids]
@@ -84,8 +79,7 @@ class EventVerbs(EventTests):
         await pair.fail(Failure(keys[3], "one", 2.5), spent, Failure(keys[0], "late", 1.0), Failure(stray(), "", 1.0))
         await pair.check_all()
 
-    async def test_of_two_keys_to_one_event_the_holders_counts_once(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_of_two_keys_to_one_event_the_holders_counts_once(self, pair: Pair) -> None:
         [event_id] = await pair.add(event())
         await pair.claim(ask("a"))
         mine, other = pair.key(event_id, "a"), pair.key(event_id, "b")
@@ -96,8 +90,7 @@ class EventVerbs(EventTests):
         [row] = await pair.events.admin.find(Filter(), 10, CALL_LIMIT_S)
         assert row.retry_count == 1
 
-    async def test_nothing_asked_is_nothing_answered(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_nothing_asked_is_nothing_answered(self, pair: Pair) -> None:
         port = pair.events.port
         assert await port.add([], CALL_LIMIT_S) == []
         assert await port.renew([], 60.0, CALL_LIMIT_S) == {}
@@ -107,8 +100,7 @@ class EventVerbs(EventTests):
         assert (list(turn.completed), turn.claims) == ([], [])
         assert await claim(port, "a", 0) == []
 
-    async def test_the_reaper_takes_the_longest_lapsed_first_and_its_run_is_recorded(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_the_reaper_takes_the_longest_lapsed_first_and_its_run_is_recorded(self, pair: Pair) -> None:
         assert (await stats(pair)).reaper_ran_s_ago is None
         assert await pair.reap() == []
         assert ((await stats(pair)).reaper_runs, (await stats(pair)).reaper_ran_s_ago) == (1, 0.0)
@@ -123,9 +115,8 @@ class EventVerbs(EventTests):
         seen = await stats(pair)
         assert (seen.reaper_runs, seen.reaper_ran_s_ago, seen.lapsed, seen.pending) == (3, 2.0, 0, 3)
 
-    async def test_suspects_are_claimed_only_as_many_as_were_asked_for(self, harness: Harness) -> None:
+    async def test_suspects_are_claimed_only_as_many_as_were_asked_for(self, pair: Pair) -> None:
         """An event that was recovered twice is a suspect; one that failed twice is not."""
-        pair = await Pair.of(harness)
         for in_order in (False, True):
             ids = await pair.add(*(event() for _ in range(3)))
             for _ in range(2):
@@ -165,8 +156,7 @@ class EventVerbs(EventTests):
             assert {(one.recovered, one.is_suspect) for one in claims} == {(recovered, is_suspect)}
             await pair.events.port.turn(claims, None, CALL_LIMIT_S)
 
-    async def test_stats_count_every_status_and_the_age_of_what_waits(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_stats_count_every_status_and_the_age_of_what_waits(self, pair: Pair) -> None:
         ids = await in_every_status(pair)
         await pair.add(event(not_before=60.0))
         await pair.set_clock(START + 4 * SECOND)
@@ -195,8 +185,7 @@ async def happen(pair: Pair, what: str, keys: list[ClaimKey]) -> None:
 
 
 class EventAdmins(EventTests):
-    async def test_find_gives_the_newest_first_of_what_is_asked_for(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_find_gives_the_newest_first_of_what_is_asked_for(self, pair: Pair) -> None:
         ids = await in_every_status(pair)
         await pair.set_clock(START + 10 * SECOND)
         young, youngest = await pair.add(event("young"), event("young"))
@@ -207,8 +196,7 @@ class EventAdmins(EventTests):
         assert await found(pair, Filter(older_than_s=10.0)) == [], "exactly as old is not older"
         assert await found(pair, Filter((Status.PENDING,), ("young",), older_than_s=1.0)) == []
 
-    async def test_find_says_how_long_an_event_waits_and_is_held(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_find_says_how_long_an_event_waits_and_is_held(self, pair: Pair) -> None:
         held, waiting = await pair.add(event(), event(not_before=30.0))
         await pair.claim(ask("a"))
         await pair.set_clock(START + 10 * SECOND)
@@ -216,8 +204,7 @@ class EventAdmins(EventTests):
         assert (rows[waiting].waits_s, rows[waiting].held_s) == (20.0, None)
         assert rows[held].held_s == LEASE.total_seconds() - 10.0
 
-    async def test_redriven_events_come_back_one_by_one_and_a_dry_run_only_says_so(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_redriven_events_come_back_one_by_one_and_a_dry_run_only_says_so(self, pair: Pair) -> None:
         ids = await pair.add(*(event() for _ in range(4)))
         await pair.claim(ask("a"))
         await pair.fail(*(Failure(pair.key(event_id, "a"), "bad", 0.0, retry=False) for event_id in ids))
@@ -230,15 +217,13 @@ class EventAdmins(EventTests):
         due = [pair.oracle.rows[event_id].stored.due_at - START for event_id in ids[:3]]
         assert [one.total_seconds() for one in due] == [0.0, 0.6, 1.2]
 
-    async def test_redriving_without_a_status_means_dead_letters_and_failed_ones(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_redriving_without_a_status_means_dead_letters_and_failed_ones(self, pair: Pair) -> None:
         ids = await in_every_status(pair)
         told = await pair.events.admin.redrive(Filter(), "", EVERYTHING, 0.0, CALL_LIMIT_S, dry_run=True)
         meant = sorted([ids[Status.DEAD_LETTER], ids[Status.FAILED]])
         assert told == [pair.oracle.rows[event_id].new.tracking_id for event_id in meant]
 
-    async def test_purge_deletes_finished_events_and_no_others(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_purge_deletes_finished_events_and_no_others(self, pair: Pair) -> None:
         ids = await in_every_status(pair)
         await pair.set_clock(START + 10 * SECOND)
         admin = pair.events.admin
@@ -256,8 +241,7 @@ class EventAdmins(EventTests):
         left = {ids[status] for status in (Status.PENDING, Status.PROCESSING, Status.FAILED)}
         assert set(await found(pair, Filter())) == left
 
-    async def test_purge_stops_at_its_limit(self, harness: Harness) -> None:
-        pair = await Pair.of(harness)
+    async def test_purge_stops_at_its_limit(self, pair: Pair) -> None:
         ids = await pair.add(*(event() for _ in range(5)))
         await pair.claim(ask("a"))
         await pair.change(Verb.COMPLETE, [pair.key(event_id, "a") for event_id in ids])
