@@ -40,14 +40,14 @@ class Can(enum.Enum):
 
     LEASES = "leases"
     FENCES = "fenced transactions"
-    ROW_LOCKS = "an open transaction that keeps out takeovers of its own lease, and nothing else"
+    OUTBOX = "an outbox"
+    ITEMS = "items"
+    SQL = "SQL"  # Harness.sql and second()
+    ROW_LOCKS = "transactions that block their own lease or row only"
     PLACES = "epochs that jump after a promotion"  # model/election/places.py
     WAKEUPS = "hints of changed leases"
-    OUTBOX = "an outbox"
     EVENT_HINTS = "hints of added events"
-    ITEMS = "items"
     ITEM_KINDS = "a list of the kinds of items"
-    SQL = "SQL"  # Harness.sql, second()
     PROCESSES = "clients in other processes"  # Harness.remote
     OBSTRUCTION = "a way to block it"  # Harness.obstructed()
     NETWORK = "a network to break"  # Harness.network()

@@ -48,7 +48,10 @@ class Suite:
                 raise TypeError(f"{cls.__name__}: {name} {reasons.get(name, 'is no part of the suite')}")
         others = [tests.__name__ for tests in CLASSES if only and tests.__name__ not in only]
         reasons |= dict(leave_out) | dict.fromkeys(others, "is left to another entry")
-        cls.not_collected = {name: why for name, why in reasons.items() if why}
+        whole = {name for name, why in reasons.items() if why and "." not in name}
+        cls.not_collected = {
+            name: why for name, why in reasons.items() if why and (name in whole or name.partition(".")[0] not in whole)
+        }
         for tests in CLASSES:
             if tests.__name__ not in cls.not_collected:
                 cls._add(tests, limit_s)

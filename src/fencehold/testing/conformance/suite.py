@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import functools
 import inspect
+import itertools
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
@@ -48,12 +49,10 @@ def proves(*rules: str) -> Callable[[S], S]:
 
 
 def why_not(subject: object, can: Collection[Can]) -> str:
-    """Return why the subject does not apply to a store that can do these; empty: it applies."""
-    missing = [one.value for one in Can if one in getattr(subject, "needs", ()) and one not in can]
-    if missing:
-        return f"needs {' and '.join(missing)}"
-    present = [one.value for one in Can if one in getattr(subject, "unless", ()) and one in can]
-    return f"only without {' or '.join(present)}" if present else ""
+    """Return the first reason why the subject does not apply to a store that can do these; empty: it applies."""
+    missing = (f"needs {one.value}" for one in Can if one in getattr(subject, "needs", ()) and one not in can)
+    present = (f"only without {one.value}" for one in Can if one in getattr(subject, "unless", ()) and one in can)
+    return next(itertools.chain(missing, present), "")
 
 
 def _marked(name: str, values: tuple[object, ...]) -> Callable[[S], S]:

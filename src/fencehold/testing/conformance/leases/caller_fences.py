@@ -11,7 +11,7 @@ from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.doors import begun, through
 from fencehold.testing.conformance.leases.fences import cannot_take
-from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, LeaseTests, needs, refused_with, take
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, LeaseTests, needs, proves, refused_with, take
 from fencehold.testing.harness import COUNT, LEASE_TABLE, READ_COUNT, Can, Door, Harness
 
 
@@ -25,6 +25,7 @@ async def held(harness: Harness, backend: Backend, door: Door) -> TermKey:
     return await take(backend, f"job of {door.title}", "ada")
 
 
+@proves("fences live.fence.is_holder")
 @needs(Can.FENCES, Can.SQL)
 class CallerFences(LeaseTests):
     async def test_a_fenced_write_is_committed_and_a_takeover_waits_for_it(

@@ -23,6 +23,7 @@ from fencehold.testing.conformance.suite import (
     granted,
     needs,
     plenty,
+    proves,
     release,
     renew,
     take,
@@ -89,6 +90,7 @@ async def is_kept_out(harness: Harness, backend: Backend, key: TermKey) -> None:
         await is_refused(harness, backend, key)
 
 
+@proves("fences live.fence.is_holder")
 @needs(Can.FENCES)
 class FencedTransactions(LeaseTests):
     """What holds for a fenced transaction, in a program with an event loop and in one without."""

@@ -16,7 +16,7 @@ from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.doors import begun
 from fencehold.testing.conformance.leases.caller_fences import count, guarded, held
-from fencehold.testing.conformance.suite import LEASE, START, LeaseTests, ask, needs, plenty, take
+from fencehold.testing.conformance.suite import LEASE, START, LeaseTests, ask, needs, plenty, proves, take
 from fencehold.testing.harness import CALL_LIMIT_S, COUNT, LEASE_TABLE, Caller, Can, Door, Harness
 
 Write = Callable[[], Coroutine[Any, Any, object]]
@@ -62,6 +62,7 @@ async def until_it_waits(harness: Harness, writer: asyncio.Task[None]) -> None:
         raise AssertionError("the writer did not wait for the row lock")
 
 
+@proves("fences live.fence.is_holder")
 @needs(Can.FENCES, Can.SQL, Can.ROW_LOCKS)
 class WaitingWriter(LeaseTests):
     async def test_a_guarded_statement_keeps_others_out_while_it_waits(

@@ -11,7 +11,7 @@ from fencehold.ports.events import ClaimKey, Events, Failure
 from fencehold.testing.conformance.outbox.drain import Order, drain
 from fencehold.testing.conformance.outbox.pair import EventTests, ask, event
 from fencehold.testing.conformance.processes import told_by_processes
-from fencehold.testing.conformance.suite import needs
+from fencehold.testing.conformance.suite import needs, proves
 from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Can, Harness
 
 CLAIMERS = 8
@@ -22,6 +22,7 @@ CLAIMERS_PER_PROCESS = 3
 
 
 class EventCrowd(EventTests):
+    @proves("RULE-020-040")
     async def test_of_many_claimers_each_event_goes_to_exactly_one(self, harness: Harness) -> None:
         events = await filled(harness, [event(payload={"n": n}) for n in range(EVENTS)])
         claimed = await crowd(harness, Order())
@@ -84,6 +85,7 @@ async def crowd(harness: Harness, order: Order) -> list[int]:
 class EventProcessCrowd(EventTests):
     """Real processes on one outbox."""
 
+    @proves("RULE-020-040")
     async def test_processes_share_an_outbox_and_no_event_is_claimed_twice(self, harness: Harness) -> None:
         events = await filled(harness, [event(payload={"n": n}) for n in range(EVENTS)])
         order = {"table": OUTBOX_TABLE, "clients": CLAIMERS_PER_PROCESS, "fail_every": 3}

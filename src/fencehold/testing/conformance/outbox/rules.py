@@ -12,7 +12,7 @@ from fencehold.ports.events import ClaimKey, Failure
 from fencehold.testing.conformance.doors import noted
 from fencehold.testing.conformance.oracle import check_cases
 from fencehold.testing.conformance.outbox.pair import LEASE, EventTests, Pair, ask, event, stray
-from fencehold.testing.conformance.suite import START
+from fencehold.testing.conformance.suite import START, proves
 
 DELAY_S = 7.5
 DELAY = dt.timedelta(seconds=DELAY_S)
@@ -84,6 +84,7 @@ class EventRules(EventTests):
     """The answer, and the row afterwards, are those of the table."""
 
     @pytest.mark.parametrize("verb", list(Verb), ids=lambda verb: verb.value)
+    @proves("RULE-020-001", "RULE-020-003", "RULE-020-021")
     async def test_rules(self, pair: Pair, verb: Verb) -> None:
         for case in (case for case in CASES if case.verb is verb):
             with noted(f"{case.rule}: {case.title}"):
@@ -125,6 +126,7 @@ class EventRules(EventTests):
         assert seen == [FAILED] * 4 + [DEAD]
         assert await pair.claim(ask("a sixth")) == []
 
+    @proves("RULE-020-021")
     async def test_an_event_that_kills_every_worker_ends_as_a_dead_letter(self, pair: Pair) -> None:
         [event_id] = await pair.add(event(max_retries=3))
         for _ in range(3):
@@ -133,6 +135,7 @@ class EventRules(EventTests):
             assert await pair.reap() == [event_id]
         assert pair.oracle.rows[event_id].stored.status is DEAD
 
+    @proves("RULE-020-003")
     async def test_a_worker_that_lost_its_event_cannot_finish_it_even_if_it_has_claimed_it_again(
         self, pair: Pair
     ) -> None:

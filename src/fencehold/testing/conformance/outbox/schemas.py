@@ -8,7 +8,7 @@ import pytest
 
 from fencehold.ports.events import Events, Failure, Filter
 from fencehold.testing.conformance.outbox.pair import EventTests, claim, event, stray
-from fencehold.testing.conformance.suite import needs, refused_with, refused_without_tables, take
+from fencehold.testing.conformance.suite import needs, proves, refused_with, refused_without_tables, take
 from fencehold.testing.harness import CALL_LIMIT_S, LEASE_TABLE, OUTBOX_TABLE, Can, Harness
 
 CLIENTS = 6
@@ -94,6 +94,7 @@ class EventSchemas(EventTests):
             ]
         )
 
+    @proves("RULE-020-050")
     async def test_the_table_refuses_an_unknown_status_and_processing_without_a_lease(
         self, harness: Harness, events: Events
     ) -> None:

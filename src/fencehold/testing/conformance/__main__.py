@@ -1,0 +1,11 @@
+"""Runs pytest with these arguments, and prints the matrix of rules after it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PYTEST = (sys.executable, "-m", "pytest", "-p", "fencehold.testing.conformance.matrix")
+
+if __name__ == "__main__":  # in a process of its own: pytest must be there before what it rewrites is imported
+    sys.exit(subprocess.run([*PYTEST, *sys.argv[1:]], check=False).returncode)
