@@ -15,6 +15,7 @@ from fencehold.backends.postgres.backend import PostgresBackend
 from fencehold.model.election import places
 from fencehold.model.election.leases import Ask, Lease
 from fencehold.model.election.places import EPOCH_JUMP, Place, next_epoch, recorded
+from fencehold.testing.conformance.suite import proves
 from pgleaderlock.companion import Companion
 from tests.postgres.places import LIVE, run, scene_at
 from tests.postgres.test_durable_grants import OneConnection
@@ -23,6 +24,7 @@ TABLE, LIMIT_S = "fencehold_leases", 10.0
 SQL = Path(places.__file__).parents[2] / "backends" / "postgres" / "sql"
 
 
+@proves(*(f"places {rule.id}" for rule in places.RULES))
 async def test_an_acquire_counts_on_from_wherever_the_last_grant_was_made(every_postgres_url: str) -> None:
     async with scene_at(every_postgres_url) as scene:
         epoch = await scene.acquire("job")
