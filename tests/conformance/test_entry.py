@@ -1,8 +1,11 @@
 """One class is the whole suite: what applies is in it, what does not is not collected, and why is known."""
 
+import inspect
+
 import pytest
 
 from fencehold.testing import conformance
+from fencehold.testing.conformance.entry import parts
 from fencehold.testing.harness import Can
 from tests.conformance.json_file_harness import JsonFileHarness
 from tests.conformance.memory_harness import MemoryHarness
@@ -85,3 +88,13 @@ def test_a_class_in_the_body_that_does_not_apply_is_a_mistake():
 
         class Here(conformance.Suite, harness=SqliteHarness):
             class TestNetworkFaults(conformance.NetworkFaults): ...
+
+
+def test_a_test_that_needs_a_fence_says_so():
+    """Else a store of leases alone would fail it. What the body asks `harness.can`, it may leave out."""
+    for tests in conformance.classes.CLASSES:
+        for name, part in parts(tests):
+            body = inspect.getsource(inspect.unwrap(part)) if "." in name else ""  # type: ignore[arg-type]
+            if any(word in body for word in (".fences.", "fenced(", " is_refused(")) and "harness.can(" not in body:
+                declared = {*getattr(tests, "needs", ()), *getattr(part, "needs", ()), *getattr(part, "unless", ())}
+                assert Can.FENCES in declared, name

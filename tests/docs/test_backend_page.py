@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fencehold.ports import backend, checkup, events, fence, items, leases, schema, wakeup
-from fencehold.testing import conformance
-from tests.conformance import test_json_file as example_tests
+from fencehold.testing.conformance.classes import CLASSES
+from fencehold.testing.harness import Can
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "adding-a-backend.md").read_text("utf-8")
@@ -19,7 +19,9 @@ PORTS = {
                  events.EventPort, events.EventAdmin, events.EventHints, items.ItemPort)
 }  # fmt: skip
 COUNTED = re.compile(r"\| `(\w+)` \| (\d+): ([^|]+?) \|")
-FOR_ANY_LEASES = ("Rules", "Verbs", "Silence", "Walk", "Names", "Times")
+SUITE_TABLES = PAGE.partition("These are the classes")[2].partition("## 4.")[0]
+PARTS = (Can.LEASES, Can.OUTBOX, Can.ITEMS)
+ORDER = (*Can,)
 
 
 def verbs(port: type) -> list[str]:
@@ -37,22 +39,27 @@ def test_every_part_of_a_backend_has_a_row():
     assert set(re.findall(r"^\| `(\w+)", table, re.MULTILINE)) == parts
 
 
-def test_every_class_of_the_suite_is_in_a_table():
-    rows = [line for line in PAGE.splitlines() if line.count(" | ") == 2]
-    named = {name for row in rows for name in re.findall(r"`([A-Z]\w+)`", row.split(" | ")[1])}
-    assert set(conformance.__all__) <= named
-    assert named - set(conformance.__all__) <= set(PORTS)
+def test_every_class_of_the_suite_is_in_a_table_with_what_it_needs():
+    rows = re.findall(r"^\| ((?:`[A-Z]\w+`(?:, )?)+) \| ([^|]*) ?\| \S", SUITE_TABLES, re.MULTILINE)
+    told = {name: needs.strip() for names, needs in rows for name in re.findall(r"`(\w+)`", names)}
+    assert told == {tests.__name__: needed(tests) for tests in CLASSES}
 
 
-def test_every_test_that_needs_a_fence_is_left_out_by_the_example_and_on_the_page():
-    without = PAGE.partition("Without fences, as in the example:")[2].partition("These tests")[0]
-    for name in FOR_ANY_LEASES:
-        suite = getattr(conformance, name)
-        bodies = {test: inspect.unwrap(body) for test, body in vars(suite).items() if inspect.isfunction(body)}
-        fenced = {test for test, body in bodies.items() if ".fences." in inspect.getsource(body)}
-        left_out = {test for test in bodies if getattr(getattr(example_tests, f"Test{name}"), test) is None}
-        part = without.partition(f"conformance.{name})")[2].partition("class ")[0]
-        assert fenced == left_out == set(re.findall(r"(test_\w+) = None", part)), name
+def needed(tests: type) -> str:
+    """What a class needs, as the page says it."""
+    beside = [f"`{one.name}`" for one in ORDER if one in getattr(tests, "needs") and one not in PARTS]  # noqa: B009
+    return ", ".join([*beside, *(f"no `{one.name}`" for one in getattr(tests, "unless", ()))])
+
+
+def test_everything_that_a_store_can_lack_is_explained():
+    table = PAGE.partition("| in `can` | if |")[2].partition("How the clock")[0]
+    assert set(re.findall(r"`([A-Z_]{3,})`", table)) == {one.name for one in Can}
+
+
+def test_the_entry_on_the_page_is_that_of_the_example():
+    [shown] = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "class TestJsonFile" in block]
+    entry = (ROOT / "tests" / "conformance" / "test_json_file.py").read_text("utf-8")
+    assert entry.endswith(shown)
 
 
 @pytest.mark.parametrize("begins", ["class JsonFileBackend", "def store"])

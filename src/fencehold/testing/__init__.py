@@ -3,7 +3,7 @@
 | module         | gives                                                                                          |
 | -------------- | ---------------------------------------------------------------------------------------------- |
 | `harness`      | what a backend's author supplies so that the suite can run                                     |
-| `conformance`  | the suite: classes of tests to subclass (needs pytest)                                         |
+| `conformance`  | the suite: one class to subclass, and a matrix of rules (needs pytest)                         |
 | `machine`      | a Hypothesis state machine over a real backend (needs hypothesis)                              |
 | `proxy`        | a TCP proxy that cuts, freezes and loses answers at a chosen moment                            |
 | `history`      | judges what a run recorded: epochs never fall in commit order, no two terms overlap            |

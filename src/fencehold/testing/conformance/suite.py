@@ -111,7 +111,9 @@ async def _within(
             if "door" not in wanted:
                 await test(self, **given)
                 return
-            for door in harness.sql.doors():
+            doors = harness.sql.doors()
+            assert doors, "the harness declares SQL, and gives no kind of connection"
+            for door in doors:
                 with through(door):
                     await test(self, **given, door=door)
         finally:
