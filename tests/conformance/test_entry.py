@@ -1,6 +1,7 @@
 """One class is the whole suite: what applies is in it, what does not is not collected, and why is known."""
 
 import inspect
+from dataclasses import replace
 
 import pytest
 
@@ -98,3 +99,16 @@ def test_a_test_that_needs_a_fence_says_so():
             if any(word in body for word in (".fences.", "fenced(", " is_refused(")) and "harness.can(" not in body:
                 declared = {*getattr(tests, "needs", ()), *getattr(part, "needs", ()), *getattr(part, "unless", ())}
                 assert Can.FENCES in declared, name
+
+
+class Undeclared(MemoryHarness):
+    """The memory store has all of these parts."""
+
+    traits = replace(MemoryHarness.traits, can={Can.LEASES})
+
+
+@pytest.mark.parametrize("name", [name for name, _ in parts(conformance.Absences) if "." in name])
+def test_a_part_that_the_harness_does_not_declare_is_found(name: str):
+    test = getattr(conformance.Absences(), name.partition(".")[2])  # it runs itself, in a loop of its own
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test(Undeclared())
