@@ -117,7 +117,7 @@ class FencedTransactions(LeaseTests):
         self, harness: Harness, one: Backend, two: Backend, key: TermKey
     ) -> None:
         async def lapsed_and_held() -> None:
-            await harness.set_clock(START + 2 * LEASE)
+            await harness.set_clock(START + LEASE)
             await cannot_take(two, "job", "bob")
 
         await self.fenced(harness, one, key, 1, lapsed_and_held)
