@@ -13,7 +13,7 @@ from fencehold.model.errors import ConfigurationError, FenceholdError, redact
 from fencehold.ports.backend import Backend
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.core.clock import BootClock
-from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.repeated_failures import Outage
 from fencehold.telemetry.fan_out import FanOut
 from submission_manager.answers import Answers
 from submission_manager.context import ServiceContext

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fencehold.model.errors import ConfigurationError, Unavailable
-from fencehold.runtime.core.outage import PAUSE_S_MAX, REMIND_EVERY_S, Outage
+from fencehold.runtime.core.repeated_failures import OUTAGE_PAUSE_S_MAX, REMIND_EVERY_S, Outage
 from tests.unit.on_virtual_time import LoopClock, virtual
 
 
@@ -115,10 +115,10 @@ async def test_whoever_waits_asks_again_after_two_seconds_at_most_until_it_is_an
         return "here"
 
     assert await waiting(told).wait_for(ask) == "here"
-    assert max(b - a for a, b in itertools.pairwise(asked_s)) < PAUSE_S_MAX + 0.001
+    assert max(b - a for a, b in itertools.pairwise(asked_s)) < OUTAGE_PAUSE_S_MAX + 0.001
     assert [event for _, event in told] == ["store_unreachable", "store_unreachable", "store_answers"]
     assert told[0][0] == asked_s[0] == began_s
-    assert began_s + 60 <= told[1][0] < began_s + 60.001 + PAUSE_S_MAX
+    assert began_s + 60 <= told[1][0] < began_s + 60.001 + OUTAGE_PAUSE_S_MAX
 
 
 @virtual
@@ -143,4 +143,4 @@ async def test_whoever_gives_up_raises_the_last_error_within_the_time_it_was_giv
 
     with pytest.raises(Unavailable):
         await waiting([]).wait_for(ask, within_s=5)
-    assert 4.999 - PAUSE_S_MAX < asyncio.get_running_loop().time() - began_s < 5.001
+    assert 4.999 - OUTAGE_PAUSE_S_MAX < asyncio.get_running_loop().time() - began_s < 5.001

@@ -13,7 +13,7 @@ from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.worker.metrics_port import Measured, measured, metrics_options
 from fencehold.cli.worker.service import StopBy, serve
 from fencehold.runtime.core.clock import BootClock
-from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.repeated_failures import Outage
 
 EPILOG = """\b
 Examples:

@@ -88,14 +88,12 @@ class Leader(AsyncBlock, Registers):
         # Not waited for: the first log line about an outage comes from the first attempt.
         context.keeper_loop.begin(context.keeper.listen())
         mechanism = LeaseMechanism(
-            self.name, self.holder_id, self.settings, context,
-            patient=self._retry_strategy is None, bodies_left=self._bodies_left,
-        )  # fmt: skip
+            self.name, self.holder_id, self.settings, context, patient=self._retry_strategy is None
+        )
         retry = GivesUpAtFirstContact(self._retry_strategy or LeaseRetry(self.settings, self._rng), mechanism)
         election: Election[HeldLease] = Election(
             mechanism, ElectionSettings(), retry, self._callbacks, self._clock, self._on_state
         )
-        mechanism.stopping(election.stop.is_set)
         self._election = election
         self._task = asyncio.create_task(election.run(), name=f"fencehold-leader-{self.name}")
         self._begun.set()
@@ -218,7 +216,7 @@ class Leader(AsyncBlock, Registers):
         The loop ends when the leader is shut down, at once if it was before. Raises ConfigurationError
         (`leader_not_started`) when the loop begins if the leader was neither entered nor started.
         """
-        return Terms(self.name, self._was_started, self._next_term)
+        return Terms(self)
 
     async def observe(self) -> AsyncGenerator[Lease | None, None]:
         """Yield who leads, now and after every change: a live Lease, or None for nobody. Ends when the store closes."""
@@ -247,8 +245,9 @@ class Leader(AsyncBlock, Registers):
 
     # --- parts ---
 
-    async def _was_started(self) -> bool:
-        async with self._starting:  # waits for a start in progress
+    async def was_started(self) -> bool:
+        """Whether it was ever started. Waits for a start in progress."""
+        async with self._starting:
             return self._is_started
 
     def _raise_mistake(self) -> None:
@@ -256,7 +255,8 @@ class Leader(AsyncBlock, Registers):
         if self._mechanism is not None and self._mechanism.mistake is not None:
             raise self._mechanism.mistake
 
-    async def _next_term(self, after: Term | None) -> Term | None:
+    async def next_term(self, after: Term | None) -> Term | None:
+        """Wait for a valid term other than `after`. None once stopped; ConfigurationError if one has stopped it."""
         term = await self._term_or_end(after)
         if term is None:
             self._raise_mistake()
@@ -276,9 +276,6 @@ class Leader(AsyncBlock, Registers):
     @property
     def _last_delivered(self) -> int:
         return self._election.last_delivered if self._election is not None else 0
-
-    async def _bodies_left(self, limit_s: float) -> bool:
-        return self._term is None or await self._term.bodies_left(limit_s)
 
     def _on_state(self, old: LockState, new: LockState, why: str) -> None:
         self._facts.fact(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from fencehold.model.election.leases import Ask, Busy, Lease, Refusal
@@ -15,10 +15,10 @@ from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailab
 from fencehold.ports.mechanism import Unanswered
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core.loop_liveness import LoopLiveness
-from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.repeated_failures import Outage, RowLocked
+from fencehold.runtime.core.trust import DEADLINE_PASSED
 from fencehold.runtime.election.election import STEP_DOWN_REQUESTED
-from fencehold.runtime.election.held_lease import DEADLINE_PASSED, RELEASED, RELEASING, HeldLease
-from fencehold.runtime.election.row_locked import RowLocked
+from fencehold.runtime.election.held_lease import RELEASED, HeldLease
 from fencehold.runtime.election.watch import Follow, News
 
 ERROR_PAUSE_S_MAX = 0.5  # so that a lease is taken within a second of a failover's end
@@ -62,13 +62,12 @@ class LeaseMechanism:
         context: StoreContext,
         *,
         patient: bool,
-        bodies_left: Callable[[float], Awaitable[bool]],
     ) -> None:
+        """`patient`: wait for the watch to see that the lease is free; False: try at every interval."""
         self._name, self._holder_id, self._settings = name, holder_id, settings
         self._keeper, self._keeper_loop = context.keeper, context.keeper_loop
         self._clock, self._facts = context.clock, context.facts
         self._patient = patient
-        self._bodies_left = bodies_left
         self._loop = asyncio.get_running_loop()
         self._liveness = LoopLiveness(self._loop, self._clock)
         self._nonce = secrets.token_hex(16)
@@ -133,19 +132,19 @@ class LeaseMechanism:
             await self._clock.wait(changed, grant.remaining_s)
         grant.end(DEADLINE_PASSED)
         self._follow_again()
-        return grant.ended_because or DEADLINE_PASSED
+        return grant.ended_because
 
-    async def release(self, grant: HeldLease) -> bool:
+    async def release(self, grant: HeldLease, stop: asyncio.Event) -> bool:
         """End the lease locally, wait for the bodies to leave, then give the row back or leave it to lapse.
 
         Raises Unanswered if the store did not confirm the release.
         """
         # Not remaining_s: the lease may have ended already, while bodies are still running.
         left_s = grant.until_deadline_s
-        grant.end(RELEASED, RELEASING)
-        while not await self._bodies_left(left_s) and (left_s := grant.until_deadline_s) > 0:
+        grant.end(RELEASED, given_up=True)
+        while not await grant.bodies.left(left_s) and (left_s := grant.until_deadline_s) > 0:
             continue  # the event loop's clock is a little ahead of the clock of the deadline
-        release = self._settings.release_on_stop or grant.step_down_requested or not self._is_stopping()
+        release = self._settings.release_on_stop or grant.step_down_requested or not stop.is_set()
         given_back = await asyncio.shield(
             self._keeper_loop.begin(self._keeper.keeper.give_back(grant, RELEASED, release))
         )
@@ -182,7 +181,7 @@ class LeaseMechanism:
     async def close(self) -> None:
         self._keeper_loop.post(self._keeper.watch.unfollow, self._follow)
         held, self._held = self._held, None
-        if held is not None and held.end("cancelled") and await self._bodies_left(0.0):
+        if held is not None and held.end("cancelled") and await held.bodies.left(0.0):
             self._start_giving_back(held)  # while a body still runs, the lease is left to lapse
         if self._is_unanswered:
             self._start_giving_back_unanswered()
@@ -191,9 +190,6 @@ class LeaseMechanism:
 
     def _ask(self) -> Ask:
         return Ask(self._name, self._holder_id, self._settings.lease_s, self._nonce)
-
-    def stopping(self, is_stopping: Callable[[], bool]) -> None:
-        self._is_stopping = is_stopping
 
     def _stopped(self, _: asyncio.Future[Any]) -> None:
         self._worth_a_try.set()
@@ -212,7 +208,7 @@ class LeaseMechanism:
     def _unwanted(self, future: asyncio.Future[HeldLease | Refusal | Busy]) -> None:
         """The attempt was cancelled before its answer: give back the lease if it was, or may have been, granted."""
         if not future.cancelled() and future.exception() is None and isinstance(held := future.result(), HeldLease):
-            held.end("cancelled", RELEASING)
+            held.end("cancelled", given_up=True)
             self._start_giving_back(held)
         elif not future.cancelled() and isinstance(future.exception(), Uncertain):
             self._start_giving_back_unanswered()

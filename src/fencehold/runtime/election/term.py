@@ -108,7 +108,7 @@ class Term(AsyncBlock):
 
     @property
     def ended_because(self) -> str | None:
-        return self._held.ended_because
+        return self._held.ended_because or None
 
     def check(self) -> None:
         """Raise LeaseLost unless the term is valid at this instant."""
@@ -287,7 +287,3 @@ class Term(AsyncBlock):
         if isinstance(error, BaseExceptionGroup):  # from a TaskGroup in the body
             return all(self._is_mine(one) for one in error.exceptions)
         return isinstance(error, LeaseLost) and (error.name, error.epoch) == (self.name, self.epoch)
-
-    async def bodies_left(self, limit_s: float) -> bool:
-        """Wait until no `async with term:` body is running any more. False if one still is after `limit_s`."""
-        return await self._bodies.left(limit_s)

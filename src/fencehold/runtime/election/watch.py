@@ -16,7 +16,7 @@ from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.leases import LeasePort
 from fencehold.ports.wakeup import ACQUIRED, ASKED, UNKNOWN, WakeupPort
-from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.repeated_failures import Outage
 
 READ_LIMIT_S = 5.0
 LISTEN_LIMIT_S = 2.0  # an attempt to acquire may wait for the same connection

@@ -13,7 +13,7 @@ from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
 from fencehold.model.items.settings import ItemSettings, ProcessorSettings
 from fencehold.ports.items import Stretch
-from fencehold.runtime.core.outage import REMIND_EVERY_S, Outage
+from fencehold.runtime.core.repeated_failures import REMIND_EVERY_S, Outage
 from fencehold.runtime.core.stoppable import Stoppable
 from fencehold.runtime.handlers.checks import check_callable
 from fencehold.runtime.handlers.error_text import described, in_full

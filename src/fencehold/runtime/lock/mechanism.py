@@ -21,7 +21,7 @@ from fencehold.ports.lock_session import Companion, LockSession
 from fencehold.ports.mechanism import Unanswered
 from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.core import forks
-from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.repeated_failures import Outage
 
 S = TypeVar("S", bound=LockSession)
 
@@ -235,7 +235,7 @@ class SessionMechanism(Generic[S]):
             raise LockError("the session is alive but no longer holds the lock")
         return sent_s
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: Grant, stop: asyncio.Event) -> bool:
         """End the grant locally, then unlock. Raises the error if that fails.
 
         Past its limit it drops the connection, so that the server unlocks when it notices, and raises Unanswered.

@@ -16,7 +16,7 @@ from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.settings import OutboxSettings
 from fencehold.ports.events import Events, Recovered
 from fencehold.ports.facts import FactSink, wants_latencies
-from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.repeated_failures import Outage
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.outbox.access import OutboxAccess
 from fencehold.runtime.outbox.probe import probe, starting, stopping

@@ -16,7 +16,7 @@ from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
 from fencehold.model.errors import ConfigurationError, FenceholdError, WorkerStuck
 from fencehold.model.outbox.settings import OutboxSettings, WorkerSettings
 from fencehold.ports.events import Claim, ClaimAsk, Turn
-from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.repeated_failures import Outage
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.outbox.access import OutboxAccess
 from fencehold.runtime.outbox.claimed_event import ClaimedEvent, WorkerFacts
