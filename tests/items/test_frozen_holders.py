@@ -105,11 +105,11 @@ async def test_the_store_itself_refuses_a_holder_that_does_not_know_its_time_is_
             assert held.is_valid
             assert isinstance(await error_of(held.save(state="STALE")), fencehold.LeaseLost)
             assert not held.is_valid
-            held.lease.lost = ""
+            held.lease.ended_because = ""
             assert isinstance(await error_of(items.delete(held)), fencehold.LeaseLost)
-            held.lease.lost = ""
+            held.lease.ended_because = ""
             assert await items.renew([held]) == []
-            held.lease.lost = ""
+            held.lease.ended_because = ""
         found = await items.get("n")
         assert found is not None
         assert (found.state, found.holder_id) == ("A", others.holder_id)

@@ -25,9 +25,9 @@ from fencehold.runtime.checkup import StoreCheckup
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core import forks, keeper_thread
 from fencehold.runtime.core.block_kinds import AsyncBlock, NotAwaited
+from fencehold.runtime.core.handler_loop import stop_all
 from fencehold.runtime.core.keeper_thread import KeeperThread
 from fencehold.runtime.core.repeated_failures import Outage
-from fencehold.runtime.core.stoppable import stop_all
 from fencehold.runtime.election.candidates import Candidates
 from fencehold.runtime.election.job_checks import check_async_job
 from fencehold.runtime.election.keeper_services import KeeperServices

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.clock import Clock
 from fencehold.runtime.core.loop_liveness import LoopLiveness
-from fencehold.runtime.core.trust import DEADLINE_PASSED, Trust
+from fencehold.runtime.core.trust import DEADLINE_PASSED, REFUSED, Trust
 
 TOO_LONG = "max_processing"
 BATCH_MAX = 1000
@@ -39,7 +39,7 @@ K = TypeVar("K", bound=Kept)
 class Renewals(ABC, Generic[K]):
     """Runs on the keeper's loop. A lease whose deadline passes, or that the store refuses to renew, is over at once.
 
-    `kept` are the leases to renew, under any key; other code adds and removes them, on any thread. Whoever adds one
+    `kept` maps the id() of each lease to the lease; other code adds and removes them, on any thread. Whoever adds one
     that may be due sooner than `_look_every_s` calls `nudge`.
     """
 
@@ -48,7 +48,7 @@ class Renewals(ABC, Generic[K]):
     #: How often a renewal without an answer is sent at once.
     tries = 1
 
-    def __init__(self, kept: dict[Hashable, K], clock: Clock) -> None:
+    def __init__(self, kept: dict[int, K], clock: Clock) -> None:
         self._kept = kept
         self._clock = clock
         self._wake = asyncio.Event()
@@ -177,3 +177,32 @@ class Renewals(ABC, Generic[K]):
     def _lose(self, kept: K, reason: str) -> None:
         kept.end(reason)
         self._lost(kept)
+
+
+class Heartbeats(Renewals[K]):
+    """For leases of which the store answers, for each, that it is renewed, or nothing: then it is refused.
+
+    `kept` may grow without a `nudge`: it is looked at twice per interval.
+    """
+
+    soon_part = 0.5
+    tries = 2
+
+    @abstractmethod
+    def _record(self, kept: K, answer: Any, sent_s: float) -> bool:
+        """Record the store's yes. False if the lease is over here already."""
+
+    @abstractmethod
+    def _log_heartbeat(self, sent: int, refused: int) -> None: ...
+
+    def _answered(self, due: Sequence[K], answers: Sequence[Any], sent_s: float) -> None:
+        refused: list[K] = []
+        for kept, answer in zip(due, answers, strict=True):
+            if answer is None:
+                if id(kept) in self._kept:  # else its work ended meanwhile: a refusal is right then, and no loss
+                    refused.append(kept)
+            elif not self._record(kept, answer, sent_s):
+                self._lose(kept, DEADLINE_PASSED)
+        self._log_heartbeat(len(due), len(refused))
+        for kept in refused:
+            self._lose(kept, REFUSED)

@@ -53,6 +53,11 @@ class Trust:
         """True in a forked child: the lease belongs to the parent process."""
         return self._generation != forks.generation()
 
+    @property
+    def why_over(self) -> str:
+        """For a lease that is no longer valid: the reason why it ended, or will be ended."""
+        return self.ended_because or DEADLINE_PASSED
+
     def extend(self, sent_s: float, trusted_s: float) -> bool:
         """Record that the store has renewed the lease, by a request sent at `sent_s`.
 

@@ -90,8 +90,7 @@ class HeldLease(Kept):
 
     @property
     def why_over(self) -> str:
-        """For a lease that is no longer valid: the reason why it ended, or will be ended."""
-        return self.ended_because or (NOT_AWAITED if self._is_distrusted else DEADLINE_PASSED)
+        return NOT_AWAITED if self._is_distrusted and not self.ended_because else super().why_over
 
     def distrust(self) -> None:
         """Make the lease invalid at once. The caller must have `end` called later.

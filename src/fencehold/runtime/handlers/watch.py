@@ -15,7 +15,8 @@ from fencehold.model.outbox.settings import WorkerSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Claim
 from fencehold.runtime.core.loop_liveness import LoopLiveness
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent, WorkerFacts
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent
+from fencehold.runtime.outbox.worker_context import WorkerFacts
 
 STEP_S = 1.0
 STEPS_PER_LIMIT = 4  # at least this many steps within every limit
@@ -83,12 +84,12 @@ class HandlerWatch:
         self._looked_s = now_s
         in_place, strays = list(self._worker.claimed_events.values()), list(self._worker.strays.values())
         self._count(in_place, now_s, passed_s)
-        self._lost_s = {id(f): self._lost_s.get(id(f), now_s) for f in (*in_place, *strays) if f.lost}
+        self._lost_s = {id(f): self._lost_s.get(id(f), now_s) for f in (*in_place, *strays) if f.ended_because}
         self._log_handlers(in_place, strays, now_s)
         self._log_loop([*in_place, *strays], now_s)
         self._log_full(in_place, now_s)
         self._give_up(in_place, strays, now_s)
-        hung = sum(1 for claimed in in_place if claimed.lost) + len(strays)
+        hung = sum(1 for claimed in in_place if claimed.ended_because) + len(strays)
         self._worker.facts(
             "worker_watched", running=len(in_place) + len(strays), hung=hung, silent_s=round(self._silent_s, 3),
             oldest_s=round(max((now_s - claimed.started_s for claimed in (*in_place, *strays)), default=0.0), 3),
@@ -99,8 +100,8 @@ class HandlerWatch:
         self._liveness.ask()
         settings = self._worker.settings
         is_full = len(in_place) >= settings.concurrency
-        is_dead = is_full and all(claimed.lost for claimed in in_place)
-        seems_hung = is_full and all(f.lost or now_s - f.started_s >= settings.stuck_after_s for f in in_place)
+        is_dead = is_full and all(claimed.ended_because for claimed in in_place)
+        seems_hung = is_full and all(f.ended_because or now_s - f.started_s >= settings.stuck_after_s for f in in_place)
         self._silent_s = self._silent_s + passed_s if is_silent else 0.0
         self._dead_s = self._dead_s + passed_s if is_dead else 0.0
         self._full_s = self._full_s + passed_s if seems_hung else 0.0
@@ -120,18 +121,18 @@ class HandlerWatch:
     def _is_due(self, claimed: ClaimedEvent, age_s: float) -> bool:
         if claimed.task is None:
             return False
-        if claimed.lost and not claimed.hung_logged:  # it may be cleaning up
+        if claimed.ended_because and not claimed.hung_logged:  # it may be cleaning up
             return self._looked_s - self._lost_s[id(claimed)] >= HUNG_AFTER_S
         return age_s >= max(self._worker.settings.slow_after_s, AGAIN_FACTOR * claimed.warned_s)
 
     def _warn(self, claimed: ClaimedEvent, age_s: float, has_place: bool) -> None:
         about = {"handler": self._name(claimed), "age_s": round(age_s, 1)}
-        if not claimed.lost:
+        if not claimed.ended_because:
             self._worker.facts.event("handler_slow", claimed.claim, **about)
             return
         claimed.hung_logged = True
         place = "taken" if has_place else "free"
-        self._worker.facts.event("handler_hung", claimed.claim, **about, reason=claimed.lost, place=place)
+        self._worker.facts.event("handler_hung", claimed.claim, **about, reason=claimed.ended_because, place=place)
 
     def _log_loop(self, claimed_events: list[ClaimedEvent], now_s: float) -> None:
         if self._silent_s < max(self._worker.settings.loop_silent_s, AGAIN_FACTOR * self._silent_logged_s):
@@ -155,7 +156,7 @@ class HandlerWatch:
     def _oldest(self, in_place: list[ClaimedEvent], now_s: float) -> dict[str, object]:
         first = min(in_place, key=lambda claimed: claimed.started_s)
         return {
-            "places": len(in_place), "hung": sum(1 for claimed in in_place if claimed.lost),
+            "places": len(in_place), "hung": sum(1 for claimed in in_place if claimed.ended_because),
             "handler": self._name(first), "age_s": round(now_s - first.started_s, 1),
         }  # fmt: skip
 

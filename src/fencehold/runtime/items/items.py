@@ -14,7 +14,7 @@ from fencehold.model.items.items import ABSENT, ItemKey
 from fencehold.model.items.settings import ItemSettings, processor_settings
 from fencehold.model.json_types import Json
 from fencehold.ports.items import EVER, ItemRefusal, ItemRow, NewItem, Stretch
-from fencehold.runtime.core.heartbeat import REFUSED, TOO_LATE
+from fencehold.runtime.core.trust import DEADLINE_PASSED, REFUSED
 from fencehold.runtime.handlers.types import ItemHandler
 from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.item import LIMIT_S, Item, ItemView, view
@@ -207,7 +207,7 @@ class Items:
         assert row.expires_at is not None, "just leased"
         lease = ItemLease(
             self.kind, row.key, row.expires_at, sent_s, self.settings, clock=self._context.clock,
-            log_lost=self._context.log_lost,
+            facts=self._context.facts,
         )  # fmt: skip
         self._context.hold(lease)
         return Item(row, lease, self._context)
@@ -232,7 +232,7 @@ class Items:
         valid = [lease for lease in leases if lease.is_valid]
         for lease in leases:
             if not lease.is_valid:
-                lease.end(TOO_LATE)
+                lease.end(DEADLINE_PASSED)
         if not valid:
             return
         sent_s = self._context.clock.now_s()
@@ -242,8 +242,8 @@ class Items:
         for lease in valid:
             if (until := renewed.get(lease.key)) is None:
                 lease.end(REFUSED)
-            elif not lease.extend(until, sent_s, lease.settings.trusted_s):
-                lease.end(TOO_LATE)
+            elif not lease.renewed(until, sent_s):
+                lease.end(DEADLINE_PASSED)
                 late.append(lease)
         if late:
             await self._context.break_quietly(late)

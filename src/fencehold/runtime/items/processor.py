@@ -9,24 +9,21 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
-from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
+from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.model.items.settings import ItemSettings, ProcessorSettings
 from fencehold.ports.items import Stretch
-from fencehold.runtime.core.repeated_failures import REMIND_EVERY_S, Outage
-from fencehold.runtime.core.stoppable import Stoppable
+from fencehold.runtime.core.handler_loop import HandlerLoop
+from fencehold.runtime.core.repeated_failures import REMIND_EVERY_S
 from fencehold.runtime.handlers.checks import check_callable
 from fencehold.runtime.handlers.error_text import described, in_full
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.handlers.types import ItemHandler
 from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.item import Item
-from fencehold.runtime.items.lease import BROKEN, DELETED
+from fencehold.runtime.items.lease import ABANDONED, BROKEN, DELETED
 from fencehold.runtime.items.rests import Rests
 
-TROUBLE_S_MAX = 5.0
 UNCHANGED = "the handler returned without saving; it will be called again at the next poll"
-CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
 
 
 class ItemSource(Protocol):
@@ -44,31 +41,27 @@ class ItemSource(Protocol):
         ...
 
 
-class ItemProcessor(Stoppable):
+class ItemProcessor(HandlerLoop):
     """At most `concurrency` items at once, each held alone by this process while its handler runs.
 
     What a handler saved counts, whatever becomes of it later; what it did not save is not done. A handler may be run
     again for an item whose holder died, so its effects elsewhere should bear repeating.
     """
 
+    kind = "processor"
+    pause_s_max = 5.0
+
     def __init__(
         self, items: ItemSource, state: str, handlers: Handlers, settings: ProcessorSettings, context: ItemsContext
     ) -> None:
-        super().__init__()
+        super().__init__(context.clock, self._fact_of_state, asyncio.Event())
         self.state, self.settings = state, settings
         self._items, self._handlers, self._context = items, handlers, context
         self._rests = Rests(settings.poll_every_s, context.clock)
         self._running: dict[asyncio.Task[None], Item] = {}
-        self._wake = asyncio.Event()
-        self._stopping = self._abandoned = False
         self._stretch = 0  # where the next turn looks first, while there are several
-        self._more = True  # worth asking at once: at the start, and after a batch that came back full
-        self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
-        self._troubles = 0
-        self._outage = Outage(self._fact, context.clock)
         self._idle_calls = 0  # that saved nothing, since it was last told
         self._idle_logged_s: float | None = None
-        self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
 
     # --- what a program calls ---
 
@@ -78,9 +71,7 @@ class ItemProcessor(Stoppable):
         Raises ConfigurationError for what no retry can mend, at first contact only: once a turn has worked, a missing
         table or right is logged and retried too.
         """
-        if self._loop is not None:
-            raise ConfigurationError("This processor has been run already.", hint="Make another.", code="already_run")
-        self._loop = asyncio.get_running_loop()
+        self._begin_run()
         self._context.processors.add(self)
         self._fact("processor_started", concurrency=self.settings.concurrency)
         try:
@@ -90,7 +81,7 @@ class ItemProcessor(Stoppable):
             if not isinstance(error, asyncio.CancelledError):
                 self._fact("processor_died", error=described(error))
             self._stopping = True
-            self._cancel_rest()
+            self._cancel_handlers()
             await self._wait_for_handlers(self._items.settings.call_limit_s)
             raise
         finally:
@@ -103,10 +94,6 @@ class ItemProcessor(Stoppable):
     def shutdown_timeout_s(self) -> float:
         return self.settings.shutdown_timeout_s
 
-    def stop(self) -> None:
-        """Take no more, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
-        self._on_loop(self._begin_stopping)
-
     @property
     def in_hand(self) -> int:
         return len(self._running)
@@ -116,22 +103,15 @@ class ItemProcessor(Stoppable):
     async def _pump(self) -> None:
         next_poll_s = 0.0
         while not self._stopping:
-            polls = self._context.clock.now_s() >= next_poll_s
+            polls = self._clock.now_s() >= next_poll_s
             room = min(self.settings.concurrency - len(self._running), self.settings.batch)
             if not room or not (self._more or polls):
                 self._wake.clear()
-                pause_s = max(0.0, next_poll_s - self._context.clock.now_s()) if room else None
-                await self._context.clock.wait(self._wake, pause_s)
+                pause_s = max(0.0, next_poll_s - self._clock.now_s()) if room else None
+                await self._clock.wait(self._wake, pause_s)
                 continue
-            next_poll_s = self._context.clock.now_s() + self.settings.poll_every_s
-            try:
-                await self._turn(room)
-                self._troubles, self._has_worked = 0, True
-                self._outage.answered()
-            except FenceholdError as error:
-                if isinstance(error, ConfigurationError) and not self._has_worked:
-                    raise
-                await self._endure(error)
+            next_poll_s = self._clock.now_s() + self.settings.poll_every_s
+            await self._attempt(self._turn(room))
 
     async def _turn(self, room: int) -> None:
         """What rests is not even looked at: it may be the oldest, and must neither hide the others nor be leased.
@@ -167,18 +147,6 @@ class ItemProcessor(Stoppable):
         for lease in leases:
             lease.end(BROKEN)
         await self._context.break_quietly(leases)
-
-    async def _endure(self, error: FenceholdError) -> None:
-        """The store is away: what is held is the keeper's concern; try again soon, not in a storm."""
-        self._troubles += 1
-        self._fact("processor_store_failed", sql_error=str(error))
-        self._outage.failed(error)
-        delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))
-        until_s = self._context.clock.now_s() + min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX)
-        while not self._stopping and (left_s := until_s - self._context.clock.now_s()) > 0:
-            self._wake.clear()
-            await self._context.clock.wait(self._wake, left_s)
-        self._more = True
 
     # --- one item ---
 
@@ -228,7 +196,7 @@ class ItemProcessor(Stoppable):
     def _unchanged(self, item: Item) -> None:
         """Told once a minute at most: a handler may well have nothing to do yet, or forget to save for ever."""
         self._idle_calls += 1
-        now_s = self._context.clock.now_s()
+        now_s = self._clock.now_s()
         if self._idle_logged_s is not None and now_s - self._idle_logged_s < REMIND_EVERY_S:
             return
         self._fact("item_unchanged", id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
@@ -243,38 +211,29 @@ class ItemProcessor(Stoppable):
 
     # --- the end ---
 
-    def _begin_stopping(self) -> None:
-        if self._stopping:
-            return
-        self._stopping = True
+    def _log_stopping(self) -> None:
         self._fact("processor_stopping", in_hand=len(self._running))
-        self._wake.set()
-        if self._loop is not None:
-            timeout_s = self.settings.shutdown_timeout_s
-            self._loop.call_later(timeout_s * CANCEL_PART, self._cancel_rest)
-            self._loop.call_later(timeout_s, self._abandon)
 
     async def _finish(self) -> None:
         while self._running and not self._abandoned:
             self._wake.clear()
             await self._wake.wait()
 
-    def _cancel_rest(self) -> None:
+    def _cancel_handlers(self) -> None:
         for task in list(self._running):
             task.cancel("the processor stops")
 
     def _abandon(self) -> None:
-        """Handlers that do not even heed a cancel are left behind; their leases end when they return, or lapse."""
-        self._abandoned = True
+        """Leave the rest behind: their leases end here, and in the store when they return, or they lapse."""
         for item in self._running.values():
-            item.lease.end("abandoned")
-        self._wake.set()
+            item.lease.end(ABANDONED)
+        super()._abandon()
 
     async def _wait_for_handlers(self, limit_s: float) -> None:
         if self._running:
             await asyncio.wait(list(self._running), timeout=limit_s)
 
-    def _fact(self, event: str, **fields: Any) -> None:
+    def _fact_of_state(self, event: str, **fields: Any) -> None:
         self._context.facts.fact(event, kind=self._items.kind, state=self.state, **fields)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.names import LEASE_NAME_CHARS_MAX
@@ -18,13 +17,10 @@ from fencehold.runtime.outbox.context import OutboxContext
 
 
 class OutboxAccess:
-    def __init__(self, name: str, settings: Callable[[], OutboxSettings], context: OutboxContext) -> None:
-        self.name, self._settings, self.context = name, settings, context
+    """`settings` are as they are now: `Outbox.configure` changes them while workers run."""
 
-    @property
-    def settings(self) -> OutboxSettings:
-        """As they are now: `Outbox.configure` changes them while workers run."""
-        return self._settings()
+    def __init__(self, name: str, settings: OutboxSettings, context: OutboxContext) -> None:
+        self.name, self.settings, self.context = name, settings, context
 
     @property
     def clock(self) -> Clock:

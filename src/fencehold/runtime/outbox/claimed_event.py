@@ -1,35 +1,33 @@
 """Events this process is working on: when each stops being ours, whatever any thread or await is doing.
 
-Their heartbeat runs on the keeper's thread, so a handler that blocks its event loop keeps its event.
+They are renewed on the keeper's thread, so a handler that blocks its event loop keeps its event.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol
 
-from fencehold.model.outbox.settings import OutboxSettings
+from fencehold.model.errors import FenceholdError
+from fencehold.model.outbox.settings import HEARTBEAT_PART, OutboxSettings, WorkerSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Claim, ClaimKey, EventPort
-from fencehold.ports.facts import FactSink, wants_latencies
-from fencehold.runtime.core import heartbeat
+from fencehold.runtime.core.renewals import Heartbeats, Kept
+from fencehold.runtime.core.repeated_failures import Fact
+
+UNPROVEN = "heartbeat_failed"
 
 
-class ClaimedEvent:
+class ClaimedEvent(Kept):
     """One claimed event from the claim to the end of its handler."""
 
-    __slots__ = (
-        "called_off", "claim", "deadline_s", "hung_logged", "is_shared", "lost", "renewed_s", "started_s", "task",
-        "warned_s",
-    )  # fmt: skip
+    __slots__ = ("called_off", "claim", "hung_logged", "is_shared", "task", "warned_s")
 
-    def __init__(self, claim: Claim, sent_s: float, trusted_s: float) -> None:
+    def __init__(self, claim: Claim, clock: Clock, sent_s: float, trusted_s: float) -> None:
+        super().__init__(clock, sent_s, trusted_s)
         self.claim = claim
-        self.started_s = self.renewed_s = sent_s
-        self.deadline_s = sent_s + trusted_s
-        self.lost = ""
         self.is_shared = False  # one call of the handler for it and for others
         self.called_off = False  # cancelled for the worker's sake, or that of another of its list: no fault of its own
         self.task: asyncio.Task[None] | None = None
@@ -40,53 +38,64 @@ class ClaimedEvent:
     def key(self) -> ClaimKey:
         return self.claim.key
 
-    def extend(self, until: dt.datetime, sent_s: float, trusted_s: float) -> bool:
-        self.renewed_s = sent_s
-        self.deadline_s = sent_s + trusted_s
-        self.claim.locked_until = until
-        return True
 
-    def lose(self, reason: str) -> None:
-        self.lost = self.lost or reason
+class EventHolder(Protocol):
+    """A worker, as the renewals of its events see it."""
+
+    @property
+    def settings(self) -> WorkerSettings: ...
+    @property
+    def outbox_settings(self) -> OutboxSettings: ...
+    @property
+    def claimed_events(self) -> dict[int, ClaimedEvent]: ...
+    @property
+    def facts(self) -> Fact: ...
+
+    def lost(self, claimed: ClaimedEvent) -> None:
+        """Called on the keeper's thread when the lease of this event is over."""
+        ...
 
 
-class Heartbeat(heartbeat.Heartbeat[ClaimedEvent]):
-    """`claimed_events` is the worker's own dict; an event whose renewal the store does not answer is lost at once."""
+class EventRenewals(Heartbeats[ClaimedEvent]):
+    """If the store does not answer, the events that were due are lost at once, not at their deadlines."""
 
-    fact, failed_fact = "worker_heartbeat", "worker_heartbeat_failed"
-    gives_up = True
+    def __init__(self, worker: EventHolder, port: EventPort, clock: Clock) -> None:
+        super().__init__(worker.claimed_events, clock)
+        self._worker, self._port = worker, port
 
-    def __init__(
-        self,
-        claimed_events: dict[int, ClaimedEvent],
-        port: EventPort,
-        settings: Callable[[], OutboxSettings],
-        max_processing_s: Callable[[], float],
-        *,
-        clock: Clock,
-        fact: Callable[..., None],
-        on_lost: Callable[[ClaimedEvent], None],
-    ) -> None:
-        super().__init__(claimed_events, port.renew, settings, clock=clock, fact=fact, on_lost=on_lost)
-        self._max_processing_s = max_processing_s
+    def _every_s(self, kept: ClaimedEvent) -> float:
+        """By the lease it was granted: the setting may have changed since."""
+        lease_part_s = HEARTBEAT_PART * (kept.deadline_s - kept.renewed_s)
+        return min(self._worker.outbox_settings.heartbeat_every_s, lease_part_s)
+
+    def _due_s(self, kept: ClaimedEvent) -> float:
+        return kept.renewed_s + self._every_s(kept)
+
+    def _look_every_s(self) -> float:
+        """Often enough for every event that was claimed meanwhile: claims do not wake this thread."""
+        return min(self._worker.outbox_settings.heartbeat_every_s / 2, self._worker.settings.max_processing_s / 4)
 
     def _max_s(self, kept: ClaimedEvent) -> float:
-        return self._max_processing_s()
+        return self._worker.settings.max_processing_s
 
-    def _tick_s_max(self) -> float:
-        return self._max_processing_s() / 4
+    async def _ask(self, due: Sequence[ClaimedEvent]) -> Sequence[tuple[dt.datetime, float] | None]:
+        settings = self._worker.outbox_settings
+        renewed = await self._port.renew([kept.key for kept in due], settings.lease_s, settings.call_limit_s)
+        untils = (renewed.get(kept.key) for kept in due)
+        return [None if until is None else (until, settings.trusted_s) for until in untils]
 
+    def _record(self, kept: ClaimedEvent, answer: tuple[dt.datetime, float], sent_s: float) -> bool:
+        until, trusted_s = answer
+        kept.claim.locked_until = until
+        return kept.extend(sent_s, trusted_s)
 
-class WorkerFacts:
-    """Facts of one worker, with the fields every such fact has."""
+    def _log_heartbeat(self, sent: int, refused: int) -> None:
+        self._worker.facts("worker_heartbeat", sent=sent, refused=refused)
 
-    def __init__(self, facts: FactSink, outbox: str, worker_id: str) -> None:
-        self._facts = facts
-        self._about = {"outbox": outbox, "worker_id": worker_id}
-        self.wants_latencies = wants_latencies(facts)
+    def _unanswered(self, due: Sequence[ClaimedEvent], error: FenceholdError) -> None:
+        self._worker.facts("worker_heartbeat_failed", held=len(due), sql_error=str(error))
+        for kept in due:
+            self._lose(kept, UNPROVEN)
 
-    def __call__(self, event: str, **fields: Any) -> None:
-        self._facts.fact(event, **self._about, **fields)
-
-    def event(self, event: str, claim: Claim, **fields: Any) -> None:
-        self(event, id=claim.id, tracking_id=claim.tracking_id, event_type=claim.event_type, **fields)
+    def _lost(self, kept: ClaimedEvent) -> None:
+        self._worker.lost(kept)

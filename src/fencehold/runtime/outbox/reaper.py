@@ -14,7 +14,7 @@ from typing import Any
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.settings import OutboxSettings
-from fencehold.ports.events import Events, Recovered
+from fencehold.ports.events import EventPort, Events, Recovered
 from fencehold.ports.facts import FactSink, wants_latencies
 from fencehold.runtime.core.repeated_failures import Outage
 from fencehold.runtime.election.leader import Leader
@@ -31,11 +31,7 @@ LOST_EVERY = 3  # reaper intervals without a run, beyond a lease, before its abs
 class Reaper:
     """Runs as long as `run` does; a fault of the store is told and survived."""
 
-    def __init__(
-        self,
-        outbox: OutboxAccess,
-        reaper_id: str,
-    ) -> None:
+    def __init__(self, outbox: OutboxAccess, reaper_id: str) -> None:
         self.outbox, self._access, self._reaper_id = outbox.name, outbox, reaper_id
         self._clock, self._facts = outbox.clock, outbox.facts
         self._wants_stats = wants_latencies(outbox.facts)
@@ -131,7 +127,7 @@ class Reaper:
 
     async def _run_once(self, events: Events) -> None:
         await self._access.make_tables()
-        await self.once(events)
+        await reap_all(events.port, self._access, self._access.settings.call_limit_s)
 
     async def _tried(self, work: Coroutine[Any, Any, object]) -> FenceholdError | None:
         try:
@@ -144,18 +140,6 @@ class Reaper:
         self._failure = error
         self._facts.fact("reaper_failed", outbox=self.outbox, sql_error=str(error))
         self._outage.failed(error)
-
-    async def once(self, events: Events) -> list[Recovered]:
-        """All that has lapsed, in batches."""
-        began_s = self._clock.now_s()
-        found: list[Recovered] = []
-        while True:
-            batch = await events.port.reap(REAP_MAX, self._access.settings.call_limit_s)
-            found += batch
-            if len(batch) < REAP_MAX:
-                break
-        log_reaped(self._facts, self.outbox, found, self._clock.now_s() - began_s)
-        return found
 
     async def _look(self, events: Events) -> None:
         """Tell how the table stands, or that this is not known any more: an old number would look like a new one."""
@@ -179,7 +163,17 @@ class Reaper:
             self._facts.fact("outbox_unseen", outbox=self.outbox)
 
 
-def log_reaped(facts: FactSink, outbox: str, found: list[Recovered], took_s: float) -> None:
+async def reap_all(port: EventPort, outbox: OutboxAccess, limit_s: float) -> list[Recovered]:
+    """Recover every event whose lease has lapsed, in batches, each within the limit; log the run and each event."""
+    began_s, found = outbox.clock.now_s(), list[Recovered]()
+    while len(batch := await port.reap(REAP_MAX, limit_s)) == REAP_MAX:
+        found += batch
+    found += batch
+    _log_reaped(outbox.facts, outbox.name, found, outbox.clock.now_s() - began_s)
+    return found
+
+
+def _log_reaped(facts: FactSink, outbox: str, found: list[Recovered], took_s: float) -> None:
     dead = sum(1 for recovered in found if recovered.status is Status.DEAD_LETTER)
     stale_s = [round(recovered.stale_s, 3) for recovered in found[:STALE_FACTS_MAX]]
     facts.fact(

@@ -12,27 +12,27 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
 from fencehold.model.errors import ConfigurationError, FenceholdError, WorkerStuck
 from fencehold.model.outbox.settings import OutboxSettings, WorkerSettings
 from fencehold.ports.events import Claim, ClaimAsk, Turn
-from fencehold.runtime.core.repeated_failures import Outage
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.outbox.access import OutboxAccess
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent, WorkerFacts
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent
 from fencehold.runtime.outbox.context import RunningWorker
 from fencehold.runtime.outbox.handler_runs import HandlerRuns
 from fencehold.runtime.outbox.pending_results import PendingResults
 from fencehold.runtime.outbox.probe import probe, starting, stopping
 from fencehold.runtime.outbox.worker_background import WorkerBackground
+from fencehold.runtime.outbox.worker_context import WorkerContext
 
 CLAIM_MAX = 500  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
-TROUBLE_S_MAX = 1.0
-CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
 
 
 class Worker(RunningWorker):
     """At most `concurrency` events at once, each under a lease that is renewed; results count only while it holds."""
+
+    kind = "worker"
+    pause_s_max = 1.0
 
     def __init__(
         self,
@@ -44,32 +44,20 @@ class Worker(RunningWorker):
         saturated: Callable[[], bool] | None = None,
         with_reaper: bool = True,
     ) -> None:
-        super().__init__()
-        self.outbox, self.worker_id, self._settings = outbox.name, worker_id, settings
+        self.outbox, self.worker_id = outbox.name, worker_id
+        self._context = context = WorkerContext(outbox, worker_id, handlers, settings)
+        super().__init__(outbox.clock, context.facts, context.wake)
+        self.facts = context.facts
         self._access, self._handlers, self._saturated = outbox, handlers, saturated
         self._background = WorkerBackground(outbox, worker_id, with_reaper=with_reaper)
-        self._clock = clock = outbox.clock
-        self._fact = WorkerFacts(outbox.facts, outbox.name, worker_id)
-        self._results = PendingResults(
-            self._outbox_settings, self._max_processing_s, handlers.name, clock=clock, fact=self._fact
-        )
-        self._runs = HandlerRuns(
-            outbox.name, worker_id, handlers, settings.batch_size, clock=clock, traces=outbox.context.store.traces,
-            on_ended=self._ended, on_stray_ended=self._results.stray_ended,
-        )  # fmt: skip
+        self._results = PendingResults(context)
+        self._runs = HandlerRuns(context, self._results)
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
-        self._wake = asyncio.Event()
-        self._stopping = self._paused = self._is_saturated = self._abandoned = False
-        self._more = True  # worth asking for events: at the start, after a hint, after a claim that came back full
-        self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
-        self._troubles = 0
-        self._failure: FenceholdError | None = None  # of the last turn
-        self._outage = Outage(self._fact, clock)
+        self._paused = self._is_saturated = self._has_begun = False
         self._stuck: WorkerStuck | None = None
         #: Called from the keeper's thread when it gives up: while its event loop is blocked, `run` cannot raise. Keep
         #: it quick: while it runs, no lease of this process is renewed.
         self.on_stuck: Callable[[WorkerStuck], object] | None = None
-        self._has_begun = self._has_worked = False  # worked: a turn was answered; later faults are waited out
 
     # --- what a program calls ---
 
@@ -80,9 +68,7 @@ class Worker(RunningWorker):
         only: once a turn has worked, such a fault is logged and retried too. Raises WorkerStuck when `give_up_after` is
         set and for that long nothing could be handled any more.
         """
-        if self._loop is not None:
-            raise ConfigurationError("This worker has been run already.", hint="Make another.", code="already_run")
-        self._loop = asyncio.get_running_loop()
+        self._begin_run()
         self._events = self._access.make_events()
         self._events.hints.on_added(self._hint)
         self._access.context.workers.add(self)
@@ -114,10 +100,6 @@ class Worker(RunningWorker):
             self._access.context.workers.discard(self)
             self.stopped.set()
 
-    def stop(self) -> None:
-        """Claim no more, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
-        self._on_loop(self._begin_stopping)
-
     def pause(self) -> None:
         """Claim nothing until `resume()`; what is in hand goes on. Any thread."""
         self._on_loop(lambda: self._set_paused(True))
@@ -134,23 +116,20 @@ class Worker(RunningWorker):
             raise stopping() if self._stopping else starting()
         if self._failure is not None and not self._paused:
             raise self._failure.with_traceback(None)
-        await probe(self._events, self._outbox_settings().call_limit_s)
+        await probe(self._events, self.outbox_settings.call_limit_s)
 
     @property
     def settings(self) -> WorkerSettings:
         """As they are now: what was not set by hand follows the lease, also when `configure` changes it."""
-        self._settings = self._settings.with_lease(self._outbox_settings().lease_s)
-        return self._settings
+        return self._context.settings
 
-    def _outbox_settings(self) -> OutboxSettings:
+    @property
+    def outbox_settings(self) -> OutboxSettings:
         return self._access.settings
 
     @property
     def shutdown_timeout_s(self) -> float:
         return self.settings.shutdown_timeout_s
-
-    def _max_processing_s(self) -> float:
-        return self.settings.max_processing_s
 
     @property
     def in_flight(self) -> int:
@@ -185,14 +164,7 @@ class Worker(RunningWorker):
                 else:
                     await self._rest(room, next_poll_s)
                 continue
-            try:
-                await self._turn(room, polls)
-                self._troubles, self._failure, self._has_worked = 0, None, True
-                self._outage.answered()
-            except FenceholdError as error:
-                if isinstance(error, ConfigurationError) and not self._has_worked:
-                    raise
-                await self._endure(error)
+            await self._attempt(self._turn(room, polls))
 
     def _is_over(self) -> bool:
         return self._stopping and (self._abandoned or not (self._runs.claimed_events or self._results.has_news))
@@ -208,7 +180,7 @@ class Worker(RunningWorker):
         await self._results.record_failures(self._events.port)
         await self._results.hand_back(self._events.port)
         completed = self._results.take_completed()
-        settings = self._outbox_settings()
+        settings = self.outbox_settings
         is_idle = not self._runs.claimed_events and not completed
         ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle or any(f.claim.is_suspect for f in completed))
         if ask:
@@ -246,7 +218,7 @@ class Worker(RunningWorker):
         types = self._handlers.event_types
         # Of events that workers died of, one at a time: others must not die of it again and again. What was lost is not
         # handled any more, even if a thread that cannot be stopped still runs.
-        has_suspect = any(f.claim.is_suspect and not f.lost for f in self._runs.claimed_events.values())
+        has_suspect = any(f.claim.is_suspect and not f.ended_because for f in self._runs.claimed_events.values())
         return ClaimAsk(
             limit, token, settings.lease_s, types, settings.in_order, sweep, patient=True,
             suspects_max=0 if has_suspect else 1,
@@ -270,32 +242,18 @@ class Worker(RunningWorker):
         self._is_saturated = is_saturated
         return not is_saturated
 
-    async def _endure(self, error: FenceholdError) -> None:
-        """The store is away: what is held is the heartbeat's concern; try again soon, not in a storm."""
-        self._troubles += 1
-        self._failure = error
-        self._fact("worker_store_failed", sql_error=str(error))
-        self._outage.failed(error)
-        delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))
-        await asyncio.sleep(min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX))
-        self._more = True
-
     # --- one event ---
 
     def _take(self, claims: list[Claim], sent_s: float, settings: OutboxSettings) -> None:
-        trusted_s = settings.lease_s - settings.margin_s
-        claimed_events = [ClaimedEvent(claim, sent_s, trusted_s) for claim in claims]
+        trusted_s = settings.trusted_s
+        claimed_events = [ClaimedEvent(claim, self._clock, sent_s, trusted_s) for claim in claims]
         if self._clock.now_s() >= sent_s + trusted_s:  # this process stood still: begin nothing on a lease that is over
             for claim in claims:
-                self._fact.event("event_lost", claim, reason="granted_too_late")
+                self.facts.event("event_lost", claim, reason="granted_too_late")
             return
         self._runs.add(claimed_events)
-        if settings.lease_s != self._outbox_settings().lease_s:
+        if settings.lease_s != self.outbox_settings.lease_s:
             self.reconfigured()  # these have the lease of before
-
-    def _ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
-        self._results.ended(claimed, error)
-        self._wake.set()
 
     # --- being told ---
 
@@ -334,10 +292,6 @@ class Worker(RunningWorker):
     def reconfigured(self) -> None:
         self._background.nudge()
 
-    @property
-    def facts(self) -> WorkerFacts:
-        return self._fact
-
     def _hint(self) -> None:
         self._more = True
         self._wake.set()
@@ -351,7 +305,7 @@ class Worker(RunningWorker):
 
     async def _listen(self) -> None:
         try:
-            await self._events.hints.listen(self._outbox_settings().call_limit_s)
+            await self._events.hints.listen(self.outbox_settings.call_limit_s)
         except ConfigurationError:
             raise
         except FenceholdError:
@@ -359,34 +313,24 @@ class Worker(RunningWorker):
 
     # --- the end ---
 
-    def _begin_stopping(self) -> None:
-        if self._stopping:
-            return
-        self._stopping = True
+    def _log_stopping(self) -> None:
         self._fact("worker_stopping", in_flight=len(self._runs.claimed_events))
-        self._wake.set()
-        if self._loop is not None:
-            timeout_s = self.settings.shutdown_timeout_s
-            self._loop.call_later(timeout_s * CANCEL_PART, self._runs.call_off)
-            self._loop.call_later(timeout_s, self._abandon)
+
+    def _cancel_handlers(self) -> None:
+        self._runs.call_off()
 
     def _begin_giving_up(self) -> None:
         self._begin_stopping()
         self._runs.call_off()
         if self._loop is not None:
-            self._loop.call_later(self._outbox_settings().call_limit_s, self._abandon)
-
-    def _abandon(self) -> None:
-        """Handlers that do not even heed a cancel are left behind; the reaper has their events."""
-        self._abandoned = True
-        self._wake.set()
+            self._loop.call_later(self.outbox_settings.call_limit_s, self._abandon)
 
     async def _leave(self, pump: asyncio.Task[None] | None) -> None:
         """`run` was cancelled: handlers stop now; what they leave is recorded if that takes no longer than a call."""
         self._begin_stopping()
         self._runs.call_off()
         if pump is not None:
-            await asyncio.wait([pump], timeout=self._outbox_settings().call_limit_s)
+            await asyncio.wait([pump], timeout=self.outbox_settings.call_limit_s)
             pump.cancel()
 
 

@@ -1,4 +1,4 @@
-"""What runs beside a worker on the keeper's thread, where no handler can block it: heartbeat, watch and reaper."""
+"""What runs beside a worker on the keeper's thread, where no handler can block it: renewals, watch and reaper."""
 
 from __future__ import annotations
 
@@ -14,31 +14,21 @@ from fencehold.runtime.core.keeper_thread import KeeperLoop
 from fencehold.runtime.election.keeper_services import lasting
 from fencehold.runtime.handlers.watch import HandlerWatch, Watched
 from fencehold.runtime.outbox.access import OutboxAccess
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent, Heartbeat
+from fencehold.runtime.outbox.claimed_event import EventHolder, EventRenewals
 from fencehold.runtime.outbox.reaper import Reaper, is_missing
 
 STOP_LIMIT_S = 5.0
 
 
-class WorkerUnderWatch(Watched, Protocol):
+class WorkerUnderWatch(Watched, EventHolder, Protocol):
     """A worker, as what runs beside it sees it."""
-
-    def lost(self, claimed: ClaimedEvent) -> None:
-        """Called on the keeper's thread when the lease of this event is over."""
-        ...
 
 
 class WorkerBackground:
-    def __init__(
-        self,
-        outbox: OutboxAccess,
-        worker_id: str,
-        *,
-        with_reaper: bool,
-    ) -> None:
+    def __init__(self, outbox: OutboxAccess, worker_id: str, *, with_reaper: bool) -> None:
         self._outbox, self._worker_id, self._with_reaper = outbox, worker_id, with_reaper
         self._events: Events | None = None
-        self._heartbeat: Heartbeat | None = None
+        self._renewals: EventRenewals | None = None
         self._watch: HandlerWatch | None = None
         self._reaper: Reaper | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -57,8 +47,8 @@ class WorkerBackground:
             await self._started.begin(self._stop())
 
     def nudge(self) -> None:
-        if self._started is not None and self._heartbeat is not None:
-            self._started.post(self._heartbeat.nudge)
+        if self._started is not None and self._renewals is not None:
+            self._started.post(self._renewals.nudge)
 
     # --- on the keeper's loop ---
 
@@ -73,11 +63,8 @@ class WorkerBackground:
         if self._with_reaper:
             self._reaper = Reaper(self._outbox, self._worker_id)
             await self._reaper.begin()
-        self._heartbeat = Heartbeat(
-            worker.claimed_events, events.port, lambda: self._outbox.settings, lambda: worker.settings.max_processing_s,
-            clock=self._outbox.clock, fact=worker.facts, on_lost=worker.lost,
-        )  # fmt: skip
-        self._run(self._heartbeat.run)
+        self._renewals = EventRenewals(worker, events.port, self._outbox.clock)
+        self._run(self._renewals.run)
         self._watch = HandlerWatch(worker, loop, thread_id, self._outbox.clock)
         self._run(self._watch.run)
         if self._reaper is not None:
@@ -87,8 +74,8 @@ class WorkerBackground:
         self._tasks.append(asyncio.create_task(lasting(run, self._outbox.facts)))
 
     async def _stop(self) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.close()
+        if self._renewals is not None:
+            self._renewals.stop()
         if self._watch is not None:
             self._watch.close()
         if self._reaper is not None:

@@ -1,0 +1,50 @@
+"""What the parts of one worker share: its outbox, its handlers, its settings as they are now, and its facts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fencehold.model.outbox.settings import OutboxSettings, WorkerSettings
+from fencehold.ports.clock import Clock
+from fencehold.ports.events import Claim
+from fencehold.ports.facts import FactSink, wants_latencies
+from fencehold.runtime.handlers.handlers import Handlers
+from fencehold.runtime.outbox.access import OutboxAccess
+
+
+class WorkerFacts:
+    """Facts of one worker, with the fields every such fact has."""
+
+    def __init__(self, facts: FactSink, outbox: str, worker_id: str) -> None:
+        self._facts = facts
+        self._about = {"outbox": outbox, "worker_id": worker_id}
+        self.wants_latencies = wants_latencies(facts)
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        self._facts.fact(event, **self._about, **fields)
+
+    def event(self, event: str, claim: Claim, **fields: Any) -> None:
+        self(event, id=claim.id, tracking_id=claim.tracking_id, event_type=claim.event_type, **fields)
+
+
+class WorkerContext:
+    def __init__(self, outbox: OutboxAccess, worker_id: str, handlers: Handlers, settings: WorkerSettings) -> None:
+        self.outbox, self.worker_id, self.handlers = outbox, worker_id, handlers
+        self.facts = WorkerFacts(outbox.facts, outbox.name, worker_id)
+        self.wake = asyncio.Event()  # set when a handler has ended
+        self._settings = settings
+
+    @property
+    def settings(self) -> WorkerSettings:
+        """As they are now: what was not set by hand follows the lease, also when `Outbox.configure` changes it."""
+        self._settings = self._settings.with_lease(self.outbox_settings.lease_s)
+        return self._settings
+
+    @property
+    def outbox_settings(self) -> OutboxSettings:
+        return self.outbox.settings
+
+    @property
+    def clock(self) -> Clock:
+        return self.outbox.clock
