@@ -60,7 +60,7 @@ class LockTerm:
 
     def _forgotten(self) -> None:
         self._grant.may_resume = False  # this term has ended, even within the grace period
-        self._grant.is_over = True
+        self._grant.end()
         called_on(self._loop, lambda: self._log.fact(NOT_AWAITED, epoch=self.epoch, hint=NOT_AWAITED_HINT))
 
     def _key(self) -> TermKey:
