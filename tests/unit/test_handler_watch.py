@@ -8,9 +8,9 @@ from typing import Any
 
 import fencehold
 from fencehold.model.outbox.settings import worker_settings
+from fencehold.ports.fact_table import WorkerFacts
 from fencehold.runtime.handlers.watch import WARNINGS_MAX, HandlerWatch
 from fencehold.runtime.outbox.claimed_event import ClaimedEvent
-from fencehold.runtime.outbox.worker_context import WorkerFacts
 
 
 def call() -> Any:
@@ -40,7 +40,7 @@ class Scene:
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.given_up: list[str] = []
         self.clock = Clock()
-        self.facts = WorkerFacts(self, "outbox", "w")
+        self.facts = WorkerFacts(self, outbox="outbox", worker_id="w")
         self.watch = HandlerWatch(self, asyncio.get_running_loop(), threading.get_ident(), self.clock)
 
     def fact(self, event: str, **fields: Any) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import suppress
-from functools import partial
 from typing import Self, TypeVar, Unpack
 from weakref import WeakSet
 
@@ -19,6 +18,7 @@ from fencehold.model.items.settings import DOCUMENT_BYTES_MAX, item_settings
 from fencehold.model.outbox.settings import DEFAULT_OUTBOX, PAYLOAD_BYTES_MAX, outbox_settings
 from fencehold.ports.backend import Backend
 from fencehold.ports.clock import Clock
+from fencehold.ports.fact_table import OutageFacts
 from fencehold.ports.facts import FactSink
 from fencehold.ports.traces import TracePort
 from fencehold.runtime.checkup import StoreCheckup
@@ -110,7 +110,7 @@ class Store(AsyncBlock, NotAwaited):
         keeper = KeeperServices(context.make_backend(), context.clock, context.facts)
         made.append(keeper)
         try:
-            outage = Outage(partial(context.facts.fact, store=context.label), context.clock)
+            outage = Outage(OutageFacts(context.facts.sink, store=context.label), context.clock)
             limits = try_limits_s(limit_s)
             await outage.wait_for(lambda: keeper.open(next(limits)), limit_s)
         except BaseException:
@@ -183,7 +183,7 @@ class Store(AsyncBlock, NotAwaited):
         return steps
 
     def _waits(self, what: str) -> None:
-        self._context.facts.fact("schema_waiting", detail=what)
+        self._context.facts.schema_waiting(detail=what)
 
     async def _init_items(self, backend: Backend) -> list[str]:
         """On the keeper's loop. All kinds share their tables, so any kind will do."""
@@ -309,7 +309,7 @@ class Store(AsyncBlock, NotAwaited):
             pauses=Pauses(backoff, self._context.clock),
             until=until,
             clock=self._context.clock,
-            facts=self._context.facts,
+            facts=self._context.facts.sink,
         )
         self._jobs.add(job)
         return job

@@ -11,8 +11,9 @@ from typing import Any
 from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.ports.clock import Clock
+from fencehold.ports.fact_table import OutageFacts
 from fencehold.ports.time_limit import TimeLimit
-from fencehold.runtime.core.repeated_failures import Fact, Outage
+from fencehold.runtime.core.repeated_failures import Outage
 
 CLOSE_SLACK_S = 5.0  # beyond its shutdown timeout
 CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
@@ -22,14 +23,14 @@ PAUSE_BASE_S = 0.05
 class HandlerLoop(ABC):
     """Subclasses take turns: each asks the store for work and starts handlers. Turns never overlap."""
 
-    #: In messages, and at the front of its facts' names.
+    #: In messages.
     kind: str
     #: The longest pause after a turn that failed.
     pause_s_max: float
 
-    def __init__(self, clock: Clock, fact: Fact, wake: asyncio.Event) -> None:
+    def __init__(self, clock: Clock, facts: OutageFacts, wake: asyncio.Event) -> None:
         """`wake` is set when there may be something to do."""
-        self._clock, self._fact, self._wake = clock, fact, wake
+        self._clock, self._wake = clock, wake
         self._loop: asyncio.AbstractEventLoop | None = None
         self.stopped = asyncio.Event()
         self._stopping = self._abandoned = False
@@ -38,7 +39,7 @@ class HandlerLoop(ABC):
         self._failure: FenceholdError | None = None  # of the last turn
         self._failures = 0
         self._pauses = DecorrelatedJitter(base_s=PAUSE_BASE_S, max_s=self.pause_s_max)
-        self._outage = Outage(fact, clock)
+        self._outage = Outage(facts, clock)
 
     # --- what a program calls ---
 
@@ -65,6 +66,9 @@ class HandlerLoop(ABC):
 
     @abstractmethod
     def _log_stopping(self) -> None: ...
+
+    @abstractmethod
+    def _log_store_failed(self, error: FenceholdError) -> None: ...
 
     @abstractmethod
     def _cancel_handlers(self) -> None:
@@ -98,7 +102,7 @@ class HandlerLoop(ABC):
     async def _endure(self, error: FenceholdError) -> None:
         self._failures += 1
         self._failure = error
-        self._fact(f"{self.kind}_store_failed", sql_error=str(error))
+        self._log_store_failed(error)
         self._outage.failed(error)
         delay_s = self._pauses.next_delay_s(RetryContext(self._failures, 0.0, error)) or self.pause_s_max
         until_s, was_stopping = self._clock.now_s() + min(self.pause_s_max, delay_s), self._stopping

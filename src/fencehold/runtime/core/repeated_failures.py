@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.ports.clock import Clock
+from fencehold.ports.fact_table import LeaseFacts, OutageFacts
 
 REMIND_EVERY_S = 60.0
 OUTAGE_PAUSE_S_MAX = 2.0
@@ -25,18 +26,15 @@ WHY_LOCKED = (
 )
 
 T = TypeVar("T")
-Fact = Callable[..., None]
 
 
 class Outage:
     """Logs `store_unreachable` at the first failure with each error code and then once a minute; at the end
-    `store_answers`.
-
-    `fact` takes the fact's name and fields, and adds who is waiting.
+    `store_answers`. `facts` know who waits.
     """
 
-    def __init__(self, fact: Fact, clock: Clock) -> None:
-        self._fact = fact
+    def __init__(self, facts: OutageFacts, clock: Clock) -> None:
+        self._facts = facts
         self._clock = clock
         self._began_s: float | None = None
         self._logged_s: dict[str, float] = {}
@@ -73,9 +71,9 @@ class Outage:
         if now_s - self._logged_s.get(error.code, -math.inf) < REMIND_EVERY_S:
             return
         self._logged_s[error.code] = now_s
-        self._fact(
-            "store_unreachable", code=error.code, error=error.message, hint=error.hint,
-            waited_s=round(now_s - self._began_s, 1), tries=self._failures,
+        self._facts.store_unreachable(
+            code=error.code, error=error.message, hint=error.hint, waited_s=round(now_s - self._began_s, 1),
+            tries=self._failures,
         )  # fmt: skip
 
     def answered(self) -> None:
@@ -84,7 +82,7 @@ class Outage:
             return
         began_s, self._began_s, self._failures = self._began_s, None, 0
         self._logged_s.clear()
-        self._fact("store_answers", waited_s=round(self._clock.now_s() - began_s, 1))
+        self._facts.store_answers(waited_s=round(self._clock.now_s() - began_s, 1))
 
 
 class RenewFailures:
@@ -126,17 +124,15 @@ class RowLocked:
     """A lease row that another session keeps locked: how long to wait before the next try.
 
     Logs `lease_row_locked` when the row was locked for longer than fencehold itself locks it, then once a minute.
-
-    `fact` takes the fact's name and fields, and adds which lease it is.
     """
 
-    def __init__(self, fact: Callable[..., None], clock: Clock, rng: random.Random | None = None) -> None:
-        self._fact, self._clock, self._rng = fact, clock, rng or random.Random()
+    def __init__(self, clock: Clock, rng: random.Random | None = None) -> None:
+        self._clock, self._rng = clock, rng or random.Random()
         self._since_s: float | None = None
         self._logged_s: float | None = None
         self.tries = 0  # in a row, that found it locked
 
-    def found(self) -> None:
+    def found(self, facts: LeaseFacts) -> None:
         """Record another try that found the row locked; log it if it is time to."""
         now_s = self._clock.now_s()
         self.tries += 1
@@ -145,7 +141,7 @@ class RowLocked:
         is_logged = self._logged_s is not None and now_s - self._logged_s < REMIND_EVERY_S
         if locked_s >= LOCKED_LOG_AFTER_S and not is_logged:
             self._logged_s = now_s
-            self._fact("lease_row_locked", locked_s=round(locked_s, 1), tries=self.tries, why=WHY_LOCKED)
+            facts.lease_row_locked(locked_s=round(locked_s, 1), tries=self.tries, why=WHY_LOCKED)
 
     def gone(self) -> None:
         """Record that a try did not find the row locked."""

@@ -9,6 +9,7 @@ from typing import Protocol
 from fencehold.model.election.leases import Lease
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.ports.clock import Clock
+from fencehold.ports.fact_table import LeaseFacts
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.core.renewals import Kept
 from fencehold.runtime.core.repeated_failures import RenewFailures, RowLocked
@@ -17,9 +18,6 @@ from fencehold.runtime.core.trust import DEADLINE_PASSED
 RELEASED = "released"
 NOT_AWAITED = "fence_not_awaited"
 IN_WORDS = {DEADLINE_PASSED: "its local deadline has passed"}
-LOST = "leader_lost"
-RELEASING = "leader_releasing"  # ended here; `leader_released` follows when the store confirms the release
-LEFT_TO_LAPSE = "leader_left_to_lapse"  # instead of `leader_released`: nothing was sent to the store
 RETRY_S_MAX = 0.5  # after a failover the new primary is found within this
 
 
@@ -46,8 +44,8 @@ class HeldLease(Kept):
         self.lease = lease
         self.renew_at_s = sent_s + min(settings.renew_every_s, lease.remaining_s / 2)
         self.renew_failures = RenewFailures(settings.renew_every_s, clock)
-        self.row_locked = RowLocked(self.fact, clock)
-        self._facts = facts
+        self.row_locked = RowLocked(clock)
+        self._sink = facts
         self._is_distrusted = False
         self._confirmed = threading.Condition(self._lock)
         self._renewals = 0
@@ -107,16 +105,16 @@ class HeldLease(Kept):
             return False
         with self._lock:
             self._confirmed.notify_all()
-        self.fact(RELEASING if given_up else LOST, reason=reason, **self.renew_failures.ended())
+        log_end = self.facts.leader_releasing if given_up else self.facts.leader_lost
+        log_end(reason=reason, **self.renew_failures.ended())
         self._notify_listeners()
         return True
 
-    def fact(self, event: str, **fields: object) -> None:
-        """Record a fact about this lease, with the fields that all such facts have."""
-        self._facts.fact(
-            event, lease_name=self.key.name, holder_id=self.key.holder_id, lease_epoch=self.key.epoch,
-            expires_at=self.lease.expires_at.isoformat(), **fields,
-        )  # fmt: skip
+    @property
+    def facts(self) -> LeaseFacts:
+        """Facts about this lease, as it is now."""
+        key = self.key
+        return LeaseFacts(self._sink, key.name, key.holder_id, key.epoch, self.lease.expires_at.isoformat())
 
     @property
     def step_down_requested(self) -> bool:

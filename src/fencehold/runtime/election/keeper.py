@@ -20,7 +20,7 @@ from fencehold.ports.leases import Answer, LeasePort
 from fencehold.runtime.core.loop_liveness import LoopLiveness
 from fencehold.runtime.core.renewals import Renewals
 from fencehold.runtime.core.trust import STORE_CLOSED
-from fencehold.runtime.election.held_lease import LEFT_TO_LAPSE, LOST, RELEASED, RETRY_S_MAX, HeldLease
+from fencehold.runtime.election.held_lease import RELEASED, RETRY_S_MAX, HeldLease
 
 OTHERS_WAIT = "it was not given back; others wait until it expires"
 
@@ -78,7 +78,7 @@ class Keeper(Renewals[HeldLease]):
         self._forget(held)
         if not release or self._is_over:
             if held.is_given_up:
-                held.fact(LEFT_TO_LAPSE, why=OTHERS_WAIT)
+                held.facts.leader_left_to_lapse(why=OTHERS_WAIT)
             return False
         try:
             answers = await self._port.release([held.key], held.settings.call_limit_s)
@@ -87,16 +87,16 @@ class Keeper(Renewals[HeldLease]):
             return False
         if isinstance(answers[0], Lease):
             if held.is_given_up:
-                held.fact("leader_released", reason=held.ended_because)
+                held.facts.leader_released(reason=held.ended_because)
             return True
         if held.is_given_up:
             self._log_not_released(held, reason="not ours any more")
         return False
 
-    def _log_not_released(self, held: HeldLease, **fields: object) -> None:
-        held.fact("leader_release_failed", **fields)
+    def _log_not_released(self, held: HeldLease, reason: str, sql_error: str | None = None) -> None:
+        held.facts.leader_release_failed(reason=reason, sql_error=sql_error)
         if held.is_given_up:  # otherwise its loss is logged already
-            held.fact(LOST, reason="release_not_confirmed")
+            held.facts.leader_lost(reason="release_not_confirmed")
 
     def start_giving_back(self, held: HeldLease, reason: str, release: bool = True) -> None:
         """`give_back` in the background: a slow release of one lease must not delay the renewal of others."""
@@ -177,7 +177,7 @@ class Keeper(Renewals[HeldLease]):
         return min(kept.settings.renew_every_s, RETRY_S_MAX, max(0.02, kept.remaining_s / 6))
 
     def _log_stalled(self, kept: HeldLease, silent_s: float) -> None:
-        kept.fact("leader_stalled", silent_s=silent_s)
+        kept.facts.leader_stalled(silent_s=silent_s)
 
     def _held(self) -> list[HeldLease]:
         for held in [held for held in self._kept.values() if held.ended_because]:
@@ -198,7 +198,7 @@ class Keeper(Renewals[HeldLease]):
         match answer:
             case Lease():
                 if held.renewed(answer, sent_s):
-                    held.fact("leader_renewed", **held.renew_failures.ended())
+                    held.facts.leader_renewed(**held.renew_failures.ended())
                 # A released lease is given back by the code that released it. If it was lost before its deadline, a
                 # body may still be leaving: its row is left to lapse.
                 elif held.ended_because != RELEASED and held.until_deadline_s <= 0:
@@ -206,13 +206,13 @@ class Keeper(Renewals[HeldLease]):
             case Refusal(reason=reason):
                 self._lose(held, reason)
             case Busy():
-                held.row_locked.found()
+                held.row_locked.found(held.facts)
                 self._put_off(held)
 
     def _unanswered(self, due: Sequence[HeldLease], error: FenceholdError) -> None:
         for held in due:
             self._put_off(held)
-            held.fact("leader_renew_failed", sql_error=str(error), **held.renew_failures.failed())
+            held.facts.leader_renew_failed(sql_error=str(error), **held.renew_failures.failed())
             if held.settings.drop_on_error:
                 self._lose(held, "renewal_failed")
 

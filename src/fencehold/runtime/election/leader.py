@@ -14,6 +14,7 @@ from fencehold.model.election.leases import Lease
 from fencehold.model.election.retry import RetryStrategy
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import FenceholdError, Uncertain, redact
+from fencehold.ports.fact_table import LeaseFacts
 from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core.block_kinds import AsyncBlock
@@ -52,7 +53,7 @@ class Leader(AsyncBlock, Registers):
         self._retry_strategy = retry_strategy
         self._context = context
         self._clock = context.clock
-        self._facts = context.facts
+        self._facts = LeaseFacts(context.facts.sink, name, holder_id)
         self._candidates = candidates
         self._rng = rng
         self._callbacks = Callbacks(context.facts)
@@ -126,7 +127,7 @@ class Leader(AsyncBlock, Registers):
         callbacks = Limit(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
         if not task.done():
             if not election.is_over:
-                self._facts.fact("shutdown_cut_off", limit_s=timeout_s)
+                self._context.facts.shutdown_cut_off(limit_s=timeout_s)
                 self._callbacks.emit(Emit.ERROR, Uncertain(CUT_OFF.format(timeout_s), hint=LAPSES))
             task.cancel()
             await asyncio.wait([task])
@@ -278,14 +279,12 @@ class Leader(AsyncBlock, Registers):
         return self._election.last_delivered if self._election is not None else 0
 
     def _on_state(self, old: LockState, new: LockState, why: str) -> None:
-        self._facts.fact(
-            "state_change", lease_name=self.name, holder_id=self.holder_id, old=old.value, new=new.value, why=why
-        )
+        self._facts.state_change(old=old.value, new=new.value, why=why)
         assert self._election is not None, "states change only while an election runs"
         held = self._election.grant
         if new is LockState.LEADER and held is not None:
             self._term = Term(held, self._context.keeper.backend.fences)
-            held.fact("leader_acquired")
+            held.facts.leader_acquired()
 
     def _ended(self, election: Election[HeldLease], task: asyncio.Task[None]) -> None:
         """Called when the election's task has ended, in whatever way: end the term, log an error, wake the waiters."""
@@ -293,7 +292,7 @@ class Leader(AsyncBlock, Registers):
         if self._term is not None and self._term.is_valid and not is_replaced:
             self._term.lost("the leader was cancelled")
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._facts.fact("internal_error", error=f"{type(error).__name__}: {error}")
+            self._context.facts.internal_error(error=f"{type(error).__name__}: {error}")
             self._callbacks.emit(Emit.ERROR, FenceholdError(redact(f"{type(error).__name__}: {error}")))
         election.ended()
         if is_replaced:

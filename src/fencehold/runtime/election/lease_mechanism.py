@@ -12,6 +12,7 @@ from fencehold.model.election.leases import Ask, Busy, Lease, Refusal
 from fencehold.model.election.retry import DecorrelatedJitter, RetryContext, RetryStrategy
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
+from fencehold.ports.fact_table import LeaseFacts, OutageFacts
 from fencehold.ports.mechanism import Unanswered
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core.loop_liveness import LoopLiveness
@@ -66,7 +67,8 @@ class LeaseMechanism:
         """`patient`: wait for the watch to see that the lease is free; False: try at every interval."""
         self._name, self._holder_id, self._settings = name, holder_id, settings
         self._keeper, self._keeper_loop = context.keeper, context.keeper_loop
-        self._clock, self._facts = context.clock, context.facts
+        self._clock, sink = context.clock, context.facts.sink
+        self._facts = LeaseFacts(sink, name, holder_id)
         self._patient = patient
         self._loop = asyncio.get_running_loop()
         self._liveness = LoopLiveness(self._loop, self._clock)
@@ -75,8 +77,8 @@ class LeaseMechanism:
         self._answer: Refusal | Busy | None = None
         self._held: HeldLease | None = None
         self._is_unanswered = False  # the last attempt got no answer: the store may have granted it
-        self._outage = Outage(self._fact, self._clock)
-        self._row_locked = RowLocked(self._fact, self._clock)
+        self._outage = Outage(OutageFacts(sink, lease_name=name, holder_id=holder_id), self._clock)
+        self._row_locked = RowLocked(self._clock)
         self._has_worked = False  # the store has answered an attempt: after that every error is retried
         self.mistake: ConfigurationError | None = None  # raised by an attempt before the store had ever answered
         self.first_tried = asyncio.Event()
@@ -110,7 +112,7 @@ class LeaseMechanism:
         self._outage.answered()
         self._nonce = secrets.token_hex(16)
         if isinstance(answer, Busy):
-            self._row_locked.found()
+            self._row_locked.found(self._facts)
         else:
             self._row_locked.gone()
         if isinstance(answer, HeldLease):
@@ -119,7 +121,7 @@ class LeaseMechanism:
             return answer
         self._answer = answer
         # A row that stays locked is logged as `lease_row_locked`, not at every try.
-        self._log_refused(answer.current, **({"is_repeat": True} if self._row_locked.tries > 1 else {}))
+        self._log_refused(answer.current, is_repeat=self._row_locked.tries > 1 or None)
         self._keeper_loop.post(self._keeper.watch.saw, self._name, answer.current)
         return None
 
@@ -223,12 +225,8 @@ class LeaseMechanism:
     def _follow_again(self) -> None:
         self._keeper_loop.post(self._keeper.watch.follow, self._follow)
 
-    def _fact(self, event: str, **fields: object) -> None:
-        self._facts.fact(event, lease_name=self._name, holder_id=self._holder_id, **fields)
-
-    def _log_refused(self, current: Lease | None, **fields: object) -> None:
-        self._fact(
-            "leader_acquire_failed", lease_epoch=current.epoch if current else None,
-            held_by=current.holder_id if current else None,
-            expires_at=current.expires_at.isoformat() if current else None, **fields,
+    def _log_refused(self, current: Lease | None, sql_error: str | None = None, is_repeat: bool | None = None) -> None:
+        self._facts.leader_acquire_failed(
+            lease_epoch=current.epoch if current else None, held_by=current.holder_id if current else None,
+            expires_at=current.expires_at.isoformat() if current else None, sql_error=sql_error, is_repeat=is_repeat,
         )  # fmt: skip

@@ -227,7 +227,7 @@ class Term(AsyncBlock):
         self._bodies.soon(self._end_forgotten)
 
     def _end_forgotten(self) -> None:
-        self._held.fact(NOT_AWAITED, hint=NOT_AWAITED_HINT)
+        self._held.facts.fence_not_awaited(hint=NOT_AWAITED_HINT)
         self._held.end(NOT_AWAITED)
 
     async def _awaited(self, pending: Awaitable[None], target: object, new_to: list[TermBody]) -> None:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Protocol
+from typing import Any, Protocol
 
 from fencehold.model.errors import WorkerStuck
 from fencehold.model.outbox.settings import WorkerSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Claim
+from fencehold.ports.fact_table import WorkerFacts
 from fencehold.runtime.core.loop_liveness import LoopLiveness
 from fencehold.runtime.outbox.claimed_event import ClaimedEvent
-from fencehold.runtime.outbox.worker_context import WorkerFacts
+from fencehold.runtime.outbox.worker_context import event_facts
 
 STEP_S = 1.0
 STEPS_PER_LIMIT = 4  # at least this many steps within every limit
@@ -90,8 +91,8 @@ class HandlerWatch:
         self._log_full(in_place, now_s)
         self._give_up(in_place, strays, now_s)
         hung = sum(1 for claimed in in_place if claimed.ended_because) + len(strays)
-        self._worker.facts(
-            "worker_watched", running=len(in_place) + len(strays), hung=hung, silent_s=round(self._silent_s, 3),
+        self._worker.facts.worker_watched(
+            running=len(in_place) + len(strays), hung=hung, silent_s=round(self._silent_s, 3),
             oldest_s=round(max((now_s - claimed.started_s for claimed in (*in_place, *strays)), default=0.0), 3),
         )  # fmt: skip
 
@@ -126,34 +127,35 @@ class HandlerWatch:
         return age_s >= max(self._worker.settings.slow_after_s, AGAIN_FACTOR * claimed.warned_s)
 
     def _warn(self, claimed: ClaimedEvent, age_s: float, has_place: bool) -> None:
-        about = {"handler": self._name(claimed), "age_s": round(age_s, 1)}
+        facts, name, age_s = event_facts(self._worker.facts, claimed.claim), self._name(claimed), round(age_s, 1)
         if not claimed.ended_because:
-            self._worker.facts.event("handler_slow", claimed.claim, **about)
+            facts.handler_slow(handler=name, age_s=age_s)
             return
         claimed.hung_logged = True
         place = "taken" if has_place else "free"
-        self._worker.facts.event("handler_hung", claimed.claim, **about, reason=claimed.ended_because, place=place)
+        facts.handler_hung(handler=name, age_s=age_s, reason=claimed.ended_because, place=place)
 
     def _log_loop(self, claimed_events: list[ClaimedEvent], now_s: float) -> None:
         if self._silent_s < max(self._worker.settings.loop_silent_s, AGAIN_FACTOR * self._silent_logged_s):
             self._silent_logged_s = self._silent_logged_s if self._silent_s else 0.0
             return
         self._silent_logged_s = self._silent_s
-        about: dict[str, object] = {"silent_s": round(self._silent_s, 1), "handler": None}
-        if running := running_now(self._loop, claimed_events):
-            about |= {"handler": self._name(running), "age_s": round(now_s - running.started_s, 1)}
-        else:
-            about["in_hand"] = self._in_hand(claimed_events, now_s) or None
-        self._worker.facts("worker_loop_blocked", **about, where=where_is(self._thread_id) or None)
+        running = running_now(self._loop, claimed_events)
+        self._worker.facts.worker_loop_blocked(
+            silent_s=round(self._silent_s, 1), where=where_is(self._thread_id) or None,
+            handler=self._name(running) if running else None,
+            age_s=round(now_s - running.started_s, 1) if running else None,
+            in_hand=None if running else self._in_hand(claimed_events, now_s) or None,
+        )  # fmt: skip
 
     def _log_full(self, in_place: list[ClaimedEvent], now_s: float) -> None:
         if self._full_s <= self._full_next_s:
             self._full_next_s = self._full_next_s if self._full_s else 0.0
             return
         self._full_next_s = max(self._worker.settings.stuck_after_s, AGAIN_FACTOR * self._full_s)
-        self._worker.facts("worker_stuck", **self._oldest(in_place, now_s))
+        self._worker.facts.worker_stuck(**self._oldest(in_place, now_s))
 
-    def _oldest(self, in_place: list[ClaimedEvent], now_s: float) -> dict[str, object]:
+    def _oldest(self, in_place: list[ClaimedEvent], now_s: float) -> dict[str, Any]:
         first = min(in_place, key=lambda claimed: claimed.started_s)
         return {
             "places": len(in_place), "hung": sum(1 for claimed in in_place if claimed.ended_because),

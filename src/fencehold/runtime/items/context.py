@@ -166,7 +166,7 @@ class ItemsContext:
                 await self.port(kind).break_leases([lease.key for lease in same], BREAK_LIMIT_S)
             except FenceholdError as error:
                 for lease in same:
-                    lease.fact("item_break_failed", sql_error=str(error))
+                    lease.facts.item_break_failed(sql_error=str(error))
 
     def start_breaking(self, leases: Iterable[ItemLease]) -> None:
         """`break_quietly` without waiting for it; closing the store does."""

@@ -93,9 +93,8 @@ class Items:
             for lease in late:
                 lease.end(GRANTED_TOO_LATE)
             await self._context.break_quietly(late)
-        self._context.facts.fact(
-            "items_leased", kind=self.kind, holder_id=self.holder_id, leased=len(items) - len(late)
-        )
+        leased = len(items) - len(late)
+        self._context.facts.items_leased(kind=self.kind, holder_id=self.holder_id, leased=leased)
         return [item for item in items if item.is_valid]
 
     async def renew(self, items: Item | Sequence[Item]) -> list[Item]:
@@ -131,8 +130,8 @@ class Items:
         refused = await asyncio.shield(self._context.port(self.kind).break_leases([key], LIMIT_S))
         if refusal := refused.get(key):
             self._refuse(key.id, refusal)
-        self._context.facts.fact(
-            "item_lease_broken", kind=self.kind, id=seen.id, holder_id=seen.holder_id, token=seen.token, by=by
+        self._context.facts.item_lease_broken(
+            kind=self.kind, id=seen.id, holder_id=seen.holder_id, token=seen.token, by=by
         )
 
     # --- under a lease ---
@@ -193,7 +192,7 @@ class Items:
             answer = await port.acquire(item_id, self.holder_id, settings.lease_s, min(LIMIT_S, settings.trusted_s))
             if isinstance(answer, ItemRefusal):
                 self._refuse(item_id, answer)
-            self._context.facts.fact("items_leased", kind=self.kind, holder_id=self.holder_id, leased=1)
+            self._context.facts.items_leased(kind=self.kind, holder_id=self.holder_id, leased=1)
             return [self._item(answer, sent_s)]
 
     async def _next(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch) -> list[Item]:
@@ -207,7 +206,7 @@ class Items:
         assert row.expires_at is not None, "just leased"
         lease = ItemLease(
             self.kind, row.key, row.expires_at, sent_s, self.settings, clock=self._context.clock,
-            facts=self._context.facts,
+            facts=self._context.facts.sink,
         )  # fmt: skip
         self._context.hold(lease)
         return Item(row, lease, self._context)

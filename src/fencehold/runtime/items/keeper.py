@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Sequence
-from typing import Any
 
 from fencehold.model.errors import FenceholdError
 from fencehold.model.items.settings import ItemSettings
+from fencehold.ports.fact_table import ItemKindFacts
 from fencehold.ports.items import ItemPort, ItemStore
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core.renewals import Heartbeats
@@ -25,7 +25,8 @@ class ItemRenewals(Heartbeats[ItemLease]):
         self, kind: str, settings: ItemSettings, kept: dict[int, ItemLease], port: ItemPort, store: StoreContext
     ) -> None:
         super().__init__(kept, store.clock)
-        self._kind, self._settings, self._port, self._facts = kind, settings, port, store.facts
+        self._settings, self._port = settings, port
+        self._facts = ItemKindFacts(store.facts.sink, kind=kind)
 
     def _every_s(self, kept: ItemLease) -> float:
         return self._settings.heartbeat_every_s
@@ -40,7 +41,7 @@ class ItemRenewals(Heartbeats[ItemLease]):
         return self._settings.stall_limit_s
 
     def _log_stalled(self, kept: ItemLease, silent_s: float) -> None:
-        kept.fact("item_stalled", silent_s=silent_s)
+        kept.facts.item_stalled(silent_s=silent_s)
 
     async def _ask(self, due: Sequence[ItemLease]) -> Sequence[dt.datetime | None]:
         settings = self._settings
@@ -51,15 +52,12 @@ class ItemRenewals(Heartbeats[ItemLease]):
         return kept.renewed(answer, sent_s)
 
     def _log_heartbeat(self, sent: int, refused: int) -> None:
-        self._fact("item_heartbeat", sent=sent, refused=refused)
+        self._facts.item_heartbeat(sent=sent, refused=refused)
 
     def _unanswered(self, due: Sequence[ItemLease], error: FenceholdError) -> None:
-        self._fact("item_heartbeat_failed", held=len(due), sql_error=str(error))
+        self._facts.item_heartbeat_failed(held=len(due), sql_error=str(error))
         for kept in due:
             self._put_off(kept)
-
-    def _fact(self, event: str, **fields: Any) -> None:
-        self._facts.fact(event, kind=self._kind, **fields)
 
 
 class ItemKeeper:

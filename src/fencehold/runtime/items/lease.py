@@ -10,6 +10,7 @@ from fencehold.model.errors import LeaseLost
 from fencehold.model.items.items import ItemKey
 from fencehold.model.items.settings import ItemSettings
 from fencehold.ports.clock import Clock
+from fencehold.ports.fact_table import ItemFacts
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.core.renewals import Kept
 from fencehold.runtime.core.trust import DEADLINE_PASSED, REFUSED, STORE_CLOSED
@@ -34,7 +35,7 @@ class ItemLease(Kept):
         self.renew_at_s = sent_s + settings.heartbeat_every_s
         self.max_s = math.inf  # how long its body may take
         self.on_end: Callable[[], None] | None = None
-        self._facts = facts
+        self._sink = facts
 
     def renewed(self, until: dt.datetime, sent_s: float) -> bool:
         """Record a renewal by the store. False if the lease is over here already: the renewal then has no effect."""
@@ -72,12 +73,13 @@ class ItemLease(Kept):
             item_id=key.id, token=key.token,
         )  # fmt: skip
 
-    def fact(self, event: str, **fields: object) -> None:
-        """Record a fact about this lease, with the fields that all such facts have."""
-        self._facts.fact(
-            event, kind=self.kind, id=self.key.id, holder_id=self.key.holder_id, token=self.key.token,
-            expires_at=self.expires_at.isoformat(), **fields,
+    @property
+    def facts(self) -> ItemFacts:
+        """Facts about this lease, as it is now."""
+        return ItemFacts(
+            self._sink, kind=self.kind, id=self.key.id, holder_id=self.key.holder_id, token=self.key.token,
+            expires_at=self.expires_at.isoformat(),
         )  # fmt: skip
 
     def log_lost(self) -> None:
-        self.fact("item_lost", reason=self.ended_because)
+        self.facts.item_lost(reason=self.ended_because)

@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from fencehold.model.errors import ConfigurationError, LeaseLost
+from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
 from fencehold.model.items.settings import ItemSettings, ProcessorSettings
+from fencehold.ports.fact_table import ProcessorFacts
 from fencehold.ports.items import Stretch
 from fencehold.runtime.core.handler_loop import HandlerLoop
 from fencehold.runtime.core.repeated_failures import REMIND_EVERY_S
@@ -54,7 +55,8 @@ class ItemProcessor(HandlerLoop):
     def __init__(
         self, items: ItemSource, state: str, handlers: Handlers, settings: ProcessorSettings, context: ItemsContext
     ) -> None:
-        super().__init__(context.clock, self._fact_of_state, asyncio.Event())
+        self.facts = ProcessorFacts(context.facts.sink, kind=items.kind, state=state)
+        super().__init__(context.clock, self.facts, asyncio.Event())
         self.state, self.settings = state, settings
         self._items, self._handlers, self._context = items, handlers, context
         self._rests = Rests(settings.poll_every_s, context.clock)
@@ -73,20 +75,20 @@ class ItemProcessor(HandlerLoop):
         """
         self._begin_run()
         self._context.processors.add(self)
-        self._fact("processor_started", concurrency=self.settings.concurrency)
+        self.facts.processor_started(concurrency=self.settings.concurrency)
         try:
             await self._pump()
             await self._finish()
         except BaseException as error:
             if not isinstance(error, asyncio.CancelledError):
-                self._fact("processor_died", error=described(error))
+                self.facts.processor_died(error=described(error))
             self._stopping = True
             self._cancel_handlers()
             await self._wait_for_handlers(self._items.settings.call_limit_s)
             raise
         finally:
             self._handlers.close()
-            self._fact("processor_stopped")
+            self.facts.processor_stopped()
             self._context.processors.discard(self)
             self.stopped.set()
 
@@ -180,7 +182,7 @@ class ItemProcessor(HandlerLoop):
                 self._failed(item, error)
         except BaseException as error:  # noqa: BLE001 - whatever it raises, sys.exit() too, is a failed try
             if self._stopping and isinstance(error, asyncio.CancelledError):
-                self._fact("item_called_off", id=item.id, token=item.token)
+                self.facts.item_called_off(id=item.id, token=item.token)
             else:
                 self._failed(item, error)
         else:
@@ -189,7 +191,7 @@ class ItemProcessor(HandlerLoop):
     def _done(self, item: Item) -> None:
         has_moved = item.state != self.state or item.ended_because == DELETED
         self._rests.done(item.id, item.state_timestamp, has_moved)
-        self._fact("item_processed", id=item.id, token=item.token, now=item.state, moved=has_moved)
+        self.facts.item_processed(id=item.id, token=item.token, now=item.state, moved=has_moved)
         if not has_moved and not item.has_saved:
             self._unchanged(item)
 
@@ -199,20 +201,23 @@ class ItemProcessor(HandlerLoop):
         now_s = self._clock.now_s()
         if self._idle_logged_s is not None and now_s - self._idle_logged_s < REMIND_EVERY_S:
             return
-        self._fact("item_unchanged", id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
+        self.facts.item_unchanged(id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
         self._idle_logged_s, self._idle_calls = now_s, 0
 
     def _failed(self, item: Item, error: BaseException) -> None:
         rest_s = self._rests.failed(item.id, item.state_timestamp)
-        self._fact(
-            "item_failed", id=item.id, token=item.token, error=described(error), rest_s=round(rest_s, 3),
+        self.facts.item_failed(
+            id=item.id, token=item.token, error=described(error), rest_s=round(rest_s, 3),
             traceback=in_full(error) or None,
         )  # fmt: skip
 
     # --- the end ---
 
     def _log_stopping(self) -> None:
-        self._fact("processor_stopping", in_hand=len(self._running))
+        self.facts.processor_stopping(in_hand=len(self._running))
+
+    def _log_store_failed(self, error: FenceholdError) -> None:
+        self.facts.processor_store_failed(sql_error=str(error))
 
     async def _finish(self) -> None:
         while self._running and not self._abandoned:
@@ -232,9 +237,6 @@ class ItemProcessor(HandlerLoop):
     async def _wait_for_handlers(self, limit_s: float) -> None:
         if self._running:
             await asyncio.wait(list(self._running), timeout=limit_s)
-
-    def _fact_of_state(self, event: str, **fields: Any) -> None:
-        self._context.facts.fact(event, kind=self._items.kind, state=self.state, **fields)
 
 
 def item_handlers(handler: ItemHandler, threads_max: int) -> Handlers:

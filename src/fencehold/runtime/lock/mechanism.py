@@ -17,7 +17,7 @@ from fencehold.model.election.lock_errors import (
     as_outage,
 )
 from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
+from fencehold.ports.fact_table import LockFacts, OutageFacts
 from fencehold.ports.lock_session import Companion, LockSession
 from fencehold.ports.mechanism import Unanswered
 from fencehold.ports.time_limit import TimeLimit
@@ -106,7 +106,7 @@ class SessionMechanism(Generic[S]):
         open_session: Callable[[], Awaitable[S]],
         timing: Timing,
         clock: Clock,
-        facts: FactSink,
+        facts: LockFacts,
         *,
         companion: Companion[S] | None = None,
         as_error: Callable[[Exception], Exception] = as_lock_error,
@@ -115,7 +115,7 @@ class SessionMechanism(Generic[S]):
         """`where`: the database's address without secrets, for the log of an outage."""
         self._open = open_session
         self._where = where
-        self._outage = Outage(facts.fact, clock)
+        self._outage = Outage(OutageFacts(facts.sink), clock)
         self._timing = timing
         self._clock = clock
         self._facts = facts
@@ -146,7 +146,7 @@ class SessionMechanism(Generic[S]):
                 if self._has_worked and isinstance(fault, HopelessError) and not isinstance(fault, PoolerError):
                     fault = ConnectionError(str(fault))  # the password or right has worked before, so it may work again
                 if isinstance(fault, HopelessError):  # there is no other attempt
-                    self._facts.fact("gave_up", error=fault)
+                    self._facts.gave_up(error=fault)
                 else:
                     self._outage.failed(as_outage(fault, self._where))
                 raise fault from error
@@ -203,7 +203,7 @@ class SessionMechanism(Generic[S]):
             grant.end()
             self._interrupted = grant
             await self.close()
-            self._facts.fact("health_check_failed", error=self._as_error(error))
+            self._facts.health_check_failed(error=self._as_error(error))
             raise self._as_error(error) from error
         finally:
             self._at_rest.set()
@@ -256,7 +256,7 @@ class SessionMechanism(Generic[S]):
                 if not await session.unlock(limit_s + INNER_EXTRA_S):
                     raise LockError("the session did not hold the lock that it was to release")
         except TimeoutError:
-            self._facts.fact("release_cut_off", limit_s=limit_s)
+            self._facts.release_cut_off(limit_s=limit_s)
             await self.close()
             raise Unanswered(ConnectionError(NO_ANSWER.format(limit_s))) from None
         except BaseException as error:

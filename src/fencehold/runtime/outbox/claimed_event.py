@@ -14,8 +14,8 @@ from fencehold.model.errors import FenceholdError
 from fencehold.model.outbox.settings import HEARTBEAT_PART, OutboxSettings, WorkerSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Claim, ClaimKey, EventPort
+from fencehold.ports.fact_table import WorkerFacts
 from fencehold.runtime.core.renewals import Heartbeats, Kept
-from fencehold.runtime.core.repeated_failures import Fact
 
 UNPROVEN = "heartbeat_failed"
 
@@ -49,7 +49,7 @@ class EventHolder(Protocol):
     @property
     def claimed_events(self) -> dict[int, ClaimedEvent]: ...
     @property
-    def facts(self) -> Fact: ...
+    def facts(self) -> WorkerFacts: ...
 
     def lost(self, claimed: ClaimedEvent) -> None:
         """Called on the keeper's thread when the lease of this event is over."""
@@ -90,10 +90,10 @@ class EventRenewals(Heartbeats[ClaimedEvent]):
         return kept.extend(sent_s, trusted_s)
 
     def _log_heartbeat(self, sent: int, refused: int) -> None:
-        self._worker.facts("worker_heartbeat", sent=sent, refused=refused)
+        self._worker.facts.worker_heartbeat(sent=sent, refused=refused)
 
     def _unanswered(self, due: Sequence[ClaimedEvent], error: FenceholdError) -> None:
-        self._worker.facts("worker_heartbeat_failed", held=len(due), sql_error=str(error))
+        self._worker.facts.worker_heartbeat_failed(held=len(due), sql_error=str(error))
         for kept in due:
             self._lose(kept, UNPROVEN)
 

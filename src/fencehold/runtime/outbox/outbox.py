@@ -75,7 +75,7 @@ class Outbox:
         return steps
 
     def _waits(self, what: str) -> None:
-        self._context.store.facts.fact("schema_waiting", outbox=self.name, detail=what)
+        self._context.store.facts.schema_waiting(outbox=self.name, detail=what)
 
     # --- producers ---
 
@@ -305,7 +305,7 @@ class Outbox:
             total += batch
             if on_progress:
                 on_progress(total)
-        self._context.store.facts.fact("events_purged", outbox=self.name, count=total)
+        self._access.facts.events_purged(count=total)
         return total
 
     async def close(self) -> None:
@@ -319,9 +319,7 @@ class Outbox:
         found = await (await self._here()).admin.redrive(which, root_cause, limit, spread_s, ADMIN_LIMIT_S, dry_run)
         if not dry_run:
             kinds = ",".join(which.event_types)
-            self._context.store.facts.fact(
-                "events_redriven", outbox=self.name, event_type=kinds, count=len(found), root_cause=root_cause
-            )
+            self._access.facts.events_redriven(event_type=kinds, count=len(found), root_cause=root_cause)
         return found
 
     def _carried(self) -> dict[str, Any]:

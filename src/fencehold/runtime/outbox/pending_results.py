@@ -12,7 +12,7 @@ from fencehold.runtime.core.renewals import TOO_LONG
 from fencehold.runtime.handlers.error_text import described, from_the_handler, in_full, stored
 from fencehold.runtime.handlers.handlers import Reject
 from fencehold.runtime.outbox.claimed_event import ClaimedEvent
-from fencehold.runtime.outbox.worker_context import WorkerContext
+from fencehold.runtime.outbox.worker_context import WorkerContext, event_facts
 
 REFUSED = "refused"  # by the store
 UNCONFIRMED = "unconfirmed"  # the worker was over before the store had taken the result
@@ -23,7 +23,7 @@ Errors = Mapping[ClaimedEvent, BaseException]
 
 class PendingResults:
     def __init__(self, worker: WorkerContext) -> None:
-        self._worker, self._clock, self._fact = worker, worker.clock, worker.facts
+        self._worker, self._clock, self._facts = worker, worker.clock, worker.facts
         self._rng = random.Random()
         self._completed: list[ClaimedEvent] = []
         self._failed: list[tuple[ClaimedEvent, BaseException]] = []
@@ -42,7 +42,7 @@ class PendingResults:
     def ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
         self._worker.wake.set()
         if claimed.ended_because == TOO_LONG:
-            self._fact.event("event_aborted", claimed.claim, reason=claimed.ended_because)
+            event_facts(self._facts, claimed.claim).event_aborted(reason=claimed.ended_because)
             error = self._too_long(error)
         if self._is_closed:
             self._log_lost([claimed], {} if error is None else {claimed: error}, UNCONFIRMED)
@@ -79,7 +79,7 @@ class PendingResults:
     def _log_lost(self, claimed_events: list[ClaimedEvent], errors: Errors, reason: str = "") -> None:
         """With what the handler raised: nothing else will say it."""
         for claimed, raised in _raised(claimed_events, errors):
-            self._fact.event("event_lost", claimed.claim, reason=reason or claimed.why_over, **raised)
+            event_facts(self._facts, claimed.claim).event_lost(reason=reason or claimed.why_over, **raised)
 
     def stray_ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
         """A handler that ran on without a place has come to its end; its event was accounted for when it was lost."""
@@ -87,7 +87,7 @@ class PendingResults:
         self._strays_shown = {claimed.task}
         age_s = round(self._clock.now_s() - claimed.started_s, 1)
         handler = self._worker.handlers.name(claimed.claim)
-        self._fact.event("handler_ended_late", claimed.claim, handler=handler, age_s=age_s, **raised)
+        event_facts(self._facts, claimed.claim).handler_ended_late(handler=handler, age_s=age_s, **raised)
 
     def close(self) -> None:
         """Nothing is recorded any more: what was not, and what ends from now on, is told and left to the reaper."""
@@ -106,7 +106,7 @@ class PendingResults:
         except BaseException:
             self._called_off = ours + self._called_off
             raise
-        self._fact("events_handed_back", count=len(given_back))
+        self._facts.events_handed_back(count=len(given_back))
 
     async def record_failures(self, port: EventPort) -> None:
         if not self._failed:
@@ -123,8 +123,8 @@ class PendingResults:
             raise
         statuses = dict(recorded)
         for claimed, raised in _raised([f for f in ours if f.key in statuses], errors):
-            about = {"attempt": claimed.claim.attempt, "status": str(statuses[claimed.key])}
-            self._fact.event("event_failed", claimed.claim, **about, **raised)
+            attempt, status = claimed.claim.attempt, str(statuses[claimed.key])
+            event_facts(self._facts, claimed.claim).event_failed(attempt=attempt, status=status, **raised)
         self._log_lost([f for f in ours if f.key not in statuses], errors, REFUSED)
 
     def _failure(self, claimed: ClaimedEvent, error: BaseException) -> Failure:
@@ -137,9 +137,9 @@ class PendingResults:
         if refused:
             known = {(key.id, key.token) for key in accepted}
             for claimed in [f for f in asked if (f.claim.id, f.claim.token) not in known]:
-                self._fact.event("event_lost", claimed.claim, reason=REFUSED)
-        latencies_s = [self._latency_s(f) for f in asked] if self._fact.wants_latencies else None
-        self._fact("events_completed", completed=len(accepted), refused=refused, latencies_s=latencies_s)
+                event_facts(self._facts, claimed.claim).event_lost(reason=REFUSED)
+        latencies_s = [self._latency_s(f) for f in asked] if self._facts.wants_latencies else None
+        self._facts.events_completed(completed=len(accepted), refused=refused, latencies_s=latencies_s)
 
     def _latency_s(self, claimed: ClaimedEvent) -> float:
         """Created to completed: by the store's clock until the last renewal, by ours since."""

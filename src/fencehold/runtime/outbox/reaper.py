@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any
 
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.settings import OutboxSettings
 from fencehold.ports.events import EventPort, Events, Recovered
-from fencehold.ports.facts import FactSink, wants_latencies
+from fencehold.ports.fact_table import OutboxFacts
 from fencehold.runtime.core.repeated_failures import Outage
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.outbox.access import OutboxAccess
@@ -34,12 +33,12 @@ class Reaper:
     def __init__(self, outbox: OutboxAccess, reaper_id: str) -> None:
         self.outbox, self._access, self._reaper_id = outbox.name, outbox, reaper_id
         self._clock, self._facts = outbox.clock, outbox.facts
-        self._wants_stats = wants_latencies(outbox.facts)
+        self._wants_stats = outbox.facts.wants_latencies
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leader: Leader | None = None
         self._events: Events | None = None
-        self._outage = Outage(partial(outbox.facts.fact, outbox=outbox.name), outbox.clock)
+        self._outage = Outage(outbox.facts, outbox.clock)
         self._failure: FenceholdError | None = None  # of the last thing it tried
         self._has_looked = False  # and what it saw is still shown
 
@@ -138,7 +137,7 @@ class Reaper:
 
     def _log_failed(self, error: FenceholdError) -> None:
         self._failure = error
-        self._facts.fact("reaper_failed", outbox=self.outbox, sql_error=str(error))
+        self._facts.reaper_failed(sql_error=str(error))
         self._outage.failed(error)
 
     async def _look(self, events: Events) -> None:
@@ -151,16 +150,15 @@ class Reaper:
             self._unsee()
             raise
         self._has_looked = True
-        self._facts.fact(
-            "outbox_stats", outbox=self.outbox, pending=stats.pending, processing=stats.processing,
-            failed=stats.failed, dead_letter=stats.dead_letter, oldest_pending_age_s=stats.oldest_pending_age_s,
-            looked_at=time.time(),
+        self._facts.outbox_stats(
+            pending=stats.pending, processing=stats.processing, failed=stats.failed, dead_letter=stats.dead_letter,
+            oldest_pending_age_s=stats.oldest_pending_age_s, looked_at=time.time(),
         )  # fmt: skip
 
     def _unsee(self) -> None:
         if self._has_looked:
             self._has_looked = False
-            self._facts.fact("outbox_unseen", outbox=self.outbox)
+            self._facts.outbox_unseen()
 
 
 async def reap_all(port: EventPort, outbox: OutboxAccess, limit_s: float) -> list[Recovered]:
@@ -169,21 +167,19 @@ async def reap_all(port: EventPort, outbox: OutboxAccess, limit_s: float) -> lis
     while len(batch := await port.reap(REAP_MAX, limit_s)) == REAP_MAX:
         found += batch
     found += batch
-    _log_reaped(outbox.facts, outbox.name, found, outbox.clock.now_s() - began_s)
+    _log_reaped(outbox.facts, found, outbox.clock.now_s() - began_s)
     return found
 
 
-def _log_reaped(facts: FactSink, outbox: str, found: list[Recovered], took_s: float) -> None:
+def _log_reaped(facts: OutboxFacts, found: list[Recovered], took_s: float) -> None:
     dead = sum(1 for recovered in found if recovered.status is Status.DEAD_LETTER)
     stale_s = [round(recovered.stale_s, 3) for recovered in found[:STALE_FACTS_MAX]]
-    facts.fact(
-        "reaper_run", outbox=outbox, recovered=len(found) - dead, dead=dead, stale_s=stale_s, took_s=round(took_s, 4)
-    )
+    facts.reaper_run(recovered=len(found) - dead, dead=dead, stale_s=stale_s, took_s=round(took_s, 4))
     for recovered in found:
-        facts.fact(
-            "event_recovered", outbox=outbox, id=recovered.id, tracking_id=recovered.tracking_id,
-            event_type=recovered.event_type, status=str(recovered.status), retry_count=recovered.retry_count,
-            stale_s=round(recovered.stale_s, 3), lock_token=recovered.token,
+        facts.event_recovered(
+            id=recovered.id, tracking_id=recovered.tracking_id, event_type=recovered.event_type,
+            status=str(recovered.status), retry_count=recovered.retry_count, stale_s=round(recovered.stale_s, 3),
+            lock_token=recovered.token,
         )  # fmt: skip
 
 

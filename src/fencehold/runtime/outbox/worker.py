@@ -23,7 +23,7 @@ from fencehold.runtime.outbox.handler_runs import HandlerRuns
 from fencehold.runtime.outbox.pending_results import PendingResults
 from fencehold.runtime.outbox.probe import probe, starting, stopping
 from fencehold.runtime.outbox.worker_background import WorkerBackground
-from fencehold.runtime.outbox.worker_context import WorkerContext
+from fencehold.runtime.outbox.worker_context import WorkerContext, event_facts
 
 CLAIM_MAX = 500  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
 
@@ -76,7 +76,7 @@ class Worker(RunningWorker):
         try:
             await self._begin()
             self._has_begun = True
-            self._fact("worker_started", concurrency=self.settings.concurrency)
+            self.facts.worker_started(concurrency=self.settings.concurrency)
             await self._listen()
             pump = asyncio.create_task(self._pump(), name=f"fencehold worker {self.worker_id}")
             await asyncio.shield(pump)
@@ -86,7 +86,7 @@ class Worker(RunningWorker):
             await self._leave(pump)
             raise
         except BaseException as error:
-            self._fact("worker_died", error=f"{type(error).__name__}: {error}")
+            self.facts.worker_died(error=f"{type(error).__name__}: {error}")
             raise
         finally:
             has_run, self._stopping = self._has_begun or self._stopping, True
@@ -96,7 +96,7 @@ class Worker(RunningWorker):
             await self._events.close()
             self._results.close()
             if has_run:  # else it was refused, and never worked
-                self._fact("worker_stopped")
+                self.facts.worker_stopped()
             self._access.context.workers.discard(self)
             self.stopped.set()
 
@@ -198,7 +198,7 @@ class Worker(RunningWorker):
         if ask:
             self._more = self._more or len(turn.claims) == ask.limit
         if turn.claims:
-            self._fact("events_claimed", claimed=len(turn.claims))
+            self.facts.events_claimed(claimed=len(turn.claims))
             self._take(turn.claims, sent_s, settings)
 
     async def _meanwhile(self, asking: Coroutine[Any, Any, Turn]) -> Turn:
@@ -235,10 +235,10 @@ class Worker(RunningWorker):
         try:
             is_saturated = bool(self._saturated())
         except Exception as error:  # noqa: BLE001 - a broken gauge must not stop the work
-            self._fact("worker_hook_failed", error=f"{type(error).__name__}: {error}")
+            self.facts.worker_hook_failed(error=f"{type(error).__name__}: {error}")
             is_saturated = False
         if is_saturated and not self._is_saturated:
-            self._fact("worker_saturated")
+            self.facts.worker_saturated()
         self._is_saturated = is_saturated
         return not is_saturated
 
@@ -249,7 +249,7 @@ class Worker(RunningWorker):
         claimed_events = [ClaimedEvent(claim, self._clock, sent_s, trusted_s) for claim in claims]
         if self._clock.now_s() >= sent_s + trusted_s:  # this process stood still: begin nothing on a lease that is over
             for claim in claims:
-                self.facts.event("event_lost", claim, reason="granted_too_late")
+                event_facts(self.facts, claim).event_lost(reason="granted_too_late")
             return
         self._runs.add(claimed_events)
         if settings.lease_s != self.outbox_settings.lease_s:
@@ -266,13 +266,17 @@ class Worker(RunningWorker):
         if self._stuck is not None:
             return
         self._stuck = error
-        self._fact("worker_gave_up", error=str(error))
+        self.facts.worker_gave_up(error=str(error))
         try:
             if self.on_stuck is not None:
                 self.on_stuck(error)
         except Exception as raised:  # noqa: BLE001 - run() raises all the same
-            self._fact("callback_failed", callback="on_stuck", error=f"{type(raised).__name__}: {raised}")
+            self._log_callback_failed(raised)
         self._on_loop(self._begin_giving_up)
+
+    def _log_callback_failed(self, error: Exception) -> None:
+        text, store = f"{type(error).__name__}: {error}", self._access.context.store
+        store.facts.callback_failed(callback="on_stuck", error=text, outbox=self.outbox, worker_id=self.worker_id)
 
     def handler_name(self, claim: Claim) -> str:
         return self._handlers.name(claim)
@@ -299,7 +303,7 @@ class Worker(RunningWorker):
     def _set_paused(self, paused: bool) -> None:
         if paused != self._paused:
             self._paused = paused
-            self._fact("worker_paused" if paused else "worker_resumed")
+            self.facts.worker_paused() if paused else self.facts.worker_resumed()
         self._more = True
         self._wake.set()
 
@@ -314,7 +318,10 @@ class Worker(RunningWorker):
     # --- the end ---
 
     def _log_stopping(self) -> None:
-        self._fact("worker_stopping", in_flight=len(self._runs.claimed_events))
+        self.facts.worker_stopping(in_flight=len(self._runs.claimed_events))
+
+    def _log_store_failed(self, error: FenceholdError) -> None:
+        self.facts.worker_store_failed(sql_error=str(error))
 
     def _cancel_handlers(self) -> None:
         self._runs.call_off()

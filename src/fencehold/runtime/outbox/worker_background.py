@@ -71,7 +71,7 @@ class WorkerBackground:
             self._run(self._reaper.run)
 
     def _run(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._tasks.append(asyncio.create_task(lasting(run, self._outbox.facts)))
+        self._tasks.append(asyncio.create_task(lasting(run, self._outbox.context.store.facts)))
 
     async def _stop(self) -> None:
         if self._renewals is not None:

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from fencehold.model.outbox.settings import OutboxSettings, WorkerSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Claim
-from fencehold.ports.facts import FactSink, wants_latencies
+from fencehold.ports.fact_table import EventFacts, WorkerFacts
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.outbox.access import OutboxAccess
-
-
-class WorkerFacts:
-    """Facts of one worker, with the fields every such fact has."""
-
-    def __init__(self, facts: FactSink, outbox: str, worker_id: str) -> None:
-        self._facts = facts
-        self._about = {"outbox": outbox, "worker_id": worker_id}
-        self.wants_latencies = wants_latencies(facts)
-
-    def __call__(self, event: str, **fields: Any) -> None:
-        self._facts.fact(event, **self._about, **fields)
-
-    def event(self, event: str, claim: Claim, **fields: Any) -> None:
-        self(event, id=claim.id, tracking_id=claim.tracking_id, event_type=claim.event_type, **fields)
 
 
 class WorkerContext:
     def __init__(self, outbox: OutboxAccess, worker_id: str, handlers: Handlers, settings: WorkerSettings) -> None:
         self.outbox, self.worker_id, self.handlers = outbox, worker_id, handlers
-        self.facts = WorkerFacts(outbox.facts, outbox.name, worker_id)
+        self.facts = WorkerFacts(outbox.facts.sink, outbox=outbox.name, worker_id=worker_id)
         self.wake = asyncio.Event()  # set when a handler has ended
         self._settings = settings
 
@@ -48,3 +32,9 @@ class WorkerContext:
     @property
     def clock(self) -> Clock:
         return self.outbox.clock
+
+
+def event_facts(facts: WorkerFacts, claim: Claim) -> EventFacts:
+    """Facts about one event in this worker's hand."""
+    about = {"id": claim.id, "tracking_id": claim.tracking_id, "event_type": claim.event_type}
+    return EventFacts(facts.sink, **facts.about(), **about)

@@ -66,7 +66,7 @@ async def _attempt_believing_hints(mechanism: LeaseMechanism) -> HeldLease | Non
     mechanism._answer = None
     settings, clock = mechanism._settings, mechanism._clock
     lease = replace(seen, holder_id=mechanism._holder_id, epoch=seen.epoch + 1, remaining_s=settings.lease_s)
-    mechanism._held = HeldLease(lease, settings, clock.now_s(), clock, mechanism._facts)
+    mechanism._held = HeldLease(lease, settings, clock.now_s(), clock, mechanism._facts.sink)
     return mechanism._held
 
 
