@@ -53,9 +53,8 @@ def fields_of(kind: type[Facts], name: str) -> list[str]:
 def page() -> str:
     parts = [HEAD]
     for kind in kinds():
-        parts.append(
-            f"\n## {(inspect.getdoc(kind) or '').rstrip('.')}\n\n| fact | level | when | fields |\n| --- | --- | --- | --- |\n"
-        )
+        title = (inspect.getdoc(kind) or "").rstrip(".")
+        parts.append(f"\n## {title}\n\n| fact | level | when | fields |\n| --- | --- | --- | --- |\n")
         for name, method in vars(kind).items():
             if name in LEVELS:
                 fields = ", ".join(f"`{field}`" for field in fields_of(kind, name))
