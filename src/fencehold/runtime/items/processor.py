@@ -250,14 +250,17 @@ class ItemProcessor(Stoppable):
         self._fact("processor_stopping", in_hand=len(self._running))
         self._wake.set()
         if self._loop is not None:
-            timeout_s = self.settings.shutdown_timeout_s
-            self._loop.call_later(timeout_s * CANCEL_PART, self._cancel_rest)
-            self._loop.call_later(timeout_s, self._abandon)
+            self._loop.call_later(self.settings.shutdown_timeout_s * CANCEL_PART, self._cancel_late, self._loop)
 
     async def _finish(self) -> None:
         while self._running and not self._abandoned:
             self._wake.clear()
             await self._wake.wait()
+
+    def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
+        """They have the rest of the time to end, counted from now: this may come late on a loop that was blocked."""
+        self._cancel_rest()
+        loop.call_later(self.settings.shutdown_timeout_s * (1 - CANCEL_PART), self._abandon)
 
     def _cancel_rest(self) -> None:
         for task in list(self._running):

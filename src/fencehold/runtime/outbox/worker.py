@@ -35,15 +35,9 @@ class Worker(RunningWorker):
     """At most `concurrency` events at once, each under a lease that is renewed; results count only while it holds."""
 
     def __init__(
-        self,
-        outbox: OutboxAccess,
-        worker_id: str,
-        handlers: Handlers,
-        settings: WorkerSettings,
-        *,
-        saturated: Callable[[], bool] | None = None,
-        with_reaper: bool = True,
-    ) -> None:
+        self, outbox: OutboxAccess, worker_id: str, handlers: Handlers, settings: WorkerSettings, *,
+        saturated: Callable[[], bool] | None = None, with_reaper: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.outbox, self.worker_id, self._settings = outbox.name, worker_id, settings
         self._access, self._handlers, self._saturated = outbox, handlers, saturated
@@ -366,9 +360,12 @@ class Worker(RunningWorker):
         self._fact("worker_stopping", in_flight=len(self._runs.claimed_events))
         self._wake.set()
         if self._loop is not None:
-            timeout_s = self.settings.shutdown_timeout_s
-            self._loop.call_later(timeout_s * CANCEL_PART, self._runs.call_off)
-            self._loop.call_later(timeout_s, self._abandon)
+            self._loop.call_later(self.settings.shutdown_timeout_s * CANCEL_PART, self._cancel_handlers, self._loop)
+
+    def _cancel_handlers(self, loop: asyncio.AbstractEventLoop) -> None:
+        """They have the rest of the time, counted from now: on a loop that was blocked this may come late."""
+        self._runs.call_off()
+        loop.call_later(self.settings.shutdown_timeout_s * (1 - CANCEL_PART), self._abandon)
 
     def _begin_giving_up(self) -> None:
         self._begin_stopping()
