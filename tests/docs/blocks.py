@@ -1,19 +1,19 @@
 """Every code block of every page, and the marker on the line before it: an HTML comment that says what a test does.
 
-| marker                          | the block                                                                          |
-| ------------------------------- | ---------------------------------------------------------------------------------- |
-| `<!-- run -->`                  | is executed in a fresh folder                                                      |
-| `<!-- part -->`                 | is executed together with the blocks above it, from the last `run` of its page on  |
-| `<!-- shown: needs an index -->`| is not executed; the marker says why, in one of the words of REASONS               |
-| `<!-- output -->`               | is compared with what the block above it printed; `...` stands for anything        |
-| `<!-- config -->`               | is parsed; SQL `on sqlite, postgres` is executed there, beside all of our tables   |
+| marker                           | the block                                                                         |
+| -------------------------------- | --------------------------------------------------------------------------------- |
+| `<!-- run -->`                   | is executed in a fresh folder                                                     |
+| `<!-- part -->`                  | is executed together with the blocks above it, from the last `run` of its page on |
+| `<!-- shown: needs an index -->` | is not executed; the marker says why, and begins with one of REASONS              |
+| `<!-- output -->`                | is compared with what the block above it printed; `...` stands for anything       |
+| `<!-- config -->`                | is parsed; SQL `on sqlite, postgres` is executed there, beside all of our tables  |
 
-More may follow, divided by semicolons (`<!-- run: given store; Ctrl-C after "leads" -->`):
+More may follow, divided by semicolons: `<!-- run: given store; Ctrl-C after "leads" -->`.
 
 | option                  | meaning                                                                                    |
-| ----------------------- | ------------------------------------------------------------------------------------------ |
-| given store, conn       | names that the page explains: variables (tests/docs/given.py), in capitals those of a shell |
-| on postgres (or cosmos) | on a real database: every address of that kind in the block is replaced by its address     |
+| ----------------------- | -------------------------------------------------------------------------------------------|
+| given store, PG_DSN     | names that the page explains: of tests/docs/given.py, and in capitals variables of a shell |
+| on postgres, on cosmos  | every address of that kind in the block is replaced by that of a real database             |
 | in a clone              | the fresh folder looks like a clone of this repository                                     |
 | prints "text"           | that is in what it prints                                                                  |
 | exits 1                 | that is its exit code, not 0                                                               |
@@ -44,7 +44,8 @@ HOW = (
     "write a marker on the line before it: <!-- run -->, <!-- part -->, <!-- shown: needs ... -->, <!-- output --> or "
     "<!-- config --> (all of them: tests/docs/blocks.py)"
 )
-FENCE = re.compile(r" *(?P<marks>`{3,}|~{3,})(?P<language>.*)")
+SQL_DATABASES = {"sqlite", "postgres", "mssql"}
+FENCE = re.compile(r"(?P<indent> *)(?P<marks>`{3,}|~{3,})(?P<language>.*)")
 COMMENT = re.compile(r"<!-- (?P<kind>\w+)(?:: (?P<options>.+))? -->")
 LISTS = {"given": "given", "on": "on", "needs": "needs"}
 TEXTS = {"prints": "prints", "Ctrl-C after": "stops"}
@@ -52,7 +53,7 @@ TEXTS = {"prints": "prints", "Ctrl-C after": "stops"}
 
 @dataclass
 class Marker:
-    kind: str
+    kind: str = ""
     reason: str = ""
     given: list[str] = field(default_factory=list)
     on: list[str] = field(default_factory=list)
@@ -107,24 +108,15 @@ class Block:
     language: str
     text: str
     before: str  # all of the page that stands before it
-    marker: Marker | None
-    fault: str = ""
+    marker: Marker
+    fault: str = ""  # what is to be done about its marker
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
 
     @property
-    def kind(self) -> str:
-        return self.marker.kind if self.marker else ""
-
-    @property
-    def options(self) -> Marker:
-        assert self.marker is not None, f"{self}: {HOW}"
-        return self.marker
-
-    @property
     def variables(self) -> list[str]:
-        return [name for name in self.options.given if not name.isupper()]
+        return [name for name in self.marker.given if not name.isupper()]
 
     @property
     def is_fragment(self) -> bool:
@@ -143,21 +135,19 @@ def pages() -> list[Path]:
 
 
 def blocks(text: str, page: str) -> Iterator[Block]:
-    """Fenced ones with their markers; an indented one comes with a fault."""
+    """Those with a fence around them; an indented one comes with a fault."""
     lines, number = text.splitlines(), 0
     while number < len(lines):
         fence = FENCE.fullmatch(lines[number])
-        if fence is None:
-            if is_indented_block(lines, number):
-                yield Block(page, number + 1, "", lines[number], "", None, "fence it (```), and " + HOW)
-            number += 1
-            continue
-        end = next(at for at in range(number + 1, len(lines)) if lines[at].strip() == fence["marks"])
-        indent = len(lines[number]) - len(lines[number].lstrip())
-        code = "\n".join(line[indent:] for line in lines[number + 1 : end]) + "\n"
-        before = "\n".join(lines[:number])
-        yield checked(Block(page, number + 2, fence["language"], code, before, None), lines[max(number - 1, 0)])
-        number = end + 1
+        if fence is not None:
+            end = next((at for at in range(number + 1, len(lines)) if lines[at].strip() == fence["marks"]), len(lines))
+            code = "\n".join(line[len(fence["indent"]) :] for line in lines[number + 1 : end]) + "\n"
+            marker, fault = read_marker(lines[number - 1] if number else "", fence["language"])
+            yield Block(page, number + 2, fence["language"], code, "\n".join(lines[:number]), marker, fault)
+            number = end
+        elif is_indented_block(lines, number):
+            yield Block(page, number + 1, "", lines[number], "", Marker(), f"put ``` around it, and {HOW}")
+        number += 1
 
 
 def is_indented_block(lines: list[str], number: int) -> bool:
@@ -165,18 +155,19 @@ def is_indented_block(lines: list[str], number: int) -> bool:
     return blank_before and lines[number].startswith(("    ", "\t")) and bool(lines[number].strip())
 
 
-def checked(block: Block, line_before: str) -> Block:
+def read_marker(line: str, language: str) -> tuple[Marker, str]:
+    """The marker, and what is wrong with it."""
     try:
-        marker = Marker.parsed(line_before)
+        marker = Marker.parsed(line)
     except ValueError as error:
-        return Block(block.page, block.line, block.language, block.text, block.before, None, str(error))
-    allowed = LANGUAGES.get(marker.kind)
-    fault = ""
-    if not block.language:
-        fault = "say its language after the ```: python, sh, json, yaml, sql or text"
-    elif allowed and block.language not in allowed:
-        fault = f"a block of {marker.kind} is in one of {', '.join(sorted(allowed))}"
-    return Block(block.page, block.line, block.language, block.text, block.before, marker, fault)
+        return Marker(), str(error)
+    if not language:
+        return marker, "say its language after the ```: python, sh, json, yaml, sql or text"
+    if language not in LANGUAGES.get(marker.kind, {language}):
+        return marker, f"a block of the kind {marker.kind} is in one of {', '.join(sorted(LANGUAGES[marker.kind]))}"
+    if marker.kind == "config" and language == "sql" and not set(marker.on) & SQL_DATABASES:
+        return marker, f"say where it runs: on {', '.join(sorted(SQL_DATABASES))}"
+    return marker, ""
 
 
 def blocks_of(page: str) -> list[Block]:
@@ -197,9 +188,9 @@ def chains(found: list[Block]) -> list[list[Block]]:
     """Each block to run with the parts and outputs that follow it on its page."""
     together: list[list[Block]] = []
     for block in found:
-        if block.kind == "run":
+        if block.marker.kind == "run":
             together.append([block])
-        elif block.kind in {"part", "output"} and not block.options.by:
+        elif block.marker.kind in {"part", "output"} and not block.marker.by:
             assert together, f"{block}: no block to run stands above it"
             assert together[-1][0].page == block.page, f"{block}: no block to run stands above it on its page"
             together[-1].append(block)

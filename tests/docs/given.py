@@ -133,8 +133,8 @@ async def engine(url: str) -> AsyncIterator[AsyncEngine]:
 
 
 Opened = Callable[[str], AbstractAsyncContextManager[Any]]
-#: By name: of what type it is, and what opens it; nothing has to be opened for an address. `conn` is what the last word of
-#: two names is in the program: the page says which kind it is.
+#: By name: of what type it is, and what opens it; for an address nothing has to be opened. A name of two words is known
+#: to the program by the last one: its page says which of them its `conn` is.
 GIVEN: dict[str, tuple[str, Opened | None]] = {
     "url": ("str", None),
     "dsn": ("str", None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import pytest
+
 from tests.docs.blocks import Block, awaits
 from tests.docs.given import GIVEN
 from tests.servers.process import free_port
@@ -26,7 +29,6 @@ SAVED = re.compile(r"# (?P<file>\S+\.py), then: (?P<command>.+)\n")
 ADDRESS = re.compile(r"\b(postgres|cosmos)(?:ql)?://[^\s\"'`]+")
 PORT = re.compile(r"(?:port |127\.0\.0\.1:)(\d{4,5})\b")
 IMPORTED = "asyncio, contextlib, os, signal, sqlite3, threading, typing, fencehold, fencehold.sync"
-LIMIT_S = 100
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Step:
 
     @property
     def stops(self) -> list[str]:
-        return [text for block in self.blocks for text in block.options.stops]
+        return [text for block in self.blocks for text in block.marker.stops]
 
     @property
     def saved(self) -> re.Match[str] | None:
@@ -82,11 +84,11 @@ class Step:
 
     @property
     def prints(self) -> list[str]:
-        return [text for block in self.blocks for text in block.options.prints]
+        return [text for block in self.blocks for text in block.marker.prints]
 
     @property
     def exit_code(self) -> int:
-        return self.blocks[-1].options.exit_code
+        return self.blocks[-1].marker.exit_code
 
     @property
     def name(self) -> str:
@@ -118,7 +120,7 @@ class Step:
 def steps(chain: Iterable[Block]) -> list[Step]:
     found: list[Step] = []
     for block in chain:
-        if block.kind == "output":
+        if block.marker.kind == "output":
             found[-1].outputs.append(block)
         elif found and found[-1].language == block.language and not found[-1].outputs:
             found[-1].blocks.append(block)
@@ -145,7 +147,7 @@ def program(blocks: list[Block]) -> str:
 def header(blocks: list[Block]) -> list[str]:
     """A fragment is the body of a function that takes what is given."""
     given = {name.split()[-1]: GIVEN[name][0] for block in blocks for name in block.variables}
-    modules = {kind.partition("[")[0].rpartition(".")[0] for kind in given.values()} - {""}
+    modules = {kind.partition("[")[0].rpartition(".")[0] for kind in given.values()} - {"", "fencehold"}
     waits = any(awaits(block.text) for block in blocks)
     arguments = ", ".join(f"{name}: {kind}" for name, kind in given.items())
     return [
@@ -168,17 +170,25 @@ def with_free_ports(text: str) -> str:
 # How it is executed
 
 
-def ran(command: list[str | Path], folder: Path, variables: dict[str, str], stops: Iterable[str] = ()) -> Ended:
-    """Ctrl-C is typed at each of `stops`. Nothing that it started outlives it."""
+def ran(
+    command: list[str | Path], folder: Path, variables: dict[str, str], stops: Iterable[str] = (), limit_s: float = 50.0
+) -> Ended:
+    """Ctrl-C is typed when it has printed each of `stops`. Nothing that it started outlives it."""
     with tempfile.TemporaryFile("w+b") as out, tempfile.TemporaryFile("w+b") as err:
         child = subprocess.Popen(
             command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
         )
+
+        def printed(text: str) -> bool:
+            return child.poll() is not None or text in read(out) + read(err)
+
         try:
             for text in stops:
-                until(lambda text=text: child.poll() is not None or text in read(out) + read(err), text, LIMIT_S)
+                until(functools.partial(printed, text), text, limit_s)
                 send(signal.SIGINT, child)
-            child.wait(LIMIT_S)
+            child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"it did not end within {limit_s} s: {read(out)}{read(err)}")
         finally:
             send(signal.SIGKILL, child)
             child.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import signal
 from pathlib import Path
@@ -11,19 +12,23 @@ from typing import Any
 import pytest
 
 from tests.docs import given, programs
-from tests.docs.blocks import Block, all_blocks, chains
+from tests.docs.blocks import Block, all_blocks, blocks, chains
 from tests.docs.programs import Ended, Step
 from tests.tidy.tree import ROOT
 
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-CHAINS = [chain for chain in chains(all_blocks()) if not chain[0].options.by]
+CHAINS = [chain for chain in chains(all_blocks()) if not chain[0].marker.by]
+
+
+def limit_s(chain: list[Block]) -> int:
+    return max(block.marker.limit_s for block in chain)
 
 
 def param(chain: list[Block]) -> Any:
-    options = [block.options for block in chain]
-    marks = [pytest.mark.limit(max(option.limit_s for option in options)), pytest.mark.needs("bash")]
-    marks += [pytest.mark.needs(*option.needs) for option in options if option.needs]
-    marks += [pytest.mark.long] if any(option.long for option in options) else []
+    markers = [block.marker for block in chain]
+    marks = [pytest.mark.limit(limit_s(chain)), pytest.mark.needs("bash")]
+    marks += [pytest.mark.needs(*one.needs) for one in markers if one.needs]
+    marks += [pytest.mark.long] if any(one.long for one in markers) else []
     return pytest.param(chain, id=str(chain[0]), marks=marks)
 
 
@@ -31,14 +36,18 @@ def param(chain: list[Block]) -> Any:
 def test_the_blocks_run_as_the_page_shows_them(
     chain: list[Block], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    addresses = {kind: address(kind, request) for block in chain for kind in block.options.on}
-    url = next(iter(addresses.values()), f"sqlite:///{tmp_path}/app.db")
-    if any(block.options.in_clone for block in chain):
-        programs.copy_the_tree(tmp_path)
+    addresses = {kind: address(kind, request) for block in chain for kind in block.marker.on}
+    execute(chain, tmp_path, addresses)
+
+
+def execute(chain: list[Block], folder: Path, addresses: dict[str, str]) -> None:
+    """Fails unless each step did what its blocks and markers say."""
+    url = next(iter(addresses.values()), f"sqlite:///{folder}/app.db")
+    if any(block.marker.in_clone for block in chain):
+        programs.copy_the_tree(folder)
     for step in programs.steps(chain):
         variables = prepared(step, url)
-        ended = programs.ran(step.command(tmp_path, addresses), tmp_path, variables, step.stops)
-        judge(step, ended)
+        judge(step, programs.ran(step.command(folder, addresses), folder, variables, step.stops, limit_s(chain) - 10))
 
 
 def address(kind: str, request: pytest.FixtureRequest) -> str:
@@ -49,7 +58,7 @@ def address(kind: str, request: pytest.FixtureRequest) -> str:
 
 def prepared(step: Step, url: str) -> dict[str, str]:
     """The environment that the step is given. Where a shell is given the database, that has our tables."""
-    shells = {name: url for block in step.blocks for name in block.options.given if name.isupper()}
+    shells = {name: url for block in step.blocks for name in block.marker.given if name.isupper()}
     if "FENCEHOLD_DSN" in shells:
         asyncio.run(given.make_tables(url, [one for block in step.blocks for one in UUID.findall(block.text)]))
     ours = {"DATABASE": url, "PYTHONPATH": str(ROOT)} if step.is_fragment else {}
@@ -72,7 +81,49 @@ def agree(shown: str, printed: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, shown.split("..."))), printed, re.DOTALL) is not None
 
 
-def test_an_output_that_differs_is_found() -> None:
+PAGE = """
+<!-- run: {options} -->
+```{language}
+{code}
+```
+
+<!-- output -->
+```text
+7
+```
+"""
+
+
+@pytest.mark.needs("bash")
+@pytest.mark.parametrize(
+    ("language", "options", "code", "is_right"),
+    [
+        ("sh", "exits 0", "echo 7", True),
+        ("sh", "exits 0", "false; echo 7", False),
+        ("sh", "exits 0", "false | echo 7", False),
+        ("sh", "exits 1", "echo 7", False),
+        ("sh", 'prints "8"', "echo 7", False),
+        ("sh", 'Ctrl-C after "8"', "echo 7", False),
+        ("sh", 'Ctrl-C after "7"', "trap 'exit 0' INT; echo 7; sleep 40", True),
+        ("python", "exits 0", "print(7)", True),
+        ("python", "exits 0", "print(8)", False),
+        ("python", "exits 0", "import sys; print(7); print('complains', file=sys.stderr)", False),
+        ("python", "exits 0", "import warnings; print(7); warnings.warn('x')", False),
+        ("python", "exits 0", "await asyncio.sleep(0); print(7)", True),
+        ("python", "given url", "print(7 if url.startswith('sqlite:') else 8)", True),
+        ("python", "given store", "await store.leader('x').start(); print(7); 1 / 0", False),
+        ("python", 'Ctrl-C after "7"', "print(7); await asyncio.sleep(40)", True),
+        ("python", "exits 0", "# app.py, then: python -c 'import app'\nprint(7)", True),
+    ],
+)
+def test_a_block_that_does_not_do_what_the_page_says_is_found(
+    language: str, options: str, code: str, is_right: bool, tmp_path: Path
+) -> None:
+    [chain] = chains(list(blocks(PAGE.format(language=language, options=options, code=code), "page.md")))
+    with contextlib.nullcontext() if is_right else pytest.raises(AssertionError):
+        execute(chain, tmp_path, {})
+
+
+def test_an_output_is_compared_as_a_whole() -> None:
     assert agree("first 7\n...changed 2\n", "first 7\nmore\nchanged 2\n")
-    assert not agree("first 7\n", "first 8\n")
     assert not agree("first 7\n", "first 7\nchanged 2\n")

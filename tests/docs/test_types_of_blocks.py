@@ -1,0 +1,32 @@
+"""Every program of the pages, pieces of programs too, passes `mypy --strict`, and so do the examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import all_blocks, chains
+from tests.docs.programs import Step, program, steps
+from tests.tidy.tree import ROOT, files
+from tests.types.checkers import mypy
+
+BLOCKS = [block for block in all_blocks() if block.marker.kind != "output"]
+SHOWN = [Step([block], []) for block in BLOCKS if block.marker.kind == "shown" and block.language == "python"]
+PROGRAMS = [step for chain in chains(BLOCKS) for step in steps(chain) if step.language == "python"] + SHOWN
+
+
+@pytest.mark.long
+@pytest.mark.limit(300)
+def test_every_program_of_every_page_passes_mypy_strict(tmp_path: Path) -> None:
+    written = {f"{step.name}.py": program(step.blocks) for step in PROGRAMS}
+    assert len(written) > 25
+    assert list(map(str, mypy(tmp_path, written))) == []
+
+
+@pytest.mark.long
+@pytest.mark.limit(300)
+def test_every_example_passes_mypy_strict(tmp_path: Path) -> None:
+    examples = {path.name: path.read_text("utf-8") for path in files(ROOT / "examples", "*.py")}
+    assert len(examples) > 2
+    assert list(map(str, mypy(tmp_path, examples))) == []
