@@ -26,6 +26,7 @@ More may follow, divided by semicolons: `<!-- run: given store; Ctrl-C after "le
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -45,9 +46,10 @@ HOW = (
     "<!-- config --> (all of them: tests/docs/blocks.py)"
 )
 SQL_DATABASES = {"sqlite", "postgres", "mssql"}
+SERVERS = {"postgres", "cosmos"}
 FENCE = re.compile(r"(?P<indent> *)(?P<marks>`{3,}|~{3,})(?P<language>.*)")
 COMMENT = re.compile(r"<!-- (?P<kind>\w+)(?:: (?P<options>.+))? -->")
-LISTS = {"given": "given", "on": "on", "needs": "needs"}
+LISTS = ("given", "on", "needs")
 TEXTS = {"prints": "prints", "Ctrl-C after": "stops"}
 
 
@@ -86,7 +88,7 @@ class Marker:
         if quoted := re.fullmatch(r'(prints|Ctrl-C after) "(.+)"', option):
             getattr(self, TEXTS[quoted[1]]).append(quoted[2])
         elif word in LISTS and rest:
-            getattr(self, LISTS[word]).extend(rest.split(", "))
+            getattr(self, word).extend(rest.split(", "))
         elif word == "by" and rest:
             self.by = rest
         elif option == "in a clone":
@@ -127,7 +129,7 @@ class Block:
 def awaits(text: str) -> bool:
     """Whether it has an `await` (or `async with`, `async for`) outside of every function."""
     code = compile(text, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    return bool(code.co_flags & 0x80)  # inspect.CO_COROUTINE
+    return bool(code.co_flags & inspect.CO_COROUTINE)
 
 
 def pages() -> list[Path]:
@@ -165,8 +167,9 @@ def read_marker(line: str, language: str) -> tuple[Marker, str]:
         return marker, "say its language after the ```: python, sh, json, yaml, sql or text"
     if language not in LANGUAGES.get(marker.kind, {language}):
         return marker, f"a block of the kind {marker.kind} is in one of {', '.join(sorted(LANGUAGES[marker.kind]))}"
-    if marker.kind == "config" and language == "sql" and not set(marker.on) & SQL_DATABASES:
-        return marker, f"say where it runs: on {', '.join(sorted(SQL_DATABASES))}"
+    known = SQL_DATABASES if language == "sql" else SERVERS
+    if not set(marker.on) <= known or (marker.kind == "config" and language == "sql" and not marker.on):
+        return marker, f"say where it runs: on one or more of {', '.join(sorted(known))}"
     return marker, ""
 
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -171,7 +171,11 @@ def with_free_ports(text: str) -> str:
 
 
 def ran(
-    command: list[str | Path], folder: Path, variables: dict[str, str], stops: Iterable[str] = (), limit_s: float = 50.0
+    command: Sequence[str | Path],
+    folder: Path,
+    variables: dict[str, str],
+    stops: Iterable[str] = (),
+    limit_s: float = 50.0,
 ) -> Ended:
     """Ctrl-C is typed when it has printed each of `stops`. Nothing that it started outlives it."""
     with tempfile.TemporaryFile("w+b") as out, tempfile.TemporaryFile("w+b") as err:

@@ -1,8 +1,9 @@
-"""What is shown as a fragment of a file of this repository is in that file."""
+"""What is shown as a fragment of a file of this repository is in that file; targets and extras that are shown exist."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 
@@ -10,6 +11,9 @@ from tests.docs.blocks import Block, all_blocks
 from tests.tidy.tree import ROOT
 
 FRAGMENTS = [block for block in all_blocks() if block.marker.reason.startswith("a fragment of ")]
+
+
+SHELL = "".join(block.text for block in all_blocks() if (block.marker.kind, block.language) == ("shown", "sh"))
 
 
 def code(text: str) -> str:
@@ -27,3 +31,17 @@ def test_the_fragment_is_in_the_file(block: Block) -> None:
 
 def test_a_fragment_is_compared_line_by_line() -> None:
     assert code('def f():\n    """Says."""\n\n    x = None  # type: ignore[assignment]\n') == "def f():\n    x = None"
+
+
+def test_what_is_installed_are_extras_that_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    named = re.findall(r"pip install '[./a-z]*\[([\w,]+)\]'", SHELL)
+    assert len(named) > 10
+    assert {extra for group in named for extra in group.split(",")} <= set(extras)
+
+
+def test_what_is_made_are_targets_that_exist() -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    named = re.findall(r"\bmake (\w+)", SHELL)
+    assert len(named) > 10
+    assert set(named) <= set(targets)

@@ -55,6 +55,7 @@ def test_the_test_that_a_marker_names_reads_that_page() -> None:
         ("<!-- run -->", "```", "say its language"),
         ("<!-- run -->", "```json", "is in one of python, sh"),
         ("<!-- config -->", "```sql", "say where it runs"),
+        ("<!-- run: on mysql -->", "```sh", "say where it runs: on one or more of cosmos, postgres"),
     ],
 )
 def test_a_block_without_a_right_marker_is_found_and_told_what_to_write(line: str, fence: str, told: str) -> None:
