@@ -4,15 +4,12 @@ import inspect
 import re
 from pathlib import Path
 
-import pytest
-
 from fencehold.ports import backend, checkup, events, fence, items, leases, schema, wakeup
 from fencehold.testing import conformance
 from tests.conformance import test_json_file as example_tests
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "adding-a-backend.md").read_text("utf-8")
-EXAMPLE = (ROOT / "examples" / "json_file_backend.py").read_text("utf-8")
 PORTS = {
     port.__name__: port
     for port in (leases.LeasePort, schema.SchemaPort, fence.FencePort, wakeup.WakeupPort, checkup.CheckupPort,
@@ -53,10 +50,3 @@ def test_every_test_that_needs_a_fence_is_left_out_by_the_example_and_on_the_pag
         left_out = {test for test in bodies if getattr(getattr(example_tests, f"Test{name}"), test) is None}
         part = without.partition(f"conformance.{name})")[2].partition("class ")[0]
         assert fenced == left_out == set(re.findall(r"(test_\w+) = None", part)), name
-
-
-@pytest.mark.parametrize("begins", ["class JsonFileBackend", "def store"])
-def test_the_code_of_the_example_on_the_page_is_in_the_example(begins: str):
-    [shown] = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if block.startswith(begins)]
-    code = re.sub(r'^ *""".*?"""\n(\n(?= ))?', "", EXAMPLE, flags=re.MULTILINE | re.DOTALL)
-    assert shown in code
