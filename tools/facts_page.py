@@ -42,7 +42,8 @@ ABOUT = {
 
 
 def kinds() -> list[type[Facts]]:
-    return [one for one in vars(fact_table).values() if inspect.isclass(one) and one.__module__ == fact_table.__name__]
+    found = [one for one in vars(fact_table).values() if inspect.isclass(one) and issubclass(one, Facts)]
+    return [one for one in found if one.__module__ == fact_table.__name__]
 
 
 def fields_of(kind: type[Facts], name: str) -> list[str]:

@@ -13,7 +13,8 @@ import pytest
 import fencehold
 from fencehold.model.outbox.settings import outbox_settings, worker_settings
 from fencehold.runtime.core.clock import BootClock
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent, EventRenewals
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent
+from fencehold.runtime.outbox.event_renewals import EventRenewals
 from fencehold.testing.proxy import ThreadedFaultProxy
 from tests.outbox.conftest import Opened
 from tests.outbox.laborers import laborers
@@ -255,9 +256,9 @@ async def test_an_event_whose_time_is_over_is_lost_without_asking_the_store() ->
     port: Any = NeverAsked()
     worker: Any = SimpleNamespace(
         claimed_events={id(claimed): claimed}, outbox_settings=outbox_settings(lease="1s"),
-        settings=worker_settings(1, max_processing="60s"), facts=lambda *_, **__: None, lost=lambda _: lost.set(),
+        settings=worker_settings(1, max_processing="60s"), clock=clock, facts=None, lost=lambda _: lost.set(),
     )  # fmt: skip
-    renewals = EventRenewals(worker, port, clock)
+    renewals = EventRenewals(worker, port, worker)
     task = asyncio.create_task(renewals.run())
     async with asyncio.timeout(5):
         await lost.wait()

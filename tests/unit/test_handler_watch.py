@@ -41,7 +41,7 @@ class Scene:
         self.given_up: list[str] = []
         self.clock = Clock()
         self.facts = WorkerFacts(self, outbox="outbox", worker_id="w")
-        self.watch = HandlerWatch(self, asyncio.get_running_loop(), threading.get_ident(), self.clock)
+        self.watch = HandlerWatch(self, self, asyncio.get_running_loop(), threading.get_ident(), self.clock)
 
     def fact(self, event: str, **fields: Any) -> None:
         self.told.append((event, fields))

@@ -122,7 +122,7 @@ async def test_a_leader_stopped_at_once_while_it_starts_does_not_start() -> None
         leader = store.leader("x")
         starting = asyncio.ensure_future(leader.start())
         await asyncio.sleep(0)
-        leader.stop_at_once()
+        leader._stop_at_once()
         await asyncio.wait_for(starting, 4)  # an attempt would be waited for longer
         assert leader.state is LockState.STOPPED
         assert not await leader.wait_for_leadership(0)

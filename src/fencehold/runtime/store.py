@@ -143,7 +143,7 @@ class Store(AsyncBlock, NotAwaited):
                 await leader.shutdown(leader.settings.call_limit_s * 2)
         finally:
             for leader in leaders:
-                leader.stop_at_once()
+                leader._stop_at_once()
 
     async def _disconnect(self) -> None:
         thread, self._thread = self._thread, None

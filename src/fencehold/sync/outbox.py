@@ -79,11 +79,11 @@ class Worker:
             self._loop.run_unless(self._stuck, self._run(), self._call_limit_s + STUCK_GRACE_S)
         except KeyboardInterrupt:
             self._worker.stop()
-            self._loop.run(self._worker.wait_stopped())
+            self._loop.run(self._worker._wait_stopped())
             raise
 
     async def _run(self) -> None:
-        await self._worker.run_shielded()
+        await self._worker._run_shielded()
 
     def stop(self) -> None:
         """Claim no more, finish the events in hand within the shutdown timeout, then `run` returns. Any thread."""

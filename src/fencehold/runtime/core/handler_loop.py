@@ -51,11 +51,11 @@ class HandlerLoop(ABC):
         """Begin no new work, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
         self._on_loop(self._begin_stopping)
 
-    async def run_shielded(self) -> None:
+    async def _run_shielded(self) -> None:
         """Run `run` in its own task. The task continues if the caller is cancelled: call `stop()` then."""
         await asyncio.shield(asyncio.ensure_future(self.run()))
 
-    async def wait_stopped(self) -> None:
+    async def _wait_stopped(self) -> None:
         await self.stopped.wait()
 
     # --- what differs ---

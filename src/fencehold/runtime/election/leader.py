@@ -138,7 +138,7 @@ class Leader(AsyncBlock, Registers):
             self._callbacks.drop()
         self._candidates.withdraw(self)
 
-    def stop_at_once(self) -> None:
+    def _stop_at_once(self) -> None:
         """Stop without waiting. The lease is given back in the background; while a body still runs, it lapses."""
         self._stops += 1
         self._begun.set()
@@ -246,7 +246,7 @@ class Leader(AsyncBlock, Registers):
 
     # --- parts ---
 
-    async def was_started(self) -> bool:
+    async def _was_started(self) -> bool:
         """Whether it was ever started. Waits for a start in progress."""
         async with self._starting:
             return self._is_started
@@ -256,7 +256,7 @@ class Leader(AsyncBlock, Registers):
         if self._mechanism is not None and self._mechanism.mistake is not None:
             raise self._mechanism.mistake
 
-    async def next_term(self, after: Term | None) -> Term | None:
+    async def _next_term(self, after: Term | None) -> Term | None:
         """Wait for a valid term other than `after`. None once stopped; ConfigurationError if one has stopped it."""
         term = await self._term_or_end(after)
         if term is None:

@@ -18,9 +18,9 @@ class SourceOfTerms(Protocol):
 
     name: str
 
-    async def was_started(self) -> bool: ...
+    async def _was_started(self) -> bool: ...
 
-    async def next_term(self, after: Term | None) -> Term | None:
+    async def _next_term(self, after: Term | None) -> Term | None:
         """Wait for a valid term other than `after`. None once the leader has stopped."""
         ...
 
@@ -45,7 +45,7 @@ class Terms(AsyncIterator["TermOfLoop"]):
             raise StopAsyncIteration
         if self._last is None:
             await self._check_started()
-        term = await self._leader.next_term(self._last.stands_for if self._last is not None else None)
+        term = await self._leader._next_term(self._last.stands_for if self._last is not None else None)
         if term is None:
             self._is_over = True
             raise StopAsyncIteration
@@ -60,10 +60,10 @@ class Terms(AsyncIterator["TermOfLoop"]):
         """Wait for the term after one that ended before its block began. None if this loop has ended or moved on."""
         if self._is_over or term is not self._last:
             return None
-        return await self._leader.next_term(term.stands_for)
+        return await self._leader._next_term(term.stands_for)
 
     async def _check_started(self) -> None:
-        if not await self._leader.was_started():
+        if not await self._leader._was_started():
             raise ConfigurationError(
                 f"The leader {self._leader.name!r} was not started, so it has no terms.",
                 hint="Loop inside `async with leader:`, or after `await leader.start()`.",
@@ -90,7 +90,7 @@ class TermOfLoop(Term):
         self.stands_for = term
         self._held, self._fences, self._bodies = term._held, term._fences, term._bodies
 
-    async def until_valid(self) -> None:
+    async def _until_valid(self) -> None:
         """Return at once if the term is valid. If it is over, wait for the next one, or raise LeaseLost."""
         while not self.is_valid:
             await self._go_on()
@@ -111,9 +111,9 @@ class TermOfLoop(Term):
         self._is_begun = True
         return super().transaction()
 
-    def transaction_sync(self) -> AbstractContextManager[SyncTransaction]:
+    def _transaction_sync(self) -> AbstractContextManager[SyncTransaction]:
         self._is_begun = True
-        return super().transaction_sync()
+        return super()._transaction_sync()
 
     @overload
     def fence(self, connection_or_session: SyncConnection) -> Awaitable[None]: ...

@@ -38,11 +38,16 @@ class Watched(Protocol):
     @property
     def strays(self) -> dict[int, ClaimedEvent]: ...
     @property
-    def is_stopping(self) -> bool: ...
-    @property
     def facts(self) -> WorkerFacts: ...
 
     def handler_name(self, claim: Claim) -> str: ...
+
+
+class Told(Protocol):
+    """Who is told, on the keeper's thread, that a worker cannot handle anything any more."""
+
+    @property
+    def is_stopping(self) -> bool: ...
 
     def give_up(self, error: WorkerStuck) -> None:
         """Make the worker's `run` raise this error. Called from any thread."""
@@ -50,8 +55,10 @@ class Watched(Protocol):
 
 
 class HandlerWatch:
-    def __init__(self, worker: Watched, loop: asyncio.AbstractEventLoop, thread_id: int, clock: Clock) -> None:
-        self._worker, self._loop, self._thread_id, self._clock = worker, loop, thread_id, clock
+    def __init__(
+        self, worker: Watched, told: Told, loop: asyncio.AbstractEventLoop, thread_id: int, clock: Clock
+    ) -> None:
+        self._worker, self._told, self._loop, self._thread_id, self._clock = worker, told, loop, thread_id, clock
         self._liveness = LoopLiveness(loop, clock)
         self._wake = asyncio.Event()
         self._closed = False
@@ -178,7 +185,7 @@ class HandlerWatch:
 
     def _give_up(self, in_place: list[ClaimedEvent], strays: list[ClaimedEvent], now_s: float) -> None:
         limit_s = self._worker.settings.give_up_after_s
-        if limit_s is None or self._worker.is_stopping:
+        if limit_s is None or self._told.is_stopping:
             return
         if self._silent_s >= limit_s:
             claimed_events = [*in_place, *strays]
@@ -186,10 +193,10 @@ class HandlerWatch:
                 where = f" in the handler {self._name(running)}"
             else:
                 where = f"; in hand: {in_hand}" if (in_hand := self._in_hand(claimed_events, now_s)) else ""
-            self._worker.give_up(stuck(f"its event loop has not turned for {self._silent_s:.0f} s{where}"))
+            self._told.give_up(stuck(f"its event loop has not turned for {self._silent_s:.0f} s{where}"))
         elif self._dead_s >= limit_s:
             oldest = self._oldest(in_place, now_s)
-            self._worker.give_up(
+            self._told.give_up(
                 stuck(
                     f"all its {oldest['places']} places have been taken for {self._dead_s:.0f} s by handlers that lost "
                     f"their leases and do not return; the oldest, {oldest['handler']}, has run for {oldest['age_s']} s"

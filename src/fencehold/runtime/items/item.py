@@ -74,16 +74,6 @@ class Item(AsyncBlock, Generic[J]):
         return f"<Item {self.kind}/{self.id} {self.state} token={self.token} {held}>"
 
     @property
-    def lease(self) -> ItemLease:
-        """For the runtime."""
-        return self._lease
-
-    @property
-    def context(self) -> ItemsContext:
-        """For the runtime: whose it is."""
-        return self._context
-
-    @property
     def id(self) -> str:
         return self._lease.key.id
 

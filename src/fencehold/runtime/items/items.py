@@ -73,9 +73,9 @@ class Items:
         item_id = names.item_id(id)
         (item,) = await self._granted(self._acquire(item_id))
         if not item.is_valid:
-            item.lease.end(GRANTED_TOO_LATE)
-            await self._context.break_quietly([item.lease])
-            raise item.lease.error()
+            item._lease.end(GRANTED_TOO_LATE)
+            await self._context.break_quietly([item._lease])
+            raise item._lease.error()
         return item
 
     async def next_for_state(self, state: str, limit: int = 20) -> list[Item]:
@@ -84,12 +84,12 @@ class Items:
         None is returned that anybody holds, this holder included. Enter each with `async with` soon: until then nobody
         renews it.
         """
-        return await self.next_but(names.item_state(state), checked_limit(limit), ())
+        return await self._next_but(names.item_state(state), checked_limit(limit), ())
 
-    async def next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch = EVER) -> list[Item]:
+    async def _next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch = EVER) -> list[Item]:
         """For the processor: `next_for_state`, checked already, without these ids; they are not touched either."""
         items = await self._granted(self._next(state, limit, skip, stretch))
-        if late := [item.lease for item in items if not item.is_valid]:
+        if late := [item._lease for item in items if not item.is_valid]:
             for lease in late:
                 lease.end(GRANTED_TOO_LATE)
             await self._context.break_quietly(late)
@@ -103,15 +103,15 @@ class Items:
         Touches nothing but the lease. One whose deadline has passed is lost without asking.
         """
         held = self._checked(items)
-        for lease_s in {item.lease.settings.lease_s for item in held}:
-            same = [item.lease for item in held if item.lease.settings.lease_s == lease_s]
+        for lease_s in {item._lease.settings.lease_s for item in held}:
+            same = [item._lease for item in held if item._lease.settings.lease_s == lease_s]
             for start in range(0, len(same), RENEW_BATCH):
                 await self._renew(same[start : start + RENEW_BATCH], lease_s)
         return [item for item in held if item.is_valid]
 
     async def break_lease(self, id: str | Item) -> None:
         """Free from now, if it was ours or nobody's; AlreadyLeased while another holds it."""
-        key = self._checked(id)[0].lease.key if isinstance(id, Item) else self._own(id)
+        key = self._checked(id)[0]._lease.key if isinstance(id, Item) else self._own(id)
         ours = self._context.held_by(self.kind, key.holder_id, key.id)
         if ours is not None and key.token in (0, ours.key.token):
             ours.end(BROKEN)
@@ -145,7 +145,7 @@ class Items:
         """Gone for good, its lease with it; or LeaseLost, and it is still there."""
         (item,) = self._checked(item)
         item.check()
-        port, lease = self._context.port(self.kind), item.lease
+        port, lease = self._context.port(self.kind), item._lease
         was_kept = self._context.drop(lease)  # or a renewal that comes after the delete would look like a loss
         try:
             refusal = await asyncio.shield(port.delete(lease.key, LIMIT_S))
@@ -222,7 +222,7 @@ class Items:
 
     def _give_back_unseen(self, task: asyncio.Future[list[Item]]) -> None:
         if not task.cancelled() and task.exception() is None:
-            leases = [item.lease for item in task.result()]
+            leases = [item._lease for item in task.result()]
             for lease in leases:
                 lease.end(BROKEN)
             self._context.start_breaking(leases)
@@ -254,7 +254,7 @@ class Items:
     def _checked(self, items: Any) -> list[Item]:
         given: list[Any] = list(items) if isinstance(items, Iterable) else [items]
         for one in given:
-            if not isinstance(one, Item) or one.kind != self.kind or one.context is not self._context:
+            if not isinstance(one, Item) or one.kind != self.kind or one._context is not self._context:
                 what = f"{one!r:.80}" if isinstance(one, Item) else f"A {type(one).__name__}"
                 raise ConfigurationError(
                     f"{what} is no leased item of kind {self.kind!r} of this store.",

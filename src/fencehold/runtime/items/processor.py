@@ -37,7 +37,7 @@ class ItemSource(Protocol):
     @property
     def settings(self) -> ItemSettings: ...
 
-    async def next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch) -> list[Item]:
+    async def _next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch) -> list[Item]:
         """Lease the next items in this state, but none of `skip`."""
         ...
 
@@ -55,8 +55,8 @@ class ItemProcessor(HandlerLoop):
     def __init__(
         self, items: ItemSource, state: str, handlers: Handlers, settings: ProcessorSettings, context: ItemsContext
     ) -> None:
-        self.facts = ProcessorFacts(context.facts.sink, kind=items.kind, state=state)
-        super().__init__(context.clock, self.facts, asyncio.Event())
+        self._facts = ProcessorFacts(context.facts.sink, kind=items.kind, state=state)
+        super().__init__(context.clock, self._facts, asyncio.Event())
         self.state, self.settings = state, settings
         self._items, self._handlers, self._context = items, handlers, context
         self._rests = Rests(settings.poll_every_s, context.clock)
@@ -75,20 +75,20 @@ class ItemProcessor(HandlerLoop):
         """
         self._begin_run()
         self._context.processors.add(self)
-        self.facts.processor_started(concurrency=self.settings.concurrency)
+        self._facts.processor_started(concurrency=self.settings.concurrency)
         try:
             await self._pump()
             await self._finish()
         except BaseException as error:
             if not isinstance(error, asyncio.CancelledError):
-                self.facts.processor_died(error=described(error))
+                self._facts.processor_died(error=described(error))
             self._stopping = True
             self._cancel_handlers()
             await self._wait_for_handlers(self._items.settings.call_limit_s)
             raise
         finally:
             self._handlers.close()
-            self.facts.processor_stopped()
+            self._facts.processor_stopped()
             self._context.processors.discard(self)
             self.stopped.set()
 
@@ -127,7 +127,7 @@ class ItemProcessor(HandlerLoop):
             stretch = stretches[self._stretch % len(stretches)]
             self._stretch += 1
             skip = [*self._rests.ids(stretch), *self._in_hand()]
-            taken = await self._items.next_but(self.state, room, skip, stretch)
+            taken = await self._items._next_but(self.state, room, skip, stretch)
             if taken or self._stopping:
                 break
         if self._stopping:
@@ -145,7 +145,7 @@ class ItemProcessor(HandlerLoop):
         return inside | {item.id for item in self._running.values()}
 
     async def _give_back(self, items: list[Item]) -> None:
-        leases = [item.lease for item in items]
+        leases = [item._lease for item in items]
         for lease in leases:
             lease.end(BROKEN)
         await self._context.break_quietly(leases)
@@ -153,15 +153,15 @@ class ItemProcessor(HandlerLoop):
     # --- one item ---
 
     def _begin(self, item: Item) -> None:
-        item.lease.max_s = self.settings.max_processing_s
+        item._lease.max_s = self.settings.max_processing_s
         task = asyncio.get_running_loop().create_task(self._handle(item))
         self._running[task] = item
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         item = self._running.pop(task)
-        if item.lease.end(BROKEN):  # cancelled before it could even begin
-            self._context.start_breaking([item.lease])
+        if item._lease.end(BROKEN):  # cancelled before it could even begin
+            self._context.start_breaking([item._lease])
         if not task.cancelled() and task.exception() is not None:
             self._begin_stopping()  # Ctrl-C means the program
         self._wake.set()
@@ -182,7 +182,7 @@ class ItemProcessor(HandlerLoop):
                 self._failed(item, error)
         except BaseException as error:  # noqa: BLE001 - whatever it raises, sys.exit() too, is a failed try
             if self._stopping and isinstance(error, asyncio.CancelledError):
-                self.facts.item_called_off(id=item.id, token=item.token)
+                self._facts.item_called_off(id=item.id, token=item.token)
             else:
                 self._failed(item, error)
         else:
@@ -191,7 +191,7 @@ class ItemProcessor(HandlerLoop):
     def _done(self, item: Item) -> None:
         has_moved = item.state != self.state or item.ended_because == DELETED
         self._rests.done(item.id, item.state_timestamp, has_moved)
-        self.facts.item_processed(id=item.id, token=item.token, now=item.state, moved=has_moved)
+        self._facts.item_processed(id=item.id, token=item.token, now=item.state, moved=has_moved)
         if not has_moved and not item.has_saved:
             self._unchanged(item)
 
@@ -201,12 +201,12 @@ class ItemProcessor(HandlerLoop):
         now_s = self._clock.now_s()
         if self._idle_logged_s is not None and now_s - self._idle_logged_s < REMIND_EVERY_S:
             return
-        self.facts.item_unchanged(id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
+        self._facts.item_unchanged(id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
         self._idle_logged_s, self._idle_calls = now_s, 0
 
     def _failed(self, item: Item, error: BaseException) -> None:
         rest_s = self._rests.failed(item.id, item.state_timestamp)
-        self.facts.item_failed(
+        self._facts.item_failed(
             id=item.id, token=item.token, error=described(error), rest_s=round(rest_s, 3),
             traceback=in_full(error) or None,
         )  # fmt: skip
@@ -214,10 +214,10 @@ class ItemProcessor(HandlerLoop):
     # --- the end ---
 
     def _log_stopping(self) -> None:
-        self.facts.processor_stopping(in_hand=len(self._running))
+        self._facts.processor_stopping(in_hand=len(self._running))
 
     def _log_store_failed(self, error: FenceholdError) -> None:
-        self.facts.processor_store_failed(sql_error=str(error))
+        self._facts.processor_store_failed(sql_error=str(error))
 
     async def _finish(self) -> None:
         while self._running and not self._abandoned:
@@ -231,7 +231,7 @@ class ItemProcessor(HandlerLoop):
     def _abandon(self) -> None:
         """Leave the rest behind: their leases end here, and in the store when they return, or they lapse."""
         for item in self._running.values():
-            item.lease.end(ABANDONED)
+            item._lease.end(ABANDONED)
         super()._abandon()
 
     async def _wait_for_handlers(self, limit_s: float) -> None:

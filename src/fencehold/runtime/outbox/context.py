@@ -14,7 +14,7 @@ from fencehold.runtime.outbox.shared_connections import SharedEvents
 class RunningWorker(HandlerLoop):
     outbox: str
 
-    def reconfigured(self) -> None:
+    def _reconfigured(self) -> None:
         """Called when the outbox's lease was changed: the next heartbeat may be due sooner."""
 
 

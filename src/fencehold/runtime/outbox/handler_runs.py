@@ -40,10 +40,8 @@ class HandlerRuns:
         self._worker, self._results = worker, results
         self._handlers, self._clock = worker.handlers, worker.clock
         self._traces = worker.outbox.context.store.traces
-        #: By identity: an event that was lost and claimed again may be in hand twice.
-        self.claimed_events: dict[int, ClaimedEvent] = {}
+        self.claimed_events, self.strays = worker.claimed_events, worker.strays
         self.waiting: list[ClaimedEvent] = []  # claimed, and about to be begun
-        self.strays: dict[int, ClaimedEvent] = {}  # lost, with handlers that run on: they have no place any more
 
     def add(self, claimed_events: list[ClaimedEvent]) -> None:
         """Put them in hand; `begin` starts their handlers."""

@@ -66,7 +66,7 @@ class Outbox:
             reap_every_s=min(self.settings.reap_every_s, checked.reap_every_s),
         )  # fmt: skip
         for worker in [w for w in list(self._context.workers) if w.outbox == self.name]:
-            worker.reconfigured()
+            worker._reconfigured()
 
     async def init(self) -> list[str]:
         """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""

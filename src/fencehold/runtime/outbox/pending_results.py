@@ -86,7 +86,7 @@ class PendingResults:
         [(_, raised)] = _raised([claimed], {} if error is None else {claimed: error}, self._strays_shown)
         self._strays_shown = {claimed.task}
         age_s = round(self._clock.now_s() - claimed.started_s, 1)
-        handler = self._worker.handlers.name(claimed.claim)
+        handler = self._worker.handler_name(claimed.claim)
         event_facts(self._facts, claimed.claim).handler_ended_late(handler=handler, age_s=age_s, **raised)
 
     def close(self) -> None:

@@ -47,9 +47,9 @@ class Worker(RunningWorker):
         self.outbox, self.worker_id = outbox.name, worker_id
         self._context = context = WorkerContext(outbox, worker_id, handlers, settings)
         super().__init__(outbox.clock, context.facts, context.wake)
-        self.facts = context.facts
+        self._facts = context.facts
         self._access, self._handlers, self._saturated = outbox, handlers, saturated
-        self._background = WorkerBackground(outbox, worker_id, with_reaper=with_reaper)
+        self._background = WorkerBackground(context, WorkerCalls(self), with_reaper=with_reaper)
         self._results = PendingResults(context)
         self._runs = HandlerRuns(context, self._results)
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
@@ -76,7 +76,7 @@ class Worker(RunningWorker):
         try:
             await self._begin()
             self._has_begun = True
-            self.facts.worker_started(concurrency=self.settings.concurrency)
+            self._facts.worker_started(concurrency=self.settings.concurrency)
             await self._listen()
             pump = asyncio.create_task(self._pump(), name=f"fencehold worker {self.worker_id}")
             await asyncio.shield(pump)
@@ -86,7 +86,7 @@ class Worker(RunningWorker):
             await self._leave(pump)
             raise
         except BaseException as error:
-            self.facts.worker_died(error=f"{type(error).__name__}: {error}")
+            self._facts.worker_died(error=f"{type(error).__name__}: {error}")
             raise
         finally:
             has_run, self._stopping = self._has_begun or self._stopping, True
@@ -96,7 +96,7 @@ class Worker(RunningWorker):
             await self._events.close()
             self._results.close()
             if has_run:  # else it was refused, and never worked
-                self.facts.worker_stopped()
+                self._facts.worker_stopped()
             self._access.context.workers.discard(self)
             self.stopped.set()
 
@@ -116,16 +116,12 @@ class Worker(RunningWorker):
             raise stopping() if self._stopping else starting()
         if self._failure is not None and not self._paused:
             raise self._failure.with_traceback(None)
-        await probe(self._events, self.outbox_settings.call_limit_s)
+        await probe(self._events, self._access.settings.call_limit_s)
 
     @property
     def settings(self) -> WorkerSettings:
         """As they are now: what was not set by hand follows the lease, also when `configure` changes it."""
         return self._context.settings
-
-    @property
-    def outbox_settings(self) -> OutboxSettings:
-        return self._access.settings
 
     @property
     def shutdown_timeout_s(self) -> float:
@@ -142,7 +138,7 @@ class Worker(RunningWorker):
         """Once the store answers: one that is away just now is no reason to give up."""
         while not self._stopping:
             try:
-                await self._background.start(self)
+                await self._background.start()
                 self._outage.answered()
                 return
             except ConfigurationError:
@@ -180,7 +176,7 @@ class Worker(RunningWorker):
         await self._results.record_failures(self._events.port)
         await self._results.hand_back(self._events.port)
         completed = self._results.take_completed()
-        settings = self.outbox_settings
+        settings = self._access.settings
         is_idle = not self._runs.claimed_events and not completed
         ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle or any(f.claim.is_suspect for f in completed))
         if ask:
@@ -198,7 +194,7 @@ class Worker(RunningWorker):
         if ask:
             self._more = self._more or len(turn.claims) == ask.limit
         if turn.claims:
-            self.facts.events_claimed(claimed=len(turn.claims))
+            self._facts.events_claimed(claimed=len(turn.claims))
             self._take(turn.claims, sent_s, settings)
 
     async def _meanwhile(self, asking: Coroutine[Any, Any, Turn]) -> Turn:
@@ -235,10 +231,10 @@ class Worker(RunningWorker):
         try:
             is_saturated = bool(self._saturated())
         except Exception as error:  # noqa: BLE001 - a broken gauge must not stop the work
-            self.facts.worker_hook_failed(error=f"{type(error).__name__}: {error}")
+            self._facts.worker_hook_failed(error=f"{type(error).__name__}: {error}")
             is_saturated = False
         if is_saturated and not self._is_saturated:
-            self.facts.worker_saturated()
+            self._facts.worker_saturated()
         self._is_saturated = is_saturated
         return not is_saturated
 
@@ -249,24 +245,24 @@ class Worker(RunningWorker):
         claimed_events = [ClaimedEvent(claim, self._clock, sent_s, trusted_s) for claim in claims]
         if self._clock.now_s() >= sent_s + trusted_s:  # this process stood still: begin nothing on a lease that is over
             for claim in claims:
-                event_facts(self.facts, claim).event_lost(reason="granted_too_late")
+                event_facts(self._facts, claim).event_lost(reason="granted_too_late")
             return
         self._runs.add(claimed_events)
-        if settings.lease_s != self.outbox_settings.lease_s:
-            self.reconfigured()  # these have the lease of before
+        if settings.lease_s != self._access.settings.lease_s:
+            self._reconfigured()  # these have the lease of before
 
     # --- being told ---
 
-    def lost(self, claimed: ClaimedEvent) -> None:
+    def _lost(self, claimed: ClaimedEvent) -> None:
         """From the keeper's thread; its state has flipped already, this stops the handler."""
         self._on_loop(lambda: self._runs.lose(claimed))
 
-    def give_up(self, error: WorkerStuck) -> None:
+    def _give_up(self, error: WorkerStuck) -> None:
         """From the keeper's thread. What can still be handed back is, if that takes no longer than a call."""
         if self._stuck is not None:
             return
         self._stuck = error
-        self.facts.worker_gave_up(error=str(error))
+        self._facts.worker_gave_up(error=str(error))
         try:
             if self.on_stuck is not None:
                 self.on_stuck(error)
@@ -278,22 +274,7 @@ class Worker(RunningWorker):
         text, store = f"{type(error).__name__}: {error}", self._access.context.store
         store.facts.callback_failed(callback="on_stuck", error=text, outbox=self.outbox, worker_id=self.worker_id)
 
-    def handler_name(self, claim: Claim) -> str:
-        return self._handlers.name(claim)
-
-    @property
-    def is_stopping(self) -> bool:
-        return self._stopping
-
-    @property
-    def strays(self) -> dict[int, ClaimedEvent]:
-        return self._runs.strays
-
-    @property
-    def claimed_events(self) -> dict[int, ClaimedEvent]:
-        return self._runs.claimed_events
-
-    def reconfigured(self) -> None:
+    def _reconfigured(self) -> None:
         self._background.nudge()
 
     def _hint(self) -> None:
@@ -303,13 +284,13 @@ class Worker(RunningWorker):
     def _set_paused(self, paused: bool) -> None:
         if paused != self._paused:
             self._paused = paused
-            self.facts.worker_paused() if paused else self.facts.worker_resumed()
+            self._facts.worker_paused() if paused else self._facts.worker_resumed()
         self._more = True
         self._wake.set()
 
     async def _listen(self) -> None:
         try:
-            await self._events.hints.listen(self.outbox_settings.call_limit_s)
+            await self._events.hints.listen(self._access.settings.call_limit_s)
         except ConfigurationError:
             raise
         except FenceholdError:
@@ -318,10 +299,10 @@ class Worker(RunningWorker):
     # --- the end ---
 
     def _log_stopping(self) -> None:
-        self.facts.worker_stopping(in_flight=len(self._runs.claimed_events))
+        self._facts.worker_stopping(in_flight=len(self._runs.claimed_events))
 
     def _log_store_failed(self, error: FenceholdError) -> None:
-        self.facts.worker_store_failed(sql_error=str(error))
+        self._facts.worker_store_failed(sql_error=str(error))
 
     def _cancel_handlers(self) -> None:
         self._runs.call_off()
@@ -330,15 +311,32 @@ class Worker(RunningWorker):
         self._begin_stopping()
         self._runs.call_off()
         if self._loop is not None:
-            self._loop.call_later(self.outbox_settings.call_limit_s, self._abandon)
+            self._loop.call_later(self._access.settings.call_limit_s, self._abandon)
 
     async def _leave(self, pump: asyncio.Task[None] | None) -> None:
         """`run` was cancelled: handlers stop now; what they leave is recorded if that takes no longer than a call."""
         self._begin_stopping()
         self._runs.call_off()
         if pump is not None:
-            await asyncio.wait([pump], timeout=self.outbox_settings.call_limit_s)
+            await asyncio.wait([pump], timeout=self._access.settings.call_limit_s)
             pump.cancel()
+
+
+class WorkerCalls:
+    """What runs on the keeper's thread tells the worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._worker._stopping
+
+    def lost(self, claimed: ClaimedEvent) -> None:
+        self._worker._lost(claimed)
+
+    def give_up(self, error: WorkerStuck) -> None:
+        self._worker._give_up(error)
 
 
 def check_hook(hook: object) -> None:

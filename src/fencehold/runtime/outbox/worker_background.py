@@ -12,21 +12,24 @@ from fencehold.model.outbox.settings import outbox_flag
 from fencehold.ports.events import Events
 from fencehold.runtime.core.keeper_thread import KeeperLoop
 from fencehold.runtime.election.keeper_services import lasting
-from fencehold.runtime.handlers.watch import HandlerWatch, Watched
-from fencehold.runtime.outbox.access import OutboxAccess
-from fencehold.runtime.outbox.claimed_event import EventHolder, EventRenewals
+from fencehold.runtime.handlers import watch
+from fencehold.runtime.handlers.watch import HandlerWatch
+from fencehold.runtime.outbox import event_renewals
+from fencehold.runtime.outbox.event_renewals import EventRenewals
 from fencehold.runtime.outbox.reaper import Reaper, is_missing
+from fencehold.runtime.outbox.worker_context import WorkerContext
 
 STOP_LIMIT_S = 5.0
 
 
-class WorkerUnderWatch(Watched, EventHolder, Protocol):
-    """A worker, as what runs beside it sees it."""
+class WorkerCalls(watch.Told, event_renewals.Told, Protocol):
+    """What a worker is told on the keeper's thread."""
 
 
 class WorkerBackground:
-    def __init__(self, outbox: OutboxAccess, worker_id: str, *, with_reaper: bool) -> None:
-        self._outbox, self._worker_id, self._with_reaper = outbox, worker_id, with_reaper
+    def __init__(self, worker: WorkerContext, told: WorkerCalls, *, with_reaper: bool) -> None:
+        self._worker, self._told, self._with_reaper = worker, told, with_reaper
+        self._outbox = worker.outbox
         self._events: Events | None = None
         self._renewals: EventRenewals | None = None
         self._watch: HandlerWatch | None = None
@@ -34,13 +37,13 @@ class WorkerBackground:
         self._tasks: list[asyncio.Task[None]] = []
         self._started: KeeperLoop | None = None
 
-    async def start(self, worker: WorkerUnderWatch) -> None:
+    async def start(self) -> None:
         """Raises if tables or rights are missing, or if there is no reaper anywhere and this worker was to have none.
 
         Nothing runs if it raises; with a store that is away, try again.
         """
         self._started = keeper_loop = self._outbox.keeper_loop
-        await keeper_loop.begin(self._start(worker, asyncio.get_running_loop(), threading.get_ident()))
+        await keeper_loop.begin(self._start(asyncio.get_running_loop(), threading.get_ident()))
 
     async def stop(self) -> None:
         if self._started is not None:
@@ -52,7 +55,7 @@ class WorkerBackground:
 
     # --- on the keeper's loop ---
 
-    async def _start(self, worker: WorkerUnderWatch, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
+    async def _start(self, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
         await self._outbox.make_tables()
         self._events = events = self._events or self._outbox.make_events()
         limit_s = self._outbox.settings.call_limit_s
@@ -61,11 +64,11 @@ class WorkerBackground:
         if not self._with_reaper and is_missing(stats.reaper_ran_s_ago, self._outbox.settings):
             raise no_reaper(self._outbox.name, stats.reaper_ran_s_ago)
         if self._with_reaper:
-            self._reaper = Reaper(self._outbox, self._worker_id)
+            self._reaper = Reaper(self._outbox, self._worker.worker_id)
             await self._reaper.begin()
-        self._renewals = EventRenewals(worker, events.port, self._outbox.clock)
+        self._renewals = EventRenewals(self._worker, events.port, self._told)
         self._run(self._renewals.run)
-        self._watch = HandlerWatch(worker, loop, thread_id, self._outbox.clock)
+        self._watch = HandlerWatch(self._worker, self._told, loop, thread_id, self._outbox.clock)
         self._run(self._watch.run)
         if self._reaper is not None:
             self._run(self._reaper.run)
