@@ -98,7 +98,7 @@ async def test_a_server_that_falls_silent_while_init_waits_for_a_lock_has_change
     with psycopg.connect(url, application_name="report") as reader:
         reader.execute(f"SELECT FROM {TABLE}".encode())
         upgrading = asyncio.create_task(PostgresBackend(url, TABLE).schema.init(2.0, said.append))
-        while not said:
+        while not said:  # noqa: ASYNC110 - a matter of a few turns
             await asyncio.sleep(0.01)
         own_postgres.freeze()
         with pytest.raises(fencehold.Unavailable) as caught:
