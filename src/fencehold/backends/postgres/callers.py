@@ -6,8 +6,7 @@ A refusal makes the caller's transaction unable to commit, whatever the caller d
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 import psycopg
@@ -17,6 +16,7 @@ from psycopg.rows import tuple_row
 from fencehold.backends.postgres import faults
 from fencehold.backends.postgres.blocking import lost
 from fencehold.backends.postgres.commits import Commits
+from fencehold.backends.postgres.encodings import must_keep_text, readable, text_must_fit
 from fencehold.backends.sql import begin_hints, wrong_store
 from fencehold.backends.sql import caller_session as sql_session
 from fencehold.backends.sql.raw_async import RawAsync
@@ -32,7 +32,6 @@ CONNECTIONS = (
 )
 SNAPSHOT_SEES_ALL = "read committed"
 LIMIT_MS_MAX = 2**31 - 1
-KEEPS_UTF8 = ("UTF8", "SQL_ASCII")
 MUST_FAIL = ("bad_encoding", "not_in_encoding", "pipeline_on", "no_standby")  # then the transaction must fail too
 NOT_THERE = ("42P01", "42703", "3F000")  # undefined table, undefined column, invalid schema name
 POISONED = ("P0001", "25P01")  # raised by `poison`; no transaction is open
@@ -102,24 +101,6 @@ async def spoil(statements: Statements, target: Any) -> None:
             SyncDoor(target, statements).poison()
 
 
-def must_keep_text(connection: object, values: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError if the database would store these values as other text than from our own connections.
-
-    If one side is SQL_ASCII nothing is converted: the bytes are kept as they are. psycopg sends UTF8 to such a client.
-    """
-    if not values or not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
-        return
-    stored, sent = (connection.info.parameter_status(f"{side}_encoding") for side in ("server", "client"))
-    bytes_as_they_are = "SQL_ASCII" in (stored, sent)
-    if bytes_as_they_are and not (stored in KEEPS_UTF8 and sent in KEEPS_UTF8):
-        raise ConfigurationError(
-            f"This database is in {stored} and the connection in {sent}, and nobody converts the one into the other: "
-            "text would be stored as other text than fencehold's own. Nothing was written.",
-            hint="Connect with client_encoding=utf8.",
-            code="bad_encoding",
-        )
-
-
 def must_answer_at_once(connection: object) -> None:
     """Raise ConfigurationError if the connection is in psycopg's pipeline mode.
 
@@ -133,24 +114,6 @@ def must_answer_at_once(connection: object) -> None:
             hint="Call this before `conn.pipeline()` begins or after it has ended, in the same transaction.",
             code="pipeline_on",
         )
-
-
-@contextmanager
-def text_must_fit() -> Iterator[None]:
-    """Raise ConfigurationError for the driver's own refusal of a character that the connection's encoding lacks."""
-    try:
-        yield
-    except UnicodeEncodeError as error:
-        raise ConfigurationError(
-            f"The connection's encoding ({error.encoding}) has no {error.object[error.start]!r}; nothing was written.",
-            hint="Connect with client_encoding=utf8.",
-            code="not_in_encoding",
-        ) from None
-
-
-def readable(rows: Rows) -> Rows:
-    """Return text as text: on a connection in SQL_ASCII psycopg gives bytes for it."""
-    return [tuple(value.decode() if isinstance(value, bytes) else value for value in row) for row in rows]
 
 
 class SyncDoor:
