@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import psycopg
 
+from fencehold.backends.sql.callers.connections import Params, Rows
 from fencehold.model.errors import ConfigurationError
 
 KEEPS_UTF8 = ("UTF8", "SQL_ASCII")
 
-Rows = list[tuple[Any, ...]]
 
-
-def must_keep_text(connection: object, values: Mapping[str, Any]) -> None:
+def must_keep_text(connection: object, values: Params) -> None:
     """Raise ConfigurationError if the database would store these values as other text than from our own connections.
 
     If one side is SQL_ASCII nothing is converted: the bytes are kept as they are. psycopg sends UTF8 to such a client.
