@@ -171,7 +171,7 @@ async def test_what_was_written_is_answered() -> None:
 
 
 async def test_no_answer_is_not_taken_for_a_repeated_event() -> None:
-    with pytest.raises(IndexError):
+    with pytest.raises(ValueError, match="not enough values"):
         await SqlServerCallersOutbox(Names("outbox")).first_time(Scripted(), {})
 
 

@@ -205,7 +205,7 @@ class PostgresCallersOutbox(CallersOutbox):
         [rows] = answers
         if rows == [(None,)]:
             raise self.elsewhere()
-        return [row[0] for row in rows]
+        return [tracking_id for (tracking_id,) in rows]
 
     def is_first(self, connection: CallersConnection, rows: Rows) -> bool:
         [(is_first, is_ours)] = rows

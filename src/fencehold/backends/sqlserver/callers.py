@@ -135,18 +135,20 @@ class SqlServerCallersOutbox(CallersOutbox):
     def ids_added(self, connection: CallersConnection, batch: Sequence[Params], answers: Sequence[Rows]) -> list[str]:
         [rows] = answers
         self._must_be_written(connection, rows)
-        return [row[1] for row in rows]
+        return [tracking_id for _, tracking_id in rows]
 
     def is_first(self, connection: CallersConnection, rows: Rows) -> bool:
         self._must_be_written(connection, rows)
-        return bool(rows[0][0] == FIRST)
+        [(verdict,)] = rows
+        return bool(verdict == FIRST)
 
     def _must_be_written(self, connection: CallersConnection, rows: Rows) -> None:
         """Raises ConfigurationError if the verdict says that nothing was. No rows: all events were known."""
-        if rows and rows[0][0] == ELSEWHERE:
-            raise self.elsewhere()
-        if rows and rows[0][0] == OUTSIDE:
-            raise self.outside(connection)
+        for verdict, *_ in rows[:1]:
+            if verdict == ELSEWHERE:
+                raise self.elsewhere()
+            if verdict == OUTSIDE:
+                raise self.outside(connection)
 
 
 async def aside(work: Callable[[], object]) -> None:
