@@ -5,7 +5,7 @@ BIN := .venv/bin
 ARGS ?=
 export PYTHON
 
-.PHONY: help demo shell test env programs lint format types pytest bench crash submissions cluster matrix api pins clean
+.PHONY: help demo shell test env programs lint format types pytest bench crash submissions cluster matrix api facts pins clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -62,6 +62,9 @@ matrix: env      ## write docs/fault-matrix.md anew from the marks of the tests
 
 api: env         ## write docs/api.txt anew: every public name with its signature
 	@$(BIN)/python tools/public_api.py
+
+facts: env       ## write docs/facts.md anew: every fact that the library reports, with its fields
+	@$(BIN)/python tools/facts_page.py
 
 pins: env        ## write constraints.txt anew
 	@$(BIN)/python tools/pins.py

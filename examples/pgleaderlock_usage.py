@@ -15,16 +15,16 @@ lock = LeaderLock(dsn=dsn, key1=1, key2=100)
 
 
 @lock.on_acquired
-def handle_acquired():
+def handle_acquired() -> None:
     logger.info("I am the leader now")
 
 
 @lock.on_lost
-def handle_lost():
+def handle_lost() -> None:
     logger.info("Leadership lost, stopping work")
 
 
-async def main():
+async def main() -> None:
     async with lock:
         await lock.wait_for_leadership()
         logger.info("leader work is done here, while is_leader is %s", lock.is_leader)

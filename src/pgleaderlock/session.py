@@ -20,7 +20,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 
-from fencehold.backends.postgres import callers, wire
+from fencehold.backends.postgres import encodings, wire
 from fencehold.backends.sql.statements import LEASES, Statements, pyformat
 from fencehold.model.election import lock_errors
 from fencehold.model.errors import ConfigurationError, FenceholdError
@@ -226,8 +226,8 @@ class PostgresSession:
             wire.discard(self._connection)
 
     async def run(self, statement: str, params: dict[str, Any], limit_s: float) -> tuple[Any, ...] | None:
-        callers.must_keep_text(self._connection, params)
-        with callers.text_must_fit():
+        encodings.must_keep_text(self._connection, params)
+        with encodings.text_must_fit():
             row: tuple[Any, ...] | None = await self._row(statement, params, limit_s)
         return row
 
@@ -245,7 +245,7 @@ async def row_of(connection: wire.Connection, statement: str, params: dict[str, 
     cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
     await cursor.execute(statement.encode(), params)
     row = await cursor.fetchone() if cursor.description else None
-    return callers.readable([row])[0] if row is not None else None
+    return encodings.readable([row])[0] if row is not None else None
 
 
 async def open_session(

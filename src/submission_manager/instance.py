@@ -11,9 +11,10 @@ import fencehold
 from fencehold.connect import backend_for, label
 from fencehold.model.errors import ConfigurationError, FenceholdError, redact
 from fencehold.ports.backend import Backend
+from fencehold.ports.fact_table import OutageFacts
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.core.clock import BootClock
-from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.repeated_failures import Outage
 from fencehold.telemetry.fan_out import FanOut
 from submission_manager.answers import Answers
 from submission_manager.context import ServiceContext
@@ -129,7 +130,7 @@ class Instance:
         settings = self.settings
         store = open_store(settings.database, settings.durable, self._facts)
         self._stack.push_async_callback(store.close)
-        outage = Outage(self._facts.fact, self._clock)
+        outage = Outage(OutageFacts(self._facts), self._clock)
         await outage.wait_for(lambda: self._of_leases(lambda leases: leases.open(REACH_LIMIT_S)))
         await outage.wait_for(lambda: self._prepare(store))
         await outage.wait_for(store.open)

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.blocks import the_block
+from tests.docs.test_run_blocks import agree
+
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "adding-a-backend.md").read_text("utf-8")
+PAGE = "docs/adding-a-backend.md"
 ELSEWHERE = """
 import pytest
 from fencehold.testing.conformance.suite import proves
@@ -27,12 +30,11 @@ def test_that_fails(url):
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """The example with its harness, and the entry that the page shows."""
+    """The example with its harness and its entry."""
     for name in ("examples/json_file_backend.py", "tests/conformance/json_file_harness.py"):
         (tmp_path / name).parent.mkdir(parents=True)
         shutil.copy(ROOT / name, tmp_path / name)
-    [entry] = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "class TestJsonFile" in block]
-    (tmp_path / "test_json_file.py").write_text(entry, "utf-8")
+    shutil.copy(ROOT / "tests" / "conformance" / "test_json_file.py", tmp_path)
     return tmp_path
 
 
@@ -49,8 +51,15 @@ def row(output: str, table: str, rule: str) -> list[str]:
 
 
 def test_a_stranger_runs_the_suite_and_sees_which_rules_are_proved(repository: Path):
-    answer = run(repository, "--rule-tests", "test_json_file.py")
+    command, shown = (the_block(PAGE, part).text for part in ("testing.conformance -q", "PENDING.claim.is_due  "))
+    assert command.split("#")[0].split()[-2:] == ["-q", "test_json_file.py"], "what is run here"
+    answer = run(repository, "test_json_file.py")
     assert answer.returncode == 0, answer.stdout[-3000:] + answer.stderr
+    assert agree(f"{shown.rstrip()}...", answer.stdout)
+
+
+def test_the_tests_that_proved_a_rule_are_named(repository: Path):
+    answer = run(repository, "--rule-tests", "test_json_file.py", "-k", "not Crowd")
     assert row(answer.stdout, "leases", "live.renew.is_holder") == ["2"]
     assert "    test_json_file.py::TestJsonFile::TestWalk::test_a_long_walk_never_leaves_the_table" in answer.stdout
     assert row(answer.stdout, "fences", "live.fence.is_holder") == ["n/a"]

@@ -4,15 +4,12 @@ import inspect
 import re
 from pathlib import Path
 
-import pytest
-
 from fencehold.ports import backend, checkup, events, fence, items, leases, schema, wakeup
 from fencehold.testing.conformance.classes import CLASSES
 from fencehold.testing.harness import Can
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "adding-a-backend.md").read_text("utf-8")
-EXAMPLE = (ROOT / "examples" / "json_file_backend.py").read_text("utf-8")
 PORTS = {
     port.__name__: port
     for port in (leases.LeasePort, schema.SchemaPort, fence.FencePort, wakeup.WakeupPort, checkup.CheckupPort,
@@ -54,16 +51,3 @@ def needed(tests: type) -> str:
 def test_everything_that_a_store_can_lack_is_explained():
     table = PAGE.partition("| in `can` | if |")[2].partition("How the clock")[0]
     assert set(re.findall(r"`([A-Z_]{3,})`", table)) == {one.name for one in Can}
-
-
-def test_the_entry_on_the_page_is_that_of_the_example():
-    [shown] = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "class TestJsonFile" in block]
-    entry = (ROOT / "tests" / "conformance" / "test_json_file.py").read_text("utf-8")
-    assert entry.endswith(shown)
-
-
-@pytest.mark.parametrize("begins", ["class JsonFileBackend", "def store"])
-def test_the_code_of_the_example_on_the_page_is_in_the_example(begins: str):
-    [shown] = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if block.startswith(begins)]
-    code = re.sub(r'^ *""".*?"""\n(\n(?= ))?', "", EXAMPLE, flags=re.MULTILINE | re.DOTALL)
-    assert shown in code

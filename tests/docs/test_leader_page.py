@@ -18,12 +18,10 @@ import pytest
 
 import fencehold
 import fencehold.sync
+from tests.docs.blocks import the_block
 from tests.system.cli_process import until
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "leader.md").read_text("utf-8")
-[PROGRAM] = re.findall(r"<!-- run: web -->\n```python\n(.*?)```", PAGE, re.DOTALL)
-[ROWS] = re.findall(r"<!-- run: rows -->\n```python\n(.*?)```", PAGE, re.DOTALL)
+PROGRAM = the_block("docs/leader.md", "FastAPI").text
 RUNNING = re.compile(r"running on (http://\S+)")
 
 
@@ -102,18 +100,11 @@ def test_it_ends_when_it_can_never_lead(tmp_path: Path) -> None:
     assert "[bad_url]" in said
 
 
-def test_rows_are_read_as_the_page_shows(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(ROWS, encoding="utf-8")
-    command = [sys.executable, "-W", "error", "program.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
-    assert (done.stdout, done.stderr) == ("first 7 new and 1 more\nchanged 2\n", "")
-
-
 def test_the_page_says_how_a_program_without_an_event_loop_opens_and_closes_its_store_where_no_with_fits(
     tmp_path: Path,
 ) -> None:
-    section = PAGE.partition("## Without an event loop")[2].partition("\n## ")[0]
-    [block] = re.findall(r"WSGI programs.*?```python\n(.*?)```", section, re.DOTALL)
+    block = the_block("docs/leader.md", ".open()")
+    assert "WSGI programs" in block.before.rpartition("\n## Without an event loop")[2]
     names: dict[str, Any] = {"fencehold": fencehold, "url": f"sqlite:///{tmp_path}/app.db"}
-    exec(block, names)
+    exec(block.text, names)
     assert not names["store"]._store.is_open

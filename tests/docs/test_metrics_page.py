@@ -1,14 +1,18 @@
 """docs/metrics.md shows the table that counts, its alerts name metrics that exist, and its limits are the real ones."""
 
 import re
+import subprocess
 from pathlib import Path
 
+import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from fencehold.ports.events import Claim
 from fencehold.telemetry.metrics import LAST_OF_A_WORKER, METRICS, Metric
 from fencehold.telemetry.prometheus import LABEL_SETS_MAX
 from fencehold.telemetry.traces import OpenTelemetryTraces
+from tests.docs.blocks import the_block
+from tests.servers.programs import require
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text("utf-8")
 ALERTS = re.findall(r"^ +expr: (.*)$", PAGE, re.MULTILINE)
@@ -36,6 +40,12 @@ def test_alerts_ask_for_metrics_and_labels_that_exist():
     text = " ".join(ALERTS)
     assert "outbox_oldest_pending_age_seconds" in text
     assert "reaper_runs_total" in text
+
+
+@pytest.mark.needs("promtool")
+def test_prometheus_takes_the_alerts(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(the_block("docs/metrics.md", "groups:").text, "utf-8")
+    subprocess.run([require("promtool"), "check", "rules", "rules.yaml"], cwd=tmp_path, check=True, timeout=50)
 
 
 def test_the_limits_of_the_page_are_those_of_the_code():

@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tomllib
@@ -10,19 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.blocks import blocks_of, the_block
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-BLOCK = re.compile(r"<!-- (?:run|show): (\w+) -->\n```python\n(.*?)```", re.DOTALL)
-BLOCKS = dict(BLOCK.findall(README))
-SHELL = re.compile(r"<!-- run: shell -->\n```\n(.*?)```", re.DOTALL)
+BLOCKS = [block for block in blocks_of("README.md") if block.language == "python"]
 LINK = re.compile(r"\]\((?!https?://)([^)#]+)[^)]*\)")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-#: A line that each block prints; those that print nothing must only end well.
-PRINTED = {
-    "leader": "epoch 1 until",
-    "outbox": "handling report.created {'id': 8} try 1",
-    "items": "['AGREED']",
-}
 
 
 def started(program: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -41,21 +34,12 @@ def ran(program: str, folder: Path, **variables: str) -> str:
     return done.stdout
 
 
-def test_every_python_block_of_the_readme_is_named() -> None:
-    assert README.count("```python") == len(BLOCKS) == 7
-
-
-@pytest.mark.parametrize("name", [name for name in BLOCKS if name != "pgleaderlock"])
-def test_each_python_block_of_the_readme_runs_alone_in_an_empty_folder(name: str, tmp_path: Path) -> None:
-    assert PRINTED.get(name, "") in ran(BLOCKS[name], tmp_path)
-
-
-def test_the_block_of_pgleaderlock_runs_alone_with_an_address_that_exists(postgres_url: str, tmp_path: Path) -> None:
-    ran(BLOCKS["pgleaderlock"], tmp_path, PG_DSN=postgres_url)
+def block(part: str) -> str:
+    return the_block("README.md", part).text
 
 
 def test_the_block_of_pgleaderlock_says_at_once_which_address_it_needs(tmp_path: Path) -> None:
-    done = started(BLOCKS["pgleaderlock"], tmp_path)
+    done = started(block("LeaderLock"), tmp_path)
     assert done.returncode == 1
     assert done.stderr == "Set PG_DSN to a PostgreSQL server of yours: postgresql://user@host/db\n"
     assert "`PG_DSN`" in README.partition("## One leader")[0]
@@ -63,10 +47,10 @@ def test_the_block_of_pgleaderlock_says_at_once_which_address_it_needs(tmp_path:
 
 def test_the_block_of_pgleaderlock_says_what_it_needs_where_only_the_demo_was_installed(tmp_path: Path) -> None:
     (tmp_path / "psycopg.py").write_text("raise ModuleNotFoundError('No module named psycopg', name='psycopg')\n")
-    done = started(BLOCKS["pgleaderlock"], tmp_path, PG_DSN="postgresql://127.0.0.1/app")
+    done = started(block("LeaderLock"), tmp_path, PG_DSN="postgresql://127.0.0.1/app")
     assert done.returncode == 1
     assert "needs the driver psycopg: pip install" in done.stderr
-    before = README.partition("<!-- show: pgleaderlock -->")[0].rpartition("\n## ")[2]
+    before = the_block("README.md", "LeaderLock").before.rpartition("\n## ")[2]
     assert re.search(r"needs the driver psycopg: run it in `make shell`", before)
 
 
@@ -92,8 +76,10 @@ def test_an_async_fence_is_awaited_wherever_the_pages_show_one() -> None:
 
 
 def test_the_blocks_of_the_readme_run_one_after_another_on_the_same_file(tmp_path: Path) -> None:
-    for name in [name for name in BLOCKS if name != "pgleaderlock"] * 2:
-        ran(BLOCKS[name], tmp_path)
+    programs = [one.text for one in BLOCKS if not one.marker.given]
+    assert len(programs) == 6
+    for program in programs * 2:
+        ran(program, tmp_path)
 
 
 USE_LEAD = """
@@ -107,7 +93,7 @@ asyncio.run(use())
 
 
 def test_the_loop_over_terms_of_the_readme_gives_the_lease_back(tmp_path: Path) -> None:
-    assert "epoch 1 given back" in ran(BLOCKS["terms"] + USE_LEAD, tmp_path)
+    assert "epoch 1 given back" in ran(block("async for term in leader.terms()") + USE_LEAD, tmp_path)
 
 
 USE_BREAK = """
@@ -140,39 +126,8 @@ def test_the_supervised_job_comes_before_the_loop_in_the_readme() -> None:
     assert README.index("run_as_leader") < README.index("leader.terms()")
 
 
-# The shell
-
-
-def commands() -> list[str]:
-    [block] = SHELL.findall(README)
-    return [line.partition("#")[0].strip() for line in block.splitlines()]
-
-
-@pytest.fixture
-def shell() -> dict[str, str]:
-    """The environment of a shell whose PATH finds the commands, in an empty folder: the readme makes its own files."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("FENCEHOLD")}
-    return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
-
-
-def test_the_commands_of_the_readme_work_in_their_order(shell: dict[str, str], tmp_path: Path) -> None:
-    export, *rest = commands()
-    for command in rest:
-        line = f"{export} && exec {command}"
-        child = subprocess.Popen(
-            ["/bin/sh", "-c", line], cwd=tmp_path, env=shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        with child:
-            if "worker" in command:
-                assert child.stderr is not None
-                assert any("worker_started" in said for said in child.stderr)
-                child.send_signal(signal.SIGINT)
-            out, err = child.communicate(timeout=30)
-        assert child.returncode == 0, f"{command}: {out}{err}"
-
-
 def test_the_readme_says_where_its_commands_are_found_right_before_the_first_of_them() -> None:
-    said = README.partition("<!-- run: shell -->")[0].rpartition("## From the shell")[2]
+    said = the_block("README.md", "fencehold init ").before.rpartition("## From the shell")[2]
     assert "`make shell`" in said
     assert "pip install '.[cli]'" in said
     assert "`.venv/bin/python`" in README.partition("```python")[0]

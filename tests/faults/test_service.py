@@ -39,12 +39,16 @@ async def status_of(one: Instance, intent_id: str) -> int:
 
 
 async def takes_intents_again(one: Instance) -> None:
+    """On a busy machine a term may end under an attempt, which is then made again; what is over is not touched."""
+    before = (await one.history("first"))["attempts"]
+
     async def is_taken() -> bool:
         return await status_of(one, "again") == 200
 
     await until(is_taken, "no intent is taken")
-    ended = await one.until_over("again", "first")
-    assert [len(history["attempts"]) for history in ended] == [1, 1]
+    again, first = await one.until_over("again", "first")
+    assert (again["intent"]["status"], len(again["attempts"]) > 0) == ("accepted", True)
+    assert first["attempts"] == before
 
 
 @pytest.mark.fault("pgbouncer-session", "service", "postgres")

@@ -96,7 +96,7 @@ async def test_the_store_itself_refuses_a_holder_that_does_not_know_its_time_is_
     async with opened(url, lease=enough_s(url, 0.6)) as (items, _), opened(url) as (others, _):
         await items.put("n", state="A", document=1)
         stale = [await items.acquire("n")]
-        stale[0].lease.deadline_s += 1000
+        stale[0]._lease.deadline_s += 1000
         await eventually(lambda: free(items))
         for taken_over in (False, True):
             if taken_over:
@@ -105,11 +105,11 @@ async def test_the_store_itself_refuses_a_holder_that_does_not_know_its_time_is_
             assert held.is_valid
             assert isinstance(await error_of(held.save(state="STALE")), fencehold.LeaseLost)
             assert not held.is_valid
-            held.lease.lost = ""
+            held._lease.ended_because = ""
             assert isinstance(await error_of(items.delete(held)), fencehold.LeaseLost)
-            held.lease.lost = ""
+            held._lease.ended_because = ""
             assert await items.renew([held]) == []
-            held.lease.lost = ""
+            held._lease.ended_because = ""
         found = await items.get("n")
         assert found is not None
         assert (found.state, found.holder_id) == ("A", others.holder_id)

@@ -173,7 +173,7 @@ async def test_no_cancel_of_ours_is_left_for_whoever_awaits_next(memory: str, op
         async def work() -> None:
             with contextlib.suppress(fencehold.LeaseLost):
                 async with item:
-                    item.lease.end("lease_lost")
+                    item._lease.end("lease_lost")
                     await asyncio.Event().wait()
             await asyncio.sleep(0)
             for_next.append("reached")

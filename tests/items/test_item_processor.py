@@ -148,6 +148,7 @@ async def test_items_that_fail_hide_nobody_and_are_not_leased_while_they_rest(ur
 
 
 @pytest.mark.long
+@pytest.mark.limit(180)
 async def test_a_young_item_is_found_behind_more_that_fail_than_one_statement_skips(
     memory: str, opened: OpenedItems
 ) -> None:
@@ -161,7 +162,7 @@ async def test_a_young_item_is_found_behind_more_that_fail_than_one_statement_sk
 
         processor = items.process("A", handle, concurrency=200, batch=200, poll_every="1h")
         async with running(processor):
-            await heard.once("item_failed", times=10_400)
+            await heard.once("item_failed", times=10_400, limit_s=120)
             await items.put("young", state="A", document=None)
             await asked_again(processor, items)
 

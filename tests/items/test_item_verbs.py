@@ -5,6 +5,7 @@ import datetime as dt
 import math
 import os
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -229,16 +230,14 @@ class Watch:
 
 def test_a_renewal_answered_after_the_deadline_does_not_bring_the_lease_back() -> None:
     clock, until, told = Watch(), dt.datetime.now(dt.UTC), list[str]()
-    lease = ItemLease(
-        KIND, ItemKey("n", "me", 1), until, 0.0, item_settings(lease=10), clock=clock,
-        log_lost=lambda lost: told.append(lost.lost),
-    )  # fmt: skip
+    facts: Any = SimpleNamespace(fact=lambda _, reason, **rest: told.append(reason))
+    lease = ItemLease(KIND, ItemKey("n", "me", 1), until, 0.0, item_settings(lease=10), clock=clock, facts=facts)
     clock.now = 8.99
-    assert lease.extend(until, 5.0, 9.0)  # asked for at 5: trusted until 14
+    assert lease.renewed(until, 5.0)  # asked for at 5: trusted until 14
     clock.now = 13.99
     assert lease.is_valid
     clock.now = 14.0
-    assert not lease.extend(until, 13.0, 9.0)
+    assert not lease.renewed(until, 13.0)
     assert not lease.is_valid
     with pytest.raises(fencehold.LeaseLost):
         lease.check()

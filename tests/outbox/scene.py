@@ -54,12 +54,16 @@ class Heard:
     def all(self, event: str, **fields: Any) -> list[dict[str, Any]]:
         return [told for name, told in list(self.facts) if name == event and fields.items() <= told.items()]
 
-    async def once(self, event: str, times: int = 1, **fields: Any) -> dict[str, Any]:
-        async with asyncio.timeout(LIMIT_S):
-            while len(found := self.all(event, **fields)) < times:
+    async def once(self, event: str, times: int = 1, limit_s: float = LIMIT_S, **fields: Any) -> dict[str, Any]:
+        found, looked_at = list[dict[str, Any]](), 0
+        async with asyncio.timeout(limit_s):
+            while True:
+                new, looked_at = self.facts[looked_at:], len(self.facts)
+                found += [told for name, told in new if name == event and fields.items() <= told.items()]
+                if len(found) >= times:
+                    return found[times - 1]
                 self._news.clear()
                 await self._news.wait()
-        return found[times - 1]
 
 
 def dialect(url: str) -> str:

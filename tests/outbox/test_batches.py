@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import fencehold
+from fencehold.model.outbox.settings import outbox_settings, worker_settings
 from fencehold.runtime.core.clock import BootClock
 from fencehold.runtime.handlers.handlers import Handlers
+from fencehold.runtime.outbox.access import OutboxAccess
 from fencehold.runtime.outbox.claimed_event import ClaimedEvent
 from fencehold.runtime.outbox.handler_runs import HandlerRuns
+from fencehold.runtime.outbox.worker_context import WorkerContext
 from fencehold.telemetry.traces import NoTraces
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import LIMIT_S, all_are, becomes, enough_s, eventually, make_due, rows, running, update
@@ -138,17 +143,21 @@ async def test_if_one_event_of_a_list_took_too_long_all_of_it_did() -> None:
     """Its heartbeat loses them one after the other, on another thread: the handler may end in between."""
     ended: list[tuple[str, bool]] = []
     handlers = Handlers(Held(), 1, argument="events")
-    runs = HandlerRuns(
-        "outbox", "w", handlers, 2, clock=BootClock(), traces=NoTraces(), on_stray_ended=lambda *_: None,
-        on_ended=lambda claimed, error: ended.append((claimed.lost, isinstance(error, asyncio.CancelledError))),
-    )  # fmt: skip
+    results: Any = SimpleNamespace(
+        ended=lambda claimed, error: ended.append((claimed.ended_because, isinstance(error, asyncio.CancelledError)))
+    )
+    clock: Any = BootClock()
+    context: Any = SimpleNamespace(store=SimpleNamespace(traces=NoTraces(), clock=clock, facts=None))
+    outbox = OutboxAccess("outbox", outbox_settings(), context)
+    worker = WorkerContext(outbox, "w", handlers, worker_settings(30, concurrency=2, batch_size=2))
+    runs = HandlerRuns(worker, results)
     claimed_events = [
-        ClaimedEvent(fencehold.Claim(n, str(n), "a", "1", "w/1"), BootClock().now_s(), 60) for n in range(2)
+        ClaimedEvent(fencehold.Claim(n, str(n), "a", "1", "w/1"), clock, clock.now_s(), 60) for n in range(2)
     ]
     runs.add(claimed_events)
     runs.begin()
     await asyncio.sleep(0)
-    claimed_events[0].lose("max_processing")
+    claimed_events[0].end("max_processing")
     runs.lose(claimed_events[0])
     await asyncio.sleep(0)
     await asyncio.sleep(0)

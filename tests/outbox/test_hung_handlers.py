@@ -146,7 +146,7 @@ async def test_a_worker_with_nothing_in_hand_stops_without_waiting(file_url: str
             await heard.once("worker_watched")
             began_s = time.monotonic()
             worker.stop()
-            await asyncio.wait_for(worker.wait_stopped(), LIMIT_S)
+            await asyncio.wait_for(worker._wait_stopped(), LIMIT_S)
             assert time.monotonic() - began_s < STOP_LIMIT_S
 
 
@@ -267,7 +267,7 @@ async def test_a_second_cancellation_does_not_free_the_place_of_a_running_thread
         run = asyncio.create_task(worker.run())
         try:
             await heard.once("handler_hung")
-            for claimed in worker.claimed_events.values():
+            for claimed in worker._context.claimed_events.values():
                 assert claimed.task
                 claimed.task.cancel()
             await asyncio.sleep(0)

@@ -4,15 +4,17 @@ import asyncio
 import contextlib
 import sqlite3
 import time
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 import fencehold
-from fencehold.model.outbox.settings import outbox_settings
+from fencehold.model.outbox.settings import outbox_settings, worker_settings
 from fencehold.runtime.core.clock import BootClock
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent, Heartbeat
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent
+from fencehold.runtime.outbox.event_renewals import EventRenewals
 from fencehold.testing.proxy import ThreadedFaultProxy
 from tests.outbox.conftest import Opened
 from tests.outbox.laborers import laborers
@@ -247,18 +249,19 @@ class NeverAsked:
         raise AssertionError("what is over is not renewed")
 
 
-async def test_a_flight_whose_time_is_over_is_lost_without_asking_the_store() -> None:
+async def test_an_event_whose_time_is_over_is_lost_without_asking_the_store() -> None:
     """As after a freeze: the store would still say yes if nobody has taken the event yet, and the handler is stale."""
     clock, lost = BootClock(), asyncio.Event()
-    claimed = ClaimedEvent(fencehold.Claim(1, "t", "a", "1", "w/1"), clock.now_s() - 10.0, trusted_s=1.0)
+    claimed = ClaimedEvent(fencehold.Claim(1, "t", "a", "1", "w/1"), clock, clock.now_s() - 10.0, trusted_s=1.0)
     port: Any = NeverAsked()
-    heartbeat = Heartbeat(
-        {id(claimed): claimed}, port, lambda: outbox_settings(lease="1s"), lambda: 60.0, clock=clock,
-        fact=lambda *_, **__: None, on_lost=lambda _: lost.set(),
+    worker: Any = SimpleNamespace(
+        claimed_events={id(claimed): claimed}, outbox_settings=outbox_settings(lease="1s"),
+        settings=worker_settings(1, max_processing="60s"), clock=clock, facts=None, lost=lambda _: lost.set(),
     )  # fmt: skip
-    task = asyncio.create_task(heartbeat.run())
+    renewals = EventRenewals(worker, port, worker)
+    task = asyncio.create_task(renewals.run())
     async with asyncio.timeout(5):
         await lost.wait()
-    assert claimed.lost == "deadline_passed"
-    heartbeat.close()
+    assert claimed.ended_because == "deadline_passed"
+    renewals.stop()
     await task

@@ -58,7 +58,7 @@ async def test_an_event_lost_before_its_handler_began_leaves_nothing_behind_that
 ) -> None:
     def lose(runs: HandlerRuns) -> None:
         for claimed in list(runs.claimed_events.values()):
-            claimed.lose("lease_lost")
+            claimed.end("lease_lost")
             runs.lose(claimed)
         begin.after = lambda _: None
 

@@ -8,6 +8,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import fencehold
+from fencehold.runtime.outbox import reaper
+from fencehold.runtime.outbox.access import OutboxAccess
 from fencehold.telemetry.prometheus import PrometheusSink
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import (
@@ -80,14 +82,14 @@ async def test_rule_020_020_a_reaper_elsewhere_is_enough(url: str, opened: Opene
 async def test_rule_020_020_one_reaper_is_active_and_another_takes_over(
     url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran: list[fencehold.Reaper] = []
-    real = fencehold.Reaper.once
+    ran: list[Any] = []  # the connections of those that ran
+    real = reaper.reap_all
 
-    async def once(self: fencehold.Reaper, events: Any) -> list[fencehold.Recovered]:
-        ran.append(self)
-        return await real(self, events)
+    async def reap_all(port: Any, outbox: OutboxAccess, limit_s: float) -> list[fencehold.Recovered]:
+        ran.append(port)
+        return await real(port, outbox, limit_s)
 
-    monkeypatch.setattr(fencehold.Reaper, "once", once)
+    monkeypatch.setattr(reaper, "reap_all", reap_all)
     async with opened(url, lease=enough_s(url, 1.0)) as (outbox, heard):
         workers = [outbox.worker(nothing, worker_id=f"w{n}") for n in range(3)]
         tasks = {worker.worker_id: asyncio.create_task(worker.run()) for worker in workers}

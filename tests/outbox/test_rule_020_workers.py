@@ -1,6 +1,7 @@
 """Rules 020, sections 4 to 6: how a worker ends, how much it takes on, and what it never does."""
 
 import asyncio
+import time
 from typing import Any
 
 import psycopg
@@ -333,3 +334,20 @@ async def test_rule_020_031_a_shutdown_makes_no_dead_letter(url: str, opened: Op
         worker.stop()
         await task
         assert (await row(url, event))["status"] in ("PENDING", "FAILED")
+
+
+async def test_a_loop_that_is_blocked_past_the_shutdown_timeout_still_hands_back_what_it_called_off(
+    url: str, opened: Opened
+) -> None:
+    """The cancel and the end of the timeout then come together; the handler must have had the time to end between."""
+    async with opened(url, max_retries=1) as (outbox, heard):
+        gate = Gate()
+        event = await outbox.add("a", 1)
+        worker = outbox.worker(gate, shutdown_timeout="1s")
+        task = asyncio.create_task(worker.run())
+        await gate.has(1)
+        worker.stop()
+        await heard.once("worker_stopping")
+        time.sleep(1.2)
+        await task
+        assert (await row(url, event))["status"] == "PENDING"

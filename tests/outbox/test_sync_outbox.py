@@ -14,7 +14,12 @@ import pytest
 
 import fencehold
 from fencehold import Status, sync
+from fencehold.backends.sql.statements import Statements
+from fencehold.runtime.core import forks
+from fencehold.sync.background_loop import BackgroundLoop
 from tests.outbox.scene import own_connection
+
+EVENT = "00000000-0000-0000-0000-000000000001"
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mssql"])
@@ -70,6 +75,45 @@ def test_an_event_shares_the_fate_of_a_sync_transaction(store: sync.Store, some_
         assert not outbox.first_time(tracking_id, "me", tx=conn)
         conn.commit() if commits else conn.rollback()
     assert outbox.stats().pending == int(commits)
+
+
+def test_in_a_transaction_the_event_loop_and_the_files_of_statements_are_needed_once(
+    store: sync.Store, some_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by handles that are made for each request."""
+    with closing(own_connection(some_url)) as conn:
+        first = store.outbox("outbox").add("a", {}, tx=conn)
+        assert store.outbox("outbox").first_time(first, "me", tx=conn)
+
+        def needed(*_: object) -> None:
+            raise AssertionError("it was to be known already")
+
+        monkeypatch.setattr(BackgroundLoop, "run", needed)
+        monkeypatch.setattr(Statements, "__init__", needed)
+        store.outbox("outbox").add_many([("a", {})] * 2, tx=conn)
+        assert not store.outbox("outbox").first_time(first, "me", tx=conn)
+        monkeypatch.undo()
+        conn.commit()
+    assert store.outbox("outbox").stats().pending == 3
+
+
+@pytest.mark.parametrize("is_forked", [False, True])
+def test_an_outbox_of_a_closed_store_or_of_the_parent_process_adds_nothing(
+    sqlite_url: str, is_forked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sync.connect(sqlite_url) as store, closing(own_connection(sqlite_url)) as conn:
+        store.init()
+        outbox = store.outbox("outbox")
+        outbox.add("a", {}, tx=conn)
+        if is_forked:
+            monkeypatch.setattr(forks, "generation", lambda: -1)
+        else:
+            store.close()
+        for attempt in (lambda: outbox.add("a", {}, tx=conn), lambda: outbox.first_time(EVENT, "me", tx=conn)):
+            with pytest.raises(fencehold.ConfigurationError) as caught:
+                attempt()
+            assert caught.value.code == "store_closed"
+        monkeypatch.undo()
 
 
 def test_an_async_connection_is_refused_in_words(postgres_url: str) -> None:

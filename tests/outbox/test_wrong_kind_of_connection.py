@@ -14,7 +14,7 @@ import sqlalchemy.orm
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 import fencehold
-from fencehold.backends.sql import caller_session as sql_session
+from fencehold.backends.sql.callers.alchemy import is_sqlalchemy
 from tests.outbox.scene import code_of, own_connection
 
 
@@ -107,4 +107,4 @@ async def test_psycopg2_is_told_from_psycopg_3_also_under_django(schema_url: str
 
 def test_a_session_with_another_engine_for_each_table_is_not_refused_beforehand() -> None:
     """Which database it leads to is known only when it connects."""
-    assert sql_session.is_sqlalchemy(sqlalchemy.orm.Session(), "sqlite")
+    assert is_sqlalchemy(sqlalchemy.orm.Session(), "sqlite")

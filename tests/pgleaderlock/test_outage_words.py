@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,7 +75,7 @@ async def test_a_lock_that_is_held_by_another_is_no_outage() -> None:
     scene = Scene()
     scene.server.holder = "another"
     told: list[str] = []
-    scene.lock._log.fact = lambda event, **fields: told.append(event)  # type: ignore[method-assign]
+    scene.lock._log.sink = SimpleNamespace(fact=lambda event, **fields: told.append(event))
     await scene.lock.start()
     await scene.reach("acquire_failed", times=3)
     await scene.lock.shutdown()

@@ -59,8 +59,8 @@ async def token(server: PostgresServer, times: int = 1) -> list[int]:
         items, tokens = store.items("deal"), []
         for _ in range(times):
             item = await items.acquire("7")
-            assert item.lease is not None
-            tokens.append(item.lease.key.token)
+            assert item._lease is not None
+            tokens.append(item._lease.key.token)
             await items.break_lease(item)
         return tokens
 

@@ -233,6 +233,26 @@ async def test_outside_savepoints_the_same_session_works_again_after_a_rollback(
     assert await rows(postgres_url) == 1
 
 
+@pytest.mark.parametrize("kind", ["postgres", "sqlite"])
+async def test_nothing_follows_a_body_that_was_cut_short_inside_a_savepoint(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    url = str(request.getfixturevalue(f"{kind}_url"))
+    async with leading(url) as (_, term):
+        with Session(sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))) as session:
+            session.execute(text(WRITE))
+            nested = session.begin_nested()
+            async with term:
+                term.fence(session)
+                term.lost("for the test")
+                await asyncio.Event().wait()
+            for follow in (nested.commit, session.commit, lambda: session.execute(text(WRITE))):
+                with pytest.raises(sqlalchemy.exc.InvalidRequestError):
+                    follow()
+            session.rollback()
+            assert session.execute(text("SELECT count(*) FROM t")).scalar_one() == 0
+
+
 async def test_a_fence_that_loses_a_race_inside_a_savepoint_commits_nothing_either(postgres_url: str) -> None:
     """In a repeatable read transaction the server then answers with a serialization failure."""
     async with leading(postgres_url) as (_, term):

@@ -46,8 +46,8 @@ def forge(url: str, last: Place) -> None:
 
 async def token(items: fencehold.Items) -> int:
     item = await items.acquire("7")
-    assert item.lease is not None
-    found = item.lease.key.token
+    assert item._lease is not None
+    found = item._lease.key.token
     await items.break_lease(item)
     return found
 
@@ -81,8 +81,8 @@ async def test_an_item_that_is_deleted_and_put_again_gets_a_higher_token(postgre
         run(postgres_url, "SELECT setval('fencehold_items_token', 1)")  # as a standby that has not seen these tokens
         forge(postgres_url, Place(0, None))
         await items.put("7", state="NEW", document={})
-        assert before.lease is not None
-        assert await token(items) > before.lease.key.token + TOKEN_JUMP // 2
+        assert before._lease is not None
+        assert await token(items) > before._lease.key.token + TOKEN_JUMP // 2
 
 
 async def test_of_many_grants_at_once_after_a_promotion_all_are_above_what_was_lost(postgres_url: str) -> None:
@@ -99,7 +99,7 @@ async def test_of_many_grants_at_once_after_a_promotion_all_are_above_what_was_l
         finally:
             for store in stores:
                 await store.close()
-        tokens = [item.lease.key.token for item in taken]
+        tokens = [item._lease.key.token for item in taken]
         assert len(set(tokens)) == CROWD
         assert TOKEN_JUMP < min(tokens) <= max(tokens) < 2 * TOKEN_JUMP, "one of them moved the sequence, once"
 

@@ -111,13 +111,10 @@ def test_a_transaction_is_begun_in_known_places_only():
     }
     assert found == {
         ("session.py", "_write"),  # the library's own: one call on one thread
-        ("fences.py", "work"),  # the caller's own: term.transaction()
-        ("fences.py", "_begin_sync"),  # the same without an event loop
+        ("fences.py", "enter"),  # the caller's own: term.transaction()
         ("checkup.py", "_write"),  # the doctor's: rolled back by the same call
         ("schema.py", "script"),  # a text for SQLite's shell
         ("audit.py", "is_locked"),  # of demonstrations and tests
-        ("callers.py", "outside_transaction"),  # a hint
-        ("fences.py", "outside_transaction"),  # a hint
     }
 
 

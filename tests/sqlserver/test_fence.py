@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from fencehold.backends.sql.statements import Statements
-from fencehold.backends.sqlserver import batch, callers, driver
+from fencehold.backends.sqlserver import batch, driver
 from fencehold.backends.sqlserver.address import Address
+from fencehold.backends.sqlserver.callers import SqlServerFence
 from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
 from fencehold.ports.backend import Backend
@@ -306,7 +307,7 @@ async def test_a_fence_that_fails_leaves_nothing_to_commit(mssql_url: str):
             await asyncio.to_thread(batch.rows, connection, "BEGIN TRANSACTION")
             await asyncio.to_thread(batch.rows, connection, ADD_NOTE.format(note=1))
             with pytest.raises(Unavailable):
-                await callers.fence(statements, connection, key, over=False)
+                await SqlServerFence(statements).fence(connection, key)
             await asyncio.to_thread(batch.rows, connection, "IF @@TRANCOUNT > 0 COMMIT TRANSACTION")
         assert await harness.written() == []
 

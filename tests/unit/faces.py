@@ -12,6 +12,7 @@ import pytest
 from fencehold.model.election.leases import Lease
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import ConfigurationError
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.runtime.election.leader import Leader
 from fencehold.testing.simulation import virtual_loop
 from pgleaderlock import LeaderLock
@@ -26,7 +27,7 @@ class Locked:
         self._scene = Scene()
         self.lock = self._scene.lock
         self._facts = Facts()
-        self.lock._callbacks._facts = self._facts
+        self.lock._callbacks._facts = StoreFacts(self._facts)
 
     def lose_to_another(self) -> None:
         self._scene.server.broken = {"probe"}

@@ -6,7 +6,7 @@ OF_WORKER = {"outbox": "orders", "worker_id": "w1"}
 OF_EVENT = {**OF_WORKER, "id": 7, "tracking_id": "t", "event_type": "paid"}
 REAPED = {"outbox": "orders", "recovered": 3, "dead": 1, "stale_s": [0.2, 4.0, 90.0, 5.0], "took_s": 0.004}
 LOOKED = {
-    "outbox": "orders", "pending": 12, "processing": 5, "completed": 90, "failed": 2, "dead_letter": 1,
+    "outbox": "orders", "pending": 12, "processing": 5, "failed": 2, "dead_letter": 1,
     "oldest_pending_age_s": 3.5, "looked_at": 1.5e9,
 }  # fmt: skip
 

@@ -121,7 +121,7 @@ async def test_on_stopped_may_start_the_leader_again_after_it_was_cut_off(face: 
 async def test_a_leader_stopped_at_once_tells_it() -> None:
     face: Leased = await leased()
     told = await led(face)
-    face.lock.stop_at_once()
+    face.lock._stop_at_once()
     await until(lambda: "stopped" in told)
     assert told == ["leader>stopped", "lost", "stopped"]
 

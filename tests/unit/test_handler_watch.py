@@ -8,8 +8,9 @@ from typing import Any
 
 import fencehold
 from fencehold.model.outbox.settings import worker_settings
+from fencehold.ports.fact_table import WorkerFacts
 from fencehold.runtime.handlers.watch import WARNINGS_MAX, HandlerWatch
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent, WorkerFacts
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent
 
 
 def call() -> Any:
@@ -39,8 +40,8 @@ class Scene:
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.given_up: list[str] = []
         self.clock = Clock()
-        self.facts = WorkerFacts(self, "outbox", "w")
-        self.watch = HandlerWatch(self, asyncio.get_running_loop(), threading.get_ident(), self.clock)
+        self.facts = WorkerFacts(self, outbox="outbox", worker_id="w")
+        self.watch = HandlerWatch(self, self, asyncio.get_running_loop(), threading.get_ident(), self.clock)
 
     def fact(self, event: str, **fields: Any) -> None:
         self.told.append((event, fields))
@@ -52,7 +53,7 @@ class Scene:
         self.given_up.append(error.message)
 
     def begin(self, event_id: int, task: Any = None) -> ClaimedEvent:
-        claimed = ClaimedEvent(fencehold.Claim(event_id, f"t{event_id}", "send", "{}"), self.clock.s, 27.0)
+        claimed = ClaimedEvent(fencehold.Claim(event_id, f"t{event_id}", "send", "{}"), self.clock, self.clock.s, 27.0)
         claimed.task = task or call()
         self.claimed_events[id(claimed)] = claimed
         return claimed
@@ -103,7 +104,7 @@ async def test_a_handler_that_cleans_up_after_its_lease_was_lost_is_not_called_h
     scene = Scene()
     claimed = scene.begin(1)
     await scene.after(10)
-    claimed.lose("lease_lost")
+    claimed.end("lease_lost")
     await scene.after(2)
     assert scene.count("handler_hung") == 0
     await scene.after(1)
@@ -134,10 +135,10 @@ async def test_handlers_that_may_take_a_day_are_told_of_when_all_places_have_bee
 
 async def test_with_one_place_left_it_does_not_give_up_and_without_one_it_does() -> None:
     scene = Scene(concurrency=2)
-    scene.begin(1).lose("max_processing")
+    scene.begin(1).end("max_processing")
     await scene.after(100)
     assert (scene.count("worker_stuck"), scene.given_up) == (0, [])
-    scene.begin(2).lose("max_processing")
+    scene.begin(2).end("max_processing")
     await scene.after(59)
     assert scene.given_up == []
     await scene.after(1)
@@ -180,7 +181,7 @@ async def test_a_process_that_was_frozen_as_a_whole_is_not_taken_for_one_with_a_
 
 async def test_a_worker_that_stops_gives_nothing_up() -> None:
     scene = Scene(concurrency=1)
-    scene.begin(1).lose("max_processing")
+    scene.begin(1).end("max_processing")
     scene.is_stopping = True
     await scene.after(100, turning=False)
     assert scene.given_up == []

@@ -16,6 +16,7 @@ import pytest
 import fencehold
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.model.election.election import LockState
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.runtime.core import keeper_thread as host
 from fencehold.runtime.core.clock import BootClock
 from fencehold.runtime.core.keeper_thread import KeeperThread
@@ -121,7 +122,7 @@ async def test_a_leader_stopped_at_once_while_it_starts_does_not_start() -> None
         leader = store.leader("x")
         starting = asyncio.ensure_future(leader.start())
         await asyncio.sleep(0)
-        leader.stop_at_once()
+        leader._stop_at_once()
         await asyncio.wait_for(starting, 4)  # an attempt would be waited for longer
         assert leader.state is LockState.STOPPED
         assert not await leader.wait_for_leadership(0)
@@ -144,7 +145,7 @@ async def test_an_engine_given_up_while_it_opens_starts_no_tasks() -> None:
         async def open(self, limit_s: float) -> None:
             await opened.wait()
 
-    engine = KeeperServices(Slow(Shelf()), BootClock(), LogSink())
+    engine = KeeperServices(Slow(Shelf()), BootClock(), StoreFacts(LogSink()))
     opening = asyncio.ensure_future(engine.open(1.0))
     await asyncio.sleep(0)
     await engine.give_up()

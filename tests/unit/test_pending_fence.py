@@ -30,7 +30,7 @@ class Told:
 def a_told_term() -> tuple[Term, HeldLease, Fences, Told]:
     term, held, fences = a_term()
     told = Told()
-    held._facts = told
+    held._sink = told
     return term, held, fences, told
 
 

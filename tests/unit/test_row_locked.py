@@ -113,7 +113,7 @@ async def test_a_deadline_that_has_passed_is_one_reason_whoever_notices_it() -> 
     assert await leader.wait_for_leadership(1)
     term = leader.term
     assert term is not None
-    term._held._deadline_s = LoopClock().now_s()  # and nobody has come by since
+    term._held.deadline_s = LoopClock().now_s()  # and nobody has come by since
     with pytest.raises(LeaseLost, match="its local deadline has passed"):
         term.check()
     assert [fields["reason"] for fields in town.heard.of("leader_lost")] == ["deadline_passed"]

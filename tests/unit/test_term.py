@@ -241,7 +241,7 @@ async def test_bodies_of_several_tasks_all_end() -> None:
 @virtual
 async def test_waiting_for_the_bodies_ends_with_the_last_of_them_or_at_the_limit() -> None:
     term, _, _ = a_term()
-    assert await term.bodies_left(0) is True
+    assert await term._bodies.left(0) is True
 
     async def body(for_s: float) -> None:
         async with term:
@@ -249,8 +249,8 @@ async def test_waiting_for_the_bodies_ends_with_the_last_of_them_or_at_the_limit
 
     bodies = [asyncio.ensure_future(body(for_s)) for for_s in (1, 3)]
     await asyncio.sleep(0)
-    assert await term.bodies_left(2) is False
-    assert await term.bodies_left(2) is True
+    assert await term._bodies.left(2) is False
+    assert await term._bodies.left(2) is True
     assert asyncio.get_running_loop().time() == 3
     await asyncio.gather(*bodies)
 
@@ -274,7 +274,7 @@ async def test_validity_is_a_comparison_of_clocks_and_goes_one_way() -> None:
     await asyncio.sleep(0.01)
     assert not term.is_valid
     late = Lease("one", "me", 1, START, START, START, 10.0)
-    assert held.extend(late, sent_s=8.0) is False
+    assert held.renewed(late, sent_s=8.0) is False
     assert not term.is_valid
 
 

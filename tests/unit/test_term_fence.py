@@ -95,7 +95,7 @@ async def test_a_guarded_statement_that_changed_no_row_ends_the_term_if_the_stor
 @virtual
 async def test_a_guarded_statement_that_changed_no_row_leaves_a_term_that_the_store_renews() -> None:
     term, held, _ = a_term()
-    held.renew_now = lambda: held.extend(held.lease, LoopClock().now_s())
+    held.renew_now = lambda: held.renewed(held.lease, LoopClock().now_s())
     with pytest.raises(ConfigurationError) as caught:
         term.guard().check(NoRows())
     assert caught.value.code == "guard_matched_nothing"

@@ -193,7 +193,7 @@ async def test_a_second_block_of_a_pass_does_not_go_on_in_the_next_term() -> Non
             break
 
 
-@pytest.mark.parametrize("how", ["transaction", "transaction_sync", "guard", "fence"])
+@pytest.mark.parametrize("how", ["transaction", "_transaction_sync", "guard", "fence"])
 async def test_a_block_after_fenced_work_does_not_go_on_in_the_next_term(how: str, sqlite_url: str) -> None:
     async with fencehold.connect(sqlite_url) as store:
         await store.init()

@@ -9,6 +9,7 @@ import pytest
 import fencehold
 from fencehold.backends.postgres.backend import PostgresBackend
 from fencehold.backends.sql.lock_patience import LOCK_WAIT_S_MAX, LockPatience
+from tests.servers.postgres import PostgresServer
 from tests.servers.roles import Role
 from tests.system.cli_process import Command
 from tests.upgrading import old_tables
@@ -85,6 +86,25 @@ async def test_a_lock_that_is_not_to_be_had_within_the_limit_is_said_to_be_busy_
     assert "report" in caught.value.message
     missing = await PostgresBackend(postgres_url, TABLE).schema.missing(10.0)
     assert missing == [f"{TABLE}.{column}" for column in ("grant_system", "grant_timeline", "lease_id")]
+
+
+async def test_a_server_that_falls_silent_while_init_waits_for_a_lock_has_changed_nothing(
+    own_postgres: PostgresServer,
+) -> None:
+    """It was given up before the commit, so its outcome is known: as busy a server as any."""
+    url = own_postgres.dsn()
+    old_tables.make(url)
+    said: list[str] = []
+    with psycopg.connect(url, application_name="report") as reader:
+        reader.execute(f"SELECT FROM {TABLE}".encode())
+        upgrading = asyncio.create_task(PostgresBackend(url, TABLE).schema.init(2.0, said.append))
+        while not said:  # noqa: ASYNC110 - a matter of a few turns
+            await asyncio.sleep(0.01)
+        own_postgres.freeze()
+        with pytest.raises(fencehold.Unavailable) as caught:
+            await upgrading
+        own_postgres.thaw()
+    assert (caught.value.code, "report" in caught.value.message) == ("busy", True)
 
 
 async def test_on_tables_that_are_up_to_date_init_waits_for_nobody(postgres_url: str) -> None:

@@ -26,10 +26,10 @@ class Mechanism(Protocol[G]):
         """Return, with the reason, when the grant is no longer held or its holder was asked to step down."""
         ...
 
-    async def release(self, grant: G) -> bool:
+    async def release(self, grant: G, stop: asyncio.Event) -> bool:
         """End the grant locally, then give it back. True when that is done, or when it is meant to lapse by itself.
 
-        Raises Unanswered.
+        With `stop` set the candidate stops, else it steps down and goes on. Raises Unanswered.
         """
         ...
 

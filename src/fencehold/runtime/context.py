@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.backend import Backend
 from fencehold.ports.clock import Clock
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.ports.facts import FactSink
 from fencehold.ports.traces import TracePort
 from fencehold.runtime.core.keeper_thread import KeeperLoop
@@ -23,7 +24,7 @@ class StoreContext:
         self, make_backend: Callable[[], Backend], clock: Clock, facts: FactSink, traces: TracePort, *, label: str
     ) -> None:
         self.make_backend = make_backend
-        self.clock, self.facts, self.traces = clock, facts, traces
+        self.clock, self.facts, self.traces = clock, StoreFacts(facts), traces
         self.label = label
         self._keeper: KeeperServices | None = None
         self._keeper_loop: KeeperLoop | None = None

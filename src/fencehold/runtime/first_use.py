@@ -90,8 +90,8 @@ class FirstUse:
                 return
             if fault.code not in MENDED_BY_INIT:
                 raise fault
-            steps = await tables.init(limit_s, lambda what: self._facts.fact("schema_waiting", detail=what))
-            self._facts.fact("tables_made", tables=name, steps=steps)
+            steps = await tables.init(limit_s, lambda what: self._facts.schema_waiting(detail=what))
+            self._facts.tables_made(tables=name, steps=steps)
         finally:
             await tables.close()
 

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import suppress
-from functools import partial
 from typing import Self, TypeVar, Unpack
 from weakref import WeakSet
 
@@ -19,15 +18,16 @@ from fencehold.model.items.settings import DOCUMENT_BYTES_MAX, item_settings
 from fencehold.model.outbox.settings import DEFAULT_OUTBOX, PAYLOAD_BYTES_MAX, outbox_settings
 from fencehold.ports.backend import Backend
 from fencehold.ports.clock import Clock
+from fencehold.ports.fact_table import OutageFacts
 from fencehold.ports.facts import FactSink
 from fencehold.ports.traces import TracePort
 from fencehold.runtime.checkup import StoreCheckup
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core import forks, keeper_thread
 from fencehold.runtime.core.block_kinds import AsyncBlock, NotAwaited
+from fencehold.runtime.core.handler_loop import stop_all
 from fencehold.runtime.core.keeper_thread import KeeperThread
-from fencehold.runtime.core.outage import Outage
-from fencehold.runtime.core.stoppable import stop_all
+from fencehold.runtime.core.repeated_failures import Outage
 from fencehold.runtime.election.candidates import Candidates
 from fencehold.runtime.election.job_checks import check_async_job
 from fencehold.runtime.election.keeper_services import KeeperServices
@@ -110,7 +110,7 @@ class Store(AsyncBlock, NotAwaited):
         keeper = KeeperServices(context.make_backend(), context.clock, context.facts)
         made.append(keeper)
         try:
-            outage = Outage(partial(context.facts.fact, store=context.label), context.clock)
+            outage = Outage(OutageFacts(context.facts.sink, store=context.label), context.clock)
             limits = try_limits_s(limit_s)
             await outage.wait_for(lambda: keeper.open(next(limits)), limit_s)
         except BaseException:
@@ -143,7 +143,7 @@ class Store(AsyncBlock, NotAwaited):
                 await leader.shutdown(leader.settings.call_limit_s * 2)
         finally:
             for leader in leaders:
-                leader.stop_at_once()
+                leader._stop_at_once()
 
     async def _disconnect(self) -> None:
         thread, self._thread = self._thread, None
@@ -183,7 +183,7 @@ class Store(AsyncBlock, NotAwaited):
         return steps
 
     def _waits(self, what: str) -> None:
-        self._context.facts.fact("schema_waiting", detail=what)
+        self._context.facts.schema_waiting(detail=what)
 
     async def _init_items(self, backend: Backend) -> list[str]:
         """On the keeper's loop. All kinds share their tables, so any kind will do."""
@@ -309,7 +309,7 @@ class Store(AsyncBlock, NotAwaited):
             pauses=Pauses(backoff, self._context.clock),
             until=until,
             clock=self._context.clock,
-            facts=self._context.facts,
+            facts=self._context.facts.sink,
         )
         self._jobs.add(job)
         return job

@@ -133,10 +133,10 @@ class Processor:
         table or right is logged and retried too.
         """
         try:
-            self._loop.run(self._processor.run_shielded())
+            self._loop.run(self._processor._run_shielded())
         except KeyboardInterrupt:
             self._processor.stop()
-            self._loop.run(self._processor.wait_stopped())
+            self._loop.run(self._processor._wait_stopped())
             raise
 
     def stop(self) -> None:

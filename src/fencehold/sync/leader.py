@@ -37,7 +37,7 @@ class Term(PlainBlock, TermFields):
 
         While it is open no other holder can take over the lease; renewals go on. Raises LeaseLost if the term is over.
         """
-        return self._term.transaction_sync()
+        return self._term._transaction_sync()
 
     def fence(self, connection_or_session: Connection) -> None:
         """Fence a transaction that the caller owns: from here to its commit nobody can take over the lease.
@@ -46,12 +46,12 @@ class Term(PlainBlock, TermFields):
         makes the transaction unable to commit. Raises ConfigurationError (`bad_connection`) for an async connection,
         and fences nothing.
         """
-        self._term.fence_sync(connection_or_session)
+        self._term._fence_sync(connection_or_session)
 
     def __enter__(self) -> Self:
         if self._loop.is_stopped:
             self._term.check()
-        self._loop.run(self._term.until_valid())
+        self._loop.run(self._term._until_valid())
         return self
 
     def __exit__(

@@ -19,7 +19,7 @@ from fencehold.runtime.options import AddOptions, PurgeOptions, RedriveOptions, 
 from fencehold.runtime.outbox import outbox as _outbox
 from fencehold.runtime.outbox import worker as _worker
 from fencehold.runtime.outbox.arguments import EventToAdd
-from fencehold.sync.background_loop import BackgroundLoop
+from fencehold.sync.background_loop import BackgroundLoop, store_closed
 
 T = TypeVar("T")
 
@@ -79,11 +79,11 @@ class Worker:
             self._loop.run_unless(self._stuck, self._run(), self._call_limit_s + STUCK_GRACE_S)
         except KeyboardInterrupt:
             self._worker.stop()
-            self._loop.run(self._worker.wait_stopped())
+            self._loop.run(self._worker._wait_stopped())
             raise
 
     async def _run(self) -> None:
-        await self._worker.run_shielded()
+        await self._worker._run_shielded()
 
     def stop(self) -> None:
         """Claim no more, finish the events in hand within the shutdown timeout, then `run` returns. Any thread."""
@@ -141,12 +141,19 @@ class Outbox:
 
     def _with_id(self, run: Callable[[str], T]) -> T:
         """Call `run` with the outbox's id, on this thread; again if the outbox was dropped and created since then."""
-        known = self._loop.run(self._outbox.outbox_id())
+        known = self._known_id()
         try:
             return run(known)
         except ConfigurationError as error:
             renewed = self._loop.run(self._outbox._identity.after(error, known))
         return run(renewed)
+
+    def _known_id(self) -> str:
+        """Return the outbox's id. The first call asks the store, on the store's event loop; the others do not wait."""
+        if self._loop.is_stopped:
+            raise store_closed()
+        known = self._outbox._context.shared.outbox_ids.get(self._outbox.name)
+        return self._loop.run(self._outbox.outbox_id()) if known is None else known
 
     def claim(self, limit: int, worker_id: str, *, lease: Duration | None = None) -> list[Claim]:
         """Claim up to `limit` due events, each under a lease that nobody else has."""

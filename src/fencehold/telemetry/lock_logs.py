@@ -8,6 +8,8 @@ from typing import Any
 
 from fencehold.model.errors import redact
 
+#: Fields that are called otherwise in these lines.
+NAMES = {"old": "from", "new": "to"}
 LEVELS = {
     "health_check_failed": logging.WARNING,
     "lock_lost": logging.WARNING,
@@ -59,7 +61,7 @@ class StructuredLogger:
 
     def _format(self, event: str, fields: dict[str, Any]) -> str:
         pairs = {**fields, **self._context}
-        shown = [f"{key.rstrip('_')}={_shown(value)}" for key, value in pairs.items() if value is not None]
+        shown = [f"{NAMES.get(key, key)}={_shown(value)}" for key, value in pairs.items() if value is not None]
         return " ".join([event, *shown])
 
 

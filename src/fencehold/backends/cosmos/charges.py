@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.ports.facts import FactSink
 
 CHARGE_HEADER = "x-ms-request-charge"
@@ -31,7 +32,7 @@ class Charges:
             so_far = self._by_verb.get(verb, Charge())
             self._by_verb[verb] = Charge(so_far.requests + 1, so_far.units + units)
         if self.facts is not None:
-            self.facts.fact("request_charged", verb=verb, request_units=units)
+            StoreFacts(self.facts).request_charged(verb=verb, request_units=units)
 
     def by_verb(self) -> dict[str, Charge]:
         with self._lock:

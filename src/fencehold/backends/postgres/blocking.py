@@ -14,40 +14,29 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from fencehold.backends.postgres import faults, hosts, wire
-from fencehold.model.election.leases import TermKey
-from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
+from fencehold.backends.sql.fenced import BEFORE_COMMIT, BEFORE_STATEMENT, UNDER_WAY, FencedTerm, fence_gone
+from fencehold.model.errors import Unavailable
 from fencehold.ports.fence import Params, RemainingS
 
 Connection = psycopg.Connection[Any]
 
-
-def lost(key: TermKey, why: str) -> LeaseLost:
-    return LeaseLost(f"Lease {key.name!r} epoch {key.epoch}: {why}.", name=key.name, epoch=key.epoch)
-
-
-def fence_gone() -> ConfigurationError:
-    return ConfigurationError(
-        "The fenced transaction was ended inside its block; what follows would not be fenced.",
-        hint="Leave commit and rollback to `term.transaction()`, and open a second one for a second transaction.",
-        code="fence_gone",
-    )
+GONE_HINT = "Leave commit and rollback to `term.transaction()`, and open a second one for a second transaction."
 
 
 class BlockingTransaction:
-    def __init__(self, connection: Connection, key: TermKey, remaining_s: RemainingS) -> None:
+    def __init__(self, connection: Connection, term: FencedTerm) -> None:
         self.connection = connection
-        self._key = key
-        self._remaining_s = remaining_s
+        self._term = term
 
     def execute(self, statement: Any, params: Params = None) -> psycopg.Cursor[Any]:
-        self.check("the term ended before this statement was sent")
+        self._term.check(BEFORE_STATEMENT)
         if self.connection.info.transaction_status == TransactionStatus.IDLE:
-            raise fence_gone()
+            raise fence_gone(GONE_HINT)
         try:
             return self.connection.execute(statement, params)
         except psycopg.Error as error:
             if faults.is_connection_lost(error):
-                self.check("the term ended while a statement was under way; nothing was committed")
+                self._term.check(UNDER_WAY)
                 raise Unavailable(
                     f"The connection broke; nothing was committed: {faults.of_statement(error).message}",
                     code="connection_lost",
@@ -55,49 +44,44 @@ class BlockingTransaction:
             raise
 
     def commit(self) -> None:
-        self.check("the term ended before the commit")
-        if self.connection.info.transaction_status == TransactionStatus.INERROR:
-            # The server answers such a COMMIT with a ROLLBACK and no error.
-            raise Unavailable(
-                "A statement of this transaction had failed, so it cannot commit; nothing was written.",
-                hint="Let the statement's error leave the `with term.transaction()` block.",
-                code="transaction_failed",
-            )
+        self._term.check(BEFORE_COMMIT)
+        must_not_have_failed(self.connection, "with")
         if self.connection.info.transaction_status == TransactionStatus.IDLE:
-            raise fence_gone()
+            raise fence_gone(GONE_HINT)
         began_s = time.monotonic()
         try:
             self.connection.commit()
         except psycopg.Error as error:
             if not faults.is_connection_lost(error):
                 raise
-            if self._remaining_s() > 0:
+            if self._term.remaining_s() > 0:
                 raise faults.of_statement(error) from error
             raise faults.of_statement(faults.GivenUp(time.monotonic() - began_s)) from None
 
-    def check(self, why: str) -> None:
-        if self._remaining_s() <= 0:
-            raise lost(self._key, why)
+
+def must_not_have_failed(connection: Connection | wire.Connection, with_: str) -> None:
+    """Raise Unavailable if a statement has failed: the server answers such a COMMIT with a ROLLBACK and no error."""
+    if connection.info.transaction_status == TransactionStatus.INERROR:
+        raise Unavailable(
+            "A statement of this transaction had failed, so it cannot commit; nothing was written.",
+            hint=f"Let the statement's error leave the `{with_} term.transaction()` block.",
+            code="transaction_failed",
+        )
 
 
 @contextlib.contextmanager
 def blocking_transaction(
-    info: str,
-    fence: Callable[[Connection, TermKey], None],
-    key: TermKey,
-    remaining_s: RemainingS,
-    committed: Callable[[Connection], None],
+    info: str, term: FencedTerm, fence: Callable[[Connection], None], committed: Callable[[Connection], None]
 ) -> Iterator[BlockingTransaction]:
     """Commits only while the epoch holds. A connection that hangs is cut when the term's own time is over.
 
     Raises LeaseLost if the term is over at the start.
     """
-    if remaining_s() <= 0:
-        raise lost(key, "the term is over")
-    connection = connect(info, min(remaining_s(), wire.CONNECT_LIMIT_S))
-    tx = BlockingTransaction(connection, key, remaining_s)
-    with contextlib.closing(connection), _cut_when_over(connection, remaining_s):
-        fence(connection, key)
+    term.check()
+    connection = connect(info, min(term.remaining_s(), wire.CONNECT_LIMIT_S))
+    tx = BlockingTransaction(connection, term)
+    with contextlib.closing(connection), _cut_when_over(connection, term.remaining_s):
+        fence(connection)
         yield tx
         tx.commit()
         committed(connection)

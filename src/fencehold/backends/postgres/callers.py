@@ -1,13 +1,10 @@
-"""The fence in a transaction that the caller owns: psycopg connections, SQLAlchemy sessions, sync and async.
-
-A refusal makes the caller's transaction unable to commit, whatever the caller does with the error.
-"""
+"""Our work in a transaction that a caller owns, on PostgreSQL: a refusal leaves it open, and failed for good."""
 
 from __future__ import annotations
 
+import functools
 import secrets
-from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -15,29 +12,206 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
 from fencehold.backends.postgres import faults
-from fencehold.backends.postgres.blocking import lost
 from fencehold.backends.postgres.commits import Commits
-from fencehold.backends.sql import begin_hints, wrong_store
-from fencehold.backends.sql import caller_session as sql_session
-from fencehold.backends.sql.raw_async import RawAsync
-from fencehold.backends.sql.statements import Statements
+from fencehold.backends.postgres.encodings import must_keep_text, readable, text_must_fit
+from fencehold.backends.sql import wrong_store
+from fencehold.backends.sql.callers.connections import (
+    NO_PARAMS,
+    CallersAsyncConnection,
+    CallersConnection,
+    CallersSyncConnection,
+    End,
+    Params,
+    Rows,
+    Run,
+    Steps,
+)
+from fencehold.backends.sql.callers.dialect import Dialect, Refusals
+from fencehold.backends.sql.callers.fence import CallersFence
+from fencehold.backends.sql.callers.kinds import is_class
+from fencehold.backends.sql.callers.outbox import CallersOutbox
+from fencehold.backends.sql.fenced import lost
+from fencehold.backends.sql.statements import Statements, granting, numbered
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError, FenceholdError
-from fencehold.ports.fence import DONE
 
-DIALECT = "postgresql"  # as SQLAlchemy spells it
-CONNECTIONS = (
-    "a connection to PostgreSQL: of psycopg 3 (not psycopg2), of asyncpg, of Django with psycopg 3, or a SQLAlchemy "
-    "session or connection with any driver"
-)
+ASYNCPG = ("asyncpg.Connection", "asyncpg.PoolConnectionProxy")  # a pool lends the second in place of a connection
 SNAPSHOT_SEES_ALL = "read committed"
 LIMIT_MS_MAX = 2**31 - 1
-KEEPS_UTF8 = ("UTF8", "SQL_ASCII")
 MUST_FAIL = ("bad_encoding", "not_in_encoding", "pipeline_on", "no_standby")  # then the transaction must fail too
 NOT_THERE = ("42P01", "42703", "3F000")  # undefined table, undefined column, invalid schema name
 POISONED = ("P0001", "25P01")  # raised by `poison`; no transaction is open
 
-Rows = list[tuple[Any, ...]]
+_numbered = functools.lru_cache(maxsize=512)(numbered)  # each statement once
+
+
+class _OfPsycopg(CallersConnection):
+    """Statements use a cursor of our own, because the caller's factories may return anything."""
+
+    @property
+    def is_closed(self) -> bool:
+        return bool(self.target.closed)
+
+    @property
+    def is_idle(self) -> bool:
+        return bool(self.target.autocommit) and not self.in_transaction
+
+    @property
+    def in_transaction(self) -> bool:
+        return bool(self.target.info.transaction_status != TransactionStatus.IDLE)
+
+    @property
+    def in_savepoint(self) -> bool:
+        """Whether psycopg works with savepoints: inside `with conn.transaction():` within another transaction.
+
+        It would report it as an error of its own if they were gone.
+        """
+        return int(getattr(self.target, "_num_transactions", 0)) > 0
+
+
+class Psycopg(_OfPsycopg, CallersSyncConnection):
+    def run(self, name: str, params: Params) -> Rows:
+        cursor = psycopg.Cursor(self.target, row_factory=tuple_row)
+        cursor.execute(self.statements[name].encode(), params or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+class AsyncPsycopg(_OfPsycopg, CallersAsyncConnection):
+    async def run(self, name: str, params: Params) -> Rows:
+        cursor = psycopg.AsyncCursor(self.target, row_factory=tuple_row)
+        await cursor.execute(self.statements[name].encode(), params or None)
+        return await cursor.fetchall() if cursor.description else []
+
+
+class Asyncpg(CallersAsyncConnection):
+    keeps_errors = True
+
+    @property
+    def is_autocommit(self) -> bool:
+        return not self.in_transaction
+
+    @property
+    def in_transaction(self) -> bool:
+        return bool(self.target.is_in_transaction())
+
+    @property
+    def in_savepoint(self) -> bool:
+        """Always True: asyncpg does not report a savepoint, from which the rest could be committed."""
+        return True
+
+    async def run(self, name: str, params: Params) -> Rows:
+        text, names = _numbered(self.statements.named(name))
+        return [tuple(row) for row in await self.target.fetch(text, *(params[name] for name in names))]
+
+    async def close(self) -> None:
+        self.target.terminate()
+
+
+class PostgresDialect(Dialect):
+    name = "postgresql"
+    takes = (
+        "Give a connection to PostgreSQL: of psycopg 3 (not psycopg2), of asyncpg, of Django with psycopg 3, or a "
+        "SQLAlchemy session or connection with any driver"
+    )
+    takes_as_tx = "; or leave tx out."
+    begin = "Open a transaction first (`async with conn.transaction():`)"
+    refused = "made to fail"
+
+    def own(self, target: object, statements: Statements, given: object) -> CallersConnection | None:
+        if isinstance(target, psycopg.AsyncConnection):
+            return AsyncPsycopg(target, statements, given)
+        if isinstance(target, psycopg.Connection):
+            return Psycopg(target, statements, given)
+        return Asyncpg(target, statements, given) if is_class(target, *ASYNCPG) else None
+
+    def run(self, connection: CallersConnection, name: str, params: Params = NO_PARAMS) -> Steps[Rows]:
+        driver = connection.driver
+        must_answer_at_once(driver)
+        must_keep_text(driver, params)
+        with text_must_fit():
+            rows = yield Run(name, params)
+        return readable(rows)
+
+    def poison(self, connection: CallersConnection) -> Steps[None]:
+        """Make the transaction fail. Where a library works with savepoints, which would be gone, end the connection."""
+        if connection.in_savepoint or not (yield from self._made_to_fail(connection)):
+            yield End.CLOSE
+
+    def _made_to_fail(self, connection: CallersConnection) -> Steps[bool]:
+        """Make the whole transaction fail, with every savepoint in it. False if it may still be able to commit."""
+        try:
+            yield from self.run(connection, "leave_savepoints")
+            yield from self.run(connection, "poison")
+        except Exception as error:  # noqa: BLE001 - whatever prevents the failure, return False
+            return sqlstate_of(error) in POISONED
+        return False
+
+    def write(
+        self, connection: CallersConnection, name: str, batch: Sequence[Params], refusals: Refusals
+    ) -> Steps[list[Rows]]:
+        if connection.is_autocommit:
+            raise refusals.outside(connection)
+        return (yield from super().write(connection, name, batch, refusals))
+
+    def is_elsewhere(self, error: Exception) -> bool:
+        return sqlstate_of(error) in NOT_THERE
+
+    def fault(self, error: Exception, statements: Statements) -> BaseException:
+        cause = getattr(error, "orig", error)
+        if not isinstance(cause, psycopg.Error):
+            return error
+        return granting(faults.of_statement(cause), statements.init_option)
+
+
+class PostgresFence(CallersFence):
+    """`is_own`: for connections of the store's own, which lead to no other database."""
+
+    def __init__(self, statements: Statements, commits: Commits, is_own: bool = False) -> None:
+        super().__init__(PostgresDialect(), statements)
+        self._commits, self._is_own = commits, is_own
+
+    def check(self, connection: CallersConnection) -> None:
+        super().check(connection)
+        if isinstance(connection.target, psycopg.Connection | psycopg.AsyncConnection):
+            self._commits.watch_caller(connection.target)
+
+    def ask(self, connection: CallersConnection, key: TermKey) -> Steps[FenceholdError | None]:
+        token = mark()
+        values = {**params(key), "mark": token, "own": self._is_own, "sync_commit": self._commits.sync_commit}
+        [(epoch, is_ours, standbys)] = yield from self.dialect.run(connection, "fence", values)
+        if epoch is not None:
+            if (yield from self.dialect.run(connection, "fence_kept")) != [(token,)]:
+                raise self.outside(connection)
+            self._commits.fenced(standbys)
+            return None
+        if not is_ours and not self._is_own:
+            return wrong_store.of_fence(key)
+        return refusal(key, (yield from self.dialect.run(connection, "isolation")))
+
+    def failure(self, error: BaseException, key: TermKey) -> BaseException | None:
+        """Errors of SQLAlchemy and of other drivers stay unchanged."""
+        if not isinstance(error, Exception) or (isinstance(error, FenceholdError) and error.code not in MUST_FAIL):
+            return None
+        if self.dialect.is_elsewhere(error) and not self._is_own:
+            return wrong_store.of_fence(key)
+        return of_fence(error, key) if isinstance(error, psycopg.Error) else error
+
+
+class PostgresCallersOutbox(CallersOutbox):
+    def __init__(self, statements: Statements) -> None:
+        super().__init__(PostgresDialect(), statements)
+
+    def ids_added(self, connection: CallersConnection, batch: Sequence[Params], answers: Sequence[Rows]) -> list[str]:
+        [rows] = answers
+        if rows == [(None,)]:
+            raise self.elsewhere()
+        return [tracking_id for (tracking_id,) in rows]
+
+    def is_first(self, connection: CallersConnection, rows: Rows) -> bool:
+        [(is_first, is_ours)] = rows
+        if not is_ours:
+            raise self.elsewhere()
+        return bool(is_first)
 
 
 def params(key: TermKey) -> dict[str, Any]:
@@ -57,67 +231,21 @@ def mark() -> str:
     return secrets.token_hex(8)
 
 
-def fence(statements: Statements, target: object, key: TermKey, over: bool, commits: Commits) -> Awaitable[None]:
-    """`over`: the term has already ended here, so the store is not asked and the transaction is only made to fail."""
-    return begin_hints.advised(target, lambda: _fence(statements, target, key, over, commits))
-
-
-def _fence(statements: Statements, target: object, key: TermKey, over: bool, commits: Commits) -> Awaitable[None]:
-    target = sql_session.unwrapped(target, DIALECT)
-    if isinstance(target, psycopg.AsyncConnection):
-        must_be_in_transaction(target)
-        commits.watch_caller(target)
-        return _fence_async(AsyncDoor(target, statements), key, over, commits)
-    if isinstance(target, psycopg.Connection):
-        must_be_in_transaction(target)
-        commits.watch_caller(target)
-        fence_sync(SyncDoor(target, statements), key, commits, over)
-        return DONE
-    if sql_session.is_sqlalchemy(target, DIALECT):
-        if sql_session.is_async(target):
-            return _fence_async(AsyncSessionDoor(target, statements), key, over, commits)
-        fence_sync(SessionDoor(target, statements), key, commits, over)
-        return DONE
-    raise ConfigurationError(
-        f"term.fence() cannot use a {sql_session.kind_of(target)}.",
-        hint=f"Give {CONNECTIONS}.",
-        code="bad_connection",
+def refusal(key: TermKey, isolation: Rows) -> FenceholdError:
+    if isolation == [(SNAPSHOT_SEES_ALL,)]:
+        return lost(key, "the store refused the fence; this transaction was made to fail")
+    return ConfigurationError(
+        f"This transaction ({isolation[0][0]}) reads from an older snapshot, in which the lease looks expired; it was "
+        "made to fail.",
+        hint="Fence first thing in a repeatable read or serializable transaction, before any other statement.",
+        code="snapshot_too_old",
     )
 
 
-async def spoil(statements: Statements, target: Any) -> None:
-    """After this, nothing that was begun on `target` and not yet committed can be committed."""
-    target = sql_session.unwrapped(target, DIALECT)
-    if sql_session.is_sqlalchemy(target, DIALECT):
-        if not target.in_transaction():
-            return
-        if sql_session.is_async(target):
-            await AsyncSessionDoor(target, statements).poison()
-        else:
-            SessionDoor(target, statements).poison()
-    elif target.info.transaction_status != TransactionStatus.IDLE:
-        if isinstance(target, psycopg.AsyncConnection):
-            await AsyncDoor(target, statements).poison()
-        else:
-            SyncDoor(target, statements).poison()
-
-
-def must_keep_text(connection: object, values: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError if the database would store these values as other text than from our own connections.
-
-    If one side is SQL_ASCII nothing is converted: the bytes are kept as they are. psycopg sends UTF8 to such a client.
-    """
-    if not values or not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
-        return
-    stored, sent = (connection.info.parameter_status(f"{side}_encoding") for side in ("server", "client"))
-    bytes_as_they_are = "SQL_ASCII" in (stored, sent)
-    if bytes_as_they_are and not (stored in KEEPS_UTF8 and sent in KEEPS_UTF8):
-        raise ConfigurationError(
-            f"This database is in {stored} and the connection in {sent}, and nobody converts the one into the other: "
-            "text would be stored as other text than fencehold's own. Nothing was written.",
-            hint="Connect with client_encoding=utf8.",
-            code="bad_encoding",
-        )
+def of_fence(error: psycopg.Error, key: TermKey) -> FenceholdError:
+    if isinstance(error, psycopg.errors.SerializationFailure):
+        return lost(key, "the lease row changed under this transaction's snapshot")
+    return faults.of_fenced(error, int(limit_ms(key)) / 1000)
 
 
 def must_answer_at_once(connection: object) -> None:
@@ -135,224 +263,7 @@ def must_answer_at_once(connection: object) -> None:
         )
 
 
-@contextmanager
-def text_must_fit() -> Iterator[None]:
-    """Raise ConfigurationError for the driver's own refusal of a character that the connection's encoding lacks."""
-    try:
-        yield
-    except UnicodeEncodeError as error:
-        raise ConfigurationError(
-            f"The connection's encoding ({error.encoding}) has no {error.object[error.start]!r}; nothing was written.",
-            hint="Connect with client_encoding=utf8.",
-            code="not_in_encoding",
-        ) from None
-
-
-def readable(rows: Rows) -> Rows:
-    """Return text as text: on a connection in SQL_ASCII psycopg gives bytes for it."""
-    return [tuple(value.decode() if isinstance(value, bytes) else value for value in row) for row in rows]
-
-
-class SyncDoor:
-    """A psycopg connection. Uses its own cursor, because the caller's factories may return anything."""
-
-    def __init__(self, target: psycopg.Connection[Any], statements: Statements) -> None:
-        self._target, self._statements = target, statements
-        self.table = statements.table
-
-    def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        must_answer_at_once(self._target)
-        must_keep_text(self._target, values)
-        cursor = psycopg.Cursor(self._target, row_factory=tuple_row)
-        with text_must_fit():
-            cursor.execute(self._statements[name].encode(), values or None)
-        return readable(cursor.fetchall()) if cursor.description else []
-
-    def poison(self) -> None:
-        """Make the transaction fail. Inside psycopg's own blocks, close the connection instead.
-
-        There the savepoints would be gone, which those blocks would report as an error.
-        """
-        if is_nested(self._target) or not poisoned(self):
-            self._target.close()
-
-
-class AsyncDoor:
-    def __init__(self, target: psycopg.AsyncConnection[Any], statements: Statements) -> None:
-        self._target, self._statements = target, statements
-        self.table = statements.table
-
-    async def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        must_answer_at_once(self._target)
-        must_keep_text(self._target, values)
-        cursor = psycopg.AsyncCursor(self._target, row_factory=tuple_row)
-        with text_must_fit():
-            await cursor.execute(self._statements[name].encode(), values or None)
-        return readable(await cursor.fetchall()) if cursor.description else []
-
-    async def poison(self) -> None:
-        if is_nested(self._target) or not await poisoned_async(self):
-            await self._target.close()
-
-
-class SessionDoor:
-    """A SQLAlchemy session or connection, with any driver."""
-
-    def __init__(self, target: Any, statements: Statements) -> None:
-        self.target, self._statements = target, statements
-        self.table = statements.table
-
-    def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        driver = sql_session.driver_connection(self.target)
-        must_answer_at_once(driver)
-        must_keep_text(driver, values)
-        with text_must_fit():
-            return readable(sql_session.run(self.target, self._statements.named(name), values))
-
-    def poison(self) -> None:
-        """Make the transaction fail. Inside `begin_nested()`, end the connection instead.
-
-        SQLAlchemy then refuses everything but rollbacks.
-        """
-        if sql_session.in_savepoint(self.target) or not poisoned(self):
-            sql_session.cut_off(self.target)
-
-
-class AsyncSessionDoor:
-    def __init__(self, target: Any, statements: Statements) -> None:
-        self.target, self._statements = target, statements
-        self.table = statements.table
-
-    async def run(self, name: str, values: Mapping[str, Any]) -> Rows:
-        driver = await sql_session.driver_connection_async(self.target)
-        must_answer_at_once(driver)
-        must_keep_text(driver, values)
-        with text_must_fit():
-            return readable(await sql_session.run_async(self.target, self._statements.named(name), values))
-
-    async def poison(self) -> None:
-        if isinstance(self.target, RawAsync):
-            await self.target.rollback()
-        elif await sql_session.in_savepoint_async(self.target) or not await poisoned_async(self):
-            await sql_session.cut_off_async(self.target)
-
-
-def poisoned(door: SyncDoor | SessionDoor) -> bool:
-    """Make the whole transaction fail, with every savepoint in it. Return False if it may still be able to commit."""
-    try:
-        door.run("leave_savepoints", {})
-        door.run("poison", {})
-    except Exception as error:  # noqa: BLE001 - whatever prevents the failure, return False
-        return sqlstate_of(error) in POISONED
-    return False
-
-
-async def poisoned_async(door: AsyncDoor | AsyncSessionDoor) -> bool:
-    try:
-        await door.run("leave_savepoints", {})
-        await door.run("poison", {})
-    except Exception as error:  # noqa: BLE001 - whatever prevents the failure, return False
-        return sqlstate_of(error) in POISONED
-    return False
-
-
-def fence_sync(
-    door: SyncDoor | SessionDoor, key: TermKey, commits: Commits, over: bool = False, own: bool = False
-) -> None:
-    """`own`: the connection is the store's own, which leads to no other database."""
-    refusal: Exception = lost(key, "the term is over; this transaction was made to fail")
-    if not over:
-        token = mark()
-        try:
-            values = {**params(key), "mark": token, "own": own, "sync_commit": commits.sync_commit}
-            [(epoch, is_ours, standbys)] = door.run("fence", values)
-            if epoch is not None:
-                if door.run("fence_kept", {}) != [(token,)]:
-                    raise outside_transaction()
-                commits.fenced(standbys)
-                return
-            refusal = _refusal(key, door.run("isolation", {})) if is_ours or own else wrong_store.of_fence(key)
-        except Exception as error:
-            if isinstance(error, FenceholdError) and error.code not in MUST_FAIL:
-                raise
-            refusal = of_failed(error, key, own)
-    door.poison()
-    raise refusal
-
-
-async def _fence_async(door: AsyncDoor | AsyncSessionDoor, key: TermKey, over: bool, commits: Commits) -> None:
-    refusal: Exception = lost(key, "the term is over; this transaction was made to fail")
-    if not over:
-        token = mark()
-        try:
-            values = {**params(key), "mark": token, "own": False, "sync_commit": commits.sync_commit}
-            [(epoch, is_ours, standbys)] = await door.run("fence", values)
-            if epoch is not None:
-                if await door.run("fence_kept", {}) != [(token,)]:
-                    raise outside_transaction()
-                commits.fenced(standbys)
-                return
-            refusal = _refusal(key, await door.run("isolation", {})) if is_ours else wrong_store.of_fence(key)
-        except Exception as error:
-            if isinstance(error, FenceholdError) and error.code not in MUST_FAIL:
-                raise
-            refusal = of_failed(error, key)
-    await door.poison()
-    raise refusal
-
-
-def _refusal(key: TermKey, isolation: Rows) -> Exception:
-    if isolation == [(SNAPSHOT_SEES_ALL,)]:
-        return lost(key, "the store refused the fence; this transaction was made to fail")
-    return ConfigurationError(
-        f"This transaction ({isolation[0][0]}) reads from an older snapshot, in which the lease looks expired; it was "
-        "made to fail.",
-        hint="Fence first thing in a repeatable read or serializable transaction, before any other statement.",
-        code="snapshot_too_old",
-    )
-
-
-def of_fence(error: psycopg.Error, key: TermKey) -> Exception:
-    if isinstance(error, psycopg.errors.SerializationFailure):
-        return lost(key, "the lease row changed under this transaction's snapshot")
-    return faults.of_fenced(error, int(limit_ms(key)) / 1000)
-
-
-def of_failed(error: Exception, key: TermKey, own: bool = False) -> Exception:
-    """The same on a connection of the caller's. Errors of SQLAlchemy and of other drivers stay unchanged."""
-    if is_elsewhere(error) and not own:
-        return wrong_store.of_fence(key)
-    if not isinstance(error, psycopg.Error):
-        return error
-    fault = of_fence(error, key)
-    fault.__cause__ = error
-    return fault
-
-
-def is_elsewhere(error: Exception) -> bool:
-    """Whether the error means that our table, or its newest column, is not in this database. In the store's it is."""
-    return sqlstate_of(error) in NOT_THERE
-
-
 def sqlstate_of(error: Exception) -> str | None:
     """Return the SQLSTATE, for SQLAlchemy's errors that of the driver's error; psycopg2 calls it `pgcode`."""
     cause = getattr(error, "orig", error)
     return getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-
-
-def must_be_in_transaction(target: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    if target.autocommit and target.info.transaction_status == TransactionStatus.IDLE:
-        raise outside_transaction()
-
-
-def is_nested(target: Any) -> bool:
-    """Whether psycopg works with savepoints: inside `with conn.transaction():` within another transaction."""
-    return int(getattr(target, "_num_transactions", 0)) > 0
-
-
-def outside_transaction() -> ConfigurationError:
-    return ConfigurationError(
-        "term.fence() needs an open transaction: in autocommit its lock would be gone before your write.",
-        hint="Open a transaction first (`async with conn.transaction():`), then fence, then write.",
-        code="fence_outside_transaction",
-    )

@@ -20,6 +20,7 @@ from psycopg.rows import tuple_row
 from fencehold.backends.sql.statements import Statements
 from fencehold.model.durable import Durable
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.ports.facts import FactSink
 
 GRANTS = ("acquire", "next_for_state")  # the statements that give a token to a holder
@@ -182,7 +183,7 @@ class Replicated(Commits):
         """Return whether there is a standby. If there is none any more, and that is no error, report it as a fact."""
         had, self._has_standby = self._has_standby, bool(standbys.strip())
         if had is not False and not self._has_standby and not self._refuses and self._facts is not None:
-            self._facts.fact("store_not_replicated", detail=NO_STANDBY, hint=NO_STANDBY_HINT)
+            StoreFacts(self._facts).store_not_replicated(detail=NO_STANDBY, hint=NO_STANDBY_HINT)
         return self._has_standby
 
     def fenced(self, standbys: str) -> None:
@@ -218,7 +219,7 @@ class Replicated(Commits):
         if notice.sqlstate == WARNING and is_of_the_wait(notice.source_file, notice.message_primary):
             assert self._facts is not None, "heard only where it can be told"
             error = not_replicated(CUT_SHORT)
-            self._facts.fact("commit_not_replicated", error=error.message)
+            StoreFacts(self._facts).commit_not_replicated(error=error.message)
 
     async def committed(self, connection: psycopg.AsyncConnection[Any], statements: Statements) -> None:
         must_have_waited(connection)

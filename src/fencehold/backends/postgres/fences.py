@@ -12,8 +12,22 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from fencehold.backends.postgres import callers, faults, wire
-from fencehold.backends.postgres.blocking import BlockingTransaction, blocking_transaction, fence_gone, lost
+from fencehold.backends.postgres.blocking import (
+    GONE_HINT,
+    BlockingTransaction,
+    blocking_transaction,
+    must_not_have_failed,
+)
 from fencehold.backends.postgres.commits import Commits, not_replicated
+from fencehold.backends.sql.fenced import (
+    BEFORE_STATEMENT,
+    REFUSED,
+    UNDER_WAY,
+    FencedTerm,
+    fence_gone,
+    guard_params,
+    lost,
+)
 from fencehold.backends.sql.statements import Statements
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import Unavailable
@@ -29,34 +43,29 @@ T = TypeVar("T")
 class PostgresTransaction:
     """A fenced transaction. `connection` is psycopg's own; `execute` also refuses once the term is over."""
 
-    def __init__(self, connection: wire.Connection, key: TermKey, remaining_s: RemainingS) -> None:
+    def __init__(self, connection: wire.Connection, term: FencedTerm) -> None:
         self.connection = connection
         self.mark = callers.mark()
-        self.limit_s = int(callers.limit_ms(key)) / 1000  # the fence sets it as the limit of each statement
-        self._key = key
-        self._remaining_s = remaining_s
+        self._term = term
 
     async def execute(self, statement: Any, params: Params = None) -> psycopg.AsyncCursor[Any]:
         return await self.run(self.connection.execute(statement, params))
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._remaining_s() <= 0:
+        if self._term.remaining_s() <= 0:
             work.close()
-            raise lost(self._key, "the term ended before this statement was sent")
+            raise lost(self._term.key, BEFORE_STATEMENT)
         try:
-            return await wire.bounded(self.connection, work, self._remaining_s)
+            return await wire.bounded(self.connection, work, self._term.remaining_s)
         except psycopg.Error as error:
-            if faults.is_connection_lost(error):
-                raise self._broken(error) from error
-            raise
-
-    def _broken(self, error: psycopg.Error) -> Exception:
-        if self._remaining_s() <= 0:
-            return lost(self._key, "the term ended while a statement was under way; nothing was committed")
-        return Unavailable(
-            f"The connection broke inside the transaction; nothing was committed: {faults.of_statement(error).message}",
-            code="connection_lost",
-        )
+            if not faults.is_connection_lost(error):
+                raise
+            self._term.check(UNDER_WAY)
+            raise Unavailable(
+                "The connection broke inside the transaction; nothing was committed: "
+                f"{faults.of_statement(error).message}",
+                code="connection_lost",
+            ) from error
 
 
 class PostgresFences:
@@ -66,15 +75,17 @@ class PostgresFences:
         self._info = info
         self._statements = statements
         self._commits = commits or Commits()
+        self._callers = callers.PostgresFence(statements, self._commits)
         self._idle: list[tuple[asyncio.AbstractEventLoop, wire.Connection]] = []
 
     @asynccontextmanager
     async def transaction(self, key: TermKey, remaining_s: RemainingS) -> AsyncIterator[PostgresTransaction]:
-        tx = await self._begin(key, remaining_s)
+        term = FencedTerm(key, remaining_s)
+        tx = await self._begin(term)
         connection = tx.connection
         try:
             yield tx
-            await self._commit(tx, remaining_s)
+            await self._commit(tx, term)
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) or not await self._rolled_back(connection):
                 wire.discard(connection)
@@ -87,18 +98,21 @@ class PostgresFences:
         self._checkin(connection)
 
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[BlockingTransaction]:
-        return blocking_transaction(self._info, self._fence_blocking, key, remaining_s, self._committed_blocking)
+        term = FencedTerm(key, remaining_s)
+        return blocking_transaction(
+            self._info, term, lambda connection: self._fence_blocking(connection, key), self._committed_blocking
+        )
 
-    async def _begin(self, key: TermKey, remaining_s: RemainingS) -> PostgresTransaction:
+    async def _begin(self, term: FencedTerm) -> PostgresTransaction:
         """Return a transaction that is open and fenced.
 
         A connection kept from before may have died unnoticed; it is replaced, because nothing was written on it.
         """
         while True:
-            connection, was_kept = await self._checkout(key, remaining_s)
-            tx = PostgresTransaction(connection, key, remaining_s)
+            connection, was_kept = await self._checkout(term)
+            tx = PostgresTransaction(connection, term)
             try:
-                await self._enter(tx, key)
+                await self._enter(tx, term.key)
                 return tx
             except Unavailable:
                 wire.discard(connection)
@@ -114,26 +128,21 @@ class PostgresFences:
             cursor = await tx.run(tx.connection.execute(self._statements["fence"], params))
             epoch, _, standbys = await cursor.fetchone() or (None, None, "")
             if epoch is None:
-                raise lost(key, "the store refused the fence: it has expired or another holds it")
+                raise lost(key, REFUSED)
             self._commits.fenced(standbys)
         except psycopg.Error as error:
             raise callers.of_fence(error, key) from error
 
-    async def _commit(self, tx: PostgresTransaction, remaining_s: RemainingS) -> None:
-        if tx.connection.info.transaction_status == TransactionStatus.INERROR:
-            raise Unavailable(
-                "A statement of this transaction had failed, so it cannot commit; nothing was written.",
-                hint="Let the statement's error leave the `async with term.transaction()` block.",
-                code="transaction_failed",
-            )
+    async def _commit(self, tx: PostgresTransaction, term: FencedTerm) -> None:
+        must_not_have_failed(tx.connection, "async with")
         await self._still_fenced(tx)
         try:
-            await wire.bounded(tx.connection, tx.connection.commit(), remaining_s)
+            await wire.bounded(tx.connection, tx.connection.commit(), term.remaining_s)
         except psycopg.Error as error:
             if faults.is_connection_lost(error):
                 raise faults.of_statement(error) from error
             raise  # for example a deferred constraint: the caller's own error; nothing was written
-        await self._committed(tx, remaining_s)
+        await self._committed(tx, term.remaining_s)
 
     async def _committed(self, tx: PostgresTransaction, remaining_s: RemainingS) -> None:
         """Raise Uncertain if the commit may not be where it must be, also if the server does not answer this check."""
@@ -151,7 +160,7 @@ class PostgresFences:
         cursor = psycopg.AsyncCursor(tx.connection, row_factory=tuple_row)
         await tx.run(cursor.execute(self._statements["fence_kept"].encode()))
         if await cursor.fetchone() != (tx.mark,):
-            raise fence_gone()
+            raise fence_gone(GONE_HINT)
 
     async def _rolled_back(self, connection: wire.Connection) -> bool:
         if connection.closed:
@@ -162,17 +171,16 @@ class PostgresFences:
             return False
         return True
 
-    async def _checkout(self, key: TermKey, remaining_s: RemainingS) -> tuple[wire.Connection, bool]:
+    async def _checkout(self, term: FencedTerm) -> tuple[wire.Connection, bool]:
         """Return a connection, and whether an earlier transaction had used it. Raises LeaseLost if the term is over."""
-        if remaining_s() <= 0:
-            raise lost(key, "the term is over")
+        term.check()
         loop = asyncio.get_running_loop()
         for index, (home, connection) in enumerate(self._idle):
             if home is loop:
                 del self._idle[index]
                 if not connection.closed:
                     return connection, True
-        limit_s = min(remaining_s(), wire.CONNECT_LIMIT_S)
+        limit_s = min(term.remaining_s(), wire.CONNECT_LIMIT_S)
         connection = await wire.connect(self._info, limit_s, autocommit=False)
         self._commits.watch(connection)
         return connection, False
@@ -191,24 +199,24 @@ class PostgresFences:
     # --- the caller's own connection ---
 
     def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
-        return callers.fence(self._statements, target, key, over, self._commits)
+        return self._callers.fence(target, key, over)
 
     async def spoil(self, target: object) -> None:
         with suppress(Exception):
             async with TimeLimit(ROLLBACK_LIMIT_S):
-                await callers.spoil(self._statements, target)
+                await self._callers.spoil(target)
 
     def guard(self, key: TermKey) -> GuardText:
         values = {
             **callers.params(key), "name": key.name.encode().hex(), "holder": key.holder_id.encode().hex(),
             "sync_commit": self._commits.sync_commit,
         }  # fmt: skip
-        params = {f"fencehold_{name}": value for name, value in values.items()}
-        return GuardText(self._statements["guard"], self._statements.named("guard"), params)
+        return GuardText(self._statements["guard"], self._statements.named("guard"), guard_params(values))
 
     def _fence_blocking(self, connection: psycopg.Connection[Any], key: TermKey) -> None:
         self._commits.watch(connection)
-        callers.fence_sync(callers.SyncDoor(connection, self._statements), key, self._commits, own=True)
+        fence = callers.PostgresFence(self._statements, self._commits, is_own=True)
+        callers.Psycopg(connection, self._statements).drive(lambda own: fence.fenced(own, key))
 
     def _committed_blocking(self, connection: psycopg.Connection[Any]) -> None:
         try:

@@ -30,13 +30,15 @@ class PostgresSchema:
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
         left_s = wire.fixed(limit_s)
+        patience = LockPatience(f"The table {self._statements.table}", waits, left_s)
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=False)
         try:
             with wire.lent(connection):
                 await wire.bounded(connection, self._lift_limits(connection), left_s)
-                return await wire.bounded(connection, self._tried(connection, waits, left_s), left_s)
+                return await wire.bounded(connection, self._tried(connection, patience), left_s)
         except psycopg.Error as error:
-            raise faults.of_init(error, self._statements.init_option) from None
+            # Given up while it waited for locks, before the commit: the transaction is rolled back with the connection.
+            raise patience.busy() or faults.of_init(error, self._statements.init_option) from None
 
     async def _lift_limits(self, connection: wire.Connection) -> None:
         await session_limits.lifted(connection, self._statements)
@@ -95,18 +97,17 @@ class PostgresSchema:
         limit = f"SET LOCAL lock_timeout = '{LOCK_WAIT_S_MAX:.0f}s'; -- if it is over, run the script again\n"
         return f"BEGIN;\n{limit}{self._statements.script(once=_once)}\nCOMMIT;\n"
 
-    async def _tried(self, connection: wire.Connection, waits: Waits, left_s: Callable[[], float]) -> list[str]:
-        patience = LockPatience(f"The table {self._statements.table}", waits, left_s)
+    async def _tried(self, connection: wire.Connection, patience: LockPatience) -> list[str]:
         while True:
             try:
-                return await self._apply(connection, patience.wait_ms)
+                return await self._apply(connection, patience)
             except pg.LockNotAvailable:
                 await connection.rollback()
                 await asyncio.sleep(patience.refused(await self._in_use(connection)))
 
-    async def _apply(self, connection: wire.Connection, lock_wait_ms: int) -> list[str]:
+    async def _apply(self, connection: wire.Connection, patience: LockPatience) -> list[str]:
         component = self._statements.table
-        await connection.execute(self._statements["lock_limit"], {"limit_ms": str(lock_wait_ms)})
+        await connection.execute(self._statements["lock_limit"], {"limit_ms": str(patience.wait_ms)})
         if await self._is_current(connection):  # the usual case: takes no lock, however many programs start at once
             return []
         await connection.execute(self._statements["steps_lock"])
@@ -120,6 +121,7 @@ class PostgresSchema:
             await self._step(connection, step, {"component": component, "step": step.name})
         if missing := await self._missing(connection):
             raise parts_lost(self._statements, missing)
+        patience.ends()
         await connection.commit()
         return [step.name for step in due]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.ports.facts import FactSink
 
 HINT = (
@@ -23,4 +24,4 @@ class UnreadTimeline:
     def __call__(self, why: str) -> None:
         facts, self._facts = self._facts, None
         if facts is not None:
-            facts.fact("timeline_unread", detail=text(why), hint=HINT)
+            StoreFacts(facts).timeline_unread(detail=text(why), hint=HINT)

@@ -24,6 +24,7 @@ class LockPatience:
         self._waits = waits
         self._left_s = left_s
         self._said_at_s: float | None = None
+        self._used_by: str | None = None  # as far as known; None while no lock was refused
 
     @property
     def wait_ms(self) -> int:
@@ -32,6 +33,7 @@ class LockPatience:
 
     def refused(self, used_by: str) -> float:
         """Return the pause before the next try for the lock. Raises Unavailable (busy) if no time is left for it."""
+        self._used_by = used_by
         pause_s = max(PAUSE_S_MIN, self.wait_s)
         if self._left_s() <= pause_s:
             raise busy(self._what, used_by)
@@ -41,6 +43,14 @@ class LockPatience:
             self._waits(f"{self._what} is in use{used_by}; trying again")
         self.wait_s = min(LOCK_WAIT_S_MAX, self.wait_s * 2)
         return pause_s
+
+    def ends(self) -> None:
+        """All locks were granted: what fails from now on does not fail for want of a lock."""
+        self._used_by = None
+
+    def busy(self) -> Unavailable | None:
+        """Return the error for an `init` that was given up while it waited for locks; None if it was not."""
+        return None if self._used_by is None else busy(self._what, self._used_by)
 
 
 def busy(what: str, used_by: str) -> Unavailable:

@@ -12,6 +12,7 @@ from fencehold.backends.sqlite.outbox.events import SqliteEvents
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
 from fencehold.backends.sqlite.wakeup import FileWatch
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.ports.facts import FactSink
 
 
@@ -42,7 +43,7 @@ class SqliteBackend:
         if not self._any_file_system:
             file_system.check(self._path)
         if self._facts is not None and (doubt := file_system.doubt(self._path)):
-            self._facts.fact("file_system_doubtful", detail=doubt)
+            StoreFacts(self._facts).file_system_doubtful(detail=doubt)
 
     async def close(self) -> None:
         self.wakeup.close()

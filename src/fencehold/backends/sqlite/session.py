@@ -15,6 +15,7 @@ from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.file import rights as file_rights
 from fencehold.backends.sqlite.file.identity import OpenFile, Replaced, cut_off, mixed
 from fencehold.model.errors import Uncertain
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.ports.facts import FactSink
 
 T = TypeVar("T")
@@ -116,7 +117,7 @@ class Session:
         self._connection.close()
         self._connection = self._file = None
         if self._facts is not None:
-            self._facts.fact("file_replaced", detail=f"{found}; from now on what is there is used")
+            StoreFacts(self._facts).file_replaced(detail=f"{found}; from now on what is there is used")
 
     def _write(self, work: Work[T], limit_s: float, mode: Mode) -> T:
         connection = self.connection(limit_s, mode)

@@ -15,6 +15,7 @@ from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.backends.sqlserver.session import Session
 from fencehold.backends.sqlserver.wakeup import NoWakeup
 from fencehold.model.errors import FenceholdError
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.ports.facts import FactSink
 
 
@@ -48,7 +49,7 @@ class SqlServerBackend:
         if self._facts is not None:
             with suppress(FenceholdError):  # a server that cannot report it is used as it is
                 for risk, remedy in await self._session.run("durability", {}, limit_s):
-                    self._facts.fact("store_not_durable", detail=risk, hint=remedy)
+                    StoreFacts(self._facts).store_not_durable(detail=risk, hint=remedy)
 
     async def close(self) -> None:
         await self._session.close()

@@ -10,39 +10,53 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from fencehold.backends.sql.given_up import given_up
+from fencehold.backends.sql.abandoned import retrieve
+from fencehold.backends.sql.fenced import (
+    BEFORE_COMMIT,
+    BEFORE_STATEMENT,
+    UNDER_WAY,
+    FencedTerm,
+    fence_gone,
+    given_up,
+    lost,
+)
 from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlserver import batch, callers, driver, faults
-from fencehold.backends.sqlserver.callers import lost
 from fencehold.backends.sqlserver.line import Line
 from fencehold.backends.sqlserver.params import bound
 from fencehold.backends.sqlserver.results import Result, Rows
 from fencehold.model.election.leases import TermKey
-from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Unavailable, Uncertain
-from fencehold.ports.fence import Params, RemainingS
+from fencehold.model.errors import LeaseLost, Unavailable, Uncertain
+from fencehold.ports.fence import Params
+
+GONE_HINT = (
+    "Leave commit and rollback to `term.transaction()`, and open a second one for a second transaction; an error that "
+    "the server answers by rolling back (a deadlock, say) must leave the block."
+)
 
 T = TypeVar("T")
 
 
 class FencedLine:
-    """The steps of a fenced transaction. They run on the line's thread and raise the driver's errors."""
+    """The steps of a fenced transaction. They run on the line's thread and raise the driver's errors, or ours."""
 
-    def __init__(self, line: Line, statements: Statements, key: TermKey, remaining_s: RemainingS) -> None:
+    def __init__(self, line: Line, statements: Statements, term: FencedTerm) -> None:
         self.line = line
-        self.key = key
-        self.remaining_s = remaining_s
+        self.term = term
+        self._key = term.key
         self._statements = statements
 
-    def enter(self, _: driver.Connection) -> FenceholdError | None:
-        """Begin the transaction, take the lock and check the lease. Return the refusal, or None.
+    def enter(self, _: driver.Connection) -> None:
+        """Begin the transaction, take the lock and check the lease. Raises the refusal.
 
         Each wait on the server, also in later steps, is limited to half the lease: no wait of this session outlasts it.
         """
-        line, wait_ms = self.line, callers.wait_ms(self.key)
-        line.connection.timeout = max(1, math.ceil(self.key.lease_s / 2))
+        line, wait_ms = self.line, callers.wait_ms(self._key)
+        line.connection.timeout = max(1, math.ceil(self._key.lease_s / 2))
         # All settings again: statements of the last transaction on a kept session may have changed them.
         batch.rows(line.connection, f"{line.settings} SET LOCK_TIMEOUT {wait_ms:d};")
-        return callers.refused(self.key, self._rows("enter"), own=True)
+        if refusal := callers.refused(self._key, self._rows("enter"), callers.outside()):
+            raise refusal
 
     def execute(self, connection: driver.Connection, statement: Any, params: Params) -> Rows:
         with contextlib.closing(connection.cursor()) as cursor:
@@ -53,20 +67,16 @@ class FencedLine:
         """Raises unless committed; the batch then rolls back by itself."""
         verdict = self._rows("commit")[0][0]
         if verdict == "gone":
-            raise fence_gone()
+            raise fence_gone(GONE_HINT)
         if verdict == "busy":
             raise Unavailable("Another session held the lease's lock; nothing was committed.", code="busy")
         if verdict != "committed":
-            raise lost(self.key, "another holder took over; nothing was committed")
+            raise lost(self._key, "another holder took over; nothing was committed")
 
     def _rows(self, name: str) -> batch.Rows:
-        return batch.rows(self.line.connection, *bound(self._statements.named(name), callers.params(self.key)))
+        return batch.rows(self.line.connection, *bound(self._statements.named(name), callers.params(self._key)))
 
     # --- the outcome of a step ---
-
-    def check(self, why: str) -> None:
-        if self.remaining_s() <= 0:
-            raise lost(self.key, why)
 
     def own(self, future: Future[T]) -> T:
         """Return the result of one of our own steps; the driver's errors are raised as ours."""
@@ -82,7 +92,7 @@ class FencedLine:
         except driver.Error as error:
             if not faults.is_connection_lost(error):
                 raise
-            self.check("the term ended while a statement was under way; nothing was committed")
+            self.term.check(UNDER_WAY)
             said = faults.text_of(error)
             raise Unavailable(
                 f"The connection broke inside the transaction; nothing was committed: {said}", code="connection_lost"
@@ -102,21 +112,19 @@ class SqlServerTransaction:
         return self.line.connection
 
     async def execute(self, statement: Any, params: Params = None) -> Result:
-        self._check("the term ended before this statement was sent")
+        self._check(BEFORE_STATEMENT)
         future = await self._returned(lambda c: self._fenced.execute(c, statement, params))
         return Result(self._fenced.callers(future))
 
     async def enter(self) -> None:
-        refusal = self._fenced.own(await self._returned(self._fenced.enter))
-        if refusal is not None:
-            raise refusal
+        self._fenced.own(await self._returned(self._fenced.enter))
 
     async def commit(self) -> None:
-        self._check("the term ended before the commit")
+        self._check(BEFORE_COMMIT)
         try:
             self._fenced.own(await self._returned(self._fenced.commit))
         except _TermOver:
-            raise commit_unknown(self._fenced.key) from None
+            raise commit_unknown(self._fenced.term.key) from None
 
     async def _returned(self, work: Callable[[driver.Connection], T]) -> Future[T]:
         """Run the call on the line and return it finished.
@@ -125,11 +133,11 @@ class SqlServerTransaction:
         """
         future = self.line.submit(work)
         waiting = asyncio.wrap_future(future)
-        waiting.add_done_callback(_retrieve)
+        waiting.add_done_callback(retrieve)
         while not waiting.done():
-            left_s = self._fenced.remaining_s()
+            left_s = self._fenced.term.remaining_s()
             if left_s <= 0:
-                raise _term_over(self._fenced.key)
+                raise _term_over(self._fenced.term.key)
             try:
                 await asyncio.wait([waiting], timeout=left_s)
             except BaseException:
@@ -138,7 +146,7 @@ class SqlServerTransaction:
         return future
 
     def _check(self, why: str) -> None:
-        self._fenced.check(why)
+        self._fenced.term.check(why)
         if self._is_given_up:
             raise given_up()
 
@@ -154,39 +162,28 @@ class BlockingTransaction:
         return self._fenced.line.connection
 
     def execute(self, statement: Any, params: Params = None) -> Rows:
-        self._fenced.check("the term ended before this statement was sent")
+        self._fenced.term.check(BEFORE_STATEMENT)
         return self._fenced.callers(self._returned(lambda c: self._fenced.execute(c, statement, params)))
 
     def enter(self) -> None:
-        self._fenced.check("the term is over")
-        refusal = self._fenced.own(self._returned(self._fenced.enter))
-        if refusal is not None:
-            raise refusal
+        self._fenced.term.check()
+        self._fenced.own(self._returned(self._fenced.enter))
 
     def commit(self) -> None:
-        self._fenced.check("the term ended before the commit")
+        self._fenced.term.check(BEFORE_COMMIT)
         try:
             self._fenced.own(self._returned(self._fenced.commit))
         except _TermOver:
-            raise commit_unknown(self._fenced.key) from None
+            raise commit_unknown(self._fenced.term.key) from None
 
     def _returned(self, work: Callable[[driver.Connection], T]) -> Future[T]:
         future = self._fenced.line.submit(work)
         while not future.done():
-            left_s = self._fenced.remaining_s()
+            left_s = self._fenced.term.remaining_s()
             if left_s <= 0:
-                raise _term_over(self._fenced.key)
+                raise _term_over(self._fenced.term.key)
             concurrent.futures.wait([future], timeout=left_s)
         return future
-
-
-def fence_gone() -> ConfigurationError:
-    return ConfigurationError(
-        "The fenced transaction was ended inside its block; what follows would not be fenced.",
-        hint="Leave commit and rollback to `term.transaction()`, and open a second one for a second transaction; an "
-        "error that the server answers by rolling back (a deadlock, say) must leave the block.",
-        code="fence_gone",
-    )
 
 
 def commit_unknown(key: TermKey) -> Uncertain:
@@ -202,10 +199,4 @@ class _TermOver(LeaseLost):
 
 
 def _term_over(key: TermKey) -> _TermOver:
-    why = "the term ended while a statement was under way; nothing was committed"
-    return _TermOver(f"Lease {key.name!r} epoch {key.epoch}: {why}.", name=key.name, epoch=key.epoch)
-
-
-def _retrieve(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()
+    return _TermOver(lost(key, UNDER_WAY).message, name=key.name, epoch=key.epoch)

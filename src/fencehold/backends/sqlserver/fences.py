@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TypeVar
 
+from fencehold.backends.sql.fenced import FencedTerm, guard_params
 from fencehold.backends.sql.statements import Statements, pyformat
-from fencehold.backends.sqlserver import callers
 from fencehold.backends.sqlserver.address import Address
-from fencehold.backends.sqlserver.callers import lost
+from fencehold.backends.sqlserver.callers import SqlServerFence
 from fencehold.backends.sqlserver.fenced import BlockingTransaction, FencedLine, SqlServerTransaction
 from fencehold.backends.sqlserver.line import Line
 from fencehold.model.election.leases import TermKey
@@ -27,11 +27,13 @@ class SqlServerFences:
     def __init__(self, address: Address, statements: Statements) -> None:
         self._address = address
         self._statements = statements
+        self._callers = SqlServerFence(statements)
+        self._guard = pyformat(statements.named("guard"))
         self._idle: list[Line] = []
 
     @asynccontextmanager
     async def transaction(self, key: TermKey, remaining_s: RemainingS) -> AsyncIterator[SqlServerTransaction]:
-        tx = await self._begin(key, remaining_s)
+        tx = await self._begin(FencedTerm(key, remaining_s))
         try:
             yield tx
             await tx.commit()
@@ -43,7 +45,7 @@ class SqlServerFences:
     @contextmanager
     def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> Iterator[BlockingTransaction]:
         line = Line(self._address, keeps_open=True, name="fencehold-mssql-tx")
-        tx = BlockingTransaction(FencedLine(line, self._statements, key, remaining_s))
+        tx = BlockingTransaction(FencedLine(line, self._statements, FencedTerm(key, remaining_s)))
         try:
             tx.enter()
             yield tx
@@ -51,14 +53,14 @@ class SqlServerFences:
         finally:
             line.leave()
 
-    async def _begin(self, key: TermKey, remaining_s: RemainingS) -> SqlServerTransaction:
+    async def _begin(self, term: FencedTerm) -> SqlServerTransaction:
         """Return a transaction that is open and fenced.
 
         A connection kept from before may have died unnoticed; it is replaced, because nothing was written on it.
         """
         while True:
-            line, was_kept = self._checkout(key, remaining_s)
-            tx = SqlServerTransaction(FencedLine(line, self._statements, key, remaining_s))
+            line, was_kept = self._checkout(term)
+            tx = SqlServerTransaction(FencedLine(line, self._statements, term))
             try:
                 await tx.enter()
                 return tx
@@ -70,10 +72,9 @@ class SqlServerFences:
                 line.leave()
                 raise
 
-    def _checkout(self, key: TermKey, remaining_s: RemainingS) -> tuple[Line, bool]:
+    def _checkout(self, term: FencedTerm) -> tuple[Line, bool]:
         """Return a line, and whether it was kept from an earlier transaction. Raises LeaseLost if the term is over."""
-        if remaining_s() <= 0:
-            raise lost(key, "the term is over")
+        term.check()
         if self._idle:
             return self._idle.pop(), True
         return Line(self._address, keeps_open=True, name="fencehold-mssql-tx"), False
@@ -91,16 +92,12 @@ class SqlServerFences:
     # --- the caller's own connection ---
 
     def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
-        return callers.fence(self._statements, target, key, over)
+        return self._callers.fence(target, key, over)
 
     async def spoil(self, target: object) -> None:
         with suppress(Exception):
-            await callers.spoil(self._statements, target)
+            await self._callers.spoil(target)
 
     def guard(self, key: TermKey) -> GuardText:
-        text = self._statements.named("guard")
-        params = {
-            "fencehold_name": key.name, "fencehold_holder": key.holder_id, "fencehold_epoch": key.epoch,
-            "fencehold_lease_id": key.lease_id,
-        }  # fmt: skip
-        return GuardText(pyformat(text), text, params)
+        values = {"name": key.name, "holder": key.holder_id, "epoch": key.epoch, "lease_id": key.lease_id}
+        return GuardText(self._guard, self._statements.named("guard"), guard_params(values))

@@ -106,7 +106,7 @@ async def _work(setup: Setup, plan: Plan, handler: Any, told: Measured, stop_by:
     outbox = store.outbox(plan.outbox_name, **plan.outbox)
     at_work = outbox.worker(handler, **plan.worker)
     at_work.on_stuck = lambda _: leave_soon(exit_codes.STUCK)
-    why_blocked = partial(blocked_by, at_work, asyncio.get_running_loop(), threading.get_ident())
+    why_blocked = partial(blocked_by, at_work._context, asyncio.get_running_loop(), threading.get_ident())
     async with told.health.watched(at_work.probe, lambda: at_work.settings.max_processing_s, why_blocked):
         await _run(store, at_work, outbox.settings.lease_s, stop_by)
     if at_work.in_flight or _handlers_left():
@@ -126,7 +126,7 @@ def _handlers_left() -> bool:
 
 async def _run(store: Store, at_work: Worker, lease_s: float, stop_by: StopBy) -> None:
     def in_hand() -> list[str]:
-        return [claimed.claim.tracking_id for claimed in list(at_work.claimed_events.values())]
+        return [claimed.claim.tracking_id for claimed in list(at_work._context.claimed_events.values())]
 
     async with store:
         stop_by(Stop(at_work.stop, at_work.settings.shutdown_timeout_s, in_hand, spare_s=lease_s))

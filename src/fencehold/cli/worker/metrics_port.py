@@ -15,6 +15,7 @@ import click
 
 from fencehold.cli.worker.health import Health, Problem
 from fencehold.model.errors import ConfigurationError
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.ports.facts import FactSink
 from fencehold.telemetry.fan_out import FanOut
 from fencehold.telemetry.logs import LogSink
@@ -61,7 +62,7 @@ def measured(host: str, port: int | None) -> Iterator[Measured]:
     threading.Thread(target=server.serve_forever, name="fencehold-metrics", daemon=True).start()
     sink = FanOut(LogSink(), metrics)
     shown = f"[{host}]" if ":" in host else host
-    sink.fact("metrics_served", url=f"http://{shown}:{server.server_address[1]}/metrics")
+    StoreFacts(sink).metrics_served(url=f"http://{shown}:{server.server_address[1]}/metrics")
     try:
         yield Measured(sink, health)
     finally:

@@ -12,8 +12,9 @@ from fencehold.cli.run.watchdog import Stop
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.worker.metrics_port import Measured, measured, metrics_options
 from fencehold.cli.worker.service import StopBy, serve
+from fencehold.ports.fact_table import OutboxFacts
 from fencehold.runtime.core.clock import BootClock
-from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.repeated_failures import Outage
 
 EPILOG = """\b
 Examples:
@@ -56,19 +57,19 @@ async def _work(
     setup: Setup, name: str, lease: str, every: str | None, reaper_id: str | None, told: Measured,
     stop_by: StopBy,
 ) -> int:  # fmt: skip
-    facts = told.facts
-    store = setup.patient_store(facts)
+    facts = OutboxFacts(told.facts, outbox=name)
+    store = setup.patient_store(told.facts)
     outbox = store.outbox(name, lease=lease, reap_every=every)
     at_work = outbox.reaper(reaper_id)
     async with told.health.watched(at_work.probe, lambda: outbox.settings.lease_s), store:
         # A missing table or right raises here; later it would only be a warning, again and again.
-        outage = Outage(lambda event, **fields: facts.fact(event, outbox=name, **fields), BootClock())
+        outage = Outage(facts, BootClock())
         async with known(store, name):
             await outage.wait_for(outbox.reap)
         await outbox.close()  # its connection was needed only for this one run
         await at_work.begin()
-        facts.fact("reaper_started", outbox=name, every_s=outbox.settings.reap_every_s)
+        facts.reaper_started(every_s=outbox.settings.reap_every_s)
         stop_by(Stop(at_work.stop, outbox.settings.lease_s))
         await at_work.run()
-        facts.fact("reaper_stopped", outbox=name)
+        facts.reaper_stopped()
     return exit_codes.OK

@@ -58,6 +58,11 @@ class OutboxSettings:
         return min(MARGIN_S_MAX, self.lease_s / 10)
 
     @property
+    def trusted_s(self) -> float:
+        """How long a lease is trusted, counted from when it was asked for."""
+        return self.lease_s - self.margin_s
+
+    @property
     def call_limit_s(self) -> float:
         return call_limit_s(self.lease_s, self.heartbeat_every_s, self.margin_s)
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from fencehold.model.election.election import Emit, LockState
 from fencehold.model.errors import ConfigurationError
-from fencehold.ports.facts import FactSink
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.runtime.core.dispatcher import Dispatcher
 from fencehold.runtime.core.shared_limit import DELIVERY_LIMIT_S
 
@@ -32,7 +32,7 @@ def check(event: str, fn: object) -> None:
 class Callbacks:
     """Callbacks per event, called in the order they were registered. A callback's error goes to `on_error` only."""
 
-    def __init__(self, facts: FactSink) -> None:
+    def __init__(self, facts: StoreFacts) -> None:
         self._registered: dict[str, list[Callable[..., object]]] = defaultdict(list)
         self._facts = facts
         self._forwarding = False
@@ -71,14 +71,14 @@ class Callbacks:
     def drop(self) -> None:
         """At a shutdown: cancel the running callback, drop the waiting ones, and log each by name."""
         for name in self.dispatcher.stop():
-            self._facts.fact("callback_failed", error=f"{name} had not ended when the time of the shutdown was over")
+            self._facts.callback_failed(error=f"{name} had not ended when the time of the shutdown was over")
 
     def broken(self, error: Exception, culprit: Callable[..., object] | None = None) -> None:
         """Log a callback's error and send it to `on_error`.
 
         It is only logged if it came from an `on_error` callback, or while another error is being sent there.
         """
-        self._facts.fact("callback_failed", error=f"{type(error).__name__}: {error}")
+        self._facts.callback_failed(error=f"{type(error).__name__}: {error}")
         listeners = self._registered[Emit.ERROR.value]
         if culprit in listeners or self._forwarding:
             return

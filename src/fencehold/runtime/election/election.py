@@ -251,7 +251,9 @@ class Election(Generic[G]):
         grant, self.grant = self.grant, None
         self._yielding = self._circumstances.stepping_down
         try:
-            outcome = Input.RELEASE_SUCCEEDED if await self._mechanism.release(grant) else Input.RELEASE_FAILED
+            outcome = (
+                Input.RELEASE_SUCCEEDED if await self._mechanism.release(grant, self.stop) else Input.RELEASE_FAILED
+            )
         except Unanswered as unanswered:
             self._last_error = unanswered.error
             outcome = Input.RELEASE_UNANSWERED

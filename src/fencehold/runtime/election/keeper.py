@@ -1,7 +1,7 @@
-"""Renews every lease that this process holds in one store, in batches, on the keeper's own thread and connection.
+"""Acquires, renews and gives back every leader's lease that this process holds in one store.
 
-Each turn: wait until something is due, end the leases that lapsed, renew those that are due. User code that blocks its
-event loop does not stop the renewals, until the loop has been blocked for longer than the stall limit.
+It runs on the keeper's own thread and connection: user code that blocks its event loop does not stop the renewals,
+until the loop has been blocked for longer than the stall limit.
 """
 
 from __future__ import annotations
@@ -18,41 +18,25 @@ from fencehold.ports.clock import Clock
 from fencehold.ports.facts import FactSink
 from fencehold.ports.leases import Answer, LeasePort
 from fencehold.runtime.core.loop_liveness import LoopLiveness
-from fencehold.runtime.election.held_lease import DEADLINE_PASSED, LEFT_TO_LAPSE, LOST, RELEASED, RELEASING, HeldLease
+from fencehold.runtime.core.renewals import Renewals
+from fencehold.runtime.core.trust import STORE_CLOSED
+from fencehold.runtime.election.held_lease import RELEASED, RETRY_S_MAX, HeldLease
 
-BATCH_MAX = 1000
-STORE_CLOSED = "store_closed"
 OTHERS_WAIT = "it was not given back; others wait until it expires"
-COALESCE = 0.25  # a lease due within this part of its interval is renewed together with one that is due now
 
 
-class Keeper:
-    """A lease that the store refuses to renew is lost at once.
-
-    Without an answer the renewal is retried until the local deadline; with `drop_on_error` the lease is lost at once.
-    """
+class Keeper(Renewals[HeldLease]):
+    """A renewal without an answer is repeated until the local deadline; with `drop_on_error` the lease is lost."""
 
     def __init__(self, port: LeasePort, clock: Clock, facts: FactSink) -> None:
+        super().__init__({}, clock)
         self._port = port
-        self._clock = clock
         self._facts = facts
-        self._held: dict[tuple[str, str, int], HeldLease] = {}
-        self._wake = asyncio.Event()
-        self._closed = False
-        self._over = False
+        self._is_closing = self._is_over = False
         self._background: set[asyncio.Future[bool]] = set()
         self._taking = 0
         self._unheard: dict[str, tuple[Ask, LeaderSettings]] = {}  # by nonce; no answer came
         self._all_taken = asyncio.Event()
-
-    async def run(self) -> None:
-        while not self._closed:
-            await self._clock.wait(self._wake, self._next_s())
-            self._wake.clear()
-            self._end_lapsed()
-            due = self._due()
-            for start in range(0, len(due), BATCH_MAX):
-                await self._renew(due[start : start + BATCH_MAX])
 
     async def take(
         self, ask: Ask, settings: LeaderSettings, liveness: LoopLiveness | None
@@ -65,15 +49,15 @@ class Keeper:
             self._unheard.pop(ask.nonce, None)
             if not isinstance(answer, Lease):
                 return answer
-            held = HeldLease(answer, settings, sent_s, self._clock, self._facts, liveness)
-            held.renew_now = self._nudge(answer.name)
-            if not held.is_valid or self._closed:
-                reason = STORE_CLOSED if self._closed else "granted_too_late"
-                held.end(reason, RELEASING if self._closed else LOST)
+            held = HeldLease(answer, settings, sent_s, self._clock, self._facts)
+            held.liveness, held.renew_now = liveness, self._renewer(answer.name)
+            if not held.is_valid or self._is_closing:
+                reason = STORE_CLOSED if self._is_closing else "granted_too_late"
+                held.end(reason, given_up=self._is_closing)
                 await self.give_back(held, reason)
                 return Refusal(reason, answer)
         except Uncertain:
-            if self._closed:  # the caller can no longer give it back itself
+            if self._is_closing:  # the caller can no longer give it back itself
                 await self._give_back_unanswered(ask, settings)
             else:
                 self._unheard[ask.nonce] = (ask, settings)
@@ -81,8 +65,8 @@ class Keeper:
         finally:
             self._taking -= 1
             self._all_taken.set()
-        self._held[answer.name, answer.holder_id, answer.epoch] = held
-        self._wake.set()
+        self._kept[id(held)] = held
+        self.nudge()
         return held
 
     async def give_back(self, held: HeldLease, reason: str, release: bool = True) -> bool:
@@ -92,9 +76,9 @@ class Keeper:
         """
         held.end(reason)
         self._forget(held)
-        if not release or self._over:
+        if not release or self._is_over:
             if held.is_given_up:
-                held.fact(LEFT_TO_LAPSE, why=OTHERS_WAIT)
+                held.facts.leader_left_to_lapse(why=OTHERS_WAIT)
             return False
         try:
             answers = await self._port.release([held.key], held.settings.call_limit_s)
@@ -103,16 +87,16 @@ class Keeper:
             return False
         if isinstance(answers[0], Lease):
             if held.is_given_up:
-                held.fact("leader_released", reason=held.ended_because)
+                held.facts.leader_released(reason=held.ended_because)
             return True
         if held.is_given_up:
             self._log_not_released(held, reason="not ours any more")
         return False
 
-    def _log_not_released(self, held: HeldLease, **fields: object) -> None:
-        held.fact("leader_release_failed", **fields)
+    def _log_not_released(self, held: HeldLease, reason: str, sql_error: str | None = None) -> None:
+        held.facts.leader_release_failed(reason=reason, sql_error=sql_error)
         if held.is_given_up:  # otherwise its loss is logged already
-            held.fact(LOST, reason="release_not_confirmed")
+            held.facts.leader_lost(reason="release_not_confirmed")
 
     def start_giving_back(self, held: HeldLease, reason: str, release: bool = True) -> None:
         """`give_back` in the background: a slow release of one lease must not delay the renewal of others."""
@@ -121,7 +105,7 @@ class Keeper:
     def start_giving_back_unanswered(self, ask: Ask, settings: LeaderSettings) -> None:
         """In the background, give back the lease that an unanswered acquire may have been granted."""
         self._unheard.pop(ask.nonce, None)
-        if not self._over:
+        if not self._is_over:
             self._in_background(self._give_back_unanswered(ask, settings))
 
     async def _give_back_unanswered(self, ask: Ask, settings: LeaderSettings) -> bool:
@@ -134,7 +118,7 @@ class Keeper:
         if not isinstance(answer, Lease):
             return False
         held = HeldLease(answer, settings, sent_s, self._clock, self._facts)
-        held.end("unanswered", RELEASING)
+        held.end("unanswered", given_up=True)
         return await self.give_back(held, "unanswered")
 
     def _in_background(self, work: Coroutine[Any, Any, bool]) -> None:
@@ -144,28 +128,28 @@ class Keeper:
 
     def hint(self, name: str) -> None:
         """The store has sent a notification about this lease: renew it now, and read its row by that."""
-        for held in self._held.values():
+        for held in self._held():
             if held.key.name == name:
                 held.renew_at_s = self._clock.now_s()
-                self._wake.set()
+                self.nudge()
 
-    def _nudge(self, name: str) -> Callable[[], bool]:
+    def _renewer(self, name: str) -> Callable[[], bool]:
         """A function that calls `hint` from any thread; False on the keeper's own, which must not wait for itself."""
         loop, thread_id = asyncio.get_running_loop(), threading.get_ident()
 
-        def nudge() -> bool:
+        def renew_now() -> bool:
             if threading.get_ident() == thread_id or loop.is_closed():
                 return False
             loop.call_soon_threadsafe(self.hint, name)
             return True
 
-        return nudge
+        return renew_now
 
     async def close(self) -> None:
-        self._closed = True
-        self._wake.set()
-        for held in list(self._held.values()):
-            held.end(STORE_CLOSED, RELEASING)
+        self._is_closing = True
+        self.stop()
+        for held in list(self._kept.values()):
+            held.end(STORE_CLOSED, given_up=True)
             self.start_giving_back(held, STORE_CLOSED, release=held.settings.release_on_stop)
         while self._taking:  # leases that are being granted now are given back too
             self._all_taken.clear()
@@ -178,83 +162,59 @@ class Keeper:
             # From Python 3.12 on gather() does not wait where all are done: without a turn of the loop the callback
             # that takes them out of the set never runs, and this thread, on which all stores renew, would spin here.
             await asyncio.sleep(0)
-        self._over = True
+        self._is_over = True
 
     # --- one turn ---
 
-    def _next_s(self) -> float | None:
-        if not self._held:
-            return None
-        now_s = self._clock.now_s()
-        return max(0.0, min(min(h.renew_at_s - now_s, h.remaining_s) for h in self._held.values()))
+    def _every_s(self, kept: HeldLease) -> float:
+        return kept.settings.renew_every_s
 
-    def _end_lapsed(self) -> None:
-        for held in [h for h in self._held.values() if not h.is_valid]:
-            held.end(DEADLINE_PASSED)
+    def _stall_limit_s(self, kept: HeldLease) -> float:
+        return kept.settings.stall_limit_s
+
+    def _retry_after_s(self, kept: HeldLease) -> float:
+        """Several tries before the deadline, but not too many."""
+        return min(kept.settings.renew_every_s, RETRY_S_MAX, max(0.02, kept.remaining_s / 6))
+
+    def _log_stalled(self, kept: HeldLease, silent_s: float) -> None:
+        kept.facts.leader_stalled(silent_s=silent_s)
+
+    def _held(self) -> list[HeldLease]:
+        for held in [held for held in self._kept.values() if held.ended_because]:
             self._forget(held)
+        return super()._held()
 
-    def _due(self) -> list[HeldLease]:
-        now_s = self._clock.now_s()
-        ready = [h for h in self._held.values() if h.renew_at_s <= now_s]
-        if not ready:
-            return []
-        soon = [h for h in self._held.values() if h.renew_at_s <= now_s + COALESCE * h.settings.renew_every_s]
-        return [h for h in soon if self._is_attended(h)]
+    async def _ask(self, due: Sequence[HeldLease]) -> Sequence[Answer]:
+        limit_s = min(held.settings.call_limit_s for held in due)
+        return await self._port.renew([held.key for held in due], limit_s)
 
-    def _is_attended(self, held: HeldLease) -> bool:
-        """False once the holder's event loop has been blocked beyond the stall limit: the lease is left to expire."""
-        if held.liveness is None:
-            return True
-        silent_s = held.liveness.silent_s()
-        held.liveness.ask()
-        if silent_s <= held.settings.stall_limit_s:
-            held.stall_logged = False
-            return True
-        held.renew_at_s = self._clock.now_s() + held.retry_after_s()
-        if not held.stall_logged:  # once: the keeper checks more and more often as the deadline comes closer
-            held.stall_logged = True
-            held.fact("leader_stalled", silent_s=round(silent_s, 3))
-        return False
+    def _answered(self, due: Sequence[HeldLease], answers: Sequence[Answer], sent_s: float) -> None:
+        for held, answer in zip(due, answers, strict=True):
+            self._take_answer(held, answer, sent_s)
 
-    async def _renew(self, batch: Sequence[HeldLease]) -> None:
-        sent_s = self._clock.now_s()
-        limit_s = min(h.settings.call_limit_s for h in batch)
-        try:
-            answers = await self._port.renew([h.key for h in batch], limit_s)
-        except FenceholdError as error:
-            for held in batch:
-                self._unanswered(held, error)
-            return
-        late = [h for h, answer in zip(batch, answers, strict=True) if not self._answered(h, answer, sent_s)]
-        for held in late:
-            self.start_giving_back(held, "renewed_too_late")
-
-    def _answered(self, held: HeldLease, answer: Answer, sent_s: float) -> bool:
-        """Apply the store's answer. False if it renewed a lease that is over here: the row must then be given back."""
+    def _take_answer(self, held: HeldLease, answer: Answer, sent_s: float) -> None:
         if not isinstance(answer, Busy):
             held.row_locked.gone()
         match answer:
             case Lease():
-                if held.extend(answer, sent_s):
-                    held.fact("leader_renewed", **held.renew_failures.ended())
-                    return True
+                if held.renewed(answer, sent_s):
+                    held.facts.leader_renewed(**held.renew_failures.ended())
                 # A released lease is given back by the code that released it. If it was lost before its deadline, a
                 # body may still be leaving: its row is left to lapse.
-                return held.ended_because == RELEASED or held.until_deadline_s > 0
+                elif held.ended_because != RELEASED and held.until_deadline_s <= 0:
+                    self.start_giving_back(held, "renewed_too_late")
             case Refusal(reason=reason):
-                held.end(reason)
-                self._forget(held)
+                self._lose(held, reason)
             case Busy():
-                held.row_locked.found()
-                held.renew_at_s = self._clock.now_s() + held.retry_after_s()
-        return True
+                held.row_locked.found(held.facts)
+                self._put_off(held)
 
-    def _unanswered(self, held: HeldLease, error: FenceholdError) -> None:
-        held.renew_at_s = self._clock.now_s() + held.retry_after_s()
-        held.fact("leader_renew_failed", sql_error=str(error), **held.renew_failures.failed())
-        if held.settings.drop_on_error:
-            held.end("renewal_failed")
-            self._forget(held)
+    def _unanswered(self, due: Sequence[HeldLease], error: FenceholdError) -> None:
+        for held in due:
+            self._put_off(held)
+            held.facts.leader_renew_failed(sql_error=str(error), **held.renew_failures.failed())
+            if held.settings.drop_on_error:
+                self._lose(held, "renewal_failed")
 
     def _forget(self, held: HeldLease) -> None:
-        self._held.pop((held.key.name, held.key.holder_id, held.key.epoch), None)
+        self._kept.pop(id(held), None)

@@ -9,7 +9,7 @@ from typing import Any
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.backend import Backend
 from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.runtime.election.keeper import Keeper
 from fencehold.runtime.election.watch import Watch
 
@@ -19,10 +19,10 @@ CRASH_PAUSE_S = 1.0
 class KeeperServices:
     """Built and used on the keeper's loop only."""
 
-    def __init__(self, backend: Backend, clock: Clock, facts: FactSink) -> None:
+    def __init__(self, backend: Backend, clock: Clock, facts: StoreFacts) -> None:
         self.backend = backend
-        self.keeper = Keeper(backend.leases, clock, facts)
-        self.watch = Watch(backend.leases, backend.wakeup, clock, facts, self.keeper.hint)
+        self.keeper = Keeper(backend.leases, clock, facts.sink)
+        self.watch = Watch(backend.leases, backend.wakeup, clock, facts.sink, self.keeper.hint)
         self._clock = clock
         self._facts = facts
         self._tasks: list[asyncio.Task[None]] = []
@@ -57,12 +57,12 @@ class KeeperServices:
         await self.backend.close()
 
 
-async def lasting(run: Callable[[], Coroutine[Any, Any, None]], facts: FactSink) -> None:
+async def lasting(run: Callable[[], Coroutine[Any, Any, None]], facts: StoreFacts) -> None:
     """Call `run` again after an unexpected error, which is logged: a bug of ours must not stop renewals."""
     while True:
         try:
             return await run()
         except Exception as error:  # noqa: BLE001 - logged, and run again
             kind = error.code if isinstance(error, FenceholdError) else type(error).__name__
-            facts.fact("internal_error", error=f"{kind}: {error}")
+            facts.internal_error(error=f"{kind}: {error}")
             await asyncio.sleep(CRASH_PAUSE_S)

@@ -14,6 +14,7 @@ from fencehold.model.election.leases import Lease
 from fencehold.model.election.retry import RetryStrategy
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import FenceholdError, Uncertain, redact
+from fencehold.ports.fact_table import LeaseFacts
 from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core.block_kinds import AsyncBlock
@@ -52,7 +53,7 @@ class Leader(AsyncBlock, Registers):
         self._retry_strategy = retry_strategy
         self._context = context
         self._clock = context.clock
-        self._facts = context.facts
+        self._facts = LeaseFacts(context.facts.sink, name, holder_id)
         self._candidates = candidates
         self._rng = rng
         self._callbacks = Callbacks(context.facts)
@@ -88,14 +89,12 @@ class Leader(AsyncBlock, Registers):
         # Not waited for: the first log line about an outage comes from the first attempt.
         context.keeper_loop.begin(context.keeper.listen())
         mechanism = LeaseMechanism(
-            self.name, self.holder_id, self.settings, context,
-            patient=self._retry_strategy is None, bodies_left=self._bodies_left,
-        )  # fmt: skip
+            self.name, self.holder_id, self.settings, context, patient=self._retry_strategy is None
+        )
         retry = GivesUpAtFirstContact(self._retry_strategy or LeaseRetry(self.settings, self._rng), mechanism)
         election: Election[HeldLease] = Election(
             mechanism, ElectionSettings(), retry, self._callbacks, self._clock, self._on_state
         )
-        mechanism.stopping(election.stop.is_set)
         self._election = election
         self._task = asyncio.create_task(election.run(), name=f"fencehold-leader-{self.name}")
         self._begun.set()
@@ -128,7 +127,7 @@ class Leader(AsyncBlock, Registers):
         callbacks = Limit(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
         if not task.done():
             if not election.is_over:
-                self._facts.fact("shutdown_cut_off", limit_s=timeout_s)
+                self._context.facts.shutdown_cut_off(limit_s=timeout_s)
                 self._callbacks.emit(Emit.ERROR, Uncertain(CUT_OFF.format(timeout_s), hint=LAPSES))
             task.cancel()
             await asyncio.wait([task])
@@ -139,7 +138,7 @@ class Leader(AsyncBlock, Registers):
             self._callbacks.drop()
         self._candidates.withdraw(self)
 
-    def stop_at_once(self) -> None:
+    def _stop_at_once(self) -> None:
         """Stop without waiting. The lease is given back in the background; while a body still runs, it lapses."""
         self._stops += 1
         self._begun.set()
@@ -218,7 +217,7 @@ class Leader(AsyncBlock, Registers):
         The loop ends when the leader is shut down, at once if it was before. Raises ConfigurationError
         (`leader_not_started`) when the loop begins if the leader was neither entered nor started.
         """
-        return Terms(self.name, self._was_started, self._next_term)
+        return Terms(self)
 
     async def observe(self) -> AsyncGenerator[Lease | None, None]:
         """Yield who leads, now and after every change: a live Lease, or None for nobody. Ends when the store closes."""
@@ -248,7 +247,8 @@ class Leader(AsyncBlock, Registers):
     # --- parts ---
 
     async def _was_started(self) -> bool:
-        async with self._starting:  # waits for a start in progress
+        """Whether it was ever started. Waits for a start in progress."""
+        async with self._starting:
             return self._is_started
 
     def _raise_mistake(self) -> None:
@@ -257,6 +257,7 @@ class Leader(AsyncBlock, Registers):
             raise self._mechanism.mistake
 
     async def _next_term(self, after: Term | None) -> Term | None:
+        """Wait for a valid term other than `after`. None once stopped; ConfigurationError if one has stopped it."""
         term = await self._term_or_end(after)
         if term is None:
             self._raise_mistake()
@@ -277,18 +278,13 @@ class Leader(AsyncBlock, Registers):
     def _last_delivered(self) -> int:
         return self._election.last_delivered if self._election is not None else 0
 
-    async def _bodies_left(self, limit_s: float) -> bool:
-        return self._term is None or await self._term.bodies_left(limit_s)
-
     def _on_state(self, old: LockState, new: LockState, why: str) -> None:
-        self._facts.fact(
-            "state_change", lease_name=self.name, holder_id=self.holder_id, old=old.value, new=new.value, why=why
-        )
+        self._facts.state_change(old=old.value, new=new.value, why=why)
         assert self._election is not None, "states change only while an election runs"
         held = self._election.grant
         if new is LockState.LEADER and held is not None:
             self._term = Term(held, self._context.keeper.backend.fences)
-            held.fact("leader_acquired")
+            held.facts.leader_acquired()
 
     def _ended(self, election: Election[HeldLease], task: asyncio.Task[None]) -> None:
         """Called when the election's task has ended, in whatever way: end the term, log an error, wake the waiters."""
@@ -296,7 +292,7 @@ class Leader(AsyncBlock, Registers):
         if self._term is not None and self._term.is_valid and not is_replaced:
             self._term.lost("the leader was cancelled")
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._facts.fact("internal_error", error=f"{type(error).__name__}: {error}")
+            self._context.facts.internal_error(error=f"{type(error).__name__}: {error}")
             self._callbacks.emit(Emit.ERROR, FenceholdError(redact(f"{type(error).__name__}: {error}")))
         election.ended()
         if is_replaced:

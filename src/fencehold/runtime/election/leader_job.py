@@ -14,6 +14,7 @@ from typing import Any
 from fencehold.model.election.retry import DecorrelatedJitter, RetryContext, RetryStrategy
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.clock import Clock
+from fencehold.ports.fact_table import LeaseFacts
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.election.job_checks import NotAwaitable, awaited
 from fencehold.runtime.election.leader import Leader
@@ -72,7 +73,7 @@ class LeaderJob:
     ) -> None:
         self.leader = leader
         self._pauses, self._until = pauses, until
-        self._clock, self._facts = clock, facts
+        self._clock, self._sink = clock, facts
         self._stopped = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         self._terms: Terms | None = None
@@ -148,16 +149,16 @@ class LeaderJob:
         if pause_s is None:
             raise error
         self._pause_s, self._terms = pause_s, None
-        self._fact("leader_job_not_started", error=described(error), retry_in_s=round(pause_s, 3))
+        self._facts().leader_job_not_started(error=described(error), retry_in_s=round(pause_s, 3))
 
     def done(self, term: Term) -> None:
-        self._fact("leader_job_done", lease_epoch=term.epoch)
+        self._facts(term).leader_job_done()
 
     async def failed(self, term: Term, error: BaseException) -> None:
         """Log the error, give the lease back so that another may try, make `next_term` wait. Raises it to give up."""
         pause_s = self._pauses.after(error, self._clock.now_s() - self._began_s)
-        self._fact(
-            "leader_job_failed", lease_epoch=term.epoch, error=_said_by(error), failures=self._pauses.failures,
+        self._facts(term).leader_job_failed(
+            error=_said_by(error), failures=self._pauses.failures,
             retry_in_s=None if pause_s is None else round(pause_s, 3), traceback=in_full(error) or None,
         )  # fmt: skip
         if pause_s is None:
@@ -168,7 +169,7 @@ class LeaderJob:
 
     def gave_up(self, error: Exception) -> None:
         """Log the error that ends `run_as_leader`: in a background task it might never be looked at."""
-        self._fact("leader_job_gave_up", error=described(error))
+        self._facts().leader_job_gave_up(error=described(error))
 
     async def end(self) -> None:
         """Give the lease back and stop. Idempotent."""
@@ -193,8 +194,9 @@ class LeaderJob:
     async def _shut_down(self) -> None:
         await self.leader.shutdown(self.leader.settings.lease_s)
 
-    def _fact(self, event: str, **fields: Any) -> None:
-        self._facts.fact(event, lease_name=self.leader.name, holder_id=self.leader.holder_id, **fields)
+    def _facts(self, term: Term | None = None) -> LeaseFacts:
+        leader = self.leader
+        return LeaseFacts(self._sink, leader.name, leader.holder_id, term.epoch if term is not None else None)
 
 
 def is_end_of(term: Term, error: BaseException) -> bool:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from fencehold.model.election.leases import Ask, Busy, Lease, Refusal
 from fencehold.model.election.retry import DecorrelatedJitter, RetryContext, RetryStrategy
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
+from fencehold.ports.fact_table import LeaseFacts, OutageFacts
 from fencehold.ports.mechanism import Unanswered
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core.loop_liveness import LoopLiveness
-from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.repeated_failures import Outage, RowLocked
+from fencehold.runtime.core.trust import DEADLINE_PASSED
 from fencehold.runtime.election.election import STEP_DOWN_REQUESTED
-from fencehold.runtime.election.held_lease import DEADLINE_PASSED, RELEASED, RELEASING, HeldLease
-from fencehold.runtime.election.row_locked import RowLocked
+from fencehold.runtime.election.held_lease import RELEASED, HeldLease
 from fencehold.runtime.election.watch import Follow, News
 
 ERROR_PAUSE_S_MAX = 0.5  # so that a lease is taken within a second of a failover's end
@@ -62,13 +63,13 @@ class LeaseMechanism:
         context: StoreContext,
         *,
         patient: bool,
-        bodies_left: Callable[[float], Awaitable[bool]],
     ) -> None:
+        """`patient`: wait for the watch to see that the lease is free; False: try at every interval."""
         self._name, self._holder_id, self._settings = name, holder_id, settings
         self._keeper, self._keeper_loop = context.keeper, context.keeper_loop
-        self._clock, self._facts = context.clock, context.facts
+        self._clock, sink = context.clock, context.facts.sink
+        self._facts = LeaseFacts(sink, name, holder_id)
         self._patient = patient
-        self._bodies_left = bodies_left
         self._loop = asyncio.get_running_loop()
         self._liveness = LoopLiveness(self._loop, self._clock)
         self._nonce = secrets.token_hex(16)
@@ -76,8 +77,8 @@ class LeaseMechanism:
         self._answer: Refusal | Busy | None = None
         self._held: HeldLease | None = None
         self._is_unanswered = False  # the last attempt got no answer: the store may have granted it
-        self._outage = Outage(self._fact, self._clock)
-        self._row_locked = RowLocked(self._fact, self._clock)
+        self._outage = Outage(OutageFacts(sink, lease_name=name, holder_id=holder_id), self._clock)
+        self._row_locked = RowLocked(self._clock)
         self._has_worked = False  # the store has answered an attempt: after that every error is retried
         self.mistake: ConfigurationError | None = None  # raised by an attempt before the store had ever answered
         self.first_tried = asyncio.Event()
@@ -111,7 +112,7 @@ class LeaseMechanism:
         self._outage.answered()
         self._nonce = secrets.token_hex(16)
         if isinstance(answer, Busy):
-            self._row_locked.found()
+            self._row_locked.found(self._facts)
         else:
             self._row_locked.gone()
         if isinstance(answer, HeldLease):
@@ -120,7 +121,7 @@ class LeaseMechanism:
             return answer
         self._answer = answer
         # A row that stays locked is logged as `lease_row_locked`, not at every try.
-        self._log_refused(answer.current, **({"is_repeat": True} if self._row_locked.tries > 1 else {}))
+        self._log_refused(answer.current, is_repeat=self._row_locked.tries > 1 or None)
         self._keeper_loop.post(self._keeper.watch.saw, self._name, answer.current)
         return None
 
@@ -133,19 +134,19 @@ class LeaseMechanism:
             await self._clock.wait(changed, grant.remaining_s)
         grant.end(DEADLINE_PASSED)
         self._follow_again()
-        return grant.ended_because or DEADLINE_PASSED
+        return grant.ended_because
 
-    async def release(self, grant: HeldLease) -> bool:
+    async def release(self, grant: HeldLease, stop: asyncio.Event) -> bool:
         """End the lease locally, wait for the bodies to leave, then give the row back or leave it to lapse.
 
         Raises Unanswered if the store did not confirm the release.
         """
         # Not remaining_s: the lease may have ended already, while bodies are still running.
         left_s = grant.until_deadline_s
-        grant.end(RELEASED, RELEASING)
-        while not await self._bodies_left(left_s) and (left_s := grant.until_deadline_s) > 0:
+        grant.end(RELEASED, given_up=True)
+        while not await grant.bodies.left(left_s) and (left_s := grant.until_deadline_s) > 0:
             continue  # the event loop's clock is a little ahead of the clock of the deadline
-        release = self._settings.release_on_stop or grant.step_down_requested or not self._is_stopping()
+        release = self._settings.release_on_stop or grant.step_down_requested or not stop.is_set()
         given_back = await asyncio.shield(
             self._keeper_loop.begin(self._keeper.keeper.give_back(grant, RELEASED, release))
         )
@@ -182,7 +183,7 @@ class LeaseMechanism:
     async def close(self) -> None:
         self._keeper_loop.post(self._keeper.watch.unfollow, self._follow)
         held, self._held = self._held, None
-        if held is not None and held.end("cancelled") and await self._bodies_left(0.0):
+        if held is not None and held.end("cancelled") and await held.bodies.left(0.0):
             self._start_giving_back(held)  # while a body still runs, the lease is left to lapse
         if self._is_unanswered:
             self._start_giving_back_unanswered()
@@ -191,9 +192,6 @@ class LeaseMechanism:
 
     def _ask(self) -> Ask:
         return Ask(self._name, self._holder_id, self._settings.lease_s, self._nonce)
-
-    def stopping(self, is_stopping: Callable[[], bool]) -> None:
-        self._is_stopping = is_stopping
 
     def _stopped(self, _: asyncio.Future[Any]) -> None:
         self._worth_a_try.set()
@@ -212,7 +210,7 @@ class LeaseMechanism:
     def _unwanted(self, future: asyncio.Future[HeldLease | Refusal | Busy]) -> None:
         """The attempt was cancelled before its answer: give back the lease if it was, or may have been, granted."""
         if not future.cancelled() and future.exception() is None and isinstance(held := future.result(), HeldLease):
-            held.end("cancelled", RELEASING)
+            held.end("cancelled", given_up=True)
             self._start_giving_back(held)
         elif not future.cancelled() and isinstance(future.exception(), Uncertain):
             self._start_giving_back_unanswered()
@@ -227,12 +225,8 @@ class LeaseMechanism:
     def _follow_again(self) -> None:
         self._keeper_loop.post(self._keeper.watch.follow, self._follow)
 
-    def _fact(self, event: str, **fields: object) -> None:
-        self._facts.fact(event, lease_name=self._name, holder_id=self._holder_id, **fields)
-
-    def _log_refused(self, current: Lease | None, **fields: object) -> None:
-        self._fact(
-            "leader_acquire_failed", lease_epoch=current.epoch if current else None,
-            held_by=current.holder_id if current else None,
-            expires_at=current.expires_at.isoformat() if current else None, **fields,
+    def _log_refused(self, current: Lease | None, sql_error: str | None = None, is_repeat: bool | None = None) -> None:
+        self._facts.leader_acquire_failed(
+            lease_epoch=current.epoch if current else None, held_by=current.holder_id if current else None,
+            expires_at=current.expires_at.isoformat() if current else None, sql_error=sql_error, is_repeat=is_repeat,
         )  # fmt: skip

@@ -63,7 +63,7 @@ class Guard:
                 code="rowcount_unknown",
             )
         if count == 0:
-            raise self._term.changed_nothing(self._text)
+            raise self._term._changed_nothing(self._text)
 
 
 class Term(AsyncBlock):
@@ -108,7 +108,7 @@ class Term(AsyncBlock):
 
     @property
     def ended_because(self) -> str | None:
-        return self._held.ended_because
+        return self._held.ended_because or None
 
     def check(self) -> None:
         """Raise LeaseLost unless the term is valid at this instant."""
@@ -132,7 +132,7 @@ class Term(AsyncBlock):
             epoch=self.epoch,
         )
 
-    def changed_nothing(self, guard: GuardText) -> FenceholdError:
+    def _changed_nothing(self, guard: GuardText) -> FenceholdError:
         """Ask the store why a guarded statement changed no row, and return the error to raise.
 
         Ends the term only if it is over.
@@ -179,7 +179,7 @@ class Term(AsyncBlock):
             self._end_by(error)
             raise
 
-    def transaction_sync(self) -> AbstractContextManager[SyncTransaction]:
+    def _transaction_sync(self) -> AbstractContextManager[SyncTransaction]:
         """`transaction` for code without an event loop; it runs in the calling thread."""
         return PlainTransactionBlock(self._fenced_sync())
 
@@ -211,7 +211,7 @@ class Term(AsyncBlock):
             return pending
         return PendingFence(self._awaited(pending, connection_or_session, new_to), pending, self._forgotten)
 
-    def fence_sync(self, connection_or_session: SyncConnection) -> None:
+    def _fence_sync(self, connection_or_session: SyncConnection) -> None:
         """`fence` for code without an event loop; on return the transaction is fenced.
 
         Raises ConfigurationError (`bad_connection`) for an async connection, and fences nothing.
@@ -227,7 +227,7 @@ class Term(AsyncBlock):
         self._bodies.soon(self._end_forgotten)
 
     def _end_forgotten(self) -> None:
-        self._held.fact(NOT_AWAITED, hint=NOT_AWAITED_HINT)
+        self._held.facts.fence_not_awaited(hint=NOT_AWAITED_HINT)
         self._held.end(NOT_AWAITED)
 
     async def _awaited(self, pending: Awaitable[None], target: object, new_to: list[TermBody]) -> None:
@@ -263,11 +263,11 @@ class Term(AsyncBlock):
     # --- the cancel scope ---
 
     async def __aenter__(self) -> Self:
-        await self.until_valid()
+        await self._until_valid()
         self._bodies.enter()
         return self
 
-    async def until_valid(self) -> None:
+    async def _until_valid(self) -> None:
         """Called before a block begins. Raise LeaseLost if the term is over; TermOfLoop waits for the next term."""
         self.check()
 
@@ -287,7 +287,3 @@ class Term(AsyncBlock):
         if isinstance(error, BaseExceptionGroup):  # from a TaskGroup in the body
             return all(self._is_mine(one) for one in error.exceptions)
         return isinstance(error, LeaseLost) and (error.name, error.epoch) == (self.name, self.epoch)
-
-    async def bodies_left(self, limit_s: float) -> bool:
-        """Wait until no `async with term:` body is running any more. False if one still is after `limit_s`."""
-        return await self._bodies.left(limit_s)

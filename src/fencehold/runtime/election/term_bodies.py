@@ -29,6 +29,7 @@ class TermBodies:
         self._inside: list[TermBody] = []
         self._empty = asyncio.Event()
         self._empty.set()
+        held.bodies = self
         held.on_change(self._changed)
 
     def enter(self) -> None:
@@ -77,7 +78,7 @@ class TermBodies:
 
     def _changed(self) -> None:
         """Called on any thread: once the lease has ended, cancel all bodies on their event loop."""
-        if self._held.ended_because is None:
+        if not self._held.ended_because:
             return
         try:
             self._loop.call_soon_threadsafe(self._cancel)

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Self, overload
+from typing import Any, Protocol, Self, overload
 
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.connections import AsyncConnection, SyncConnection
 from fencehold.ports.fence import SyncTransaction, Transaction
 from fencehold.runtime.election.term import Guard, Term
 
-NextTerm = Callable[[Term | None], Awaitable[Term | None]]
+
+class SourceOfTerms(Protocol):
+    """A leader, as the loop over its terms sees it."""
+
+    name: str
+
+    async def _was_started(self) -> bool: ...
+
+    async def _next_term(self, after: Term | None) -> Term | None:
+        """Wait for a valid term other than `after`. None once the leader has stopped."""
+        ...
 
 
 class Terms(AsyncIterator["TermOfLoop"]):
@@ -22,9 +32,8 @@ class Terms(AsyncIterator["TermOfLoop"]):
     loop would never have a term.
     """
 
-    def __init__(self, name: str, was_started: Callable[[], Awaitable[bool]], next_term: NextTerm) -> None:
-        """`next_term` waits for a valid term other than the given one; it returns None once the leader has stopped."""
-        self._name, self._was_started, self._next_term = name, was_started, next_term
+    def __init__(self, leader: SourceOfTerms) -> None:
+        self._leader = leader
         self._last: TermOfLoop | None = None
         self._is_over = False
 
@@ -36,7 +45,7 @@ class Terms(AsyncIterator["TermOfLoop"]):
             raise StopAsyncIteration
         if self._last is None:
             await self._check_started()
-        term = await self._next_term(self._last.stands_for if self._last is not None else None)
+        term = await self._leader._next_term(self._last.stands_for if self._last is not None else None)
         if term is None:
             self._is_over = True
             raise StopAsyncIteration
@@ -51,12 +60,12 @@ class Terms(AsyncIterator["TermOfLoop"]):
         """Wait for the term after one that ended before its block began. None if this loop has ended or moved on."""
         if self._is_over or term is not self._last:
             return None
-        return await self._next_term(term.stands_for)
+        return await self._leader._next_term(term.stands_for)
 
     async def _check_started(self) -> None:
-        if not await self._was_started():
+        if not await self._leader._was_started():
             raise ConfigurationError(
-                f"The leader {self._name!r} was not started, so it has no terms.",
+                f"The leader {self._leader.name!r} was not started, so it has no terms.",
                 hint="Loop inside `async with leader:`, or after `await leader.start()`.",
                 code="leader_not_started",
             )
@@ -81,7 +90,7 @@ class TermOfLoop(Term):
         self.stands_for = term
         self._held, self._fences, self._bodies = term._held, term._fences, term._bodies
 
-    async def until_valid(self) -> None:
+    async def _until_valid(self) -> None:
         """Return at once if the term is valid. If it is over, wait for the next one, or raise LeaseLost."""
         while not self.is_valid:
             await self._go_on()
@@ -102,9 +111,9 @@ class TermOfLoop(Term):
         self._is_begun = True
         return super().transaction()
 
-    def transaction_sync(self) -> AbstractContextManager[SyncTransaction]:
+    def _transaction_sync(self) -> AbstractContextManager[SyncTransaction]:
         self._is_begun = True
-        return super().transaction_sync()
+        return super()._transaction_sync()
 
     @overload
     def fence(self, connection_or_session: SyncConnection) -> Awaitable[None]: ...

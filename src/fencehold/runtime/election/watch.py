@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fencehold.model.election.leases import Lease
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.clock import Clock
+from fencehold.ports.fact_table import OutageFacts
 from fencehold.ports.facts import FactSink
 from fencehold.ports.leases import LeasePort
 from fencehold.ports.wakeup import ACQUIRED, ASKED, UNKNOWN, WakeupPort
-from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.repeated_failures import Outage
 
 READ_LIMIT_S = 5.0
 LISTEN_LIMIT_S = 2.0  # an attempt to acquire may wait for the same connection
@@ -49,6 +51,17 @@ class Follow:
     expiry_s: float = field(default=0.0)
 
 
+class FollowersFacts(OutageFacts):
+    """Names the leases that are followed at that moment."""
+
+    def __init__(self, sink: FactSink, follows: Sequence[Follow]) -> None:
+        super().__init__(sink)
+        self._follows = follows
+
+    def about(self) -> Mapping[str, Any]:
+        return {"following": sorted({follow.name for follow in self._follows})}
+
+
 class Watch:
     """Logs when the store stops answering, because a follower sends nothing else and would wait without a log line."""
 
@@ -58,11 +71,10 @@ class Watch:
         self._port = port
         self._wakeup = wakeup
         self._clock = clock
-        self._facts = facts
-        self._outage = Outage(self._fact, clock)
         self._has_read = False  # until then the candidates' own attempts log what is wrong
         self._on_asked = on_asked
         self._follows: list[Follow] = []
+        self._outage = Outage(FollowersFacts(facts, self._follows), clock)
         self._due_s = 0.0
         self._wake = asyncio.Event()
         self._closed = False
@@ -132,9 +144,6 @@ class Watch:
             follow.expiry_s = self._expiry_s(lease)
             self._due_s = min(self._due_s, follow.expiry_s)
             follow.hear(News.SEEN, lease)
-
-    def _fact(self, event: str, **fields: object) -> None:
-        self._facts.fact(event, following=sorted({follow.name for follow in self._follows}), **fields)
 
     def _read_limit_s(self) -> float:
         """At most a poll interval, because renewals wait for the same connection."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Protocol
+from typing import Any, Protocol
 
 from fencehold.model.errors import WorkerStuck
 from fencehold.model.outbox.settings import WorkerSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Claim
+from fencehold.ports.fact_table import WorkerFacts
 from fencehold.runtime.core.loop_liveness import LoopLiveness
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent, WorkerFacts
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent
+from fencehold.runtime.outbox.worker_context import event_facts
 
 STEP_S = 1.0
 STEPS_PER_LIMIT = 4  # at least this many steps within every limit
@@ -36,11 +38,16 @@ class Watched(Protocol):
     @property
     def strays(self) -> dict[int, ClaimedEvent]: ...
     @property
-    def is_stopping(self) -> bool: ...
-    @property
     def facts(self) -> WorkerFacts: ...
 
     def handler_name(self, claim: Claim) -> str: ...
+
+
+class Told(Protocol):
+    """Who is told, on the keeper's thread, that a worker cannot handle anything any more."""
+
+    @property
+    def is_stopping(self) -> bool: ...
 
     def give_up(self, error: WorkerStuck) -> None:
         """Make the worker's `run` raise this error. Called from any thread."""
@@ -48,8 +55,10 @@ class Watched(Protocol):
 
 
 class HandlerWatch:
-    def __init__(self, worker: Watched, loop: asyncio.AbstractEventLoop, thread_id: int, clock: Clock) -> None:
-        self._worker, self._loop, self._thread_id, self._clock = worker, loop, thread_id, clock
+    def __init__(
+        self, worker: Watched, told: Told, loop: asyncio.AbstractEventLoop, thread_id: int, clock: Clock
+    ) -> None:
+        self._worker, self._told, self._loop, self._thread_id, self._clock = worker, told, loop, thread_id, clock
         self._liveness = LoopLiveness(loop, clock)
         self._wake = asyncio.Event()
         self._closed = False
@@ -83,14 +92,14 @@ class HandlerWatch:
         self._looked_s = now_s
         in_place, strays = list(self._worker.claimed_events.values()), list(self._worker.strays.values())
         self._count(in_place, now_s, passed_s)
-        self._lost_s = {id(f): self._lost_s.get(id(f), now_s) for f in (*in_place, *strays) if f.lost}
+        self._lost_s = {id(f): self._lost_s.get(id(f), now_s) for f in (*in_place, *strays) if f.ended_because}
         self._log_handlers(in_place, strays, now_s)
         self._log_loop([*in_place, *strays], now_s)
         self._log_full(in_place, now_s)
         self._give_up(in_place, strays, now_s)
-        hung = sum(1 for claimed in in_place if claimed.lost) + len(strays)
-        self._worker.facts(
-            "worker_watched", running=len(in_place) + len(strays), hung=hung, silent_s=round(self._silent_s, 3),
+        hung = sum(1 for claimed in in_place if claimed.ended_because) + len(strays)
+        self._worker.facts.worker_watched(
+            running=len(in_place) + len(strays), hung=hung, silent_s=round(self._silent_s, 3),
             oldest_s=round(max((now_s - claimed.started_s for claimed in (*in_place, *strays)), default=0.0), 3),
         )  # fmt: skip
 
@@ -99,8 +108,8 @@ class HandlerWatch:
         self._liveness.ask()
         settings = self._worker.settings
         is_full = len(in_place) >= settings.concurrency
-        is_dead = is_full and all(claimed.lost for claimed in in_place)
-        seems_hung = is_full and all(f.lost or now_s - f.started_s >= settings.stuck_after_s for f in in_place)
+        is_dead = is_full and all(claimed.ended_because for claimed in in_place)
+        seems_hung = is_full and all(f.ended_because or now_s - f.started_s >= settings.stuck_after_s for f in in_place)
         self._silent_s = self._silent_s + passed_s if is_silent else 0.0
         self._dead_s = self._dead_s + passed_s if is_dead else 0.0
         self._full_s = self._full_s + passed_s if seems_hung else 0.0
@@ -120,42 +129,43 @@ class HandlerWatch:
     def _is_due(self, claimed: ClaimedEvent, age_s: float) -> bool:
         if claimed.task is None:
             return False
-        if claimed.lost and not claimed.hung_logged:  # it may be cleaning up
+        if claimed.ended_because and not claimed.hung_logged:  # it may be cleaning up
             return self._looked_s - self._lost_s[id(claimed)] >= HUNG_AFTER_S
         return age_s >= max(self._worker.settings.slow_after_s, AGAIN_FACTOR * claimed.warned_s)
 
     def _warn(self, claimed: ClaimedEvent, age_s: float, has_place: bool) -> None:
-        about = {"handler": self._name(claimed), "age_s": round(age_s, 1)}
-        if not claimed.lost:
-            self._worker.facts.event("handler_slow", claimed.claim, **about)
+        facts, name, age_s = event_facts(self._worker.facts, claimed.claim), self._name(claimed), round(age_s, 1)
+        if not claimed.ended_because:
+            facts.handler_slow(handler=name, age_s=age_s)
             return
         claimed.hung_logged = True
         place = "taken" if has_place else "free"
-        self._worker.facts.event("handler_hung", claimed.claim, **about, reason=claimed.lost, place=place)
+        facts.handler_hung(handler=name, age_s=age_s, reason=claimed.ended_because, place=place)
 
     def _log_loop(self, claimed_events: list[ClaimedEvent], now_s: float) -> None:
         if self._silent_s < max(self._worker.settings.loop_silent_s, AGAIN_FACTOR * self._silent_logged_s):
             self._silent_logged_s = self._silent_logged_s if self._silent_s else 0.0
             return
         self._silent_logged_s = self._silent_s
-        about: dict[str, object] = {"silent_s": round(self._silent_s, 1), "handler": None}
-        if running := running_now(self._loop, claimed_events):
-            about |= {"handler": self._name(running), "age_s": round(now_s - running.started_s, 1)}
-        else:
-            about["in_hand"] = self._in_hand(claimed_events, now_s) or None
-        self._worker.facts("worker_loop_blocked", **about, where=where_is(self._thread_id) or None)
+        running = running_now(self._loop, claimed_events)
+        self._worker.facts.worker_loop_blocked(
+            silent_s=round(self._silent_s, 1), where=where_is(self._thread_id) or None,
+            handler=self._name(running) if running else None,
+            age_s=round(now_s - running.started_s, 1) if running else None,
+            in_hand=None if running else self._in_hand(claimed_events, now_s) or None,
+        )  # fmt: skip
 
     def _log_full(self, in_place: list[ClaimedEvent], now_s: float) -> None:
         if self._full_s <= self._full_next_s:
             self._full_next_s = self._full_next_s if self._full_s else 0.0
             return
         self._full_next_s = max(self._worker.settings.stuck_after_s, AGAIN_FACTOR * self._full_s)
-        self._worker.facts("worker_stuck", **self._oldest(in_place, now_s))
+        self._worker.facts.worker_stuck(**self._oldest(in_place, now_s))
 
-    def _oldest(self, in_place: list[ClaimedEvent], now_s: float) -> dict[str, object]:
+    def _oldest(self, in_place: list[ClaimedEvent], now_s: float) -> dict[str, Any]:
         first = min(in_place, key=lambda claimed: claimed.started_s)
         return {
-            "places": len(in_place), "hung": sum(1 for claimed in in_place if claimed.lost),
+            "places": len(in_place), "hung": sum(1 for claimed in in_place if claimed.ended_because),
             "handler": self._name(first), "age_s": round(now_s - first.started_s, 1),
         }  # fmt: skip
 
@@ -175,7 +185,7 @@ class HandlerWatch:
 
     def _give_up(self, in_place: list[ClaimedEvent], strays: list[ClaimedEvent], now_s: float) -> None:
         limit_s = self._worker.settings.give_up_after_s
-        if limit_s is None or self._worker.is_stopping:
+        if limit_s is None or self._told.is_stopping:
             return
         if self._silent_s >= limit_s:
             claimed_events = [*in_place, *strays]
@@ -183,10 +193,10 @@ class HandlerWatch:
                 where = f" in the handler {self._name(running)}"
             else:
                 where = f"; in hand: {in_hand}" if (in_hand := self._in_hand(claimed_events, now_s)) else ""
-            self._worker.give_up(stuck(f"its event loop has not turned for {self._silent_s:.0f} s{where}"))
+            self._told.give_up(stuck(f"its event loop has not turned for {self._silent_s:.0f} s{where}"))
         elif self._dead_s >= limit_s:
             oldest = self._oldest(in_place, now_s)
-            self._worker.give_up(
+            self._told.give_up(
                 stuck(
                     f"all its {oldest['places']} places have been taken for {self._dead_s:.0f} s by handlers that lost "
                     f"their leases and do not return; the oldest, {oldest['handler']}, has run for {oldest['age_s']} s"

@@ -14,12 +14,12 @@ from fencehold.model.items.settings import ItemSettings
 from fencehold.ports.items import ItemPort, ItemStore
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core import forks
-from fencehold.runtime.core.keeper_thread import KeeperLoop
+from fencehold.runtime.core.handler_loop import CLOSE_SLACK_S, HandlerLoop, stop_all
 from fencehold.runtime.core.loop_liveness import LoopLiveness
-from fencehold.runtime.core.stoppable import CLOSE_SLACK_S, Stoppable, stop_all
+from fencehold.runtime.core.trust import STORE_CLOSED
 from fencehold.runtime.first_use import ANY_KIND, FirstUse
 from fencehold.runtime.items.keeper import ItemKeeper
-from fencehold.runtime.items.lease import STORE_CLOSED, SUPERSEDED, ItemLease
+from fencehold.runtime.items.lease import SUPERSEDED, ItemLease
 
 Place = tuple[str, str, str]  # kind, holder_id, id
 
@@ -29,14 +29,10 @@ PRUNE_AT = 1000
 
 
 class ItemsContext:
-    def __init__(
-        self,
-        store: StoreContext,
-        first_use: FirstUse,
-    ) -> None:
+    def __init__(self, store: StoreContext, first_use: FirstUse) -> None:
         self._store, self._first_use = store, first_use
         self.clock, self.facts = store.clock, store.facts
-        self.processors: set[Stoppable] = set()
+        self.processors: set[HandlerLoop] = set()
         self._here: dict[tuple[asyncio.AbstractEventLoop, str], ItemStore] = {}
         self._keepers: dict[tuple[str, ItemSettings], ItemKeeper] = {}
         self._liveness_of: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopLiveness] = WeakKeyDictionary()
@@ -61,7 +57,7 @@ class ItemsContext:
             )
         loop = asyncio.get_running_loop()
         if (loop, kind) not in self._here:
-            self._here[loop, kind] = self.make_items(kind)
+            self._here[loop, kind] = self._store.backend.items(kind)
         return self._here[loop, kind]
 
     def port(self, kind: str) -> ItemPort:
@@ -75,9 +71,6 @@ class ItemsContext:
     async def kinds(self) -> list[str]:
         return await (await self.ready_port(ANY_KIND)).kinds(KINDS_LIMIT_S)
 
-    def make_items(self, kind: str) -> ItemStore:
-        return self._store.backend.items(kind)
-
     # --- what is held ---
 
     def hold(self, lease: ItemLease) -> None:
@@ -88,7 +81,7 @@ class ItemsContext:
             lease.end(SUPERSEDED)
             return
         if before is not None and before.end(SUPERSEDED) and self._inside.get(place) is before:
-            self.log_lost(before)
+            before.log_lost()
         self._held[place] = lease
         if len(self._held) > self._prune_at:  # leases that lapsed unused: nobody will ever give them back
             self._held = {place: lease for place, lease in self._held.items() if lease.is_valid}
@@ -149,20 +142,15 @@ class ItemsContext:
         if loop not in self._liveness_of:
             self._liveness_of[loop] = LoopLiveness(loop, self.clock)
         lease.liveness = self._liveness_of[loop]
-        self._keeper(lease, self._store.keeper_loop).keep(lease)
+        which = (lease.kind, lease.settings)
+        if which not in self._keepers:
+            self._keepers[which] = ItemKeeper(*which, self._store)
+        self._keepers[which].keep(lease)
 
     def drop(self, lease: ItemLease) -> bool:
         """No longer renewed; whether it was."""
         keeper = self._keepers.get((lease.kind, lease.settings))
         return keeper is not None and keeper.drop(lease)
-
-    def _keeper(self, lease: ItemLease, keeper_loop: KeeperLoop) -> ItemKeeper:
-        which = (lease.kind, lease.settings)
-        if which not in self._keepers:
-            self._keepers[which] = ItemKeeper(
-                *which, keeper_loop, self.make_items, clock=self.clock, facts=self.facts, log_stalled=self._log_stalled
-            )  # fmt: skip
-        return self._keepers[which]
 
     # --- giving back ---
 
@@ -171,14 +159,14 @@ class ItemsContext:
         by_kind: dict[str, list[ItemLease]] = {}
         for lease in leases:
             self.let_go(lease)
-            if lease.generation == forks.generation():  # a forked child has nothing to give back
+            if not lease.is_inherited:  # a forked child has nothing to give back
                 by_kind.setdefault(lease.kind, []).append(lease)
         for kind, same in by_kind.items():
             try:
                 await self.port(kind).break_leases([lease.key for lease in same], BREAK_LIMIT_S)
             except FenceholdError as error:
                 for lease in same:
-                    self.fact("item_break_failed", lease, sql_error=str(error))
+                    lease.facts.item_break_failed(sql_error=str(error))
 
     def start_breaking(self, leases: Iterable[ItemLease]) -> None:
         """`break_quietly` without waiting for it; closing the store does."""
@@ -201,21 +189,6 @@ class ItemsContext:
         self._keepers.clear()
         while self._here:
             await self._here.popitem()[1].close()
-
-    # --- telling ---
-
-    def fact(self, event: str, lease: ItemLease, **fields: object) -> None:
-        """A fact about one lease, with the fields every such fact has."""
-        self.facts.fact(
-            event, kind=lease.kind, id=lease.key.id, holder_id=lease.key.holder_id, token=lease.key.token,
-            expires_at=lease.expires_at.isoformat(), **fields,
-        )  # fmt: skip
-
-    def log_lost(self, lease: ItemLease) -> None:
-        self.fact("item_lost", lease, reason=lease.lost)
-
-    def _log_stalled(self, lease: ItemLease, silent_s: float) -> None:
-        self.fact("item_stalled", lease, silent_s=round(silent_s, 3))
 
 
 def held_here(place: Place, until: dt.datetime | None) -> AlreadyLeased:

@@ -16,7 +16,7 @@ from fencehold.model.json_types import J, Json
 from fencehold.ports.items import ItemRefusal, ItemRow
 from fencehold.runtime.core.block_kinds import AsyncBlock
 from fencehold.runtime.core.cancel_scope import CancelScope
-from fencehold.runtime.core.heartbeat import TOO_LATE
+from fencehold.runtime.core.trust import DEADLINE_PASSED
 from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.lease import DONE, GONE, LEFT, ItemLease
 
@@ -70,18 +70,8 @@ class Item(AsyncBlock, Generic[J]):
         self.document: J = json.loads(row.document_json)
 
     def __repr__(self) -> str:
-        held = f"until {self.expires_at.isoformat()}" if self.is_valid else f"over: {self._lease.lost or TOO_LATE}"
+        held = f"until {self.expires_at.isoformat()}" if self.is_valid else f"over: {self._lease.why_over}"
         return f"<Item {self.kind}/{self.id} {self.state} token={self.token} {held}>"
-
-    @property
-    def lease(self) -> ItemLease:
-        """For the runtime."""
-        return self._lease
-
-    @property
-    def context(self) -> ItemsContext:
-        """For the runtime: whose it is."""
-        return self._context
 
     @property
     def id(self) -> str:
@@ -116,7 +106,7 @@ class Item(AsyncBlock, Generic[J]):
 
     @property
     def ended_because(self) -> str | None:
-        return self._lease.lost or None
+        return self._lease.ended_because or None
 
     def check(self) -> None:
         """Raise LeaseLost unless the item is ours at this instant."""
@@ -188,8 +178,8 @@ class Item(AsyncBlock, Generic[J]):
         assert body is not None, "entered"
         body.has_left = True
         if not lease.is_valid:
-            lease.end(TOO_LATE)
-        is_lost = bool(lease.lost) and lease.lost not in DONE
+            lease.end(DEADLINE_PASSED)
+        is_lost = bool(lease.ended_because) and lease.ended_because not in DONE
         self._context.drop(lease)
         self._context.leave(lease)
         cancelled = await self._give_back()
@@ -202,7 +192,7 @@ class Item(AsyncBlock, Generic[J]):
     async def _give_back(self) -> asyncio.CancelledError | None:
         """The lease is broken, within a limit, whoever cancels us meanwhile: that cancel is returned."""
         lease = self._lease
-        is_gone = lease.lost in GONE
+        is_gone = lease.ended_because in GONE
         lease.end(LEFT)
         waits = [] if is_gone else [asyncio.ensure_future(self._context.break_quietly([lease]))]
         cancelled: asyncio.CancelledError | None = None
@@ -216,7 +206,7 @@ class Item(AsyncBlock, Generic[J]):
     def _ended(self) -> None:
         """On any thread: the state has flipped already, this stops the body."""
         body = self._body
-        if body is None or self._lease.lost in DONE:
+        if body is None or self._lease.ended_because in DONE:
             return
         with suppress(RuntimeError):  # the loop is closed, and with it the body
             self._loop.call_soon_threadsafe(body.cancel)

@@ -14,7 +14,7 @@ from fencehold.model.items.items import ABSENT, ItemKey
 from fencehold.model.items.settings import ItemSettings, processor_settings
 from fencehold.model.json_types import Json
 from fencehold.ports.items import EVER, ItemRefusal, ItemRow, NewItem, Stretch
-from fencehold.runtime.core.heartbeat import REFUSED, TOO_LATE
+from fencehold.runtime.core.trust import DEADLINE_PASSED, REFUSED
 from fencehold.runtime.handlers.types import ItemHandler
 from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.item import LIMIT_S, Item, ItemView, view
@@ -73,9 +73,9 @@ class Items:
         item_id = names.item_id(id)
         (item,) = await self._granted(self._acquire(item_id))
         if not item.is_valid:
-            item.lease.end(GRANTED_TOO_LATE)
-            await self._context.break_quietly([item.lease])
-            raise item.lease.error()
+            item._lease.end(GRANTED_TOO_LATE)
+            await self._context.break_quietly([item._lease])
+            raise item._lease.error()
         return item
 
     async def next_for_state(self, state: str, limit: int = 20) -> list[Item]:
@@ -84,18 +84,17 @@ class Items:
         None is returned that anybody holds, this holder included. Enter each with `async with` soon: until then nobody
         renews it.
         """
-        return await self.next_but(names.item_state(state), checked_limit(limit), ())
+        return await self._next_but(names.item_state(state), checked_limit(limit), ())
 
-    async def next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch = EVER) -> list[Item]:
+    async def _next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch = EVER) -> list[Item]:
         """For the processor: `next_for_state`, checked already, without these ids; they are not touched either."""
         items = await self._granted(self._next(state, limit, skip, stretch))
-        if late := [item.lease for item in items if not item.is_valid]:
+        if late := [item._lease for item in items if not item.is_valid]:
             for lease in late:
                 lease.end(GRANTED_TOO_LATE)
             await self._context.break_quietly(late)
-        self._context.facts.fact(
-            "items_leased", kind=self.kind, holder_id=self.holder_id, leased=len(items) - len(late)
-        )
+        leased = len(items) - len(late)
+        self._context.facts.items_leased(kind=self.kind, holder_id=self.holder_id, leased=leased)
         return [item for item in items if item.is_valid]
 
     async def renew(self, items: Item | Sequence[Item]) -> list[Item]:
@@ -104,15 +103,15 @@ class Items:
         Touches nothing but the lease. One whose deadline has passed is lost without asking.
         """
         held = self._checked(items)
-        for lease_s in {item.lease.settings.lease_s for item in held}:
-            same = [item.lease for item in held if item.lease.settings.lease_s == lease_s]
+        for lease_s in {item._lease.settings.lease_s for item in held}:
+            same = [item._lease for item in held if item._lease.settings.lease_s == lease_s]
             for start in range(0, len(same), RENEW_BATCH):
                 await self._renew(same[start : start + RENEW_BATCH], lease_s)
         return [item for item in held if item.is_valid]
 
     async def break_lease(self, id: str | Item) -> None:
         """Free from now, if it was ours or nobody's; AlreadyLeased while another holds it."""
-        key = self._checked(id)[0].lease.key if isinstance(id, Item) else self._own(id)
+        key = self._checked(id)[0]._lease.key if isinstance(id, Item) else self._own(id)
         ours = self._context.held_by(self.kind, key.holder_id, key.id)
         if ours is not None and key.token in (0, ours.key.token):
             ours.end(BROKEN)
@@ -131,8 +130,8 @@ class Items:
         refused = await asyncio.shield(self._context.port(self.kind).break_leases([key], LIMIT_S))
         if refusal := refused.get(key):
             self._refuse(key.id, refusal)
-        self._context.facts.fact(
-            "item_lease_broken", kind=self.kind, id=seen.id, holder_id=seen.holder_id, token=seen.token, by=by
+        self._context.facts.item_lease_broken(
+            kind=self.kind, id=seen.id, holder_id=seen.holder_id, token=seen.token, by=by
         )
 
     # --- under a lease ---
@@ -146,7 +145,7 @@ class Items:
         """Gone for good, its lease with it; or LeaseLost, and it is still there."""
         (item,) = self._checked(item)
         item.check()
-        port, lease = self._context.port(self.kind), item.lease
+        port, lease = self._context.port(self.kind), item._lease
         was_kept = self._context.drop(lease)  # or a renewal that comes after the delete would look like a loss
         try:
             refusal = await asyncio.shield(port.delete(lease.key, LIMIT_S))
@@ -193,7 +192,7 @@ class Items:
             answer = await port.acquire(item_id, self.holder_id, settings.lease_s, min(LIMIT_S, settings.trusted_s))
             if isinstance(answer, ItemRefusal):
                 self._refuse(item_id, answer)
-            self._context.facts.fact("items_leased", kind=self.kind, holder_id=self.holder_id, leased=1)
+            self._context.facts.items_leased(kind=self.kind, holder_id=self.holder_id, leased=1)
             return [self._item(answer, sent_s)]
 
     async def _next(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch) -> list[Item]:
@@ -207,7 +206,7 @@ class Items:
         assert row.expires_at is not None, "just leased"
         lease = ItemLease(
             self.kind, row.key, row.expires_at, sent_s, self.settings, clock=self._context.clock,
-            log_lost=self._context.log_lost,
+            facts=self._context.facts.sink,
         )  # fmt: skip
         self._context.hold(lease)
         return Item(row, lease, self._context)
@@ -223,7 +222,7 @@ class Items:
 
     def _give_back_unseen(self, task: asyncio.Future[list[Item]]) -> None:
         if not task.cancelled() and task.exception() is None:
-            leases = [item.lease for item in task.result()]
+            leases = [item._lease for item in task.result()]
             for lease in leases:
                 lease.end(BROKEN)
             self._context.start_breaking(leases)
@@ -232,7 +231,7 @@ class Items:
         valid = [lease for lease in leases if lease.is_valid]
         for lease in leases:
             if not lease.is_valid:
-                lease.end(TOO_LATE)
+                lease.end(DEADLINE_PASSED)
         if not valid:
             return
         sent_s = self._context.clock.now_s()
@@ -242,8 +241,8 @@ class Items:
         for lease in valid:
             if (until := renewed.get(lease.key)) is None:
                 lease.end(REFUSED)
-            elif not lease.extend(until, sent_s, lease.settings.trusted_s):
-                lease.end(TOO_LATE)
+            elif not lease.renewed(until, sent_s):
+                lease.end(DEADLINE_PASSED)
                 late.append(lease)
         if late:
             await self._context.break_quietly(late)
@@ -255,7 +254,7 @@ class Items:
     def _checked(self, items: Any) -> list[Item]:
         given: list[Any] = list(items) if isinstance(items, Iterable) else [items]
         for one in given:
-            if not isinstance(one, Item) or one.kind != self.kind or one.context is not self._context:
+            if not isinstance(one, Item) or one.kind != self.kind or one._context is not self._context:
                 what = f"{one!r:.80}" if isinstance(one, Item) else f"A {type(one).__name__}"
                 raise ConfigurationError(
                     f"{what} is no leased item of kind {self.kind!r} of this store.",

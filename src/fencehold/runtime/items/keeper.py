@@ -1,80 +1,79 @@
-"""Keeps the items of one kind that are inside `async with`: one heartbeat, one connection, on the keeper's thread."""
+"""Keeps the items of one kind that are inside `async with`: one connection, on the keeper's thread."""
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Callable
-from typing import Any
+import datetime as dt
+from collections.abc import Sequence
 
+from fencehold.model.errors import FenceholdError
 from fencehold.model.items.settings import ItemSettings
-from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
-from fencehold.ports.items import ItemStore
-from fencehold.runtime.core import heartbeat
-from fencehold.runtime.core.keeper_thread import KeeperLoop
+from fencehold.ports.fact_table import ItemKindFacts
+from fencehold.ports.items import ItemPort, ItemStore
+from fencehold.runtime.context import StoreContext
+from fencehold.runtime.core.renewals import Heartbeats
 from fencehold.runtime.election.keeper_services import lasting
 from fencehold.runtime.items.lease import ItemLease
 
 STOP_LIMIT_S = 5.0
 
 
-class ItemHeartbeat(heartbeat.Heartbeat[ItemLease]):
+class ItemRenewals(Heartbeats[ItemLease]):
     """What the store does not answer is asked again until the lease's own deadline."""
 
-    fact, failed_fact = "item_heartbeat", "item_heartbeat_failed"
+    def __init__(
+        self, kind: str, settings: ItemSettings, kept: dict[int, ItemLease], port: ItemPort, store: StoreContext
+    ) -> None:
+        super().__init__(kept, store.clock)
+        self._settings, self._port = settings, port
+        self._facts = ItemKindFacts(store.facts.sink, kind=kind)
 
-    def __init__(self, *args: Any, stalled: Callable[[ItemLease, float], None], **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._stalled = stalled
+    def _every_s(self, kept: ItemLease) -> float:
+        return self._settings.heartbeat_every_s
+
+    def _look_every_s(self) -> float:
+        return self._settings.heartbeat_every_s / 2
 
     def _max_s(self, kept: ItemLease) -> float:
         return kept.max_s
 
-    def _tick_s_max(self) -> float:
-        return math.inf
+    def _stall_limit_s(self, kept: ItemLease) -> float:
+        return self._settings.stall_limit_s
 
-    def _is_attended(self, kept: ItemLease) -> bool:
-        """False once the holder's event loop has been silent beyond its limit: the lease is left to expire."""
-        if kept.liveness is None:
-            return True
-        silent_s = kept.liveness.silent_s()
-        kept.liveness.ask()
-        if silent_s <= kept.settings.stall_limit_s:
-            kept.stall_logged = False
-            return True
-        if not kept.stall_logged:
-            kept.stall_logged = True
-            self._stalled(kept, silent_s)
-        return False
+    def _log_stalled(self, kept: ItemLease, silent_s: float) -> None:
+        kept.facts.item_stalled(silent_s=silent_s)
+
+    async def _ask(self, due: Sequence[ItemLease]) -> Sequence[dt.datetime | None]:
+        settings = self._settings
+        renewed = await self._port.renew([kept.key for kept in due], settings.lease_s, settings.call_limit_s)
+        return [renewed.get(kept.key) for kept in due]
+
+    def _record(self, kept: ItemLease, answer: dt.datetime, sent_s: float) -> bool:
+        return kept.renewed(answer, sent_s)
+
+    def _log_heartbeat(self, sent: int, refused: int) -> None:
+        self._facts.item_heartbeat(sent=sent, refused=refused)
+
+    def _unanswered(self, due: Sequence[ItemLease], error: FenceholdError) -> None:
+        self._facts.item_heartbeat_failed(held=len(due), sql_error=str(error))
+        for kept in due:
+            self._put_off(kept)
 
 
 class ItemKeeper:
-    def __init__(
-        self,
-        kind: str,
-        settings: ItemSettings,
-        keeper_loop: KeeperLoop,
-        make_items: Callable[[str], ItemStore],
-        *,
-        clock: Clock,
-        facts: FactSink,
-        log_stalled: Callable[[ItemLease, float], None],
-    ) -> None:
-        self._kind, self._settings, self._keeper_loop, self._make_items = kind, settings, keeper_loop, make_items
-        self._clock, self._facts = clock, facts
-        self._log_stalled = log_stalled
+    def __init__(self, kind: str, settings: ItemSettings, store: StoreContext) -> None:
+        self._kind, self._settings, self._store = kind, settings, store
+        self._keeper_loop = store.keeper_loop
         self._kept: dict[int, ItemLease] = {}
         self._is_started = False
         self._items: ItemStore | None = None
-        self._heartbeat: ItemHeartbeat | None = None
+        self._renewals: ItemRenewals | None = None
         self._task: asyncio.Task[None] | None = None
 
     def keep(self, lease: ItemLease) -> None:
-        """From the holder's thread; never waits. One that is half spent is renewed now, not at the next tick."""
+        """From the holder's thread; never waits. One that is half spent is renewed now, not at the next turn."""
         self._kept[id(lease)] = lease
-        is_spent = self._clock.now_s() - lease.renewed_s > self._settings.heartbeat_every_s
-        if is_spent or not self._is_started:
+        if self._store.clock.now_s() > lease.renew_at_s or not self._is_started:
             self._is_started = True
             self._keeper_loop.post(self._begin)
 
@@ -88,27 +87,17 @@ class ItemKeeper:
     # --- on the keeper's loop ---
 
     def _begin(self) -> None:
-        if self._heartbeat is None:
-            self._items = self._make_items(self._kind)
-            self._heartbeat = ItemHeartbeat(
-                self._kept, self._items.port.renew, lambda: self._settings, clock=self._clock, fact=self._fact,
-                on_lost=_stopped_by_its_end, stalled=self._log_stalled,
-            )  # fmt: skip
-            self._task = asyncio.create_task(lasting(self._heartbeat.run, self._facts))
-        self._heartbeat.nudge()
-
-    def _fact(self, event: str, **fields: Any) -> None:
-        self._facts.fact(event, kind=self._kind, **fields)
+        if self._renewals is None:
+            self._items = self._store.backend.items(self._kind)
+            self._renewals = ItemRenewals(self._kind, self._settings, self._kept, self._items.port, self._store)
+            self._task = asyncio.create_task(lasting(self._renewals.run, self._store.facts))
+        self._renewals.nudge()
 
     async def _stop(self) -> None:
-        if self._heartbeat is not None and self._task is not None:
-            self._heartbeat.close()
+        if self._renewals is not None and self._task is not None:
+            self._renewals.stop()
             _, late = await asyncio.wait([self._task], timeout=STOP_LIMIT_S)
             for task in late:
                 task.cancel()
         if self._items is not None:
             await self._items.close()
-
-
-def _stopped_by_its_end(lease: ItemLease) -> None:
-    """A lease that ends stops its own body."""

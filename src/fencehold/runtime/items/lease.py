@@ -1,98 +1,63 @@
-"""The lease on one item, as this process sees it: when it stops trusting itself, whatever any thread is doing."""
+"""The lease on one item, as this process sees it."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-import threading
 from collections.abc import Callable
 
 from fencehold.model.errors import LeaseLost
 from fencehold.model.items.items import ItemKey
 from fencehold.model.items.settings import ItemSettings
 from fencehold.ports.clock import Clock
-from fencehold.runtime.core import forks
-from fencehold.runtime.core.heartbeat import REFUSED, TOO_LATE
-from fencehold.runtime.core.loop_liveness import LoopLiveness
+from fencehold.ports.fact_table import ItemFacts
+from fencehold.ports.facts import FactSink
+from fencehold.runtime.core.renewals import Kept
+from fencehold.runtime.core.trust import DEADLINE_PASSED, REFUSED, STORE_CLOSED
 
 LEFT, DELETED, BROKEN = "left", "deleted", "broken"
-SUPERSEDED, STORE_CLOSED, GRANTED_TOO_LATE = "superseded", "store_closed", "granted_too_late"
+SUPERSEDED, GRANTED_TOO_LATE, ABANDONED = "superseded", "granted_too_late", "abandoned"
 DONE = frozenset({LEFT, DELETED})  # how a body ends its own lease: no reason to stop it
-MEANT = frozenset({*DONE, BROKEN, SUPERSEDED, STORE_CLOSED})  # this process wanted it so: not told as a loss
+MEANT = frozenset({*DONE, BROKEN, SUPERSEDED, STORE_CLOSED})  # this process wanted it so: not logged as a loss
 GONE = frozenset({DELETED, BROKEN, SUPERSEDED, STORE_CLOSED, REFUSED})  # nothing is left that could be given back
 
 
-class ItemLease:
-    """`is_valid` goes from True to False once and never back; it compares clocks and does nothing else.
-
-    Trust counts from when the request was SENT, so it ends before the store lets another holder in; the margin covers
-    the difference in rate between the two clocks.
-    """
+class ItemLease(Kept):
+    """A loss is logged once; `on_end` is called when the lease ends, for whatever reason, on any thread."""
 
     def __init__(
-        self,
-        kind: str,
-        key: ItemKey,
-        until: dt.datetime,
-        sent_s: float,
-        settings: ItemSettings,
-        *,
-        clock: Clock,
-        log_lost: Callable[[ItemLease], None],
-    ) -> None:
+        self, kind: str, key: ItemKey, until: dt.datetime, sent_s: float, settings: ItemSettings, *, clock: Clock,
+        facts: FactSink,
+    ) -> None:  # fmt: skip
+        super().__init__(clock, sent_s, settings.trusted_s)
         self.kind, self.key, self.settings = kind, key, settings
         self.expires_at = until
-        self.started_s = self.renewed_s = sent_s
-        self.deadline_s = sent_s + settings.trusted_s
+        self.renew_at_s = sent_s + settings.heartbeat_every_s
         self.max_s = math.inf  # how long its body may take
-        self.lost = ""  # why it is over; empty while it is not
-        self.liveness: LoopLiveness | None = None
-        self.stall_logged = False
         self.on_end: Callable[[], None] | None = None
-        self._clock, self._log_lost = clock, log_lost
-        self.generation = forks.generation()
-        self._mutex = threading.Lock()
+        self._sink = facts
 
-    @property
-    def is_valid(self) -> bool:
-        return self.remaining_s > 0
-
-    @property
-    def remaining_s(self) -> float:
-        """Seconds until this process stops trusting the lease; 0 once it is over."""
-        if self.lost or self.generation != forks.generation():
-            return 0.0
-        return max(0.0, self.deadline_s - self._clock.now_s())
-
-    def extend(self, until: dt.datetime, sent_s: float, trusted_s: float) -> bool:
-        """Renewed: True, unless the answer came after the deadline, which is a loss."""
-        with self._mutex:
-            in_time = self.is_valid
-            if in_time:
-                self.expires_at = until
-                self.renewed_s = sent_s
-                self.deadline_s = max(self.deadline_s, sent_s + trusted_s)
+    def renewed(self, until: dt.datetime, sent_s: float) -> bool:
+        """Record a renewal by the store. False if the lease is over here already: the renewal then has no effect."""
+        in_time = self.extend(sent_s, self.settings.trusted_s)
+        if in_time:
+            self.expires_at = max(self.expires_at, until)
+            self.renew_at_s = self.renewed_s + self.settings.heartbeat_every_s
         return in_time
 
-    def end(self, reason: str) -> bool:
-        """Over at once and for ever; True for the first to say so. Any thread."""
-        with self._mutex:
-            if self.lost:
-                return False
-            self.lost = reason
-        if reason not in MEANT:
-            self._log_lost(self)
+    def end(self, reason: str, given_up: bool = False) -> bool:
+        if not super().end(reason, given_up or reason in MEANT):
+            return False
+        if not self.is_given_up:
+            self.log_lost()
         if self.on_end is not None:
             self.on_end()
         return True
 
-    def lose(self, reason: str) -> None:
-        self.end(reason)
-
     def check(self) -> None:
         """Raise LeaseLost unless the lease is valid at this instant."""
         if not self.is_valid:
-            self.end(TOO_LATE)
+            self.end(DEADLINE_PASSED)
             raise self.error()
 
     def refused(self, reason: str) -> LeaseLost:
@@ -101,9 +66,20 @@ class ItemLease:
         return self.error(reason)
 
     def error(self, reason: str = "") -> LeaseLost:
-        key, why = self.key, " ".join([self.lost, f"({reason})" if reason else ""]).strip()
+        key, why = self.key, " ".join([self.ended_because, f"({reason})" if reason else ""]).strip()
         return LeaseLost(
             f"Item {key.id!r} of kind {self.kind!r} is no longer held under token {key.token}: {why}.",
             hint="Whatever was not saved by now is not saved. Acquire it anew and look at its state first.",
             item_id=key.id, token=key.token,
         )  # fmt: skip
+
+    @property
+    def facts(self) -> ItemFacts:
+        """Facts about this lease, as it is now."""
+        return ItemFacts(
+            self._sink, kind=self.kind, id=self.key.id, holder_id=self.key.holder_id, token=self.key.token,
+            expires_at=self.expires_at.isoformat(),
+        )  # fmt: skip
+
+    def log_lost(self) -> None:
+        self.facts.item_lost(reason=self.ended_because)

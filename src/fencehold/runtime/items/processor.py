@@ -9,24 +9,22 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost
 from fencehold.model.items.settings import ItemSettings, ProcessorSettings
+from fencehold.ports.fact_table import ProcessorFacts
 from fencehold.ports.items import Stretch
-from fencehold.runtime.core.outage import REMIND_EVERY_S, Outage
-from fencehold.runtime.core.stoppable import Stoppable
+from fencehold.runtime.core.handler_loop import HandlerLoop
+from fencehold.runtime.core.repeated_failures import REMIND_EVERY_S
 from fencehold.runtime.handlers.checks import check_callable
 from fencehold.runtime.handlers.error_text import described, in_full
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.handlers.types import ItemHandler
 from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.item import Item
-from fencehold.runtime.items.lease import BROKEN, DELETED
+from fencehold.runtime.items.lease import ABANDONED, BROKEN, DELETED
 from fencehold.runtime.items.rests import Rests
 
-TROUBLE_S_MAX = 5.0
 UNCHANGED = "the handler returned without saving; it will be called again at the next poll"
-CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
 
 
 class ItemSource(Protocol):
@@ -39,36 +37,33 @@ class ItemSource(Protocol):
     @property
     def settings(self) -> ItemSettings: ...
 
-    async def next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch) -> list[Item]:
+    async def _next_but(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch) -> list[Item]:
         """Lease the next items in this state, but none of `skip`."""
         ...
 
 
-class ItemProcessor(Stoppable):
+class ItemProcessor(HandlerLoop):
     """At most `concurrency` items at once, each held alone by this process while its handler runs.
 
     What a handler saved counts, whatever becomes of it later; what it did not save is not done. A handler may be run
     again for an item whose holder died, so its effects elsewhere should bear repeating.
     """
 
+    kind = "processor"
+    pause_s_max = 5.0
+
     def __init__(
         self, items: ItemSource, state: str, handlers: Handlers, settings: ProcessorSettings, context: ItemsContext
     ) -> None:
-        super().__init__()
+        self._facts = ProcessorFacts(context.facts.sink, kind=items.kind, state=state)
+        super().__init__(context.clock, self._facts, asyncio.Event())
         self.state, self.settings = state, settings
         self._items, self._handlers, self._context = items, handlers, context
         self._rests = Rests(settings.poll_every_s, context.clock)
         self._running: dict[asyncio.Task[None], Item] = {}
-        self._wake = asyncio.Event()
-        self._stopping = self._abandoned = False
         self._stretch = 0  # where the next turn looks first, while there are several
-        self._more = True  # worth asking at once: at the start, and after a batch that came back full
-        self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
-        self._troubles = 0
-        self._outage = Outage(self._fact, context.clock)
         self._idle_calls = 0  # that saved nothing, since it was last told
         self._idle_logged_s: float | None = None
-        self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
 
     # --- what a program calls ---
 
@@ -78,34 +73,28 @@ class ItemProcessor(Stoppable):
         Raises ConfigurationError for what no retry can mend, at first contact only: once a turn has worked, a missing
         table or right is logged and retried too.
         """
-        if self._loop is not None:
-            raise ConfigurationError("This processor has been run already.", hint="Make another.", code="already_run")
-        self._loop = asyncio.get_running_loop()
+        self._begin_run()
         self._context.processors.add(self)
-        self._fact("processor_started", concurrency=self.settings.concurrency)
+        self._facts.processor_started(concurrency=self.settings.concurrency)
         try:
             await self._pump()
             await self._finish()
         except BaseException as error:
             if not isinstance(error, asyncio.CancelledError):
-                self._fact("processor_died", error=described(error))
+                self._facts.processor_died(error=described(error))
             self._stopping = True
-            self._cancel_rest()
+            self._cancel_handlers()
             await self._wait_for_handlers(self._items.settings.call_limit_s)
             raise
         finally:
             self._handlers.close()
-            self._fact("processor_stopped")
+            self._facts.processor_stopped()
             self._context.processors.discard(self)
             self.stopped.set()
 
     @property
     def shutdown_timeout_s(self) -> float:
         return self.settings.shutdown_timeout_s
-
-    def stop(self) -> None:
-        """Take no more, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
-        self._on_loop(self._begin_stopping)
 
     @property
     def in_hand(self) -> int:
@@ -116,22 +105,15 @@ class ItemProcessor(Stoppable):
     async def _pump(self) -> None:
         next_poll_s = 0.0
         while not self._stopping:
-            polls = self._context.clock.now_s() >= next_poll_s
+            polls = self._clock.now_s() >= next_poll_s
             room = min(self.settings.concurrency - len(self._running), self.settings.batch)
             if not room or not (self._more or polls):
                 self._wake.clear()
-                pause_s = max(0.0, next_poll_s - self._context.clock.now_s()) if room else None
-                await self._context.clock.wait(self._wake, pause_s)
+                pause_s = max(0.0, next_poll_s - self._clock.now_s()) if room else None
+                await self._clock.wait(self._wake, pause_s)
                 continue
-            next_poll_s = self._context.clock.now_s() + self.settings.poll_every_s
-            try:
-                await self._turn(room)
-                self._troubles, self._has_worked = 0, True
-                self._outage.answered()
-            except FenceholdError as error:
-                if isinstance(error, ConfigurationError) and not self._has_worked:
-                    raise
-                await self._endure(error)
+            next_poll_s = self._clock.now_s() + self.settings.poll_every_s
+            await self._attempt(self._turn(room))
 
     async def _turn(self, room: int) -> None:
         """What rests is not even looked at: it may be the oldest, and must neither hide the others nor be leased.
@@ -145,7 +127,7 @@ class ItemProcessor(Stoppable):
             stretch = stretches[self._stretch % len(stretches)]
             self._stretch += 1
             skip = [*self._rests.ids(stretch), *self._in_hand()]
-            taken = await self._items.next_but(self.state, room, skip, stretch)
+            taken = await self._items._next_but(self.state, room, skip, stretch)
             if taken or self._stopping:
                 break
         if self._stopping:
@@ -163,35 +145,23 @@ class ItemProcessor(Stoppable):
         return inside | {item.id for item in self._running.values()}
 
     async def _give_back(self, items: list[Item]) -> None:
-        leases = [item.lease for item in items]
+        leases = [item._lease for item in items]
         for lease in leases:
             lease.end(BROKEN)
         await self._context.break_quietly(leases)
 
-    async def _endure(self, error: FenceholdError) -> None:
-        """The store is away: what is held is the keeper's concern; try again soon, not in a storm."""
-        self._troubles += 1
-        self._fact("processor_store_failed", sql_error=str(error))
-        self._outage.failed(error)
-        delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))
-        until_s = self._context.clock.now_s() + min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX)
-        while not self._stopping and (left_s := until_s - self._context.clock.now_s()) > 0:
-            self._wake.clear()
-            await self._context.clock.wait(self._wake, left_s)
-        self._more = True
-
     # --- one item ---
 
     def _begin(self, item: Item) -> None:
-        item.lease.max_s = self.settings.max_processing_s
+        item._lease.max_s = self.settings.max_processing_s
         task = asyncio.get_running_loop().create_task(self._handle(item))
         self._running[task] = item
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         item = self._running.pop(task)
-        if item.lease.end(BROKEN):  # cancelled before it could even begin
-            self._context.start_breaking([item.lease])
+        if item._lease.end(BROKEN):  # cancelled before it could even begin
+            self._context.start_breaking([item._lease])
         if not task.cancelled() and task.exception() is not None:
             self._begin_stopping()  # Ctrl-C means the program
         self._wake.set()
@@ -212,7 +182,7 @@ class ItemProcessor(Stoppable):
                 self._failed(item, error)
         except BaseException as error:  # noqa: BLE001 - whatever it raises, sys.exit() too, is a failed try
             if self._stopping and isinstance(error, asyncio.CancelledError):
-                self._fact("item_called_off", id=item.id, token=item.token)
+                self._facts.item_called_off(id=item.id, token=item.token)
             else:
                 self._failed(item, error)
         else:
@@ -221,61 +191,52 @@ class ItemProcessor(Stoppable):
     def _done(self, item: Item) -> None:
         has_moved = item.state != self.state or item.ended_because == DELETED
         self._rests.done(item.id, item.state_timestamp, has_moved)
-        self._fact("item_processed", id=item.id, token=item.token, now=item.state, moved=has_moved)
+        self._facts.item_processed(id=item.id, token=item.token, now=item.state, moved=has_moved)
         if not has_moved and not item.has_saved:
             self._unchanged(item)
 
     def _unchanged(self, item: Item) -> None:
         """Told once a minute at most: a handler may well have nothing to do yet, or forget to save for ever."""
         self._idle_calls += 1
-        now_s = self._context.clock.now_s()
+        now_s = self._clock.now_s()
         if self._idle_logged_s is not None and now_s - self._idle_logged_s < REMIND_EVERY_S:
             return
-        self._fact("item_unchanged", id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
+        self._facts.item_unchanged(id=item.id, token=item.token, calls=self._idle_calls, detail=UNCHANGED)
         self._idle_logged_s, self._idle_calls = now_s, 0
 
     def _failed(self, item: Item, error: BaseException) -> None:
         rest_s = self._rests.failed(item.id, item.state_timestamp)
-        self._fact(
-            "item_failed", id=item.id, token=item.token, error=described(error), rest_s=round(rest_s, 3),
+        self._facts.item_failed(
+            id=item.id, token=item.token, error=described(error), rest_s=round(rest_s, 3),
             traceback=in_full(error) or None,
         )  # fmt: skip
 
     # --- the end ---
 
-    def _begin_stopping(self) -> None:
-        if self._stopping:
-            return
-        self._stopping = True
-        self._fact("processor_stopping", in_hand=len(self._running))
-        self._wake.set()
-        if self._loop is not None:
-            timeout_s = self.settings.shutdown_timeout_s
-            self._loop.call_later(timeout_s * CANCEL_PART, self._cancel_rest)
-            self._loop.call_later(timeout_s, self._abandon)
+    def _log_stopping(self) -> None:
+        self._facts.processor_stopping(in_hand=len(self._running))
+
+    def _log_store_failed(self, error: FenceholdError) -> None:
+        self._facts.processor_store_failed(sql_error=str(error))
 
     async def _finish(self) -> None:
         while self._running and not self._abandoned:
             self._wake.clear()
             await self._wake.wait()
 
-    def _cancel_rest(self) -> None:
+    def _cancel_handlers(self) -> None:
         for task in list(self._running):
             task.cancel("the processor stops")
 
     def _abandon(self) -> None:
-        """Handlers that do not even heed a cancel are left behind; their leases end when they return, or lapse."""
-        self._abandoned = True
+        """Leave the rest behind: their leases end here, and in the store when they return, or they lapse."""
         for item in self._running.values():
-            item.lease.end("abandoned")
-        self._wake.set()
+            item._lease.end(ABANDONED)
+        super()._abandon()
 
     async def _wait_for_handlers(self, limit_s: float) -> None:
         if self._running:
             await asyncio.wait(list(self._running), timeout=limit_s)
-
-    def _fact(self, event: str, **fields: Any) -> None:
-        self._context.facts.fact(event, kind=self._items.kind, state=self.state, **fields)
 
 
 def item_handlers(handler: ItemHandler, threads_max: int) -> Handlers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -16,16 +17,17 @@ from fencehold.model.election.lock_errors import (
     as_outage,
 )
 from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
+from fencehold.ports.fact_table import LockFacts, OutageFacts
 from fencehold.ports.lock_session import Companion, LockSession
 from fencehold.ports.mechanism import Unanswered
 from fencehold.ports.time_limit import TimeLimit
-from fencehold.runtime.core import forks
-from fencehold.runtime.core.outage import Outage
+from fencehold.runtime.core.repeated_failures import Outage
+from fencehold.runtime.core.trust import Trust
 
 S = TypeVar("S", bound=LockSession)
 
 ROUND_TRIP_LIMIT_S = 5.0
+OVER = "over"
 
 NO_ANSWER = (
     "the release got no answer within {:g} s: the connection was dropped, and the lock is free once the server sees it"
@@ -62,37 +64,38 @@ class Timing:
 
 
 class Grant:
-    """The lock is ours until `ends_at_s`. Every successful probe moves it on, counted from when the probe was sent."""
+    """The lock is ours while its last proof counts, from when the probe was sent; without `expires` until it ends.
+
+    `may_resume`: whether its term may go on after a reconnect within the grace period.
+    """
 
     def __init__(self, clock: Clock, sent_s: float, timing: Timing, expires: bool) -> None:
         self._clock = clock
-        self._timing = timing
-        self._expires = expires
-        self._generation = forks.generation()
-        self.ends_at_s = 0.0
-        self.is_over = False
+        self._proof_s = timing.trust_s - timing.margin_s
+        self._trusted_s = self._proof_s if expires else math.inf
+        self._trust = Trust(clock, sent_s, self._trusted_s)
         self.may_resume = True
         self.epoch: int | None = None
-        self.prove(sent_s)
 
     @property
     def is_valid(self) -> bool:
         """Compares clocks and does no I/O. Always False in a forked child: its parent has the session."""
-        if self.is_over or self._generation != forks.generation():
-            return False
-        return not self._expires or self._clock.now_s() < self.ends_at_s
+        return self._trust.is_valid
 
     @property
     def remaining_s(self) -> float:
-        return max(0.0, self.ends_at_s - self._clock.now_s()) if self.is_valid else 0.0
+        """Seconds for which the last proof still counts; 0 once the lock is not ours any more."""
+        return max(0.0, self._trust.renewed_s + self._proof_s - self._clock.now_s()) if self.is_valid else 0.0
 
-    def resume(self, sent_s: float) -> None:
-        """Make the grant valid again after a reconnect within the grace period, for which no term has ended."""
-        self.prove(sent_s)
-        self.is_over = False
+    def begin(self, sent_s: float) -> None:
+        """Trust the lock anew by a probe sent at `sent_s`, also after `end`: no other session had the lock between."""
+        self._trust = Trust(self._clock, sent_s, self._trusted_s)
 
     def prove(self, sent_s: float) -> None:
-        self.ends_at_s = sent_s + self._timing.trust_s - self._timing.margin_s
+        self._trust.extend(sent_s, self._trusted_s)
+
+    def end(self) -> None:
+        self._trust.end(OVER)
 
 
 class SessionMechanism(Generic[S]):
@@ -103,7 +106,7 @@ class SessionMechanism(Generic[S]):
         open_session: Callable[[], Awaitable[S]],
         timing: Timing,
         clock: Clock,
-        facts: FactSink,
+        facts: LockFacts,
         *,
         companion: Companion[S] | None = None,
         as_error: Callable[[Exception], Exception] = as_lock_error,
@@ -112,7 +115,7 @@ class SessionMechanism(Generic[S]):
         """`where`: the database's address without secrets, for the log of an outage."""
         self._open = open_session
         self._where = where
-        self._outage = Outage(facts.fact, clock)
+        self._outage = Outage(OutageFacts(facts.sink), clock)
         self._timing = timing
         self._clock = clock
         self._facts = facts
@@ -143,7 +146,7 @@ class SessionMechanism(Generic[S]):
                 if self._has_worked and isinstance(fault, HopelessError) and not isinstance(fault, PoolerError):
                     fault = ConnectionError(str(fault))  # the password or right has worked before, so it may work again
                 if isinstance(fault, HopelessError):  # there is no other attempt
-                    self._facts.fact("gave_up", error=fault)
+                    self._facts.gave_up(error=fault)
                 else:
                     self._outage.failed(as_outage(fault, self._where))
                 raise fault from error
@@ -168,10 +171,10 @@ class SessionMechanism(Generic[S]):
         old, lease_s, limit_s = self._interrupted, self._timing.trust_s, self._timing.seize_limit_s
         epoch = old.epoch if old is not None and old.may_resume else None
         if old is not None and epoch is not None and await companion.resume(session, epoch, lease_s, limit_s):
-            old.resume(await self._probe(session))
+            old.begin(await self._probe(session))
             return old
         new.epoch = await companion.seize(session, lease_s, limit_s)
-        new.prove(await self._probe(session))  # taking the epoch may have waited for long
+        new.begin(await self._probe(session))  # taking the epoch may have waited for long
         return new
 
     async def _locked(self, session: S) -> float | None:
@@ -197,10 +200,10 @@ class SessionMechanism(Generic[S]):
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            grant.is_over = True
+            grant.end()
             self._interrupted = grant
             await self.close()
-            self._facts.fact("health_check_failed", error=self._as_error(error))
+            self._facts.health_check_failed(error=self._as_error(error))
             raise self._as_error(error) from error
         finally:
             self._at_rest.set()
@@ -235,12 +238,12 @@ class SessionMechanism(Generic[S]):
             raise LockError("the session is alive but no longer holds the lock")
         return sent_s
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: Grant, stop: asyncio.Event) -> bool:
         """End the grant locally, then unlock. Raises the error if that fails.
 
         Past its limit it drops the connection, so that the server unlocks when it notices, and raises Unanswered.
         """
-        grant.is_over = True
+        grant.end()
         session = self._session
         limit_s = self.release_limit_s if self.release_limit_s is not None else ROUND_TRIP_LIMIT_S
         if session is None:
@@ -253,7 +256,7 @@ class SessionMechanism(Generic[S]):
                 if not await session.unlock(limit_s + INNER_EXTRA_S):
                     raise LockError("the session did not hold the lock that it was to release")
         except TimeoutError:
-            self._facts.fact("release_cut_off", limit_s=limit_s)
+            self._facts.release_cut_off(limit_s=limit_s)
             await self.close()
             raise Unanswered(ConnectionError(NO_ANSWER.format(limit_s))) from None
         except BaseException as error:
@@ -279,13 +282,13 @@ class SessionMechanism(Generic[S]):
         """Called before the callbacks of a term's end: its grant is over, and the next grant is a new term."""
         self._interrupted = None
         if self._grant is not None:
-            self._grant.is_over = True
+            self._grant.end()
 
     async def close(self) -> None:
         session, self._session = self._session, None
         grant, self._grant = self._grant, None
         if grant is not None:
-            grant.is_over = True
+            grant.end()
         if session is not None:
             if grant is not None:
                 self._left_behind = session.birth

@@ -15,6 +15,7 @@ from fencehold.model.election.lock_errors import HopelessError, LockError, Shutd
 from fencehold.model.election.retry import ExponentialBackoff, RetryContext, RetryStrategy
 from fencehold.model.errors import redact
 from fencehold.ports.clock import Clock
+from fencehold.ports.fact_table import LockFacts, StoreFacts
 from fencehold.ports.facts import FactSink
 from fencehold.ports.lock_session import Companion, LockSession
 from fencehold.ports.time_limit import TimeLimit
@@ -74,12 +75,13 @@ class SessionLock(Registers, Generic[S]):
     ) -> None:
         self._task_name = task_name
         self._timing = settings.timing
-        self._log = log
+        self._log = LockFacts(log)
+        self._store_facts = StoreFacts(log)
         self._retry = GivesUpWhenHopeless(settings.retry_strategy or ExponentialBackoff())
         self._settings = ElectionSettings(auto_reacquire=settings.auto_reacquire, grace_s=settings.reconnect_grace_s)
         self._external_stop = settings.shutdown_event
         self._clock: Clock = BootClock()
-        self._callbacks = Callbacks(log)
+        self._callbacks = Callbacks(self._store_facts)
         self._companion = companion
         self._as_error = as_error
         self._mechanism: SessionMechanism[S] | None = None
@@ -137,7 +139,7 @@ class SessionLock(Registers, Generic[S]):
         callbacks = Limit(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
         if not task.done():
             late = f"shutdown took longer than {timeout_s} s: the connection was dropped"
-            self._log.fact("shutdown_cut_off", limit_s=timeout_s)
+            self._store_facts.shutdown_cut_off(limit_s=timeout_s)
             self._callbacks.emit(Emit.ERROR, ShutdownError(late))
             election.cut_off()  # callbacks are sent before the connection is closed, which may take long
             task.cancel()
@@ -232,20 +234,21 @@ class SessionLock(Registers, Generic[S]):
         stop.set()
 
     def _on_state(self, old: LockState, new: LockState, why: str) -> None:
-        self._log.fact("state_change", from_=old.value, to=new.value)
+        self._log.state_change(old=old.value, new=new.value)
         election, mechanism = self._election, self._mechanism
         assert election is not None, "states change only while an election runs"
         assert mechanism is not None, "an election has its mechanism"
         if new is LockState.LEADER and election.grant is not None:
             if old is LockState.RECONNECTING:
-                self._log.fact("leadership_recovered", epoch=election.grant.epoch)
+                self._log.leadership_recovered(epoch=election.grant.epoch)
             else:
-                self._log.fact("lock_acquired", attempt=mechanism.attempts, epoch=election.grant.epoch)
+                self._log.lock_acquired(attempt=mechanism.attempts, epoch=election.grant.epoch)
             mechanism.led()
         if new in (LockState.FOLLOWER, LockState.STOPPED):
             mechanism.end_term()
         if old is LockState.LEADER and new not in (LockState.LEADER, LockState.RELEASING):
-            self._log.fact("lock_lost" if new is not LockState.RECONNECTING else "reconnecting", why=why)
+            log_end = self._log.reconnecting if new is LockState.RECONNECTING else self._log.lock_lost
+            log_end(why=why)
 
     def _ended(self, election: Election[Grant], watcher: asyncio.Task[None] | None, task: asyncio.Task[None]) -> None:
         """Called when the election's task has ended, in whatever way: send an error to `on_error`, wake the waiters."""

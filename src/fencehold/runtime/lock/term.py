@@ -9,11 +9,10 @@ from typing import Any, overload
 
 from fencehold.model.election.leases import TermKey
 from fencehold.ports.connections import AsyncConnection, Connection, SyncConnection
-from fencehold.ports.facts import FactSink
+from fencehold.ports.fact_table import LeaseFacts, LockFacts
 from fencehold.ports.fence import Transaction
 from fencehold.ports.lock_session import Companion
 from fencehold.runtime.core.block_kinds import AsyncTransactionBlock
-from fencehold.runtime.election.held_lease import NOT_AWAITED
 from fencehold.runtime.election.pending_fence import NOT_AWAITED_HINT, PendingFence, called_on, loop_here
 from fencehold.runtime.lock.mechanism import Grant
 
@@ -25,9 +24,9 @@ async def _awaited(pending: Awaitable[None]) -> None:
 class LockTerm:
     """The current term of a lock with a fencing epoch, which is its token. It makes fenced transactions."""
 
-    def __init__(self, grant: Grant, companion: Companion[Any], lease_s: float, log: FactSink) -> None:
+    def __init__(self, grant: Grant, companion: Companion[Any], lease_s: float, log: LockFacts) -> None:
         assert grant.epoch is not None, "a term has an epoch"
-        self._log = log
+        self._log = LeaseFacts(log.sink, lease_epoch=grant.epoch)
         self._loop = loop_here()
         self.epoch = grant.epoch
         self._grant = grant
@@ -60,8 +59,8 @@ class LockTerm:
 
     def _forgotten(self) -> None:
         self._grant.may_resume = False  # this term has ended, even within the grace period
-        self._grant.is_over = True
-        called_on(self._loop, lambda: self._log.fact(NOT_AWAITED, epoch=self.epoch, hint=NOT_AWAITED_HINT))
+        self._grant.end()
+        called_on(self._loop, lambda: self._log.fence_not_awaited(hint=NOT_AWAITED_HINT))
 
     def _key(self) -> TermKey:
         companion = self._companion

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.names import LEASE_NAME_CHARS_MAX
 from fencehold.model.outbox.settings import OutboxSettings
 from fencehold.ports.clock import Clock
 from fencehold.ports.events import Events
-from fencehold.ports.facts import FactSink
+from fencehold.ports.fact_table import OutboxFacts
 from fencehold.runtime.core.keeper_thread import KeeperLoop
 from fencehold.runtime.election.candidates import Candidates
 from fencehold.runtime.election.leader import Leader
@@ -18,21 +17,15 @@ from fencehold.runtime.outbox.context import OutboxContext
 
 
 class OutboxAccess:
-    def __init__(self, name: str, settings: Callable[[], OutboxSettings], context: OutboxContext) -> None:
-        self.name, self._settings, self.context = name, settings, context
+    """`settings` are as they are now: `Outbox.configure` changes them while workers run."""
 
-    @property
-    def settings(self) -> OutboxSettings:
-        """As they are now: `Outbox.configure` changes them while workers run."""
-        return self._settings()
+    def __init__(self, name: str, settings: OutboxSettings, context: OutboxContext) -> None:
+        self.name, self.settings, self.context = name, settings, context
+        self.facts = OutboxFacts(context.store.facts.sink, outbox=name)
 
     @property
     def clock(self) -> Clock:
         return self.context.store.clock
-
-    @property
-    def facts(self) -> FactSink:
-        return self.context.store.facts
 
     @property
     def keeper_loop(self) -> KeeperLoop:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import random
-from abc import abstractmethod
 
 from fencehold.ports.events import Events
 from fencehold.runtime.context import StoreContext
-from fencehold.runtime.core.stoppable import Stoppable
+from fencehold.runtime.core.handler_loop import HandlerLoop
 from fencehold.runtime.first_use import FirstUse
 from fencehold.runtime.outbox.shared_connections import SharedEvents
 
 
-class RunningWorker(Stoppable):
+class RunningWorker(HandlerLoop):
     outbox: str
 
-    @abstractmethod
-    def reconfigured(self) -> None:
+    def _reconfigured(self) -> None:
         """Called when the outbox's lease was changed: the next heartbeat may be due sooner."""
 
 

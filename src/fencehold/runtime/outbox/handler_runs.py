@@ -7,50 +7,41 @@ all the same, its place is free after a moment, unless a thread is at work, whic
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
-from fencehold.ports.clock import Clock
 from fencehold.ports.events import Claim
-from fencehold.ports.traces import TracePort
-from fencehold.runtime.core.heartbeat import TOO_LONG
+from fencehold.runtime.core.renewals import TOO_LONG
 from fencehold.runtime.handlers.handlers import Handlers, Run
 from fencehold.runtime.outbox.claimed_event import ClaimedEvent
+from fencehold.runtime.outbox.worker_context import WorkerContext
 
 LOST_GRACE_S = 1.0  # a cancelled handler may clean up; then its place is free
 LOST_GRACE_S_MIN = 0.1
 STRAYS_MAX = 100  # handlers that run on without a place: beyond that they keep theirs
 
-OnEnded = Callable[[ClaimedEvent, BaseException | None], None]
+
+class Results(Protocol):
+    """What becomes of each event: `error` is what its handler raised, or None."""
+
+    def ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
+        """Called once for each event."""
+        ...
+
+    def stray_ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
+        """Called when a handler that ran on after its place was freed has ended at last."""
+        ...
 
 
 class HandlerRuns:
-    """The events a worker has in hand. `on_ended` is called once for each, with what its handler raised, or None.
+    """The events that a worker has in hand."""
 
-    `on_stray_ended`: the same of a handler that ran on after its place was freed, when it ends at last.
-    """
-
-    def __init__(
-        self,
-        outbox: str,
-        worker_id: str,
-        handlers: Handlers,
-        batch_size: int | None,
-        *,
-        clock: Clock,
-        traces: TracePort,
-        on_ended: OnEnded,
-        on_stray_ended: OnEnded,
-    ) -> None:
-        self._outbox, self._worker_id = outbox, worker_id
-        self._handlers, self._batch_size = handlers, batch_size
-        self._clock, self._traces = clock, traces
-        self._on_ended, self._on_stray_ended = on_ended, on_stray_ended
-        self.claimed_events: dict[
-            int, ClaimedEvent
-        ] = {}  # by identity: an event lost and claimed again may be in hand twice
+    def __init__(self, worker: WorkerContext, results: Results) -> None:
+        self._worker, self._results = worker, results
+        self._handlers, self._clock = worker.handlers, worker.clock
+        self._traces = worker.outbox.context.store.traces
+        self.claimed_events, self.strays = worker.claimed_events, worker.strays
         self.waiting: list[ClaimedEvent] = []  # claimed, and about to be begun
-        self.strays: dict[int, ClaimedEvent] = {}  # lost, with handlers that run on: they have no place any more
 
     def add(self, claimed_events: list[ClaimedEvent]) -> None:
         """Put them in hand; `begin` starts their handlers."""
@@ -62,15 +53,15 @@ class HandlerRuns:
         """Start the handlers of all that wait; those that were lost or called off before that end here."""
         loop = asyncio.get_running_loop()
         claimed_events, self.waiting = self.waiting, []
-        for claimed in [f for f in claimed_events if f.called_off or f.lost]:
+        for claimed in [f for f in claimed_events if f.called_off or f.ended_because]:
             self._ended(claimed, asyncio.CancelledError())
-        claimed_events = [f for f in claimed_events if not (f.called_off or f.lost)]
-        if self._batch_size is None:
+        claimed_events = [f for f in claimed_events if not (f.called_off or f.ended_because)]
+        if (batch_size := self._worker.settings.batch_size) is None:
             for claimed in claimed_events:
                 claimed.task = loop.create_task(self._handle(claimed))
                 claimed.task.add_done_callback(partial(self._task_done, [claimed]))
             return
-        for run, batch in batches(self._handlers, claimed_events, self._batch_size):
+        for run, batch in batches(self._handlers, claimed_events, batch_size):
             task = loop.create_task(self._handle_batch(run, batch))
             for claimed in batch:
                 claimed.task, claimed.is_shared = task, len(batch) > 1
@@ -107,7 +98,7 @@ class HandlerRuns:
             return
         del self.claimed_events[id(claimed)]
         self.strays[id(claimed)] = claimed
-        self._on_ended(claimed, asyncio.CancelledError())
+        self._results.ended(claimed, asyncio.CancelledError())
 
     async def _handle_batch(self, run: Run, batch: list[ClaimedEvent]) -> None:
         """One call for all of them: what it returns or raises is the outcome of each that is still ours."""
@@ -125,12 +116,12 @@ class HandlerRuns:
 
         If that one took too long, all of them did: its heartbeat may only not have come to the others yet.
         """
-        reasons = {claimed.lost for claimed in batch if claimed.lost}
+        reasons = {claimed.ended_because for claimed in batch if claimed.ended_because}
         if reasons and isinstance(error, asyncio.CancelledError):
             for claimed in batch:
                 claimed.called_off = True
                 if TOO_LONG in reasons:
-                    claimed.lose(TOO_LONG)
+                    claimed.end(TOO_LONG)
         for claimed in batch:
             self._ended(claimed, error)
 
@@ -141,7 +132,7 @@ class HandlerRuns:
             return
         try:
             run = self._handlers.only or self._handlers.of(claim)
-            if (span := self._traces.handling(self._outbox, self._worker_id, claim)) is None:
+            if (span := self._traces.handling(self._worker.outbox.name, self._worker.worker_id, claim)) is None:
                 await run(claim)
             else:
                 with span:
@@ -156,10 +147,10 @@ class HandlerRuns:
 
     def _ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
         if self.strays.pop(id(claimed), None) is not None:
-            self._on_stray_ended(claimed, error)  # what came of the event was passed on when its place was freed
+            self._results.stray_ended(claimed, error)  # what came of the event was passed on when its place was freed
             return
         self.claimed_events.pop(id(claimed), None)
-        self._on_ended(claimed, error)
+        self._results.ended(claimed, error)
 
 
 def batches(handlers: Handlers, claimed_events: list[ClaimedEvent], size: int) -> list[tuple[Run, list[ClaimedEvent]]]:

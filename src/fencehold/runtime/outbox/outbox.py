@@ -29,7 +29,7 @@ from fencehold.runtime.outbox.adding import add_surely
 from fencehold.runtime.outbox.arguments import EventToAdd, claims_of, done_now, listed, tracking_id_of
 from fencehold.runtime.outbox.context import OutboxContext
 from fencehold.runtime.outbox.identity import OutboxIdentity
-from fencehold.runtime.outbox.reaper import REAP_MAX, Reaper, log_reaped
+from fencehold.runtime.outbox.reaper import Reaper, reap_all
 from fencehold.runtime.outbox.worker import Worker, check_hook
 
 LIMIT_S = 10.0
@@ -47,14 +47,13 @@ class Outbox:
 
     def __init__(self, name: str, settings: OutboxSettings, context: OutboxContext) -> None:
         self.name = name
-        self._settings = settings
         self._context = context
-        self._access = OutboxAccess(name, lambda: self._settings, context)
+        self._access = OutboxAccess(name, settings, context)
         self._identity = OutboxIdentity(name, self._ask_identity, context.shared.outbox_ids)
 
     @property
     def settings(self) -> OutboxSettings:
-        return self._settings
+        return self._access.settings
 
     def configure(self, *, lease: Duration, heartbeat_every: Duration | None = None) -> None:
         """Another lease from the next claim and heartbeat on, also for workers that run already.
@@ -62,12 +61,12 @@ class Outbox:
         Their `max_processing` and `shutdown_timeout` follow it unless they were set by hand.
         """
         checked = outbox_settings(lease=lease, heartbeat_every=heartbeat_every)
-        self._settings = replace(
-            self._settings, lease_s=checked.lease_s, heartbeat_every_s=checked.heartbeat_every_s,
-            reap_every_s=min(self._settings.reap_every_s, checked.reap_every_s),
+        self._access.settings = replace(
+            self.settings, lease_s=checked.lease_s, heartbeat_every_s=checked.heartbeat_every_s,
+            reap_every_s=min(self.settings.reap_every_s, checked.reap_every_s),
         )  # fmt: skip
         for worker in [w for w in list(self._context.workers) if w.outbox == self.name]:
-            worker.reconfigured()
+            worker._reconfigured()
 
     async def init(self) -> list[str]:
         """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
@@ -76,7 +75,7 @@ class Outbox:
         return steps
 
     def _waits(self, what: str) -> None:
-        self._context.store.facts.fact("schema_waiting", outbox=self.name, detail=what)
+        self._context.store.facts.schema_waiting(outbox=self.name, detail=what)
 
     # --- producers ---
 
@@ -158,9 +157,9 @@ class Outbox:
         check = Check("Claim")
         check.count(limit, "limit", 1, 10_000)
         check.done("Claim as many as can be started at once.")
-        lease_s = self._settings.lease_s if lease is None else seconds(lease, "lease")
+        lease_s = self.settings.lease_s if lease is None else seconds(lease, "lease")
         token = f"{names.holder_id(worker_id)}/{secrets.token_hex(6)}"
-        ask = ClaimAsk(limit, token, lease_s, in_order=self._settings.in_order)
+        ask = ClaimAsk(limit, token, lease_s, in_order=self.settings.in_order)
         claims = (await self._bounded((await self._here()).port.turn([], ask, LIMIT_S))).claims
         if lease is not None:
             for claim in claims:
@@ -168,7 +167,7 @@ class Outbox:
         return claims
 
     def _lease_s(self, claim: Claim) -> float:
-        return claim.lease_s or self._settings.lease_s
+        return claim.lease_s or self.settings.lease_s
 
     async def renew(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
         """Those still held, each with its new `locked_until`; the others are lost: stop working on them.
@@ -193,7 +192,7 @@ class Outbox:
 
     async def fail(self, claim: Claim, error: BaseException | str, *, retry: bool = True) -> Status | None:
         """FAILED (it will be tried again) or DEAD_LETTER; None: refused, it was no longer ours."""
-        delay_s = self._settings.backoff.delay_s(claim.attempt, self._context.rng)
+        delay_s = self.settings.backoff.delay_s(claim.attempt, self._context.rng)
         text = stored(error) if isinstance(error, BaseException) else storable(str(error))
         recorded = await (await self._here()).port.fail(
             [Failure(claims_of(claim)[0].key, text, delay_s, retry)], LIMIT_S
@@ -202,12 +201,7 @@ class Outbox:
 
     async def reap(self) -> list[Recovered]:
         """Recover every event whose lease has lapsed, now."""
-        began_s, found = self._context.store.clock.now_s(), list[Recovered]()
-        while len(batch := await (await self._here()).port.reap(REAP_MAX, LIMIT_S)) == REAP_MAX:
-            found += batch
-        found += batch
-        log_reaped(self._context.store.facts, self.name, found, self._context.store.clock.now_s() - began_s)
-        return found
+        return await reap_all((await self._here()).port, self._access, LIMIT_S)
 
     @overload
     def worker(
@@ -240,7 +234,7 @@ class Outbox:
         for so long by handlers that lost their leases and do not return, `run` raises WorkerStuck.
         """
         settings = worker_settings(
-            self._settings.lease_s, concurrency=concurrency, poll_every=poll_every, max_processing=max_processing,
+            self.settings.lease_s, concurrency=concurrency, poll_every=poll_every, max_processing=max_processing,
             shutdown_timeout=shutdown_timeout, batch_size=batch_size, give_up_after=give_up_after,
         )  # fmt: skip
         check_hook(saturated)
@@ -311,7 +305,7 @@ class Outbox:
             total += batch
             if on_progress:
                 on_progress(total)
-        self._context.store.facts.fact("events_purged", outbox=self.name, count=total)
+        self._access.facts.events_purged(count=total)
         return total
 
     async def close(self) -> None:
@@ -325,9 +319,7 @@ class Outbox:
         found = await (await self._here()).admin.redrive(which, root_cause, limit, spread_s, ADMIN_LIMIT_S, dry_run)
         if not dry_run:
             kinds = ",".join(which.event_types)
-            self._context.store.facts.fact(
-                "events_redriven", outbox=self.name, event_type=kinds, count=len(found), root_cause=root_cause
-            )
+            self._access.facts.events_redriven(event_type=kinds, count=len(found), root_cause=root_cause)
         return found
 
     def _carried(self) -> dict[str, Any]:
@@ -338,7 +330,7 @@ class Outbox:
     def _new(self, carried: dict[str, Any], event_type: Any, payload: Any, **rest: Any) -> NewEvent:
         if carried:
             rest["metadata"] = {**(rest.get("metadata") or {}), **carried}
-        return new_event(self._settings, event_type, payload, **rest)
+        return new_event(self.settings, event_type, payload, **rest)
 
     def _making(self, given: list[Any], made: list[NewEvent]) -> Iterator[NewEvent]:
         """Each is checked and serialised when it is asked for, and noted in `made`."""

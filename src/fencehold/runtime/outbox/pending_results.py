@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fencehold.model.outbox.settings import OutboxSettings
-from fencehold.ports.clock import Clock
-from fencehold.ports.events import Claim, EventPort, Failure, Key
-from fencehold.runtime.core.heartbeat import TOO_LATE, TOO_LONG
+from fencehold.ports.events import EventPort, Failure, Key
+from fencehold.runtime.core.renewals import TOO_LONG
 from fencehold.runtime.handlers.error_text import described, from_the_handler, in_full, stored
 from fencehold.runtime.handlers.handlers import Reject
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent, WorkerFacts
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent
+from fencehold.runtime.outbox.worker_context import WorkerContext, event_facts
 
 REFUSED = "refused"  # by the store
 UNCONFIRMED = "unconfirmed"  # the worker was over before the store had taken the result
@@ -23,20 +22,8 @@ Errors = Mapping[ClaimedEvent, BaseException]
 
 
 class PendingResults:
-    def __init__(
-        self,
-        settings: Callable[[], OutboxSettings],
-        max_processing_s: Callable[[], float],
-        handler_name: Callable[[Claim], str],
-        *,
-        clock: Clock,
-        fact: WorkerFacts,
-    ) -> None:
-        self._settings = settings
-        self._max_processing_s = max_processing_s
-        self._handler_name = handler_name
-        self._clock = clock
-        self._fact = fact
+    def __init__(self, worker: WorkerContext) -> None:
+        self._worker, self._clock, self._facts = worker, worker.clock, worker.facts
         self._rng = random.Random()
         self._completed: list[ClaimedEvent] = []
         self._failed: list[tuple[ClaimedEvent, BaseException]] = []
@@ -45,25 +32,31 @@ class PendingResults:
         self._is_closed = False
 
     @property
+    def _limit_s(self) -> float:
+        return self._worker.outbox_settings.call_limit_s
+
+    @property
     def has_news(self) -> bool:
         return bool(self._completed or self._failed or self._called_off)
 
     def ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
-        if claimed.lost == TOO_LONG:
-            self._fact.event("event_aborted", claimed.claim, reason=claimed.lost)
+        self._worker.wake.set()
+        if claimed.ended_because == TOO_LONG:
+            event_facts(self._facts, claimed.claim).event_aborted(reason=claimed.ended_because)
             error = self._too_long(error)
         if self._is_closed:
             self._log_lost([claimed], {} if error is None else {claimed: error}, UNCONFIRMED)
         elif error is None:
             self._completed.append(claimed)
-        elif isinstance(error, asyncio.CancelledError) and claimed.called_off and not claimed.lost:
+        elif isinstance(error, asyncio.CancelledError) and claimed.called_off and not claimed.ended_because:
             self._called_off.append(claimed)
         else:
             self._failed.append((claimed, error))
 
     def _too_long(self, ended: BaseException | None) -> TimeoutError:
         """Caused by how it ended: as a rule by its cancellation, whose traceback says where it was by then."""
-        error = TimeoutError(f"aborted: the handler took longer than max_processing ({self._max_processing_s():g} s)")
+        limit_s = self._worker.settings.max_processing_s
+        error = TimeoutError(f"aborted: the handler took longer than max_processing ({limit_s:g} s)")
         error.__cause__ = ended and from_the_handler(ended)
         return error
 
@@ -78,23 +71,23 @@ class PendingResults:
     def _ours(self, ended: list[ClaimedEvent], errors: Errors | None = None) -> list[ClaimedEvent]:
         """Those whose result may be recorded; of the others it is told, and the reaper has their events."""
         now_s = self._clock.now_s()
-        ours = [claimed for claimed in ended if not claimed.lost and now_s < claimed.deadline_s]
+        ours = [claimed for claimed in ended if not claimed.ended_because and now_s < claimed.deadline_s]
         if len(ours) < len(ended):
-            self._log_lost([f for f in ended if f.lost or now_s >= f.deadline_s], errors or {})
+            self._log_lost([f for f in ended if f.ended_because or now_s >= f.deadline_s], errors or {})
         return ours
 
     def _log_lost(self, claimed_events: list[ClaimedEvent], errors: Errors, reason: str = "") -> None:
         """With what the handler raised: nothing else will say it."""
         for claimed, raised in _raised(claimed_events, errors):
-            self._fact.event("event_lost", claimed.claim, reason=reason or claimed.lost or TOO_LATE, **raised)
+            event_facts(self._facts, claimed.claim).event_lost(reason=reason or claimed.why_over, **raised)
 
     def stray_ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
         """A handler that ran on without a place has come to its end; its event was accounted for when it was lost."""
         [(_, raised)] = _raised([claimed], {} if error is None else {claimed: error}, self._strays_shown)
         self._strays_shown = {claimed.task}
         age_s = round(self._clock.now_s() - claimed.started_s, 1)
-        handler = self._handler_name(claimed.claim)
-        self._fact.event("handler_ended_late", claimed.claim, handler=handler, age_s=age_s, **raised)
+        handler = self._worker.handler_name(claimed.claim)
+        event_facts(self._facts, claimed.claim).handler_ended_late(handler=handler, age_s=age_s, **raised)
 
     def close(self) -> None:
         """Nothing is recorded any more: what was not, and what ends from now on, is told and left to the reaper."""
@@ -109,33 +102,33 @@ class PendingResults:
             return
         ours, self._called_off = self._ours(self._called_off), []
         try:
-            given_back = await port.release([f.claim.key for f in ours], self._settings().call_limit_s) if ours else []
+            given_back = await port.release([f.claim.key for f in ours], self._limit_s) if ours else []
         except BaseException:
             self._called_off = ours + self._called_off
             raise
-        self._fact("events_handed_back", count=len(given_back))
+        self._facts.events_handed_back(count=len(given_back))
 
     async def record_failures(self, port: EventPort) -> None:
         if not self._failed:
             return
         failed, self._failed = self._failed, []
         errors = dict(failed)
-        ours = [f for f in errors if f.lost == TOO_LONG]
-        ours += self._ours([f for f in errors if f.lost != TOO_LONG], errors)
+        ours = [f for f in errors if f.ended_because == TOO_LONG]
+        ours += self._ours([f for f in errors if f.ended_because != TOO_LONG], errors)
         failures = [self._failure(claimed, errors[claimed]) for claimed in ours]
         try:
-            recorded = await port.fail(failures, self._settings().call_limit_s) if ours else []
+            recorded = await port.fail(failures, self._limit_s) if ours else []
         except BaseException:
             self._failed = [(f, errors[f]) for f in ours] + self._failed
             raise
         statuses = dict(recorded)
         for claimed, raised in _raised([f for f in ours if f.key in statuses], errors):
-            about = {"attempt": claimed.claim.attempt, "status": str(statuses[claimed.key])}
-            self._fact.event("event_failed", claimed.claim, **about, **raised)
+            attempt, status = claimed.claim.attempt, str(statuses[claimed.key])
+            event_facts(self._facts, claimed.claim).event_failed(attempt=attempt, status=status, **raised)
         self._log_lost([f for f in ours if f.key not in statuses], errors, REFUSED)
 
     def _failure(self, claimed: ClaimedEvent, error: BaseException) -> Failure:
-        delay_s = self._settings().backoff.delay_s(claimed.claim.attempt, self._rng)
+        delay_s = self._worker.outbox_settings.backoff.delay_s(claimed.claim.attempt, self._rng)
         may_retry = claimed.is_shared or not isinstance(error, Reject)  # which of several it rejects, nobody knows
         return Failure(claimed.claim.key, stored(error), delay_s, may_retry)
 
@@ -144,16 +137,16 @@ class PendingResults:
         if refused:
             known = {(key.id, key.token) for key in accepted}
             for claimed in [f for f in asked if (f.claim.id, f.claim.token) not in known]:
-                self._fact.event("event_lost", claimed.claim, reason=REFUSED)
-        latencies_s = [self._latency_s(f) for f in asked] if self._fact.wants_latencies else None
-        self._fact("events_completed", completed=len(accepted), refused=refused, latencies_s=latencies_s)
+                event_facts(self._facts, claimed.claim).event_lost(reason=REFUSED)
+        latencies_s = [self._latency_s(f) for f in asked] if self._facts.wants_latencies else None
+        self._facts.events_completed(completed=len(accepted), refused=refused, latencies_s=latencies_s)
 
     def _latency_s(self, claimed: ClaimedEvent) -> float:
         """Created to completed: by the store's clock until the last renewal, by ours since."""
         claim = claimed.claim
         if claim.created_at is None or claim.locked_until is None:
             return 0.0
-        held_s = (claim.locked_until - claim.created_at).total_seconds() - self._settings().lease_s
+        held_s = (claim.locked_until - claim.created_at).total_seconds() - self._worker.outbox_settings.lease_s
         return max(0.0, held_s + self._clock.now_s() - claimed.renewed_s)
 
 
@@ -167,7 +160,8 @@ def _raised(
     shown = set(shown or ())
     for claimed in claimed_events:
         error = errors.get(claimed)
-        if error is None or (isinstance(error, asyncio.CancelledError) and (claimed.lost or claimed.called_off)):
+        is_asked_for = claimed.ended_because or claimed.called_off
+        if error is None or (isinstance(error, asyncio.CancelledError) and is_asked_for):
             yield claimed, {}
             continue
         traceback = None if claimed.task in shown else in_full(error) or None

@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any
 
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.settings import OutboxSettings
-from fencehold.ports.events import Events, Recovered
-from fencehold.ports.facts import FactSink, wants_latencies
-from fencehold.runtime.core.outage import Outage
+from fencehold.ports.events import EventPort, Events, Recovered
+from fencehold.ports.fact_table import OutboxFacts
+from fencehold.runtime.core.repeated_failures import Outage
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.outbox.access import OutboxAccess
 from fencehold.runtime.outbox.probe import probe, starting, stopping
@@ -31,19 +30,15 @@ LOST_EVERY = 3  # reaper intervals without a run, beyond a lease, before its abs
 class Reaper:
     """Runs as long as `run` does; a fault of the store is told and survived."""
 
-    def __init__(
-        self,
-        outbox: OutboxAccess,
-        reaper_id: str,
-    ) -> None:
+    def __init__(self, outbox: OutboxAccess, reaper_id: str) -> None:
         self.outbox, self._access, self._reaper_id = outbox.name, outbox, reaper_id
         self._clock, self._facts = outbox.clock, outbox.facts
-        self._wants_stats = wants_latencies(outbox.facts)
+        self._wants_stats = outbox.facts.wants_latencies
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leader: Leader | None = None
         self._events: Events | None = None
-        self._outage = Outage(partial(outbox.facts.fact, outbox=outbox.name), outbox.clock)
+        self._outage = Outage(outbox.facts, outbox.clock)
         self._failure: FenceholdError | None = None  # of the last thing it tried
         self._has_looked = False  # and what it saw is still shown
 
@@ -131,7 +126,7 @@ class Reaper:
 
     async def _run_once(self, events: Events) -> None:
         await self._access.make_tables()
-        await self.once(events)
+        await reap_all(events.port, self._access, self._access.settings.call_limit_s)
 
     async def _tried(self, work: Coroutine[Any, Any, object]) -> FenceholdError | None:
         try:
@@ -142,20 +137,8 @@ class Reaper:
 
     def _log_failed(self, error: FenceholdError) -> None:
         self._failure = error
-        self._facts.fact("reaper_failed", outbox=self.outbox, sql_error=str(error))
+        self._facts.reaper_failed(sql_error=str(error))
         self._outage.failed(error)
-
-    async def once(self, events: Events) -> list[Recovered]:
-        """All that has lapsed, in batches."""
-        began_s = self._clock.now_s()
-        found: list[Recovered] = []
-        while True:
-            batch = await events.port.reap(REAP_MAX, self._access.settings.call_limit_s)
-            found += batch
-            if len(batch) < REAP_MAX:
-                break
-        log_reaped(self._facts, self.outbox, found, self._clock.now_s() - began_s)
-        return found
 
     async def _look(self, events: Events) -> None:
         """Tell how the table stands, or that this is not known any more: an old number would look like a new one."""
@@ -167,29 +150,36 @@ class Reaper:
             self._unsee()
             raise
         self._has_looked = True
-        self._facts.fact(
-            "outbox_stats", outbox=self.outbox, pending=stats.pending, processing=stats.processing,
-            failed=stats.failed, dead_letter=stats.dead_letter, oldest_pending_age_s=stats.oldest_pending_age_s,
-            looked_at=time.time(),
+        self._facts.outbox_stats(
+            pending=stats.pending, processing=stats.processing, failed=stats.failed, dead_letter=stats.dead_letter,
+            oldest_pending_age_s=stats.oldest_pending_age_s, looked_at=time.time(),
         )  # fmt: skip
 
     def _unsee(self) -> None:
         if self._has_looked:
             self._has_looked = False
-            self._facts.fact("outbox_unseen", outbox=self.outbox)
+            self._facts.outbox_unseen()
 
 
-def log_reaped(facts: FactSink, outbox: str, found: list[Recovered], took_s: float) -> None:
+async def reap_all(port: EventPort, outbox: OutboxAccess, limit_s: float) -> list[Recovered]:
+    """Recover every event whose lease has lapsed, in batches, each within the limit; log the run and each event."""
+    began_s, found = outbox.clock.now_s(), list[Recovered]()
+    while len(batch := await port.reap(REAP_MAX, limit_s)) == REAP_MAX:
+        found += batch
+    found += batch
+    _log_reaped(outbox.facts, found, outbox.clock.now_s() - began_s)
+    return found
+
+
+def _log_reaped(facts: OutboxFacts, found: list[Recovered], took_s: float) -> None:
     dead = sum(1 for recovered in found if recovered.status is Status.DEAD_LETTER)
     stale_s = [round(recovered.stale_s, 3) for recovered in found[:STALE_FACTS_MAX]]
-    facts.fact(
-        "reaper_run", outbox=outbox, recovered=len(found) - dead, dead=dead, stale_s=stale_s, took_s=round(took_s, 4)
-    )
+    facts.reaper_run(recovered=len(found) - dead, dead=dead, stale_s=stale_s, took_s=round(took_s, 4))
     for recovered in found:
-        facts.fact(
-            "event_recovered", outbox=outbox, id=recovered.id, tracking_id=recovered.tracking_id,
-            event_type=recovered.event_type, status=str(recovered.status), retry_count=recovered.retry_count,
-            stale_s=round(recovered.stale_s, 3), lock_token=recovered.token,
+        facts.event_recovered(
+            id=recovered.id, tracking_id=recovered.tracking_id, event_type=recovered.event_type,
+            status=str(recovered.status), retry_count=recovered.retry_count, stale_s=round(recovered.stale_s, 3),
+            lock_token=recovered.token,
         )  # fmt: skip
 
 

@@ -12,27 +12,27 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
 from fencehold.model.errors import ConfigurationError, FenceholdError, WorkerStuck
 from fencehold.model.outbox.settings import OutboxSettings, WorkerSettings
 from fencehold.ports.events import Claim, ClaimAsk, Turn
-from fencehold.runtime.core.outage import Outage
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.outbox.access import OutboxAccess
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent, WorkerFacts
+from fencehold.runtime.outbox.claimed_event import ClaimedEvent
 from fencehold.runtime.outbox.context import RunningWorker
 from fencehold.runtime.outbox.handler_runs import HandlerRuns
 from fencehold.runtime.outbox.pending_results import PendingResults
 from fencehold.runtime.outbox.probe import probe, starting, stopping
 from fencehold.runtime.outbox.worker_background import WorkerBackground
+from fencehold.runtime.outbox.worker_context import WorkerContext, event_facts
 
 CLAIM_MAX = 500  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
-TROUBLE_S_MAX = 1.0
-CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
 
 
 class Worker(RunningWorker):
     """At most `concurrency` events at once, each under a lease that is renewed; results count only while it holds."""
+
+    kind = "worker"
+    pause_s_max = 1.0
 
     def __init__(
         self,
@@ -44,32 +44,20 @@ class Worker(RunningWorker):
         saturated: Callable[[], bool] | None = None,
         with_reaper: bool = True,
     ) -> None:
-        super().__init__()
-        self.outbox, self.worker_id, self._settings = outbox.name, worker_id, settings
+        self.outbox, self.worker_id = outbox.name, worker_id
+        self._context = context = WorkerContext(outbox, worker_id, handlers, settings)
+        super().__init__(outbox.clock, context.facts, context.wake)
+        self._facts = context.facts
         self._access, self._handlers, self._saturated = outbox, handlers, saturated
-        self._background = WorkerBackground(outbox, worker_id, with_reaper=with_reaper)
-        self._clock = clock = outbox.clock
-        self._fact = WorkerFacts(outbox.facts, outbox.name, worker_id)
-        self._results = PendingResults(
-            self._outbox_settings, self._max_processing_s, handlers.name, clock=clock, fact=self._fact
-        )
-        self._runs = HandlerRuns(
-            outbox.name, worker_id, handlers, settings.batch_size, clock=clock, traces=outbox.context.store.traces,
-            on_ended=self._ended, on_stray_ended=self._results.stray_ended,
-        )  # fmt: skip
+        self._background = WorkerBackground(context, WorkerCalls(self), with_reaper=with_reaper)
+        self._results = PendingResults(context)
+        self._runs = HandlerRuns(context, self._results)
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
-        self._wake = asyncio.Event()
-        self._stopping = self._paused = self._is_saturated = self._abandoned = False
-        self._more = True  # worth asking for events: at the start, after a hint, after a claim that came back full
-        self._trouble = DecorrelatedJitter(base_s=0.05, max_s=TROUBLE_S_MAX)
-        self._troubles = 0
-        self._failure: FenceholdError | None = None  # of the last turn
-        self._outage = Outage(self._fact, clock)
+        self._paused = self._is_saturated = self._has_begun = False
         self._stuck: WorkerStuck | None = None
         #: Called from the keeper's thread when it gives up: while its event loop is blocked, `run` cannot raise. Keep
         #: it quick: while it runs, no lease of this process is renewed.
         self.on_stuck: Callable[[WorkerStuck], object] | None = None
-        self._has_begun = self._has_worked = False  # worked: a turn was answered; later faults are waited out
 
     # --- what a program calls ---
 
@@ -80,9 +68,7 @@ class Worker(RunningWorker):
         only: once a turn has worked, such a fault is logged and retried too. Raises WorkerStuck when `give_up_after` is
         set and for that long nothing could be handled any more.
         """
-        if self._loop is not None:
-            raise ConfigurationError("This worker has been run already.", hint="Make another.", code="already_run")
-        self._loop = asyncio.get_running_loop()
+        self._begin_run()
         self._events = self._access.make_events()
         self._events.hints.on_added(self._hint)
         self._access.context.workers.add(self)
@@ -90,7 +76,7 @@ class Worker(RunningWorker):
         try:
             await self._begin()
             self._has_begun = True
-            self._fact("worker_started", concurrency=self.settings.concurrency)
+            self._facts.worker_started(concurrency=self.settings.concurrency)
             await self._listen()
             pump = asyncio.create_task(self._pump(), name=f"fencehold worker {self.worker_id}")
             await asyncio.shield(pump)
@@ -100,7 +86,7 @@ class Worker(RunningWorker):
             await self._leave(pump)
             raise
         except BaseException as error:
-            self._fact("worker_died", error=f"{type(error).__name__}: {error}")
+            self._facts.worker_died(error=f"{type(error).__name__}: {error}")
             raise
         finally:
             has_run, self._stopping = self._has_begun or self._stopping, True
@@ -110,13 +96,9 @@ class Worker(RunningWorker):
             await self._events.close()
             self._results.close()
             if has_run:  # else it was refused, and never worked
-                self._fact("worker_stopped")
+                self._facts.worker_stopped()
             self._access.context.workers.discard(self)
             self.stopped.set()
-
-    def stop(self) -> None:
-        """Claim no more, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
-        self._on_loop(self._begin_stopping)
 
     def pause(self) -> None:
         """Claim nothing until `resume()`; what is in hand goes on. Any thread."""
@@ -134,23 +116,16 @@ class Worker(RunningWorker):
             raise stopping() if self._stopping else starting()
         if self._failure is not None and not self._paused:
             raise self._failure.with_traceback(None)
-        await probe(self._events, self._outbox_settings().call_limit_s)
+        await probe(self._events, self._access.settings.call_limit_s)
 
     @property
     def settings(self) -> WorkerSettings:
         """As they are now: what was not set by hand follows the lease, also when `configure` changes it."""
-        self._settings = self._settings.with_lease(self._outbox_settings().lease_s)
-        return self._settings
-
-    def _outbox_settings(self) -> OutboxSettings:
-        return self._access.settings
+        return self._context.settings
 
     @property
     def shutdown_timeout_s(self) -> float:
         return self.settings.shutdown_timeout_s
-
-    def _max_processing_s(self) -> float:
-        return self.settings.max_processing_s
 
     @property
     def in_flight(self) -> int:
@@ -163,7 +138,7 @@ class Worker(RunningWorker):
         """Once the store answers: one that is away just now is no reason to give up."""
         while not self._stopping:
             try:
-                await self._background.start(self)
+                await self._background.start()
                 self._outage.answered()
                 return
             except ConfigurationError:
@@ -185,14 +160,7 @@ class Worker(RunningWorker):
                 else:
                     await self._rest(room, next_poll_s)
                 continue
-            try:
-                await self._turn(room, polls)
-                self._troubles, self._failure, self._has_worked = 0, None, True
-                self._outage.answered()
-            except FenceholdError as error:
-                if isinstance(error, ConfigurationError) and not self._has_worked:
-                    raise
-                await self._endure(error)
+            await self._attempt(self._turn(room, polls))
 
     def _is_over(self) -> bool:
         return self._stopping and (self._abandoned or not (self._runs.claimed_events or self._results.has_news))
@@ -208,7 +176,7 @@ class Worker(RunningWorker):
         await self._results.record_failures(self._events.port)
         await self._results.hand_back(self._events.port)
         completed = self._results.take_completed()
-        settings = self._outbox_settings()
+        settings = self._access.settings
         is_idle = not self._runs.claimed_events and not completed
         ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle or any(f.claim.is_suspect for f in completed))
         if ask:
@@ -226,7 +194,7 @@ class Worker(RunningWorker):
         if ask:
             self._more = self._more or len(turn.claims) == ask.limit
         if turn.claims:
-            self._fact("events_claimed", claimed=len(turn.claims))
+            self._facts.events_claimed(claimed=len(turn.claims))
             self._take(turn.claims, sent_s, settings)
 
     async def _meanwhile(self, asking: Coroutine[Any, Any, Turn]) -> Turn:
@@ -246,7 +214,7 @@ class Worker(RunningWorker):
         types = self._handlers.event_types
         # Of events that workers died of, one at a time: others must not die of it again and again. What was lost is not
         # handled any more, even if a thread that cannot be stopped still runs.
-        has_suspect = any(f.claim.is_suspect and not f.lost for f in self._runs.claimed_events.values())
+        has_suspect = any(f.claim.is_suspect and not f.ended_because for f in self._runs.claimed_events.values())
         return ClaimAsk(
             limit, token, settings.lease_s, types, settings.in_order, sweep, patient=True,
             suspects_max=0 if has_suspect else 1,
@@ -263,80 +231,51 @@ class Worker(RunningWorker):
         try:
             is_saturated = bool(self._saturated())
         except Exception as error:  # noqa: BLE001 - a broken gauge must not stop the work
-            self._fact("worker_hook_failed", error=f"{type(error).__name__}: {error}")
+            self._facts.worker_hook_failed(error=f"{type(error).__name__}: {error}")
             is_saturated = False
         if is_saturated and not self._is_saturated:
-            self._fact("worker_saturated")
+            self._facts.worker_saturated()
         self._is_saturated = is_saturated
         return not is_saturated
-
-    async def _endure(self, error: FenceholdError) -> None:
-        """The store is away: what is held is the heartbeat's concern; try again soon, not in a storm."""
-        self._troubles += 1
-        self._failure = error
-        self._fact("worker_store_failed", sql_error=str(error))
-        self._outage.failed(error)
-        delay_s = self._trouble.next_delay_s(RetryContext(self._troubles, 0.0, error))
-        await asyncio.sleep(min(TROUBLE_S_MAX, delay_s or TROUBLE_S_MAX))
-        self._more = True
 
     # --- one event ---
 
     def _take(self, claims: list[Claim], sent_s: float, settings: OutboxSettings) -> None:
-        trusted_s = settings.lease_s - settings.margin_s
-        claimed_events = [ClaimedEvent(claim, sent_s, trusted_s) for claim in claims]
+        trusted_s = settings.trusted_s
+        claimed_events = [ClaimedEvent(claim, self._clock, sent_s, trusted_s) for claim in claims]
         if self._clock.now_s() >= sent_s + trusted_s:  # this process stood still: begin nothing on a lease that is over
             for claim in claims:
-                self._fact.event("event_lost", claim, reason="granted_too_late")
+                event_facts(self._facts, claim).event_lost(reason="granted_too_late")
             return
         self._runs.add(claimed_events)
-        if settings.lease_s != self._outbox_settings().lease_s:
-            self.reconfigured()  # these have the lease of before
-
-    def _ended(self, claimed: ClaimedEvent, error: BaseException | None) -> None:
-        self._results.ended(claimed, error)
-        self._wake.set()
+        if settings.lease_s != self._access.settings.lease_s:
+            self._reconfigured()  # these have the lease of before
 
     # --- being told ---
 
-    def lost(self, claimed: ClaimedEvent) -> None:
+    def _lost(self, claimed: ClaimedEvent) -> None:
         """From the keeper's thread; its state has flipped already, this stops the handler."""
         self._on_loop(lambda: self._runs.lose(claimed))
 
-    def give_up(self, error: WorkerStuck) -> None:
+    def _give_up(self, error: WorkerStuck) -> None:
         """From the keeper's thread. What can still be handed back is, if that takes no longer than a call."""
         if self._stuck is not None:
             return
         self._stuck = error
-        self._fact("worker_gave_up", error=str(error))
+        self._facts.worker_gave_up(error=str(error))
         try:
             if self.on_stuck is not None:
                 self.on_stuck(error)
         except Exception as raised:  # noqa: BLE001 - run() raises all the same
-            self._fact("callback_failed", callback="on_stuck", error=f"{type(raised).__name__}: {raised}")
+            self._log_callback_failed(raised)
         self._on_loop(self._begin_giving_up)
 
-    def handler_name(self, claim: Claim) -> str:
-        return self._handlers.name(claim)
+    def _log_callback_failed(self, error: Exception) -> None:
+        text, store = f"{type(error).__name__}: {error}", self._access.context.store
+        store.facts.callback_failed(callback="on_stuck", error=text, outbox=self.outbox, worker_id=self.worker_id)
 
-    @property
-    def is_stopping(self) -> bool:
-        return self._stopping
-
-    @property
-    def strays(self) -> dict[int, ClaimedEvent]:
-        return self._runs.strays
-
-    @property
-    def claimed_events(self) -> dict[int, ClaimedEvent]:
-        return self._runs.claimed_events
-
-    def reconfigured(self) -> None:
+    def _reconfigured(self) -> None:
         self._background.nudge()
-
-    @property
-    def facts(self) -> WorkerFacts:
-        return self._fact
 
     def _hint(self) -> None:
         self._more = True
@@ -345,13 +284,13 @@ class Worker(RunningWorker):
     def _set_paused(self, paused: bool) -> None:
         if paused != self._paused:
             self._paused = paused
-            self._fact("worker_paused" if paused else "worker_resumed")
+            self._facts.worker_paused() if paused else self._facts.worker_resumed()
         self._more = True
         self._wake.set()
 
     async def _listen(self) -> None:
         try:
-            await self._events.hints.listen(self._outbox_settings().call_limit_s)
+            await self._events.hints.listen(self._access.settings.call_limit_s)
         except ConfigurationError:
             raise
         except FenceholdError:
@@ -359,35 +298,45 @@ class Worker(RunningWorker):
 
     # --- the end ---
 
-    def _begin_stopping(self) -> None:
-        if self._stopping:
-            return
-        self._stopping = True
-        self._fact("worker_stopping", in_flight=len(self._runs.claimed_events))
-        self._wake.set()
-        if self._loop is not None:
-            timeout_s = self.settings.shutdown_timeout_s
-            self._loop.call_later(timeout_s * CANCEL_PART, self._runs.call_off)
-            self._loop.call_later(timeout_s, self._abandon)
+    def _log_stopping(self) -> None:
+        self._facts.worker_stopping(in_flight=len(self._runs.claimed_events))
+
+    def _log_store_failed(self, error: FenceholdError) -> None:
+        self._facts.worker_store_failed(sql_error=str(error))
+
+    def _cancel_handlers(self) -> None:
+        self._runs.call_off()
 
     def _begin_giving_up(self) -> None:
         self._begin_stopping()
         self._runs.call_off()
         if self._loop is not None:
-            self._loop.call_later(self._outbox_settings().call_limit_s, self._abandon)
-
-    def _abandon(self) -> None:
-        """Handlers that do not even heed a cancel are left behind; the reaper has their events."""
-        self._abandoned = True
-        self._wake.set()
+            self._loop.call_later(self._access.settings.call_limit_s, self._abandon)
 
     async def _leave(self, pump: asyncio.Task[None] | None) -> None:
         """`run` was cancelled: handlers stop now; what they leave is recorded if that takes no longer than a call."""
         self._begin_stopping()
         self._runs.call_off()
         if pump is not None:
-            await asyncio.wait([pump], timeout=self._outbox_settings().call_limit_s)
+            await asyncio.wait([pump], timeout=self._access.settings.call_limit_s)
             pump.cancel()
+
+
+class WorkerCalls:
+    """What runs on the keeper's thread tells the worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._worker._stopping
+
+    def lost(self, claimed: ClaimedEvent) -> None:
+        self._worker._lost(claimed)
+
+    def give_up(self, error: WorkerStuck) -> None:
+        self._worker._give_up(error)
 
 
 def check_hook(hook: object) -> None:

@@ -18,39 +18,39 @@ from fencehold.model.election.leases import Lease, Refusal, Request, Rule, Verb
 from fencehold.model.election.places import Place
 from fencehold.model.errors import Uncertain
 from fencehold.ports.leases import Answer
+from fencehold.runtime.core.renewals import Kept, Renewals
+from fencehold.runtime.core.trust import Trust
 from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.keeper import Keeper
-from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.lease_mechanism import LeaseMechanism
+from fencehold.runtime.election.term_bodies import TermBodies
 from fencehold.runtime.election.watch import News
 
 Patch = tuple[Any, str, Any]  # of a class or a module
 
 
-def _until_from_answer(held: HeldLease, lease: Lease, sent_s: float) -> float:
-    return held._clock.now_s() + lease.remaining_s - held.settings.margin_s
+def _until_from_answer(trust: Trust, sent_s: float, trusted_s: float) -> float:
+    return trust._clock.now_s() + trusted_s
 
 
 def _remaining_without_deadline(held: HeldLease) -> float:
-    return held.settings.lease_s if held.ended_because is None else 0.0
+    return 0.0 if held.ended_because else held.settings.lease_s
 
 
 def _remaining_though_ended(held: HeldLease) -> float:
-    return max(0.0, held._deadline_s - held._clock.now_s())
+    return max(0.0, held.deadline_s - held._clock.now_s())
 
 
-def _extend_always(held: HeldLease, lease: Lease, sent_s: float) -> bool:
-    held.lease = lease
-    held._deadline_s = max(held._deadline_s, held._until(lease, sent_s))
-    held.renew_at_s = sent_s + held.settings.renew_every_s
+def _extend_always(trust: Trust, sent_s: float, trusted_s: float) -> bool:
+    trust.deadline_s = max(trust.deadline_s, sent_s + trusted_s)
     return True
 
 
-def _refusal_as_unknown(keeper: Keeper, held: HeldLease, answer: Answer, sent_s: float) -> bool:
+def _refusal_as_unknown(keeper: Keeper, held: HeldLease, answer: Answer, sent_s: float) -> None:
     if isinstance(answer, Refusal):
-        keeper._unanswered(held, Uncertain("perhaps"))
-        return True
-    return _ANSWERED(keeper, held, answer, sent_s)
+        keeper._unanswered([held], Uncertain("perhaps"))
+    else:
+        _TAKE_ANSWER(keeper, held, answer, sent_s)
 
 
 async def _attempt_with_new_nonce(mechanism: LeaseMechanism) -> HeldLease | None:
@@ -66,7 +66,7 @@ async def _attempt_believing_hints(mechanism: LeaseMechanism) -> HeldLease | Non
     mechanism._answer = None
     settings, clock = mechanism._settings, mechanism._clock
     lease = replace(seen, holder_id=mechanism._holder_id, epoch=seen.epoch + 1, remaining_s=settings.lease_s)
-    mechanism._held = HeldLease(lease, settings, clock.now_s(), clock, mechanism._facts)
+    mechanism._held = HeldLease(lease, settings, clock.now_s(), clock, mechanism._facts.sink)
     return mechanism._held
 
 
@@ -76,11 +76,11 @@ def _hear_and_believe(mechanism: LeaseMechanism, news: News, lease: Lease | None
     _HEAR(mechanism, news, lease)
 
 
-async def _bodies_not_awaited(leader: Leader, limit_s: float) -> bool:
+async def _bodies_not_awaited(bodies: TermBodies, limit_s: float) -> bool:
     return True
 
 
-def _always_attended(keeper: Keeper, held: HeldLease) -> bool:
+def _always_attended(renewals: Renewals[Any], kept: Kept) -> bool:
     return True
 
 
@@ -107,24 +107,24 @@ def _apply_recording_renewals(shelf: Shelf, verb: Verb, request: Request) -> Rul
 
 _APPLY = Shelf.apply
 _NEXT_EPOCH = places.next_epoch
-_ANSWERED: Callable[[Keeper, HeldLease, Answer, float], bool] = Keeper._answered
+_TAKE_ANSWER: Callable[[Keeper, HeldLease, Answer, float], None] = Keeper._take_answer
 _ATTEMPT = LeaseMechanism.attempt
 _HEAR = LeaseMechanism._hear
 
 PATCHES: dict[str, tuple[Patch, ...]] = {
-    "deadline_from_answer": ((HeldLease, "_until", _until_from_answer),),
+    "deadline_from_answer": ((Trust, "_until", _until_from_answer),),
     "no_local_deadline": ((HeldLease, "remaining_s", property(_remaining_without_deadline)),),
     "no_fence": (),
     "fence_by_holder": (),
-    "late_success_accepted": ((HeldLease, "extend", _extend_always),),
+    "late_success_accepted": ((Trust, "extend", _extend_always),),
     "valid_again": (
         (HeldLease, "remaining_s", property(_remaining_though_ended)),
-        (HeldLease, "extend", _extend_always),
+        (Trust, "extend", _extend_always),
     ),
-    "refusal_as_unknown": ((Keeper, "_answered", _refusal_as_unknown),),
+    "refusal_as_unknown": ((Keeper, "_take_answer", _refusal_as_unknown),),
     "nonce_ignored": ((LeaseMechanism, "attempt", _attempt_with_new_nonce),),
-    "stall_ignored": ((Keeper, "_is_attended", _always_attended),),
-    "released_under_body": ((Leader, "_bodies_left", _bodies_not_awaited),),
+    "stall_ignored": ((Renewals, "_is_attended", _always_attended),),
+    "released_under_body": ((TermBodies, "left", _bodies_not_awaited),),
     "hint_is_truth": (
         (LeaseMechanism, "attempt", _attempt_believing_hints),
         (LeaseMechanism, "_hear", _hear_and_believe),

@@ -69,7 +69,7 @@ class Node:
         self._settled.set()
 
     async def _open(self) -> KeeperServices:
-        keeper = KeeperServices(self._context.make_backend(), self.clock, self)
+        keeper = KeeperServices(self._context.make_backend(), self.clock, self._context.facts)
         await keeper.open(OPEN_LIMIT_S)
         return keeper
 

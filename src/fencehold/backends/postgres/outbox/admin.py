@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from fencehold.backends.postgres.callers import PostgresCallersOutbox
 from fencehold.backends.postgres.outbox import rows as event_rows
-from fencehold.backends.postgres.outbox.callers import first_time
 from fencehold.backends.postgres.outbox.session import EventSession
 from fencehold.backends.sql import wrong_store
 from fencehold.backends.sql.statements import Statements
@@ -16,6 +16,7 @@ class PostgresEventAdmin:
     def __init__(self, session: EventSession, statements: Statements) -> None:
         self._session = session
         self._statements = statements
+        self._callers = PostgresCallersOutbox(statements)
 
     async def stats(self, limit_s: float, whole: bool = True) -> Stats:
         rows = await self._session.run("stats", {"whole": whole}, limit_s)
@@ -46,4 +47,4 @@ class PostgresEventAdmin:
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
         params = {"tracking_id": tracking_id, "consumer": consumer_id, "outbox_id": outbox_id}
-        return first_time(self._statements, target, params)
+        return self._callers.first_time(target, params)

@@ -13,10 +13,10 @@ from typing import Any
 from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.arrays import array, text_array
+from fencehold.backends.postgres.callers import PostgresCallersOutbox
 from fencehold.backends.postgres.commits import Commits
 from fencehold.backends.postgres.outbox import rows as event_rows
 from fencehold.backends.postgres.outbox.admin import PostgresEventAdmin
-from fencehold.backends.postgres.outbox.callers import add_in
 from fencehold.backends.postgres.outbox.session import EventSession
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.postgres.session import Rows
@@ -87,6 +87,7 @@ class PostgresEventPort:
     def __init__(self, session: EventSession, statements: Statements) -> None:
         self._session = session
         self._statements = statements
+        self._callers = PostgresCallersOutbox(statements)
         self._floors = Floors()
         self._may_sweep_s = 0.0
         session.on_hint(lambda _, priorities: self._floors.know(priorities))
@@ -110,7 +111,7 @@ class PostgresEventPort:
         return [event.tracking_id for event in made]
 
     def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
-        return add_in(self._statements, target, event_rows.add_params(events, outbox_id))
+        return self._callers.add_in(target, [event_rows.add_params(events, outbox_id)])
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         if ask is None or ask.limit == 0:

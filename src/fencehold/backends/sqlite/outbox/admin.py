@@ -8,8 +8,8 @@ from collections.abc import Awaitable
 from typing import Any
 
 from fencehold.backends.sql.statements import Statements
+from fencehold.backends.sqlite.callers import SqliteCallersOutbox
 from fencehold.backends.sqlite.outbox import rows as event_rows
-from fencehold.backends.sqlite.outbox.callers import CallerStatements
 from fencehold.backends.sqlite.outbox.hints import Neighbours
 from fencehold.backends.sqlite.outbox.rows import Params
 from fencehold.backends.sqlite.session import Session
@@ -21,7 +21,7 @@ class SqliteEventAdmin:
         self._session = session
         self._statements = statements
         self._neighbours = neighbours
-        self._callers = CallerStatements(session.path, statements)
+        self._callers = SqliteCallersOutbox(session.path, statements)
 
     async def stats(self, limit_s: float, whole: bool = True) -> Stats:
         return event_rows.stats((await self._read("stats", {"whole": whole}, limit_s))[0])
@@ -60,7 +60,7 @@ class SqliteEventAdmin:
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
         params = {"tracking_id": tracking_id, "consumer": consumer_id}
-        return self._callers.run(target, "first_time", [params], lambda wrote: wrote[0])
+        return self._callers.first_time(target, params)
 
     async def _read(self, name: str, params: Params, limit_s: float) -> list[tuple[Any, ...]]:
         statement = self._statements[name]

@@ -10,10 +10,10 @@ from typing import Any
 from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.sql.rounds import rounds
 from fencehold.backends.sql.statements import OUTBOX, Statements
+from fencehold.backends.sqlite.callers import SqliteCallersOutbox
 from fencehold.backends.sqlite.leases import instant, modifier
 from fencehold.backends.sqlite.outbox import rows as event_rows
 from fencehold.backends.sqlite.outbox.admin import SqliteEventAdmin
-from fencehold.backends.sqlite.outbox.callers import CallerStatements
 from fencehold.backends.sqlite.outbox.hints import Neighbours, SqliteEventHints
 from fencehold.backends.sqlite.outbox.rows import Row
 from fencehold.backends.sqlite.schema import SqliteSchema
@@ -36,7 +36,7 @@ class SqliteEventPort:
         self._session = session
         self._statements = statements
         self._neighbours = neighbours
-        self._callers = CallerStatements(session.path, statements)
+        self._callers = SqliteCallersOutbox(session.path, statements)
 
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
         statement, batch = self._statements["add"], [event_rows.add_params(event) for event in events]
@@ -51,11 +51,7 @@ class SqliteEventPort:
 
     def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
         """Gives no hint itself: the caller's commit changes the file, and listeners notice that."""
-
-        def new(wrote: list[bool]) -> list[str]:
-            return [event.tracking_id for event, is_new in zip(events, wrote, strict=True) if is_new]
-
-        return self._callers.run(target, "add", [event_rows.add_params(event) for event in events], new)
+        return self._callers.add_in(target, [event_rows.add_params(event) for event in events])
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         change = KeyChange(self._statements["complete"], completed)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from fencehold.backends.sql import wrong_store
+from fencehold.backends.sqlserver.callers import SqlServerCallersOutbox
 from fencehold.backends.sqlserver.outbox import rows as event_rows
-from fencehold.backends.sqlserver.outbox.callers import first_time
 from fencehold.backends.sqlserver.params import microseconds
 from fencehold.backends.sqlserver.session import Session
 from fencehold.ports.events import EventRow, Filter, Stats
@@ -15,6 +15,7 @@ from fencehold.ports.events import EventRow, Filter, Stats
 class SqlServerEventAdmin:
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._callers = SqlServerCallersOutbox(session.statements)
 
     async def stats(self, limit_s: float, whole: bool = True) -> Stats:
         rows = await self._session.run("stats", {"whole": int(whole)}, limit_s)
@@ -45,4 +46,4 @@ class SqlServerEventAdmin:
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
         params = {"tracking_id": tracking_id, "consumer": consumer_id, "outbox_id": outbox_id}
-        return first_time(self._session.statements, target, params)
+        return self._callers.first_time(target, params)

@@ -11,9 +11,9 @@ from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.sql.statements import OUTBOX, Statements
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.batch import Rows
+from fencehold.backends.sqlserver.callers import SqlServerCallersOutbox
 from fencehold.backends.sqlserver.outbox import rows as event_rows
 from fencehold.backends.sqlserver.outbox.admin import SqlServerEventAdmin
-from fencehold.backends.sqlserver.outbox.callers import add_in
 from fencehold.backends.sqlserver.params import instant
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.backends.sqlserver.session import Session
@@ -31,6 +31,7 @@ class SqlServerEventPort:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._callers = SqlServerCallersOutbox(session.statements)
 
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
         """Add any number of events in one round trip."""
@@ -41,7 +42,7 @@ class SqlServerEventPort:
         return [row[1] for row in rows]
 
     def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
-        return add_in(self._session.statements, target, event_rows.add_params(events, within=outbox_id))
+        return self._callers.add_in(target, [event_rows.add_params(events, within=outbox_id)])
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         if ask is not None and ask.limit > 0:

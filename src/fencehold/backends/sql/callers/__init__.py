@@ -1,0 +1,1 @@
+"""Our work in a transaction that a caller owns: each step written once, for every database and kind of connection."""

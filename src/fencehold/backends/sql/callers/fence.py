@@ -1,0 +1,88 @@
+"""`term.fence(connection)` and what makes a refused transaction unable to commit."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable
+from contextlib import suppress
+
+from fencehold.backends.sql.callers.connections import CallersConnection, Steps
+from fencehold.backends.sql.callers.dialect import Dialect
+from fencehold.backends.sql.callers.kinds import kind_of
+from fencehold.backends.sql.callers.work import CallersWork, begin_hint
+from fencehold.backends.sql.fenced import OVER, lost
+from fencehold.model.election.leases import TermKey
+from fencehold.model.errors import ConfigurationError, FenceholdError
+
+
+class CallersFence(CallersWork):
+    """The fence of one lease table, in transactions of the callers'. A backend says how to ask, and what may fail."""
+
+    def fence(self, given: object, key: TermKey, over: bool = False) -> Awaitable[None]:
+        """Raises unless the transaction is fenced; a refusal makes it unable to commit, whatever the caller does then.
+
+        `over`: the term has ended here already, so the store is not asked.
+        """
+        return self.perform(given, lambda connection: self.fenced(connection, key, over))
+
+    def spoil(self, given: object) -> Awaitable[None]:
+        """After this, nothing that was begun there and not yet committed can be committed."""
+        return self.connection(given).perform(self.spoiled)
+
+    def fenced(self, connection: CallersConnection, key: TermKey, over: bool = False) -> Steps[None]:
+        refusal: FenceholdError | None = lost(key, f"{OVER}; this transaction was {self.dialect.refused}")
+        if not over:
+            try:
+                refusal = yield from self.ask(connection, key)
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                fault = self.failure(error, key)
+                if fault is None:
+                    raise
+                with suppress(Exception):
+                    yield from self.dialect.poison(connection)
+                if fault is error:
+                    raise
+                raise fault from error
+        if refusal is not None:
+            yield from self.dialect.poison(connection)
+            raise refusal
+
+    def spoiled(self, connection: CallersConnection) -> Steps[None]:
+        if connection.in_transaction:
+            yield from self.dialect.poison(connection)
+
+    @abstractmethod
+    def ask(self, connection: CallersConnection, key: TermKey) -> Steps[FenceholdError | None]:
+        """Ask the store. Return None if it is fenced now, else the refusal, for which the transaction must fail.
+
+        Raises ConfigurationError (fence_outside_transaction) if no transaction is open.
+        """
+
+    def failure(self, error: BaseException, key: TermKey) -> BaseException | None:
+        """Return the error to raise for one of `ask`, if the transaction must fail for it too; else None.
+
+        None is for databases where a transaction that was not fenced has not failed either.
+        """
+        return None
+
+    def bad_connection(self, target: object) -> ConfigurationError:
+        return ConfigurationError(
+            f"term.fence() cannot use a {kind_of(target)}.", hint=f"{self.dialect.takes}.", code="bad_connection"
+        )
+
+    def outside(self, connection: CallersConnection) -> ConfigurationError:
+        return fence_outside(begin_hint(connection, fence_hint(self.dialect)))
+
+
+def fence_hint(dialect: Dialect) -> str:
+    return f"{dialect.begin}, then fence, then write."
+
+
+def fence_outside(hint: str) -> ConfigurationError:
+    return ConfigurationError(
+        "term.fence() needs an open transaction: in autocommit its lock would be gone before your write.",
+        hint=hint,
+        code="fence_outside_transaction",
+    )

@@ -1,0 +1,179 @@
+"""Our work in a transaction that a caller owns, on SQLite: a refusal undoes it, because none can be open and failed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+from fencehold.backends.sql import wrong_store
+from fencehold.backends.sql.callers.connections import (
+    CallersAsyncConnection,
+    CallersConnection,
+    CallersSyncConnection,
+    Params,
+    Rows,
+    Run,
+    Steps,
+)
+from fencehold.backends.sql.callers.dialect import Dialect, Refusals
+from fencehold.backends.sql.callers.fence import CallersFence
+from fencehold.backends.sql.callers.kinds import is_class, is_of
+from fencehold.backends.sql.callers.outbox import CallersOutbox
+from fencehold.backends.sql.fenced import lost
+from fencehold.backends.sql.statements import Statements
+from fencehold.backends.sqlite import faults
+from fencehold.backends.sqlite.file.of_caller import elsewhere
+from fencehold.model.election.leases import TermKey
+from fencehold.model.errors import FenceholdError
+
+
+class _OfSqlite(CallersConnection):
+    """Statements use a cursor of our own, because the caller's row factory may return anything."""
+
+    @property
+    def in_transaction(self) -> bool:
+        return bool(self.target.in_transaction)
+
+
+class Sqlite3(_OfSqlite, CallersSyncConnection):
+    def run(self, name: str, params: Params) -> Rows:
+        cursor = self.target.cursor()
+        cursor.row_factory = None
+        found: Rows = cursor.execute(self.statements[name], dict(params)).fetchall()
+        return found
+
+    def roll_back(self) -> None:
+        """Roll back, also where the driver's rollback() does nothing: with `autocommit=True`, since Python 3.12."""
+        self.target.rollback()
+        if getattr(self.target, "autocommit", None) is True and self.target.in_transaction:
+            self.target.execute(self.statements["poison"])
+
+
+class Aiosqlite(_OfSqlite, CallersAsyncConnection):
+    """aiosqlite is not imported here."""
+
+    keeps_errors = True
+
+    async def run(self, name: str, params: Params) -> Rows:
+        async with self.target.cursor() as cursor:
+            cursor.row_factory = None
+            await cursor.execute(self.statements[name], dict(params))
+            return [tuple(row) for row in await cursor.fetchall()]
+
+    async def roll_back(self) -> None:
+        """Roll back as for sqlite3.
+
+        `autocommit` can be read only on the connection's own thread, so this checks whether a transaction is still
+        open.
+        """
+        await self.target.rollback()
+        if self.target.in_transaction:
+            await self.target.execute(self.statements["poison"])
+
+
+class SqliteDialect(Dialect):
+    """`path`: the store's file, with which that of a caller's connection is compared."""
+
+    name = "sqlite"
+    takes = "Give a connection of sqlite3, aiosqlite or Django, or a SQLAlchemy session or connection"
+    takes_as_tx = ", to the file of the outbox; or leave tx out."
+    begin = 'Run "BEGIN IMMEDIATE" first'
+    refused = "rolled back"
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def own(self, target: object, statements: Statements, given: object) -> CallersConnection | None:
+        if isinstance(target, sqlite3.Connection):
+            return Sqlite3(target, statements, given)
+        return Aiosqlite(target, statements, given) if is_class(target, "aiosqlite.Connection") else None
+
+    def write(
+        self, connection: CallersConnection, name: str, batch: Sequence[Params], refusals: Refusals
+    ) -> Steps[list[Rows]]:
+        driver = connection.driver
+        if not isinstance(driver, sqlite3.Connection) and not is_of(driver, "aiosqlite"):
+            raise refusals.bad_connection(driver)
+        if not driver.in_transaction and not begins_itself(driver):
+            raise refusals.outside(connection)
+        if where := (yield from self.other_file(connection)):
+            raise refusals.elsewhere(where)
+        answers = yield from super().write(connection, name, batch, refusals)
+        if batch and not driver.in_transaction:
+            raise refusals.outside(connection, "It was written at once.")
+        return answers
+
+    def other_file(self, connection: CallersConnection) -> Steps[str]:
+        """Return in words where the connection leads and where it should lead; empty if it leads to our file."""
+        return elsewhere((yield Run("file")), self.path)
+
+    def is_elsewhere(self, error: Exception) -> bool:
+        """Always False: the files were compared before, so missing tables are missing in our own file."""
+        return False
+
+    def fault(self, error: Exception, statements: Statements) -> BaseException:
+        cause = getattr(error, "orig", error)
+        return faults.of_statement(cause, self.path, statements) if isinstance(cause, sqlite3.Error) else error
+
+
+class SqliteFence(CallersFence):
+    """The fence is the write lock, which the transaction has from then on."""
+
+    dialect: SqliteDialect
+
+    def __init__(self, path: str, statements: Statements) -> None:
+        super().__init__(SqliteDialect(path), statements)
+
+    def ask(self, connection: CallersConnection, key: TermKey) -> Steps[FenceholdError | None]:
+        rows: Rows = []
+        try:
+            rows = yield Run("fence", params(key))
+        except Exception as error:
+            if not is_missing(error):
+                if connection.keeps_errors or not is_of_database(error):
+                    raise
+                raise faults.of_statement(error, self.dialect.path) from error
+        if is_held(rows):
+            if not connection.driver.in_transaction:
+                raise self.outside(connection)
+            return None
+        if rows and rows[0][1]:
+            return lost(key, "the store refused the fence; this transaction was rolled back")
+        return wrong_store.of_fence(key, (yield from self.dialect.other_file(connection)), wrong_store.ROLLED_BACK)
+
+
+class SqliteCallersOutbox(CallersOutbox):
+    def __init__(self, path: str, statements: Statements) -> None:
+        super().__init__(SqliteDialect(path), statements)
+
+    def ids_added(self, connection: CallersConnection, batch: Sequence[Params], answers: Sequence[Rows]) -> list[str]:
+        return [params["tracking_id"] for params, rows in zip(batch, answers, strict=True) if rows]
+
+    def is_first(self, connection: CallersConnection, rows: Rows) -> bool:
+        return bool(rows)
+
+
+def params(key: TermKey) -> dict[str, Any]:
+    return {"name": key.name, "holder": key.holder_id, "epoch": key.epoch, "lease_id": key.lease_id}
+
+
+def is_held(rows: Rows) -> bool:
+    """Whether the lease exists, is ours and is live, from the rows that the fence returned."""
+    return bool(rows and rows[0][0])
+
+
+def is_missing(error: Exception) -> bool:
+    """Whether the error means that our table, or its newest column, is not in this file. In the store's file it is."""
+    cause = getattr(error, "orig", error)
+    return isinstance(cause, sqlite3.Error) and wrong_store.is_elsewhere(faults.of_statement(cause, ""))
+
+
+def is_of_database(error: Exception) -> TypeGuard[sqlite3.Error]:
+    """Whether it is sqlite3's own error, and no misuse of the connection: it is closed, or of another thread."""
+    return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.ProgrammingError)
+
+
+def begins_itself(driver: Any) -> bool:
+    """Whether a connection of sqlite3 or aiosqlite is in the mode in which Python begins one before a write."""
+    return driver.isolation_level is not None and getattr(driver, "autocommit", None) is not True

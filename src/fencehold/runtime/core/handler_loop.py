@@ -1,0 +1,149 @@
+"""The loop around handlers, for the outbox worker and the item processor: turns until stopped, and an end in time."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any
+
+from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
+from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.ports.clock import Clock
+from fencehold.ports.fact_table import OutageFacts
+from fencehold.ports.time_limit import TimeLimit
+from fencehold.runtime.core.repeated_failures import Outage
+
+CLOSE_SLACK_S = 5.0  # beyond its shutdown timeout
+CANCEL_PART = 0.9  # of the shutdown timeout: then handlers are cancelled, and have the rest to end
+PAUSE_BASE_S = 0.05
+
+
+class HandlerLoop(ABC):
+    """Subclasses take turns: each asks the store for work and starts handlers. Turns never overlap."""
+
+    #: In messages.
+    kind: str
+    #: The longest pause after a turn that failed.
+    pause_s_max: float
+
+    def __init__(self, clock: Clock, facts: OutageFacts, wake: asyncio.Event) -> None:
+        """`wake` is set when there may be something to do."""
+        self._clock, self._wake = clock, wake
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.stopped = asyncio.Event()
+        self._stopping = self._abandoned = False
+        self._more = True  # worth asking for work: at the start, after a hint, after an answer that came back full
+        self._has_worked = False  # a turn was answered: from then on every fault of the store is waited out
+        self._failure: FenceholdError | None = None  # of the last turn
+        self._failures = 0
+        self._pauses = DecorrelatedJitter(base_s=PAUSE_BASE_S, max_s=self.pause_s_max)
+        self._outage = Outage(facts, clock)
+
+    # --- what a program calls ---
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Work until `stop()` is called."""
+
+    def stop(self) -> None:
+        """Begin no new work, finish what is in hand within the shutdown timeout, then return from `run`. Any thread."""
+        self._on_loop(self._begin_stopping)
+
+    async def _run_shielded(self) -> None:
+        """Run `run` in its own task. The task continues if the caller is cancelled: call `stop()` then."""
+        await asyncio.shield(asyncio.ensure_future(self.run()))
+
+    async def _wait_stopped(self) -> None:
+        await self.stopped.wait()
+
+    # --- what differs ---
+
+    @property
+    @abstractmethod
+    def shutdown_timeout_s(self) -> float: ...
+
+    @abstractmethod
+    def _log_stopping(self) -> None: ...
+
+    @abstractmethod
+    def _log_store_failed(self, error: FenceholdError) -> None: ...
+
+    @abstractmethod
+    def _cancel_handlers(self) -> None:
+        """Most of the shutdown timeout has passed: cancel what still runs."""
+
+    # --- parts ---
+
+    def _begin_run(self) -> None:
+        """Raises ConfigurationError (`already_run`) the second time."""
+        if self._loop is not None:
+            raise ConfigurationError(
+                f"This {self.kind} has been run already.", hint="Make another.", code="already_run"
+            )
+        self._loop = asyncio.get_running_loop()
+
+    async def _attempt(self, turn: Coroutine[Any, Any, None]) -> None:
+        """Take a turn. If the store does not answer, log that and pause: the next turn comes soon, but not in a storm.
+
+        Raises ConfigurationError if the store had never answered before, because waiting would not help.
+        """
+        try:
+            await turn
+        except FenceholdError as error:
+            if isinstance(error, ConfigurationError) and not self._has_worked:
+                raise
+            await self._endure(error)
+        else:
+            self._failures, self._failure, self._has_worked = 0, None, True
+            self._outage.answered()
+
+    async def _endure(self, error: FenceholdError) -> None:
+        self._failures += 1
+        self._failure = error
+        self._log_store_failed(error)
+        self._outage.failed(error)
+        delay_s = self._pauses.next_delay_s(RetryContext(self._failures, 0.0, error)) or self.pause_s_max
+        until_s, was_stopping = self._clock.now_s() + min(self.pause_s_max, delay_s), self._stopping
+        while self._stopping is was_stopping and (left_s := until_s - self._clock.now_s()) > 0:
+            self._wake.clear()
+            await self._clock.wait(self._wake, left_s)
+        self._more = True
+
+    def _begin_stopping(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        self._log_stopping()
+        self._wake.set()
+        if self._loop is not None:
+            self._loop.call_later(self.shutdown_timeout_s * CANCEL_PART, self._call_off, self._loop)
+
+    def _call_off(self, loop: asyncio.AbstractEventLoop) -> None:
+        """They have the rest of the time, counted from now: on a loop that was blocked this may come late."""
+        self._cancel_handlers()
+        loop.call_later(self.shutdown_timeout_s * (1 - CANCEL_PART), self._abandon)
+
+    def _abandon(self) -> None:
+        """Leave behind the handlers that did not even react to a cancel."""
+        self._abandoned = True
+        self._wake.set()
+
+    def _on_loop(self, call: Callable[[], Any]) -> None:
+        if self._loop is None:
+            call()
+            return
+        with suppress(RuntimeError):  # the loop is closed: nothing is running any more
+            self._loop.call_soon_threadsafe(call)
+
+
+async def stop_all(running: Iterable[HandlerLoop]) -> None:
+    """Stop all at once and wait for each, at most its shutdown timeout and a little more."""
+    stopping = list(running)
+    for one in stopping:
+        one.stop()
+    for one in stopping:
+        with suppress(TimeoutError):
+            async with TimeLimit(one.shutdown_timeout_s + CLOSE_SLACK_S):
+                await one.stopped.wait()

@@ -1,0 +1,82 @@
+"""Until when this process may act on a lease that it holds: one rule for leaders, locks, events and items."""
+
+from __future__ import annotations
+
+import threading
+
+from fencehold.ports.clock import Clock
+from fencehold.runtime.core import forks
+
+#: Why a lease has ended, in words that several kinds of leases use.
+REFUSED, DEADLINE_PASSED, STORE_CLOSED = "lease_lost", "deadline_passed", "store_closed"
+
+
+class Trust:
+    """`is_valid` goes from True to False once and never back; it compares clocks and does nothing else.
+
+    The deadline counts from when the request was SENT. The store granted the lease no earlier, so the store's lease
+    ends no earlier than this trust. `trusted_s` is the lease less a margin, for the difference in speed between the two
+    clocks and for the time that a body needs to stop.
+    """
+
+    __slots__ = (
+        "_clock", "_generation", "_lock", "deadline_s", "ended_because", "is_given_up", "renewed_s", "started_s",
+    )  # fmt: skip
+
+    def __init__(self, clock: Clock, sent_s: float, trusted_s: float) -> None:
+        self._clock = clock
+        self._generation = forks.generation()
+        self._lock = threading.Lock()
+        self.started_s = self.renewed_s = sent_s
+        self.deadline_s = self._until(sent_s, trusted_s)
+        self.ended_because = ""  # empty while nothing has ended it
+        self.is_given_up = False  # it ended because this process wanted so, which is no loss
+
+    @property
+    def is_valid(self) -> bool:
+        return self.remaining_s > 0
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until this process stops trusting the lease; 0 once it is over."""
+        if self.ended_because or self._generation != forks.generation():
+            return 0.0
+        return max(0.0, self.deadline_s - self._clock.now_s())
+
+    @property
+    def until_deadline_s(self) -> float:
+        """Seconds until the local deadline, even if the lease has ended: how long a body may take to leave."""
+        return max(0.0, self.deadline_s - self._clock.now_s())
+
+    @property
+    def is_inherited(self) -> bool:
+        """True in a forked child: the lease belongs to the parent process."""
+        return self._generation != forks.generation()
+
+    @property
+    def why_over(self) -> str:
+        """For a lease that is no longer valid: the reason why it ended, or will be ended."""
+        return self.ended_because or DEADLINE_PASSED
+
+    def extend(self, sent_s: float, trusted_s: float) -> bool:
+        """Record that the store has renewed the lease, by a request sent at `sent_s`.
+
+        False if the lease is over here: then nothing changes. Of two answers, the one to the later request counts.
+        """
+        with self._lock:
+            if not self.is_valid:
+                return False
+            if sent_s >= self.renewed_s:
+                self.renewed_s, self.deadline_s = sent_s, self._until(sent_s, trusted_s)
+            return True
+
+    def end(self, reason: str, given_up: bool = False) -> bool:
+        """End the lease here, at once and for ever. True for the first call; later calls do nothing. Any thread."""
+        with self._lock:
+            if self.ended_because:
+                return False
+            self.ended_because, self.is_given_up = reason, given_up
+            return True
+
+    def _until(self, sent_s: float, trusted_s: float) -> float:
+        return sent_s + trusted_s
