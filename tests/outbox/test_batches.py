@@ -8,12 +8,14 @@ from typing import Any
 
 import fencehold
 from fencehold.model.outbox.settings import outbox_settings, worker_settings
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.runtime.core.clock import BootClock
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.outbox.access import OutboxAccess
 from fencehold.runtime.outbox.claimed_event import ClaimedEvent
 from fencehold.runtime.outbox.handler_runs import HandlerRuns
 from fencehold.runtime.outbox.worker_context import WorkerContext
+from fencehold.telemetry.logs import LogSink
 from fencehold.telemetry.traces import NoTraces
 from tests.outbox.conftest import Opened
 from tests.outbox.scene import LIMIT_S, all_are, becomes, enough_s, eventually, make_due, rows, running, update
@@ -147,7 +149,7 @@ async def test_if_one_event_of_a_list_took_too_long_all_of_it_did() -> None:
         ended=lambda claimed, error: ended.append((claimed.ended_because, isinstance(error, asyncio.CancelledError)))
     )
     clock: Any = BootClock()
-    context: Any = SimpleNamespace(store=SimpleNamespace(traces=NoTraces(), clock=clock, facts=None))
+    context: Any = SimpleNamespace(store=SimpleNamespace(traces=NoTraces(), clock=clock, facts=StoreFacts(LogSink())))
     outbox = OutboxAccess("outbox", outbox_settings(), context)
     worker = WorkerContext(outbox, "w", handlers, worker_settings(30, concurrency=2, batch_size=2))
     runs = HandlerRuns(worker, results)

@@ -55,7 +55,7 @@ async def judged(scene: Scene, count: int, blows: int) -> None:
 @pytest.mark.fault("freeze", "service", "postgres")
 @pytest.mark.long
 @pytest.mark.needs("haproxy")
-@pytest.mark.limit(150)
+@pytest.mark.limit(400)
 async def test_2000_intents_survive_two_dead_leaders_a_frozen_one_and_a_crashed_database(
     own_postgres: PostgresServer, tmp_path: Path
 ) -> None:

@@ -20,7 +20,8 @@ STORES = ROOT / "src" / "submission_manager" / "stores"
 HARMLESS = (
     "submission_manager.stores", "submission_manager.model", "submission_manager.ports", "fencehold.backends.sqlite",
     "fencehold.backends.sql.statements", "json", "enum", "functools", "threading", "fencehold.runtime.election.term",
-    "fencehold.runtime.election.held_lease", "fencehold.runtime.core.forks", "fencehold.runtime.core.clock",
+    "fencehold.runtime.election.held_lease", "fencehold.runtime.core.trust", "fencehold.runtime.core.forks",
+    "fencehold.runtime.core.clock",
 )  # fmt: skip
 
 
