@@ -20,8 +20,7 @@ from fencehold.runtime.core.trust import STORE_CLOSED
 from fencehold.runtime.first_use import ANY_KIND, FirstUse
 from fencehold.runtime.items.keeper import ItemKeeper
 from fencehold.runtime.items.lease import SUPERSEDED, ItemLease
-
-Place = tuple[str, str, str]  # kind, holder_id, id
+from fencehold.runtime.items.open_asks import OpenAsks, Place
 
 BREAK_LIMIT_S = 5.0
 KINDS_LIMIT_S = 10.0
@@ -39,6 +38,7 @@ class ItemsContext:
         self._held: dict[Place, ItemLease] = {}
         self._inside: dict[Place, ItemLease] = {}  # whose bodies run, whether still held or not
         self._asked: set[Place] = set()  # by an acquire that has no answer yet
+        self.open_asks = OpenAsks()
         self._doors = threading.Lock()  # tasks of several loops may share one Items
         self._prune_at = PRUNE_AT
         self._background: set[asyncio.Future[None]] = set()
@@ -76,8 +76,9 @@ class ItemsContext:
     def hold(self, lease: ItemLease) -> None:
         """A later lease of the same holder on the same item ends the one before, also in the store."""
         place = self._place(lease)
-        before = self._held.get(place)
-        if before is not None and before.key.token > lease.key.token:  # the answers came in another order
+        before, token = self._held.get(place), lease.key.token
+        is_older = before is not None and before.key.token > token  # the answers came in another order
+        if is_older or self.open_asks.has_ended(place, token):
             lease.end(SUPERSEDED)
             return
         if before is not None and before.end(SUPERSEDED) and self._inside.get(place) is before:
@@ -94,6 +95,7 @@ class ItemsContext:
         place = self._place(lease)
         if self._held.get(place) is lease:
             self._held.pop(place, None)
+            self.open_asks.ended(place, lease.key.token)
 
     # --- whose bodies run ---
 
@@ -108,7 +110,8 @@ class ItemsContext:
                 raise held_here(place, inside.expires_at if inside is not None and is_held else None)
             self._asked.add(place)
         try:
-            yield
+            with self.open_asks.one():
+                yield
         finally:
             self._asked.discard(place)
 

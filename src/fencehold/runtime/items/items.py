@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from fencehold.model import names
 from fencehold.model.durations import Duration
-from fencehold.model.errors import AlreadyLeased, ConfigurationError, NoSuchItem
+from fencehold.model.errors import AlreadyLeased, ConfigurationError, NoSuchItem, Uncertain
 from fencehold.model.items.changes import checked_limit, document_json
 from fencehold.model.items.items import ABSENT, ItemKey
 from fencehold.model.items.settings import ItemSettings, processor_settings
@@ -18,7 +18,7 @@ from fencehold.runtime.core.trust import DEADLINE_PASSED, REFUSED
 from fencehold.runtime.handlers.types import ItemHandler
 from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.item import LIMIT_S, Item, ItemView, view
-from fencehold.runtime.items.lease import BROKEN, DELETED, GRANTED_TOO_LATE, ItemLease
+from fencehold.runtime.items.lease import BROKEN, DELETE_UNANSWERED, DELETED, GRANTED_TOO_LATE, ItemLease
 from fencehold.runtime.items.processor import ItemProcessor, item_handlers
 
 RENEW_BATCH = 1000
@@ -142,13 +142,19 @@ class Items:
         await item.save(state=state, document=document)
 
     async def delete(self, item: Item) -> None:
-        """Gone for good, its lease with it; or LeaseLost, and it is still there."""
+        """Gone for good, its lease with it; or LeaseLost, and it is still there.
+
+        Without an answer the lease is over here: the item may be gone, and another one in its place be somebody else's.
+        """
         (item,) = self._checked(item)
         item.check()
         port, lease = self._context.port(self.kind), item._lease
         was_kept = self._context.drop(lease)  # or a renewal that comes after the delete would look like a loss
         try:
             refusal = await asyncio.shield(port.delete(lease.key, LIMIT_S))
+        except (Uncertain, asyncio.CancelledError):
+            lease.end(DELETE_UNANSWERED)
+            raise
         except BaseException:
             if was_kept and item.is_valid:
                 self._context.keep(lease)
@@ -199,8 +205,9 @@ class Items:
         port, settings = await self._context.ready_port(self.kind), self.settings
         sent_s = self._context.clock.now_s()
         limit_s = min(LIMIT_S, settings.trusted_s)
-        rows = await port.next_for_state(state, limit, self.holder_id, settings.lease_s, limit_s, skip, stretch)
-        return [self._item(row, sent_s) for row in rows]
+        with self._context.open_asks.one():
+            rows = await port.next_for_state(state, limit, self.holder_id, settings.lease_s, limit_s, skip, stretch)
+            return [self._item(row, sent_s) for row in rows]
 
     def _item(self, row: ItemRow, sent_s: float) -> Item:
         assert row.expires_at is not None, "just leased"

@@ -17,6 +17,7 @@ from fencehold.runtime.core.trust import DEADLINE_PASSED, REFUSED, STORE_CLOSED
 
 LEFT, DELETED, BROKEN = "left", "deleted", "broken"
 SUPERSEDED, GRANTED_TOO_LATE, ABANDONED = "superseded", "granted_too_late", "abandoned"
+DELETE_UNANSWERED = "delete_unanswered"
 DONE = frozenset({LEFT, DELETED})  # how a body ends its own lease: no reason to stop it
 MEANT = frozenset({*DONE, BROKEN, SUPERSEDED, STORE_CLOSED})  # this process wanted it so: not logged as a loss
 GONE = frozenset({DELETED, BROKEN, SUPERSEDED, STORE_CLOSED, REFUSED})  # nothing is left that could be given back
