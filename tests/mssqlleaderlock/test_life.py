@@ -52,6 +52,21 @@ async def test_a_step_down_releases_and_follows_on() -> None:
     await scene.lock.shutdown()
 
 
+@virtual
+async def test_a_step_down_beside_another_does_not_wait_beyond_its_own_timeout() -> None:
+    scene = Scene()
+    await scene.lead()
+    scene.server.hanging = {"unlock"}
+    first = asyncio.ensure_future(scene.lock.step_down())
+    await scene.reach("leader>releasing")
+    began_s = asyncio.get_running_loop().time()
+    await scene.lock.step_down(0.5)
+    assert asyncio.get_running_loop().time() - began_s < 0.6
+    assert not first.done()
+    await first
+    await scene.lock.shutdown()
+
+
 @pytest.mark.fault("shutdown", "lock")
 @virtual
 async def test_a_shutdown_that_takes_too_long_says_so_and_holds_nothing() -> None:
@@ -143,6 +158,24 @@ async def test_a_lock_that_was_granted_unheard_is_undone_with_its_session() -> N
     await scene.reach("acquired")
     assert scene.server.count("connect") == 2
     await scene.lock.shutdown()
+
+
+@pytest.mark.parametrize("options", [{}, {"fencing_name": "billing"}])
+def test_no_term_begins_on_a_lock_whose_grant_came_too_late(options: dict[str, str]) -> None:
+    @virtual
+    async def run() -> None:
+        scene = Scene(**options)
+        await scene.lock.start()
+        await scene.server.was_asked("probe" if options else "lock", times=1)
+        scene.clock.skipped_s = 5  # frozen until now: the answer is handled only when another may have the lock
+        await scene.reach("error")
+        assert "too late" in str(scene.errors[0])
+        assert "acquired" not in scene.heard
+        assert (scene.server.holder, scene.open_sessions) == (None, 0)
+        await scene.reach("acquired")
+        await scene.lock.shutdown()
+
+    run()
 
 
 def test_what_no_retry_can_mend_stops_the_lock_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:

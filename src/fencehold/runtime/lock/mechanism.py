@@ -28,6 +28,7 @@ S = TypeVar("S", bound=LockSession)
 
 ROUND_TRIP_LIMIT_S = 5.0
 OVER = "over"
+TOO_LATE = "came too late: the server may have ended the session's time"
 
 NO_ANSWER = (
     "the release got no answer within {:g} s: the connection was dropped, and the lock is free once the server sees it"
@@ -164,6 +165,8 @@ class SessionMechanism(Generic[S]):
         self._grant = Grant(self._clock, sent_s, self._timing, expires=session.expires)
         if self._companion is not None:
             self._grant = await self._fenced(session, self._companion, self._grant)
+        if not self._grant.is_valid:  # this process stood still: no term begins on a proof that is over
+            raise LockError(f"the lock was granted, and the answer {TOO_LATE}")
         return self._grant
 
     async def _fenced(self, session: S, companion: Companion[S], new: Grant) -> Grant:
@@ -225,7 +228,7 @@ class SessionMechanism(Generic[S]):
             raise LockError("the connection was closed")
         sent_s = await self._probe(session)
         if not grant.is_valid:
-            raise LockError("the answer to the probe came too late: the server may have ended the session's time")
+            raise LockError(f"the answer to the probe {TOO_LATE}")
         if self._companion is not None and grant.epoch is not None:
             lease_s = self._timing.trust_s
             await self._companion.renew(session, grant.epoch, lease_s, self._timing.probe_limit_s)

@@ -164,8 +164,10 @@ class SessionLock(Registers, Generic[S]):
         if election.state is LockState.LEADER:
             mechanism.release_limit_s = limit.of_release_s
             election.step_down.set()
-        while election.state in LEADING:
-            await election.changed.wait()
+        with suppress(TimeoutError):  # a release in progress may have a longer time
+            async with TimeLimit(timeout_s):
+                while election.state in LEADING:
+                    await election.changed.wait()
         await self._callbacks.delivered(limit.of_callbacks_s, upto=election.last_delivered)
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
