@@ -92,13 +92,17 @@ class Worker(RunningWorker):
             has_run, self._stopping = self._has_begun or self._stopping, True
             self._handlers.close()
             self._runs.call_off()
-            await self._background.stop()
-            await self._events.close()
-            self._results.close()
-            if has_run:  # else it was refused, and never worked
-                self._facts.worker_stopped()
-            self._access.context.workers.discard(self)
-            self.stopped.set()
+            # Shielded: else a second cancel would leave the renewals and the reaper running.
+            await asyncio.shield(asyncio.ensure_future(self._close(has_run)))
+
+    async def _close(self, has_run: bool) -> None:
+        await self._background.stop()
+        await self._events.close()
+        self._results.close()
+        if has_run:  # else it was refused, and never worked
+            self._facts.worker_stopped()
+        self._access.context.workers.discard(self)
+        self.stopped.set()
 
     def pause(self) -> None:
         """Claim nothing until `resume()`; what is in hand goes on. Any thread."""
@@ -318,8 +322,10 @@ class Worker(RunningWorker):
         self._begin_stopping()
         self._runs.call_off()
         if pump is not None:
-            await asyncio.wait([pump], timeout=self._access.settings.call_limit_s)
-            pump.cancel()
+            try:
+                await asyncio.wait([pump], timeout=self._access.settings.call_limit_s)
+            finally:
+                pump.cancel()
 
 
 class WorkerCalls:

@@ -46,8 +46,9 @@ class WorkerBackground:
         await keeper_loop.begin(self._start(asyncio.get_running_loop(), threading.get_ident()))
 
     async def stop(self) -> None:
+        """It goes on to the end, even if the caller is cancelled or its event loop ends."""
         if self._started is not None:
-            await self._started.begin(self._stop())
+            await asyncio.shield(self._started.begin(self._stop()))
 
     def nudge(self) -> None:
         if self._started is not None and self._renewals is not None:
