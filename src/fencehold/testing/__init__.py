@@ -9,7 +9,7 @@
 | `history`      | judges what a run recorded: epochs never fall in commit order, no two terms overlap            |
 | `evidence`     | the evidence of a run of `fencehold verify`, for the judge                                     |
 | `invariants`   | the promises by name, judged from evidence, each with how often it was put to the test         |
-| `simulation`   | the election under simulated faults; its `virtual_loop` is a seeded event loop on virtual time |
+| `simulation`   | leases, locks, outbox and items under simulated faults; `virtual_loop`: a seeded event loop    |
 
 This package imports nothing: each module imports only what it needs.
 """

@@ -1,8 +1,9 @@
-"""A process in the simulation: two threads, the keeper's and the user's, that can be stopped between any two callbacks.
+"""The threads of the simulated processes: each is an event loop of its own that can be stopped between two callbacks.
 
-Every callback belongs to the thread in whose context it was made. All callbacks, timers and messages of a halted thread
-are put aside, and run when it goes on. SIGSTOP halts both threads of a process, a blocked event loop only one. Clocks
-run on meanwhile. What one thread hands to another arrives in the order in which it was handed over.
+All of them, and the world between them, turn in one `SimulationLoop` on one virtual time. Every callback, timer and
+task belongs to the loop that it was given to. Those of a halted thread are put aside, and run when it goes on: SIGSTOP
+halts all threads of a process, a blocked event loop is one halted thread. Clocks run on meanwhile. What one thread
+hands to another arrives in the order in which it was handed over.
 """
 
 from __future__ import annotations
@@ -10,68 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, copy_context
 from heapq import heappush
 from typing import Any, TypeVar, TypeVarTuple
 
-from fencehold.testing.simulation.virtual_loop import Livelock, VirtualLoop, _OrderedTask
+from fencehold.testing.simulation.virtual_loop import Livelock, VirtualLoop, _OrderedFuture, _OrderedTask
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-
-
-class Side:
-    """One thread of one process."""
-
-    def __init__(self, loop: SimulationLoop, label: str) -> None:
-        self.label = label
-        self.user = self
-        self.halted = False
-        self.aside: list[asyncio.Handle] = []
-        self.context = copy_context()
-        self.context.run(_SIDE.set, self)
-        self._loop = loop
-        self._mail: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
-        self._reasons = 0
-        self._halted_s = 0.0
-        self._halted_since_s = 0.0
-
-    def halt(self) -> None:
-        self._reasons += 1
-        if not self.halted:
-            self.halted = True
-            self._halted_since_s = self._loop.time()
-
-    def go_on(self) -> None:
-        self._reasons -= 1
-        if self._reasons == 0:
-            self.halted = False
-            self._halted_s += self._loop.time() - self._halted_since_s
-            self._loop.due_again(self.aside)
-            self.aside = []
-
-    def running_s(self) -> float:
-        """Seconds this thread has not been halted."""
-        now_s = self._loop.time()
-        return now_s - self._halted_s - (now_s - self._halted_since_s if self.halted else 0.0)
-
-    def put(self, callback: Callable[..., object], *args: Any) -> None:
-        """Run it on this thread, after everything put there before."""
-        self._mail.append((callback, args))
-        self._loop.call_soon(self._take, context=self.context)
-
-    def _take(self) -> None:
-        # The loop shuffles what is ready together. Each turn takes the oldest message, so messages keep their order.
-        callback, args = self._mail.popleft()
-        callback(*args)
-
-    def begin(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """A task of this thread."""
-        task: asyncio.Task[T] = self._loop.create_task(work, name=name, context=self.context)
-        return task
-
-
-_SIDE: ContextVar[Side | None] = ContextVar("fencehold_simulation_side", default=None)
 
 
 class _Turn(asyncio.Handle):
@@ -110,59 +57,70 @@ class _Timer(asyncio.TimerHandle):
 
 
 class SimulationLoop(VirtualLoop):
-    """One virtual loop for all processes and for the world between them; `look` is called before time moves on."""
+    """The loop of the world, in which the loops of all threads turn; `look` is called before time moves on."""
+
+    halted = False
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.world = copy_context()
         self.look: Callable[[], None] = _nothing
         self.failed: Callable[[str], None] = _ignored
         self._tasks_begun: list[asyncio.Task[Any]] = []
         self.set_exception_handler(self._log_failure)
 
-    def due_again(self, handles: list[asyncio.Handle]) -> None:
-        self._queue.extend(handles)
-
     def tasks_pending(self) -> list[asyncio.Task[Any]]:
+        """Of all threads."""
         return [task for task in self._tasks_begun if not task.done()]
 
-    # The same as in VirtualLoop, in fewer steps: ten thousand schedules have to fit into a test run.
+    # The same as in VirtualLoop, in fewer steps: thousands of schedules have to fit into a test run.
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = _Turn(callback, args, self, context)
-        self._queue.append(handle)
-        return handle
+        return self.soon(self, callback, args, context)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = _Timer(when, callback, args, self, context)
-        self._ordinal += 1
-        heappush(self._timers, (when, self._ordinal, timer))
-        return timer
+        return self.at(self, when, callback, args, context)
 
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
-
-    def call_soon_threadsafe(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
-        """Run a callback on the user's thread: the library calls this on the keeper's thread, and only for that."""
-        side = _SIDE.get()
-        if side is None:
-            return self.call_soon(callback, *args, context=context)
-        side.user.put(callback, *args)
-        return self._queue[-1]
+        return self.at(self, self._now + delay, callback, args, context)
 
     def create_task(self, coro: Any, *, name: object = None, context: Any = None, **options: Any) -> Any:
+        return self.task(self, coro, name, context)
+
+    # For the threads' loops, which keep nothing themselves
+
+    def soon(self, loop: Any, callback: Callable[..., object], args: Any, context: Context | None) -> asyncio.Handle:
+        handle = _Turn(callback, args, loop, context)
+        self._queue.append(handle)
+        return handle
+
+    def at(
+        self, loop: Any, when: float, callback: Callable[..., object], args: Any, context: Context | None
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, args, loop, context)
         self._ordinal += 1
-        task: Any = _OrderedTask(coro, self._ordinal, loop=self, name=name or "task", context=context, **options)
+        heappush(self._timers, (when, self._ordinal, timer))
+        return timer
+
+    def future(self, loop: Any) -> asyncio.Future[Any]:
+        made: _OrderedFuture[Any] = _OrderedFuture(loop=loop)
+        self._ordinal += 1
+        made.ordinal = self._ordinal
+        return made
+
+    def task(self, loop: Any, coro: Any, name: object, context: Context | None) -> asyncio.Task[Any]:
+        self._ordinal += 1
+        task: asyncio.Task[Any] = _OrderedTask(coro, self._ordinal, loop=loop, name=name or "task", context=context)
         self._tasks_begun.append(task)
         return task
+
+    def due_again(self, handles: list[asyncio.Handle]) -> None:
+        self._queue.extend(handles)
 
     def _run_once(self) -> None:
         if not self._queue:
@@ -176,21 +134,126 @@ class SimulationLoop(VirtualLoop):
         if count > 1 and self._draw is not None:
             self._shuffle(batch, self._draw)
         self.callbacks_run += count
+        try:
+            self._run_batch(batch)
+        finally:
+            asyncio._set_running_loop(self)
+
+    def _run_batch(self, batch: list[asyncio.Handle]) -> None:
+        running: Any = self
         for handle in batch:
             if handle._cancelled:
                 continue
-            context: Context = handle._context  # type: ignore[attr-defined]
-            side = context.get(_SIDE)
-            if side is not None and side.halted:
-                side.aside.append(handle)
+            loop: Any = handle._loop  # type: ignore[attr-defined]
+            if loop.halted:
+                loop.aside.append(handle)
                 continue
+            if loop is not running:
+                asyncio._set_running_loop(loop)
+                running = loop
             try:
-                context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
             except Exception as error:  # noqa: BLE001 - the referee gets all that a callback raises
                 self.failed(f"a callback raised {error!r}")
 
     def _log_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.failed(f"{context.get('message')}: {context.get('exception')!r}")
+
+
+class Side(asyncio.AbstractEventLoop):
+    """One thread of one process, as the event loop that runs on it."""
+
+    def __init__(self, world: SimulationLoop, label: str) -> None:
+        self.label = label
+        self.halted = False
+        self.aside: list[asyncio.Handle] = []
+        self._world = world
+        self._mail: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._reasons = 0
+        self._halted_s = 0.0
+        self._halted_since_s = 0.0
+
+    def halt(self) -> None:
+        self._reasons += 1
+        if not self.halted:
+            self.halted = True
+            self._halted_since_s = self._world.time()
+
+    def go_on(self) -> None:
+        self._reasons -= 1
+        if self._reasons == 0:
+            self.halted = False
+            self._halted_s += self._world.time() - self._halted_since_s
+            self._world.due_again(self.aside)
+            self.aside = []
+
+    def running_s(self) -> float:
+        """Seconds this thread has not been halted."""
+        now_s = self._world.time()
+        return now_s - self._halted_s - (now_s - self._halted_since_s if self.halted else 0.0)
+
+    def put(self, callback: Callable[..., object], *args: Any) -> None:
+        """Run it on this thread, after everything put there before."""
+        self._mail.append((callback, args))
+        self.call_soon(self._take)
+
+    def _take(self) -> None:
+        # The loop shuffles what is ready together. Each turn takes the oldest message, so messages keep their order.
+        callback, args = self._mail.popleft()
+        callback(*args)
+
+    # --- an event loop ---
+
+    def time(self) -> float:
+        return self._world._now
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_closed(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self._world.call_exception_handler(context)
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self._world.soon(self, callback, args, context)
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        self._mail.append((callback, args))
+        return self._world.soon(self, self._take, (), context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._world.at(self, when, callback, args, context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._world.at(self, self._world._now + delay, callback, args, context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return self._world.future(self)
+
+    def create_task(self, coro: Any, *, name: object = None, context: Any = None, **options: Any) -> Any:
+        return self._world.task(self, coro, name, context)
+
+    def begin(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        """A task of this thread, begun from the outside."""
+        task: asyncio.Task[T] = self._world.task(self, work, name, None)
+        return task
+
+
+def side(world: SimulationLoop, label: str) -> Side:
+    return Side(world, label)  # type: ignore[abstract]  # it has what the product uses of a loop
 
 
 def _nothing() -> None:
@@ -199,74 +262,3 @@ def _nothing() -> None:
 
 def _ignored(text: str) -> None:
     return None
-
-
-class NodeClock:
-    """A clock with its own rate and offset, which runs on during halts."""
-
-    def __init__(self, loop: SimulationLoop, rate: float, offset_s: float) -> None:
-        self.rate = rate
-        self._loop = loop
-        self._offset_s = offset_s
-
-    def now_s(self) -> float:
-        return self._offset_s + self._loop._now * self.rate
-
-    async def wait(self, event: asyncio.Event, timeout_s: float | None) -> bool:
-        if event.is_set():
-            return True
-        if timeout_s is None:
-            return await event.wait()
-        # asyncio.timeout, in fewer steps: a future among the event's own waiters, which a timer can end too.
-        loop = self._loop
-        waiter: asyncio.Future[bool] = loop.create_future()
-        timer = loop.call_at(loop._now + timeout_s / self.rate, _end_wait, waiter, event)
-        event._waiters.append(waiter)
-        try:
-            return await waiter
-        finally:
-            timer.cancel()
-            event._waiters.remove(waiter)
-
-
-def _end_wait(waiter: asyncio.Future[bool], event: asyncio.Event) -> None:
-    if not waiter.done():
-        waiter.set_result(event.is_set())
-
-
-class NodeHost:
-    """The keeper's thread, for the user's thread: work goes there, and its result comes back, by `Side.put`."""
-
-    def __init__(self, loop: SimulationLoop, keeper: Side, user: Side) -> None:
-        self._loop = loop
-        self._keeper = keeper
-        self._user = user
-
-    def post(self, callback: Callable[..., object], *args: Any) -> None:
-        self._keeper.put(callback, *args)
-
-    def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        result: asyncio.Future[T] = self._loop.create_future()
-        self._keeper.put(self._start, work, result)
-        return result
-
-    def _start(self, work: Coroutine[Any, Any, T], result: asyncio.Future[T]) -> None:
-        if result.cancelled():
-            work.close()
-            return
-        task = self._loop.create_task(work)
-        task.add_done_callback(lambda done: self._user.put(_hand_over, done, result))
-        result.add_done_callback(lambda over: self._keeper.put(task.cancel) if over.cancelled() else None)
-
-
-def _hand_over(done: asyncio.Task[T], result: asyncio.Future[T]) -> None:
-    if result.done():
-        if not done.cancelled():
-            done.exception()
-        return
-    if done.cancelled():
-        result.cancel()
-    elif (error := done.exception()) is not None:
-        result.set_exception(error)
-    else:
-        result.set_result(done.result())

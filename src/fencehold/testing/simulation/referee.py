@@ -1,68 +1,18 @@
-"""Judges a simulated run while it happens, by true time and by what the store really executed.
-
-Safety, at every instant at which anything happened: a term that is valid for its process is the store's live row, no
-two are valid at once, and none becomes valid again; a refused renewal ends it. A row is not given back while a body of
-its term runs. No process sends a storm of requests. At the end `fencehold.testing.history` judges grants, beliefs and
-accepted writes once more.
-Liveness: a body ends soon after its term; a process with a blocked event loop does not stay leader; a process finds
-its own grant again when the answer was lost. The run itself judges the rest, once all faults have ended.
-"""
+"""What judges a run while it happens, by true time and by what the store executed. Each kind has its own rules."""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections import defaultdict
 
-from fencehold.model.election.leases import Lease, TermKey
-from fencehold.model.election.settings import LeaderSettings
-from fencehold.runtime.election.held_lease import HeldLease
-from fencehold.runtime.election.term import Term
-from fencehold.testing.history import Believed, Ended, Event, Granted, Refused, Wrote, check
-from fencehold.testing.simulation.loop import NodeClock, Side, SimulationLoop
+from fencehold.testing.simulation.loop import SimulationLoop
 
 BODY_STOP_S_MAX = 0.5  # how long the simulated user's own clean-up may take
 SLACK_S = 0.1
 ROUNDING_S = 1e-5  # the store's times are whole microseconds
 SMALL_DRIFT = 1.02
-STORM_REFUSALS = 15
-
-
-class Process(Protocol):
-    """What the referee reads of a node."""
-
-    name: str
-    clock: NodeClock
-    user: Side
-    keeper: Side
-    bodies: dict[int, int]
-    settings: LeaderSettings
-    blocked_at_s: float | None  # seconds the keeper had run when the user's thread was blocked
-    disturbed_s: float  # until when something came between this process and the store
-
-    def disturb(self, for_s: float = 0.0) -> None: ...
-
-
-@dataclass(eq=False)
-class Belief:
-    """A term as its process sees it: valid from `start_s`, and as last seen until `until_s` of true time."""
-
-    node: Process
-    term: Term
-    held: HeldLease  # the lease that the term reads; read directly here, because it is read at every instant
-    start_s: float
-    until_s: float
-
-
-@dataclass(eq=False)
-class Orphan:
-    """A grant that its process does not know of yet."""
-
-    node: Process
-    epoch: int
-    since_s: float
-    due_s: float
+LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)  # when a lease ended that nobody has
 
 
 class Trace:
@@ -82,227 +32,30 @@ class Broken(AssertionError):
     """An invariant does not hold."""
 
 
-@dataclass(eq=False)
-class Referee:
-    loop: SimulationLoop
-    trace: Trace
-    nodes: dict[str, Process] = field(default_factory=dict)
-    history: list[Event] = field(default_factory=list)
-    violation: str | None = None
-    terms: int = 0
-    writes: int = 0
-    refusals: int = 0
-    led_s: float = 0.0
+class Referee(ABC):
+    """`counts` are shown as the sum of a run: how much of each thing happened."""
 
-    def __post_init__(self) -> None:
-        self._believed: list[Belief] = []
-        self._over: dict[str, Belief] = {}
-        self._leaving: list[tuple[Belief, float]] = []
-        self._refused_epochs: set[int] = set()
-        self._taken: dict[int, float] = {}
-        self._row_epoch = 0
-        self._row_until_s = 0.0
-        self._granted_at_s: dict[int, float] = {}
-        self._orphan: Orphan | None = None
-        self._writes_kept: list[Wrote] = []  # by the database as it is now: a promotion may have lost some
-        self._refused_s: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=STORM_REFUSALS))
-        self._newest_term: dict[str, int] = {}
-
-    # --- what the store executed ---
-
-    def granted(self, lease: Lease, is_latest: bool) -> None:
-        now_s = self.loop.time()
-        self.history.append(Granted(lease.name, lease.holder_id, lease.epoch, now_s))
-        self.trace.note("store", f"grants epoch {lease.epoch} to {lease.holder_id}")
-        self.row_lives_until(lease.epoch, now_s + lease.remaining_s)
-        node = self.nodes[lease.holder_id]
-        self._granted_at_s[lease.epoch] = node.keeper.running_s()
-        # The process gives up waiting, backs off once and asks again: by then the nonce must have shown it the grant.
-        due_s = now_s + 2 * node.settings.call_limit_s + node.settings.acquire_every_s + SLACK_S
-        self._orphan = Orphan(node, lease.epoch, now_s, due_s) if is_latest else None
-
-    def acquire_refused(self, holder_id: str) -> None:
-        """Fail if a candidate asks on and on: one refusal is enough for it, the rest is only load for the store."""
-        times_s = self._refused_s[holder_id]
-        times_s.append(self.loop.time())
-        if len(times_s) == STORM_REFUSALS and times_s[-1] - times_s[0] < 1.0:
-            self.fail(f"{holder_id} was refused {STORM_REFUSALS} times within a second")
-
-    def granted_now(self, node: Process) -> bool:
-        return self._orphan is not None and (self._orphan.node, self._orphan.since_s) == (node, self.loop.time())
-
-    def row_lives_until(self, epoch: int, until_s: float) -> None:
-        self._row_epoch, self._row_until_s = epoch, until_s
-
-    def released(self, lease: Lease) -> None:
-        now_s = self.loop.time()
-        self.trace.note("store", f"epoch {lease.epoch} is given back by {lease.holder_id}")
-        self._row_until_s = now_s
-        node = self.nodes[lease.holder_id]
-        belief = next(
-            (b for b in (*self._believed, self._over.get(node.name)) if b and b.term.epoch == lease.epoch), None
-        )
-        if belief is not None and node.bodies.get(lease.epoch) and now_s < belief.until_s - ROUNDING_S:
-            self.fail(f"{node.name} gave epoch {lease.epoch} back while a body of that term was still running")
-
-    def taken_away(self, epoch: int) -> None:
-        self._taken[epoch] = self.loop.time()
-        self._row_until_s = self.loop.time()
-        self.trace.note("store", f"epoch {epoch} is taken away by the operator")
-
-    def wrote(self, key: TermKey) -> None:
-        self.writes += 1
-        self.trace.note("store", f"accepts a write of {key.holder_id} epoch {key.epoch}")
-        write = Wrote(key.name, key.holder_id, key.epoch, self.writes)
-        newest = max((one.epoch for one in self._writes_kept[-1:]), default=0)
-        if key.epoch < newest:
-            self.fail(f"a write of epoch {key.epoch} was accepted after one of epoch {newest}")
-        self._writes_kept.append(write)
-
-    @property
-    def writes_kept(self) -> int:
-        return len(self._writes_kept)
-
-    def promoted(self, row: Lease | None, left_s: float, writes: int) -> None:
-        """Record a promotion: every earlier term may be lost without its process knowing. Lost writes are not judged.
-
-        Lost grants are judged: a process that got its answer may have passed the epoch on to others.
-        """
-        now_s = self.loop.time()
-        self.trace.note("store", f"is replaced by a standby, whose row is {row}")
-        for epoch in self._granted_at_s:
-            self._taken.setdefault(epoch, now_s)
-        del self._writes_kept[writes:]
-        self._orphan = None
-        self.row_lives_until(row.epoch if row else 0, now_s + left_s)
-
-    def refused(self, key: TermKey, why: str) -> None:
-        self.refusals += 1
-        self.trace.note("store", f"REFUSES a write of {key.holder_id} epoch {key.epoch}")
-        self.history.append(Refused(key.name, key.holder_id, key.epoch, self.loop.time(), why))
-
-    # --- what a process did ---
-
-    def renewing(self, node: Process, keys: Sequence[TermKey]) -> None:
-        """Called on the keeper's thread, when a renewal is sent."""
-        if node.blocked_at_s is None:
-            return
-        since_s = max(node.blocked_at_s, *(self._granted_at_s.get(key.epoch, 0.0) for key in keys))
-        silent_s = node.keeper.running_s() - since_s
-        settings = node.settings
-        rounds_s = settings.stall_limit_s + settings.renew_every_s + settings.call_limit_s
-        if silent_s > rounds_s * SMALL_DRIFT + SLACK_S:
-            self.fail(f"{node.name} renews although its event loop has been blocked for {silent_s:.2f} s")
-
-    def renewal_refused(self, key: TermKey) -> None:
-        """Called on the keeper's thread, when the refusal arrives."""
-        self._refused_epochs.add(key.epoch)
-
-    def leads(self, node: Process, term: Term) -> None:
-        """Called on the user's thread, when a term begins."""
-        now_s = self.loop.time()
-        self.terms += 1
-        self._close_ended(now_s)
-        last = self._newest_term.get(node.name, 0)
-        if term.epoch <= last:
-            self.fail(f"{node.name} begins a term with epoch {term.epoch} after epoch {last}")
-        self._newest_term[node.name] = term.epoch
-        self._believed.append(Belief(node, term, term._held, now_s, now_s + term.remaining_s / node.clock.rate))
-        if self._orphan is not None and self._orphan.epoch == term.epoch:
-            self._orphan = None
-
-    # --- whenever something happened and all of it is done, before time moves on ---
+    def __init__(self, loop: SimulationLoop, trace: Trace) -> None:
+        self.loop, self.trace = loop, trace
+        self.violation: str | None = None
+        self.counts: defaultdict[str, float] = defaultdict(float)
 
     def look(self) -> None:
+        """Called whenever something happened and all of it is done, before time moves on."""
         if self.violation is not None:
             raise Broken(self.violation)
-        now_s = self.loop._now
-        if self._believed:
-            self._judge_believed(now_s)
-        for belief in self._over.values():
-            if belief.held.remaining_s > 0:
-                self.fail(f"{belief.node.name}'s epoch {belief.term.epoch} was over and is valid again")
-        if self._leaving:
-            self._judge_leaving()
-        if self._orphan is not None:
-            self._judge_orphan(self._orphan, now_s)
+        self.judge(self.loop._now)
 
-    def _judge_believed(self, now_s: float) -> None:
-        ended = False
-        for belief in self._believed:
-            left_s = belief.held.remaining_s
-            if left_s > 0:
-                belief.until_s = now_s + left_s / belief.node.clock.rate
-                self._judge_valid(belief, now_s)
-            else:
-                ended = True
-        if ended:
-            self._close_ended(now_s)
-        if len(self._believed) > 1:
-            self._judge_overlap()
+    @abstractmethod
+    def judge(self, now_s: float) -> None:
+        """Whatever must hold at every instant."""
 
-    def _judge_valid(self, belief: Belief, now_s: float) -> None:
-        epoch = belief.term.epoch
-        if epoch in self._refused_epochs:
-            self.fail(f"{belief.node.name}'s epoch {epoch} is still valid after its renewal was refused")
-        if epoch in self._taken:
-            return
-        if epoch != self._row_epoch or now_s > self._row_until_s + ROUNDING_S:
-            self.fail(
-                f"{belief.node.name}'s epoch {epoch} is valid, but the store's row is epoch {self._row_epoch} "
-                f"until {self._row_until_s:.3f}"
-            )
-
-    def _judge_overlap(self) -> None:
-        valid = [b for b in self._believed if b.term.epoch not in self._taken]
-        if len(valid) > 1:
-            both = " and ".join(f"{b.node.name} epoch {b.term.epoch}" for b in valid)
-            self.fail(f"two terms are valid at once: {both}")
-
-    def _close_ended(self, now_s: float) -> None:
-        for belief in [b for b in self._believed if not b.term.is_valid]:
-            self._believed.remove(belief)
-            self._over[belief.node.name] = belief
-            term, why = belief.term, belief.term.ended_because or "its deadline passed"
-            self.trace.note(belief.node.name, f"epoch {term.epoch} is no longer valid: {why}")
-            # Believed until the deadline last seen, even if this turn of the loop notices the end later.
-            end_s = max(belief.start_s, min(now_s, belief.until_s, self._taken.get(term.epoch, now_s)))
-            self.led_s += end_s - belief.start_s
-            self.history.append(Believed(term.name, term.holder_id, term.epoch, belief.start_s, end_s))
-            self.history.append(Ended(term.name, term.holder_id, term.epoch, now_s, why))
-            if belief.node.bodies.get(term.epoch):
-                self._leaving.append((belief, belief.node.user.running_s()))
-
-    def _judge_leaving(self) -> None:
-        for entry in list(self._leaving):
-            belief, since_s = entry
-            if not belief.node.bodies.get(belief.term.epoch):
-                self._leaving.remove(entry)
-            elif belief.node.user.running_s() - since_s > BODY_STOP_S_MAX + SLACK_S:
-                self.fail(f"{belief.node.name}'s body of epoch {belief.term.epoch} outlived its term")
-
-    def _judge_orphan(self, orphan: Orphan, now_s: float) -> None:
-        if self._row_epoch != orphan.epoch or now_s >= self._row_until_s or orphan.node.disturbed_s >= orphan.since_s:
-            self._orphan = None
-        elif now_s > orphan.due_s:
-            self.fail(
-                f"{orphan.node.name} was granted epoch {orphan.epoch} {now_s - orphan.since_s:.2f} s ago, "
-                f"is undisturbed, and still does not know"
-            )
-
-    # --- the verdict ---
-
-    @property
-    def somebody_leads(self) -> bool:
-        return bool(self._believed)
+    def judge_end(self) -> None:
+        """What is judged once all is over."""
+        return
 
     def fail(self, text: str) -> None:
         """Record a violation. It is raised at the end of this turn of the loop: here the tested code might catch it."""
         if self.violation is None:
             self.violation = text
             self.trace.note("REFEREE", text)
-
-    def judge_history(self) -> None:
-        found = check([*self.history, *self._writes_kept])
-        if found and self.violation is None:
-            self.violation = str(found[0])

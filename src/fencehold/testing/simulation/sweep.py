@@ -6,16 +6,17 @@ import argparse
 import functools
 import multiprocessing
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from fencehold.testing.simulation.faults import PATCHES
-from fencehold.testing.simulation.run import Outcome, simulate
+from fencehold.testing.simulation.kinds import KINDS, LEASES, Outcome, simulate
 
 SEEDS_PER_TASK = 50
 TRACE_LINES_MAX = 60
-FAULTS = tuple(PATCHES)
+#: The faults that can be planted, by kind.
+FAULTS = {name: tuple(kind.faults) for name, kind in KINDS.items()}
 
 __all__ = ["FAULTS", "Outcome", "Sweep", "replay_command", "simulate", "sweep"]
 
@@ -24,13 +25,11 @@ __all__ = ["FAULTS", "Outcome", "Sweep", "replay_command", "simulate", "sweep"]
 class Sweep:
     """The totals of many schedules; `failed` is the failed one with the lowest seed among those found, if any."""
 
+    kind: str = LEASES
     fault: str | None = None
     seeds: int = 0
     virtual_s: float = 0.0
-    led_s: float = 0.0
-    terms: int = 0
-    writes: int = 0
-    refusals: int = 0
+    counts: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     seconds: float = 0.0
     rules_fired: set[str] = field(default_factory=set)
     failed: Outcome | None = None
@@ -38,29 +37,27 @@ class Sweep:
     def add(self, outcome: Outcome) -> None:
         self.seeds += 1
         self.virtual_s += outcome.virtual_s
-        self.led_s += outcome.led_s
-        self.terms += outcome.terms
-        self.writes += outcome.writes
-        self.refusals += outcome.refusals
+        for what, count in outcome.counts.items():
+            self.counts[what] += count
         self.rules_fired |= outcome.rules_fired
         if outcome.violation is not None and (self.failed is None or outcome.seed < self.failed.seed):
             self.failed = outcome
 
     def __str__(self) -> str:
         rate = self.seeds / self.seconds if self.seconds else 0.0
+        done = [f"{count:.0f} {what}" for what, count in sorted(self.counts.items())]
         return (
-            f"{self.seeds} schedules, {self.virtual_s / 3600:.1f} virtual hours in {self.seconds:.1f} s "
-            f"({rate:.0f}/s), a leader {self.led_s / max(1.0, self.virtual_s):.0%} of the time, {self.terms} terms, "
-            f"{self.writes} writes accepted, {self.refusals} refused"
+            f"{self.kind}: {self.seeds} schedules, {self.virtual_s / 3600:.1f} virtual hours in {self.seconds:.1f} s "
+            f"({rate:.0f}/s): {', '.join(done)}"
         )
 
 
-def sweep(seeds: range, fault: str | None = None, processes: int = 1) -> Sweep:
+def sweep(seeds: range, fault: str | None = None, processes: int = 1, kind: str = LEASES) -> Sweep:
     """Run the schedules of these seeds; stop soon after the first one that breaks an invariant."""
-    result = Sweep(fault)
+    result = Sweep(kind, fault)
     began_s = time.perf_counter()
     parts = [seeds[start : start + SEEDS_PER_TASK] for start in range(0, len(seeds), SEEDS_PER_TASK)]
-    with _mapped(functools.partial(_run_part, fault), parts, processes) as outcomes:
+    with _mapped(functools.partial(_run_part, kind, fault), parts, processes) as outcomes:
         for part in outcomes:
             for outcome in part:
                 result.add(outcome)
@@ -70,10 +67,10 @@ def sweep(seeds: range, fault: str | None = None, processes: int = 1) -> Sweep:
     return result
 
 
-def _run_part(fault: str | None, seeds: range) -> list[Outcome]:
+def _run_part(kind: str, fault: str | None, seeds: range) -> list[Outcome]:
     outcomes: list[Outcome] = []
     for seed in seeds:
-        outcomes.append(simulate(seed, fault))
+        outcomes.append(simulate(seed, fault, kind=kind))
         if outcomes[-1].violation is not None:
             break
     return outcomes
@@ -93,16 +90,19 @@ def _mapped(
 
 def replay_command(outcome: Outcome) -> str:
     fault = f" --fault {outcome.fault}" if outcome.fault else ""
-    return f"python -m fencehold.testing.simulation --seeds {outcome.seed}{fault} --trace"
+    return f"python -m fencehold.testing.simulation --kind {outcome.kind} --seeds {outcome.seed}{fault} --trace"
 
 
 def report(outcome: Outcome, lines_max: int = TRACE_LINES_MAX) -> str:
     """Return why a schedule failed, the end of its trace, and how to repeat it."""
-    lines = outcome.trace or simulate(outcome.seed, outcome.fault, trace=True).trace
+    lines = outcome.trace or simulate(outcome.seed, outcome.fault, trace=True, kind=outcome.kind).trace
     cut = [f"... {len(lines) - lines_max} lines before"] if len(lines) > lines_max else []
     return "\n".join(
-        [f"seed {outcome.seed}: {outcome.violation}", *cut, *lines[-lines_max:], f"replay: {replay_command(outcome)}"]
-    )
+        [
+            f"{outcome.kind}, seed {outcome.seed}: {outcome.violation}", *cut, *lines[-lines_max:],
+            f"replay: {replay_command(outcome)}",
+        ]
+    )  # fmt: skip
 
 
 def _seeds(text: str) -> range:
@@ -112,14 +112,26 @@ def _seeds(text: str) -> range:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m fencehold.testing.simulation")
+    parser.add_argument("--kind", choices=KINDS, help="what is simulated (default: each in turn)")
     parser.add_argument("--seeds", type=_seeds, default=range(10_000), help="FIRST:END, or one seed (default 0:10000)")
-    parser.add_argument("--fault", choices=FAULTS, help="plant this fault")
+    parser.add_argument("--fault", choices=sorted({fault for faults in FAULTS.values() for fault in faults}))
     parser.add_argument("--trace", action="store_true", help="print what happens, seed by seed")
     parser.add_argument("--processes", type=int, default=min(2, multiprocessing.cpu_count()))
     given = parser.parse_args(arguments)
-    if given.trace:
-        return _print_traces(given.seeds, given.fault)
-    result = sweep(given.seeds, given.fault, given.processes)
+    kinds = [given.kind] if given.kind else [kind for kind in KINDS if given.fault in (None, *FAULTS[kind])]
+    if given.fault and given.fault not in FAULTS[kinds[0]]:
+        parser.error(f"{kinds[0]} have no fault {given.fault}: choose from {', '.join(FAULTS[kinds[0]])}")
+    for kind in kinds:
+        if given.trace:
+            code = _print_traces(given.seeds, given.fault, kind)
+        else:
+            code = _print_sum(sweep(given.seeds, given.fault, given.processes, kind))
+        if code:
+            return code
+    return 0
+
+
+def _print_sum(result: Sweep) -> int:
     print(result)  # noqa: T201
     if result.failed is None:
         return 0
@@ -127,9 +139,9 @@ def main(arguments: Sequence[str]) -> int:
     return 1
 
 
-def _print_traces(seeds: range, fault: str | None) -> int:
+def _print_traces(seeds: range, fault: str | None, kind: str) -> int:
     for seed in seeds:
-        outcome = simulate(seed, fault, trace=True)
+        outcome = simulate(seed, fault, trace=True, kind=kind)
         print(*outcome.trace, f"seed {seed}: {outcome.violation or 'clean'}", sep="\n")  # noqa: T201
         if outcome.violation is not None:
             return 1

@@ -1,0 +1,179 @@
+"""Fenced transactions in the simulation, for leases and for locks with an epoch: they can be lost, or stay open.
+
+What reaches the store is executed at that instant, whether or not its sender still waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fencehold.backends.memory.backend import MemoryFences
+from fencehold.model.election.leases import Lease, TermKey
+from fencehold.model.election.places import Place
+from fencehold.model.errors import LeaseLost, Unavailable
+from fencehold.ports.fence import DONE, GuardText, Params, RemainingS, SyncTransaction
+from fencehold.testing.history import Wrote
+from fencehold.testing.simulation.backend import new_shelf
+from fencehold.testing.simulation.loop import SimulationLoop
+from fencehold.testing.simulation.network import Line
+from fencehold.testing.simulation.referee import Referee, Trace
+
+LEASE_NAME = "one"
+ORIGIN = Place(timeline=1, system=1)
+WRITE_LIMIT_S = 3.0
+
+
+class FenceReferee(Referee):
+    """Accepted writes never go back to an older epoch."""
+
+    def __init__(self, loop: SimulationLoop, trace: Trace) -> None:
+        super().__init__(loop, trace)
+        self.kept: list[Wrote] = []  # by the database as it is now: a promotion may have lost some
+
+    def wrote(self, key: TermKey) -> None:
+        self.counts["writes accepted"] += 1
+        self.trace.note("store", f"accepts a write of {key.holder_id} epoch {key.epoch}")
+        newest = self.kept[-1].epoch if self.kept else 0
+        if key.epoch < newest:
+            self.fail(f"a write of epoch {key.epoch} was accepted after one of epoch {newest}")
+        self.kept.append(Wrote(key.name, key.holder_id, key.epoch, int(self.counts["writes accepted"])))
+
+    def refused(self, key: TermKey, why: str) -> None:
+        self.counts["writes refused"] += 1
+        self.trace.note("store", f"REFUSES a write of {key.holder_id} epoch {key.epoch}")
+
+
+@dataclass(eq=False)
+class OpenTransaction:
+    """While it is open nobody can take the lease over."""
+
+    key: TermKey
+    is_open: bool = True
+    timer: asyncio.TimerHandle | None = None
+
+
+class FencedStore:
+    """The memory backend's lease rows on virtual time, and the fenced transactions on one of them."""
+
+    #: How writes are checked: "epoch" as the product does it, or broken on purpose.
+    fence: ClassVar[str] = "epoch"
+
+    def __init__(self, loop: SimulationLoop, referee: FenceReferee) -> None:
+        self.shelf = new_shelf(loop, ORIGIN)
+        self._loop, self._writes = loop, referee
+        self._fences = MemoryFences(self.shelf)
+        self._open: list[OpenTransaction] = []
+
+    @property
+    def row(self) -> Lease | None:
+        return self.shelf.rows.get(LEASE_NAME)
+
+    def wrote(self, key: TermKey) -> None:
+        """Called when a write was accepted."""
+        self._writes.wrote(key)
+
+    def write_guarded(self, key: TermKey) -> int:
+        """Run one statement with the guard in its WHERE; return the number of changed rows."""
+        try:
+            self._check(key)
+        except LeaseLost:
+            return 0
+        self.wrote(key)
+        return 1
+
+    def begin(self, key: TermKey) -> OpenTransaction:
+        self._check(key)
+        transaction = OpenTransaction(key)
+        row = self.row
+        assert row is not None, "the fence passed only what it found"
+        left_s = max(0.0, (row.expires_at - self.shelf.now()).total_seconds())
+        # A server that limits a fenced transaction's idle time does the same: a frozen holder cannot block for ever.
+        transaction.timer = self._loop.call_later(left_s, self.roll_back, transaction)
+        if self.fence == "epoch":
+            self.shelf.fenced[key.name] = self.shelf.fenced.get(key.name, 0) + 1
+        self._open.append(transaction)
+        return transaction
+
+    def commit(self, transaction: OpenTransaction) -> None:
+        if not transaction.is_open:
+            raise Unavailable("The store has rolled this transaction back.")
+        self.wrote(transaction.key)
+        self._end(transaction)
+
+    def roll_back(self, transaction: OpenTransaction) -> None:
+        if transaction.is_open:
+            self._end(transaction)
+
+    def restart(self) -> None:
+        """Keep the rows, and end all connections with their transactions."""
+        for transaction in list(self._open):
+            self.roll_back(transaction)
+
+    def _check(self, key: TermKey) -> None:
+        try:
+            if self.fence == "epoch":
+                self._fences.fence(None, key)
+            row = self.row
+            if self.fence == "holder" and (
+                row is None or row.holder_id != key.holder_id or row.expires_at <= self.shelf.now()
+            ):
+                raise LeaseLost("Another holds it.", name=key.name, epoch=key.epoch)
+        except LeaseLost as error:
+            self._writes.refused(key, str(error))
+            raise
+
+    def _end(self, transaction: OpenTransaction) -> None:
+        transaction.is_open = False
+        self._open.remove(transaction)
+        if transaction.timer is not None:
+            transaction.timer.cancel()
+        if self.fence == "epoch":
+            self.shelf.fenced[transaction.key.name] -= 1
+
+
+class TransactionOverLine:
+    def __init__(self) -> None:
+        self.connection: Any = None
+
+    async def execute(self, statement: Any, params: Params = None) -> Any:
+        return None
+
+
+class FencesOverLine:
+    """Fenced writes, made on the user's thread."""
+
+    def __init__(self, store: FencedStore, line: Line) -> None:
+        self._store, self._line = store, line
+
+    @asynccontextmanager
+    async def transaction(self, key: TermKey, remaining_s: RemainingS) -> AsyncIterator[TransactionOverLine]:
+        line, store, opened = self._line, self._store, list[OpenTransaction]()
+        try:
+            await line.ask(lambda: opened.append(store.begin(key)), WRITE_LIMIT_S)
+            yield TransactionOverLine()
+            await line.ask(lambda: store.commit(opened[0]), WRITE_LIMIT_S)
+        finally:
+            if opened and opened[0].is_open:
+                line.hang_up(lambda: store.roll_back(opened[0]))
+
+    async def write_guarded(self, key: TermKey) -> int:
+        return await self._line.ask(lambda: self._store.write_guarded(key), WRITE_LIMIT_S)
+
+    def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[SyncTransaction]:
+        raise NotImplementedError("a simulated process blocks by other means")
+
+    def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
+        return DONE
+
+    async def spoil(self, target: object) -> None:
+        return None
+
+    def guard(self, key: TermKey) -> GuardText:
+        return GuardText("", "", {"key": key})
+
+    async def close(self) -> None:
+        return None

@@ -1,0 +1,201 @@
+"""Judges items, by records of its own: who holds which item, under which token and until when.
+
+Safety, at every instant: an item whose lease is valid for its process is held in the store by that holder; no two
+leases on it are valid at once, and none becomes valid again. At every change in the store: an item is written only
+under its live lease and token, tokens only rise, and nobody takes or breaks what another holds.
+Liveness: a body ends soon after its lease, and its block raises; a lease is broken when its block has ended; a process
+with a blocked event loop does not keep its items. The schedule judges the rest, once all faults have ended.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fencehold.model.items.items import ItemKey, Request, Verb
+from fencehold.model.items.settings import ItemSettings
+from fencehold.runtime.items.context import BREAK_LIMIT_S
+from fencehold.runtime.items.lease import BROKEN, DONE, ItemLease
+from fencehold.testing.simulation.loop import Side, SimulationLoop
+from fencehold.testing.simulation.network import STUTTER_S_MAX
+from fencehold.testing.simulation.process import NodeClock, Process
+from fencehold.testing.simulation.referee import (
+    BODY_STOP_S_MAX,
+    LONG_AGO,
+    ROUNDING_S,
+    SLACK_S,
+    SMALL_DRIFT,
+    Referee,
+    Trace,
+)
+
+REMEMBERED = 20  # leases that are over
+
+
+class Holder(Protocol):
+    """What the referee reads of a node."""
+
+    name: str
+    clock: NodeClock
+    user: Side
+    keeper: Side
+    blocked_at_s: float | None
+    disturbed_s: float
+
+    @property
+    def inside(self) -> Collection[ItemLease]: ...
+    @property
+    def deleting(self) -> Collection[ItemKey]: ...
+
+    def held(self) -> Iterable[ItemLease]: ...
+
+
+@dataclass(eq=False)
+class Record:
+    """What must be true of one item: `token` is that of its last lease, which `holder_id` has until then."""
+
+    token: int = 0
+    holder_id: str = ""
+    until: dt.datetime = LONG_AGO
+    until_s: float = 0.0
+
+
+class ItemReferee(Referee):
+    def __init__(self, loop: SimulationLoop, trace: Trace, settings: ItemSettings) -> None:
+        super().__init__(loop, trace)
+        self.nodes: dict[str, Holder] = {}
+        self.records: dict[str, Record] = {}
+        self.refused: set[ItemKey] = set()  # renewals, once the refusal has arrived
+        self._taken: dict[tuple[str, str], int] = {}  # by item and holder: the last token that the store ended early
+        self._granted_s: dict[ItemKey, float] = {}  # how long the holder's keeper had run by then
+        self._settings = settings
+        self._call_s = settings.call_limit_s + STUTTER_S_MAX
+        self._over: deque[ItemLease] = deque(maxlen=REMEMBERED)
+        self._believed: dict[ItemLease, None] = {}
+        self._leaving: dict[ItemLease, tuple[float, float]] = {}
+
+    # --- what the store executed ---
+
+    def executed(self, item_id: str, verb: Verb, request: Request) -> None:
+        record = self.records.setdefault(item_id, Record())
+        self.counts[f"{verb.value}s"] += 1
+        if self.trace.on:
+            self.trace.note("store", f"item {item_id}: {verb.value} of {request.holder_id} {request.token or ''}")
+        match verb:
+            case Verb.ACQUIRE | Verb.NEXT:
+                self._granted(item_id, record, verb, request)
+            case Verb.RENEW:
+                self._must_hold(item_id, record, verb, request)
+                self._hold(record, request)
+            case Verb.SAVE | Verb.DELETE:
+                self._must_hold(item_id, record, verb, request)
+            case Verb.PUT | Verb.BREAK if request.now < record.until and request.holder_id != record.holder_id:
+                self.fail(f"a {verb.value} of item {item_id} by {request.holder_id}: {record.holder_id} holds it")
+        if verb in {Verb.BREAK, Verb.DELETE}:
+            record.until, record.until_s = LONG_AGO, 0.0
+
+    def _granted(self, item_id: str, record: Record, verb: Verb, request: Request) -> None:
+        if request.now < record.until and (verb is Verb.NEXT or request.holder_id != record.holder_id):
+            self.fail(f"item {item_id} was leased to {request.holder_id} while {record.holder_id} held it")
+        if request.next_token <= record.token:
+            self.fail(f"item {item_id} was leased under token {request.next_token} after {record.token}")
+        record.holder_id, record.token = request.holder_id, request.next_token
+        self.trace.note("store", f"item {item_id}: leased to {record.holder_id} under {record.token}")
+        key = ItemKey(item_id, record.holder_id, record.token)
+        self._granted_s[key] = self.nodes[record.holder_id].keeper.running_s()
+        self._hold(record, request)
+
+    def _hold(self, record: Record, request: Request) -> None:
+        record.until = request.now + dt.timedelta(seconds=request.lease_s)
+        record.until_s = self.loop.time() + request.lease_s
+
+    def _must_hold(self, item_id: str, record: Record, verb: Verb, request: Request) -> None:
+        if (request.holder_id, request.token) != (record.holder_id, record.token) or request.now >= record.until:
+            self.fail(
+                f"a {verb.value} of item {item_id} by {request.holder_id} under {request.token} was accepted: "
+                f"{record.holder_id} has it under {record.token} until {record.until_s:.3f}"
+            )
+
+    def lapsed_early(self, item_id: str) -> None:
+        """The store's clock has jumped, for this row alone: until it hears of it, the holder is excused."""
+        record = self.records[item_id]
+        self.trace.note("store", f"item {item_id}: lapses early")
+        self._taken[item_id, record.holder_id] = record.token
+        record.until, record.until_s = LONG_AGO, 0.0
+
+    # --- what a process did ---
+
+    def acquiring(self, node: Holder, item_id: str) -> None:
+        """Called when an acquire is sent."""
+        if any(lease.key.id == item_id and lease.is_valid for lease in node.inside):
+            self.fail(f"{node.name} acquires item {item_id} from under its own body")
+
+    def renewing(self, node: Holder, keys: Sequence[ItemKey]) -> None:
+        """Called when a renewal is sent."""
+        settings, ran_s = self._settings, node.keeper.running_s()
+        rounds_s = 2 * (settings.heartbeat_every_s + self._call_s)
+        silent_s = 0.0 if node.blocked_at_s is None else ran_s - node.blocked_at_s
+        if silent_s > (settings.stall_limit_s + rounds_s) * SMALL_DRIFT:
+            self.fail(f"{node.name} renews although its event loop has been blocked for {silent_s:.2f} s")
+        for lease in node.held():
+            age_s = ran_s - self._granted_s[lease.key]
+            if lease.key in keys and age_s > (lease.max_s + rounds_s) * SMALL_DRIFT:
+                self.fail(f"{node.name} renews item {lease.key.id}, whose handler has run for {age_s:.2f} s")
+
+    def left(self, node: Process, lease: ItemLease, since_s: float, ran_s: float) -> None:
+        """Called when a block has ended: its body had ended at `since_s`, when its thread had run for `ran_s`."""
+        record = self.records[lease.key.id]
+        is_held = record.token == lease.key.token and self.loop.time() < record.until_s
+        # One that the user broke is not broken again: he was told if that failed.
+        if is_held and lease.ended_because != BROKEN and node.disturbed_s < since_s:
+            self.fail(f"{node.name} has left item {lease.key.id}, and its lease is not broken")
+        took_s = node.user.running_s() - ran_s
+        if took_s > BREAK_LIMIT_S + STUTTER_S_MAX + SLACK_S:
+            self.fail(f"{node.name} needed {took_s:.2f} s to leave item {lease.key.id}")
+
+    # --- whenever something happened and all of it is done, before time moves on ---
+
+    def judge(self, now_s: float) -> None:
+        hands: dict[str, str] = {}
+        for node in self.nodes.values():
+            for lease in node.held():
+                if lease.is_valid:
+                    self._believed[lease] = None
+                    self._judge_valid(node, lease, hands, now_s)
+            for lease in node.inside:
+                if not (lease.is_valid or lease.ended_because in DONE or lease.key in node.deleting):
+                    self._judge_leaving(node, lease)
+        for lease in [lease for lease in self._believed if not lease.is_valid]:
+            del self._believed[lease]
+            self._over.append(lease)
+        for lease in self._over:
+            if lease.is_valid:
+                self.fail(f"the lease of {lease.key.holder_id} on item {lease.key.id} was over and is valid again")
+
+    def _judge_valid(self, node: Holder, lease: ItemLease, hands: dict[str, str], now_s: float) -> None:
+        key, record = lease.key, self.records[lease.key.id]
+        if key in self.refused:
+            self.fail(f"{node.name}'s lease on item {key.id} is still valid after its renewal was refused")
+        if key.token <= self._taken.get((key.id, key.holder_id), 0) or key in node.deleting:
+            return
+        if key.id in hands:
+            self.fail(f"item {key.id} is in the hands of {hands[key.id]} and {node.name} at once")
+        hands[key.id] = node.name
+        # Perhaps with a later token: by an acquire that was given up, and executed all the same. Nobody else has it.
+        # Also for what is left of it: a process that is paused now will not learn that it is over.
+        until_s = now_s + lease.remaining_s / node.clock.rate
+        if record.holder_id != key.holder_id or until_s > record.until_s + ROUNDING_S:
+            self.fail(
+                f"{node.name}'s lease {key.token} on item {key.id} is valid until {until_s:.3f}, but the store's is "
+                f"{record.token} of {record.holder_id} until {record.until_s:.3f}"
+            )
+
+    def _judge_leaving(self, node: Holder, lease: ItemLease) -> None:
+        # The keeper may be in a renewal of others when it is over, and the body may clean up after its cancel.
+        limit_s = 2 * self._call_s + BODY_STOP_S_MAX + SLACK_S
+        since_s = self._leaving.setdefault(lease, (node.user.running_s(), node.keeper.running_s()))
+        if min(node.user.running_s() - since_s[0], node.keeper.running_s() - since_s[1]) > limit_s:
+            self.fail(f"{node.name}'s body of item {lease.key.id} outlived its lease")

@@ -1,0 +1,1 @@
+"""Three processes compete for one lease with our own Leader, Keeper and Term."""

@@ -1,0 +1,1 @@
+"""Three processes compete for one session lock with our own SessionLock, with and without a fencing epoch."""
