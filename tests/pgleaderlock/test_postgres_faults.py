@@ -214,7 +214,7 @@ async def test_followers_told_of_another_key_stay_where_they_are(postgres_url: s
         await one.lock.start()
         await one.reach("acquire_failed")
         await other.step_down()
-        await leader.step_down()
+        await leader.shutdown()
         await one.reach("acquired")
         assert one.heard.count("acquire_failed") == 1
         await one.lock.shutdown()
