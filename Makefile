@@ -49,7 +49,7 @@ bench: env       ## the speed promises, as ratios
 	@$(BIN)/python -m bench $(ARGS)
 
 crash: env       ## the outbox's crash run: 60 s of kill -9, freezes and database restarts under 20,000 events
-	@$(BIN)/python -m tests.outbox.crash_run $(ARGS)
+	@$(BIN)/python -m tests.fencehold.runtime.outbox.crash_run.run $(ARGS)
 
 submissions: env ## SubmissionManager behind HAProxy: dead and frozen leaders, a crashed database, poison, the demo (about 90 s)
 	@$(BIN)/python -m pytest -q --long tests/submission_manager/end_to_end $(ARGS)

@@ -9,6 +9,7 @@
 | `own_postgres`         | a server of this test's own, to kill, freeze and restart                                |
 | `own_pgbouncer`        | `make(server, mode)` starts a PgBouncer in front of a server; stopped afterwards        |
 | `cosmos_server`        | the session's stand-in for Cosmos DB, running, its clock and answers as they should be  |
+| `cosmos_url`           | the address of a database of this test's own on it                                      |
 | `mssql_server`         | the SQL Server in FENCEHOLD_TEST_MSSQL_URL; no registry brings one                      |
 | `mssql_database`       | the address of the session's own database on it, as earlier tests left it               |
 | `mssql_url`            | the same address, and nothing left in the database                                      |
@@ -250,6 +251,11 @@ def cosmos_server(started_cosmos: Callable[[], CosmosServer], request: pytest.Fi
         not_run(request.config, missing)
     yield server
     server.behave()
+
+
+@pytest.fixture
+def cosmos_url(cosmos_server: CosmosServer) -> str:
+    return cosmos_server.url()
 
 
 @pytest.fixture(scope="session")

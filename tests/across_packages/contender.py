@@ -1,6 +1,6 @@
 """A candidate for a lease as a real process, driven line by line on its standard input.
 
-    python -m tests.system.contender URL NAME --holder A --lease 2 ...
+    python -m tests.across_packages.contender URL NAME --holder A --lease 2 ...
 
 It tells what happens as JSON lines: started, leading, lost, wrote, refused, checked, blocked, freed, stopped. Commands:
 write V (a fenced write of V), check (look at is_valid, say so, then wait for `go` in a blocked event loop and write),

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import fencehold
+from tests.across_packages.contender import TABLES
 from tests.servers import freezing
-from tests.system.contender import TABLES
 
 ROOT = Path(__file__).parents[2]
 EVENT_LIMIT_S = 30.0
@@ -25,7 +25,7 @@ class Process:
     """One contender; `wait_for` waits for an event it tells, never for a time."""
 
     def __init__(self, url: str, name: str, holder: str, *options: str) -> None:
-        self._launch(holder, "tests.system.contender", url, name, "--holder", holder, *options)
+        self._launch(holder, "tests.across_packages.contender", url, name, "--holder", holder, *options)
 
     def _launch(self, holder: str, *module_and_arguments: str, env: dict[str, str] | None = None) -> None:
         command = [sys.executable, "-m", *module_and_arguments]

@@ -3,7 +3,7 @@
 import pytest
 
 import fencehold
-from tests.system.processes import Process, contenders, execute, ledger, prepare
+from tests.across_packages.processes import Process, contenders, execute, ledger, prepare
 
 NAMES = "ABCDE"
 

@@ -10,8 +10,8 @@ import pytest
 
 import fencehold
 from fencehold.testing.proxy import ThreadedFaultProxy
+from tests.across_packages.processes import Process, contenders, execute, ledger, prepare
 from tests.servers.postgres import PostgresServer
-from tests.system.processes import Process, contenders, execute, ledger, prepare
 
 STALE = "late"
 

@@ -16,8 +16,8 @@ import pytest
 import fencehold
 from fencehold.cli import exit_codes
 from fencehold.cli.app import cli as commands
-from tests.system.cli_process import error_of, fencehold_run, hold, parsed, prepare
-from tests.system.outbox_scene import added
+from tests.fencehold.cli.cli_process import error_of, fencehold_run, hold, parsed, prepare
+from tests.fencehold.cli.outbox_scene import added
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
 EXAMPLES = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]

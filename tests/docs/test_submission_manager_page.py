@@ -9,7 +9,7 @@ from submission_manager.model.contracts import TAXONOMY
 from submission_manager.settings import SETTINGS
 
 OTHER_DEFAULTS = {"durable": "as set", "holder_id": "host-pid-random", "max_connections": "by open files"}
-PAGE = (Path(__file__).parents[3] / "docs" / "submission-manager.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "submission-manager.md").read_text("utf-8")
 
 
 def test_every_setting_is_there_with_its_variable_and_its_default() -> None:
@@ -47,7 +47,7 @@ def test_every_warning_of_the_log_is_in_the_table_for_the_night() -> None:
 
 def test_every_alert_is_in_the_table_for_the_night() -> None:
     night = PAGE.partition("## At three in the morning")[2]
-    rules = (Path(__file__).parents[3] / "deploy" / "prometheus" / "rules.yaml").read_text("utf-8")
+    rules = (Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yaml").read_text("utf-8")
     alerts = set(re.findall(r"alert: (\w+)", rules))
     assert "SubmissionRequestsFail" in alerts
     assert {alert for alert in alerts if f"`{alert}`" not in night} == set()

@@ -14,7 +14,7 @@ from tests.tidy.tree import ROOT, files
 USAGE = re.compile(r"(?:PG_DSN=\S+ )?python examples/[^#\n]*\b")
 #: Those that end by themselves are not here: what the others have printed when Ctrl-C is typed.
 STOPS = {"json_file_backend.py": ["leads, epoch 1"]}
-#: Run by tests/items/test_negotiation_example.py, which also judges what it prints.
+#: Run by tests/examples/test_negotiation.py, which also judges what it prints.
 ELSEWHERE = "negotiation.py"
 
 

@@ -13,7 +13,7 @@ from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
 from fencehold.ports.checkup import State, TablesMade
 from fencehold.testing.conformance.leases.faults import LIMIT_S, writing_calls
 from fencehold.testing.conformance.suite import START, ask, plenty, renew, row, take
-from tests.conformance.json_file_harness import JsonFileHarness
+from tests.examples.json_file_harness import JsonFileHarness
 
 KEY = TermKey("job", "ada", 1, 60.0)
 

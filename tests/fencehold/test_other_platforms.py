@@ -12,7 +12,7 @@ import pytest
 
 from fencehold.cli.run.guardian import kernel
 from fencehold.ports.clock import _machine_clock, boot_s
-from tests.unit.platform_names import UNIX_MODULES, missing_on
+from tests.fencehold.platform_names import UNIX_MODULES, missing_on
 
 #: The standard library of this machine is for Linux: it is imported first, and given what it cannot do without.
 TAKE_AWAY = """

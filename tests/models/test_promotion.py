@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.test_promela import PAGE, ROOT, verdict_of
+from tests.models.test_lease_fence import PAGE, ROOT, verdict_of
 
 MODEL = ROOT / "models" / "promotion.pml"
 HOLDS = ("", "-DNODES=4 -DTIMELINES=3 -DGRANTS=2")

@@ -7,7 +7,7 @@ import pytest
 from fencehold.testing.proxy import ThreadedFaultProxy
 from tests.mssqlleaderlock.onlooker import executed, is_free, new_name
 from tests.pgleaderlock.candidates import address, candidates, through
-from tests.pgleaderlock.test_postgres_lock import assert_one_at_a_time, next_leader
+from tests.pgleaderlock.test_processes import assert_one_at_a_time, next_leader
 
 MODULE = "tests.mssqlleaderlock.candidate"
 COUNTED = """

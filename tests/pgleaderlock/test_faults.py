@@ -19,12 +19,12 @@ from fencehold.testing.proxy import FaultProxy
 from pgleaderlock import FixedInterval, LeaderLock, LockState
 from pgleaderlock.errors import HopelessError, PoolerError
 from pgleaderlock.session import open_session
+from tests.across_packages.processes import ROOT
 from tests.pgleaderlock.candidates import address, asked, holders, through, until, until_held, until_probed
 from tests.pgleaderlock.heard import Heard
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.roles import PASSWORD, Role
-from tests.system.processes import ROOT
 
 HEALTH_S = 0.3
 

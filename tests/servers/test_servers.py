@@ -146,7 +146,7 @@ def test_under_ci_a_missing_program_is_a_failure(tmp_path):
 ASKS_THE_MACHINE = """
     import errno, os
     from fencehold.cli.run.guardian import Cgroup
-    from tests.system import control_groups
+    from tests.fencehold.cli.run import control_groups
 
     def none():
         raise PermissionError(errno.EROFS, "Read-only file system")

@@ -15,7 +15,7 @@ import psycopg
 
 import fencehold
 from fencehold.testing.history import Believed, Event, Granted, Refused, Wrote, boottime_s, check
-from tests.cluster.losing import rows
+from tests.across_packages.cluster.losing import rows
 from tests.servers.cluster import Cluster
 
 HOSTS, PROXY, PLAIN = "hosts", "proxy", "plain"

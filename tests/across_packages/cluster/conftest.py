@@ -5,9 +5,9 @@
 | `cluster`   | the session's cluster (tests/servers/cluster.py), whole again: one primary, two streaming standbys |
 | `database`  | the name of an empty database on it: `cluster.url(database)`, `cluster.proxy_url(database)`         |
 
-Replication is asynchronous; `@SYNCHRONOUS` and `@EITHER` (tests/cluster/modes.py) change that. A test may leave the
-cluster broken: the next one gets it mended, or a new one. Without etcd, HAProxy or Patroni the tests are not run, and
-under CI they fail. Tests that need the cluster belong into this folder, so that one run starts one cluster.
+Replication is asynchronous; `@SYNCHRONOUS` and `@EITHER` (modes.py) change that. A test may leave the cluster broken:
+the next one gets it mended, or a new one. Without etcd, HAProxy or Patroni the tests are not run, and under CI they
+fail. Tests that need the cluster belong into this folder, so that one run starts one cluster.
 """
 
 from collections.abc import Iterator

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 import fencehold
-from tests.cluster.modes import SYNCHRONOUS
-from tests.outbox.scene import eventually
+from tests.across_packages.cluster.modes import SYNCHRONOUS
+from tests.fencehold.runtime.outbox.scene import eventually
 from tests.servers.cluster import Cluster
 from tests.servers.process import ServerProcess, hand_over
 from tests.servers.programs import ROOT, require

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from fencehold.testing.history import boottime_s
-from tests.cluster.candidates import HOSTS, PLAIN, PROXY, Stage, on_stage
-from tests.cluster.modes import EITHER, SYNCHRONOUS
+from tests.across_packages.cluster.candidates import HOSTS, PLAIN, PROXY, Stage, on_stage
+from tests.across_packages.cluster.modes import EITHER, SYNCHRONOUS
 from tests.servers.cluster import Cluster
 from tests.servers.patroni import TTL_S, PatroniNode
 

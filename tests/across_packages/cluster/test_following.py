@@ -16,7 +16,7 @@ import pytest
 import fencehold
 from pgleaderlock import LeaderLock
 from submission_manager.stores.opening import open_store
-from tests.cluster.modes import SYNCHRONOUS
+from tests.across_packages.cluster.modes import SYNCHRONOUS
 from tests.servers.cluster import FAILOVER_LIMIT_S, Cluster
 from tests.servers.patroni import TTL_S, PatroniNode
 from tests.servers.pgbouncer import PgBouncer

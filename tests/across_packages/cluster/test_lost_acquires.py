@@ -11,8 +11,16 @@ import pytest
 
 import fencehold
 from fencehold.testing.history import check
-from tests.cluster.conftest import ClusterOfTheSession, asked_for
-from tests.cluster.losing import EPOCHS_BEFORE, LONG, NEW_NAME, OLD_NAME, Story, a_lost_promotion, prepare
+from tests.across_packages.cluster.conftest import ClusterOfTheSession, asked_for
+from tests.across_packages.cluster.losing import (
+    EPOCHS_BEFORE,
+    LONG,
+    NEW_NAME,
+    OLD_NAME,
+    Story,
+    a_lost_promotion,
+    prepare,
+)
 from tests.servers.cluster import Cluster
 
 LOST = 20

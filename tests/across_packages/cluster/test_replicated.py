@@ -12,7 +12,7 @@ from fencehold.model.durable import durable
 from fencehold.model.election.leases import Ask, Lease
 from fencehold.model.errors import FenceholdError, Unavailable
 from fencehold.ports.backend import Backend
-from tests.cluster.modes import SYNCHRONOUS
+from tests.across_packages.cluster.modes import SYNCHRONOUS
 from tests.servers.cluster import Cluster
 
 LIMIT_S = 20.0

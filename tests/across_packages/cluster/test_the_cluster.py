@@ -12,7 +12,7 @@ import psutil
 import psycopg
 import pytest
 
-from tests.cluster.modes import SYNCHRONOUS
+from tests.across_packages.cluster.modes import SYNCHRONOUS
 from tests.servers.cluster import Cluster
 from tests.servers.process import ServerFailed
 from tests.servers.programs import ROOT
@@ -89,7 +89,7 @@ def test_a_wait_that_is_in_vain_ends_with_the_logs() -> None:
 
 
 NEEDY = """
-    from tests.cluster.conftest import *
+    from tests.across_packages.cluster.conftest import *
 
     def test_it(database):
         pass

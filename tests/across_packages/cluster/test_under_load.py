@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.modes import SYNCHRONOUS
-from tests.cluster.under_load import FailingOver, Losing
-from tests.outbox.crash_chaos import Blow
-from tests.outbox.crash_database import prepare
-from tests.outbox.crash_run import Options, Run
+from tests.across_packages.cluster.modes import SYNCHRONOUS
+from tests.across_packages.cluster.under_load import FailingOver, Losing
+from tests.fencehold.runtime.outbox.crash_run.chaos import Blow
+from tests.fencehold.runtime.outbox.crash_run.database import prepare
+from tests.fencehold.runtime.outbox.crash_run.run import Options, Run
 from tests.servers.cluster import Cluster
-from tests.submission_manager.end_to_end.scene import Scene, a_scene, intent
-from tests.submission_manager.end_to_end.test_behind_haproxy import NO_FAULTS
-from tests.submission_manager.system.fleet import until
+from tests.submission_manager.demo.scene import Scene, a_scene, intent
+from tests.submission_manager.instance.fleet import until
+from tests.submission_manager.instance.test_behind_haproxy import NO_FAULTS
 
 EVENTS, INTENTS, FAILOVERS = 3000, 500, 5
 FEW = (300, 60, 1)

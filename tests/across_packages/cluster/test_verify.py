@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.modes import SYNCHRONOUS
+from tests.across_packages.cluster.modes import SYNCHRONOUS
 from tests.servers.cluster import Cluster
 
 ASK = (

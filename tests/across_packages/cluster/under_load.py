@@ -8,9 +8,9 @@ from typing import Any
 
 import psycopg
 
-from tests.cluster.losing import rows
-from tests.outbox.crash_database import AUDIT_SQL, COUNTS_SQL, POSTGRES_AUDIT, POSTGRES_ROWS_SQL
-from tests.outbox.crash_referee import Change, Row
+from tests.across_packages.cluster.losing import rows
+from tests.fencehold.runtime.outbox.crash_run.database import AUDIT_SQL, COUNTS_SQL, POSTGRES_AUDIT, POSTGRES_ROWS_SQL
+from tests.fencehold.runtime.outbox.crash_run.referee import Change, Row
 from tests.servers.cluster import Cluster
 from tests.servers.process import ServerFailed
 

@@ -7,7 +7,7 @@ import signal
 import sys
 
 import fencehold
-from tests.faults.uses import Use
+from tests.across_packages.faults.uses import Use
 
 
 async def main(url: str, capability: str) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import fencehold
+from tests.across_packages.faults.faked_clock import FakedClock, FakedServer
+from tests.across_packages.faults.uses import CAPABILITIES, Use
 from tests.conftest import not_run
-from tests.faults.faked_clock import FakedClock, FakedServer
-from tests.faults.uses import CAPABILITIES, Use
+from tests.fencehold.backends.sqlite.test_disk import disk  # noqa: F401 - the same disk
 from tests.servers.postgres import binaries_of
 from tests.servers.programs import Missing
-from tests.sqlite.test_sqlite_disk import disk  # noqa: F401 - the same disk
 
 Used = Callable[[str], AbstractAsyncContextManager[Use]]
 

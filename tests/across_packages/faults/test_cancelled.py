@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.faults.uses import Use
+from tests.across_packages.faults.uses import Use
 
 LEASE_S = 0.3
 

@@ -7,9 +7,9 @@ import datetime as dt
 import psycopg
 import pytest
 
-from tests.faults.conftest import Used
-from tests.faults.faked_clock import FakedClock, FakedServer
-from tests.system.processes import Process
+from tests.across_packages.faults.conftest import Used
+from tests.across_packages.faults.faked_clock import FakedClock, FakedServer
+from tests.across_packages.processes import Process
 
 HOUR = dt.timedelta(hours=1)
 pytestmark = pytest.mark.needs("faketime")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.needs("faketime")
 
 class Worker(Process):
     def __init__(self, url: str, capability: str, clock: FakedClock) -> None:
-        self._launch("worker", "tests.faults.clock_worker", url, capability, env=clock.environment)
+        self._launch("worker", "tests.across_packages.faults.clock_worker", url, capability, env=clock.environment)
 
     def told(self, word: str) -> dt.datetime:
         """What its clock says when it has done as it was told."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import fencehold
+from tests.across_packages.faults.conftest import Used
+from tests.across_packages.faults.uses import Use, works_on
 from tests.conftest import not_run
-from tests.faults.conftest import Used
-from tests.faults.uses import Use, works_on
 from tests.servers.programs import Missing
 from tests.servers.small_disk import SmallDisk
 from tests.servers.unwritable import unwritable

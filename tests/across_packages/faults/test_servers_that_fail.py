@@ -7,10 +7,10 @@ import pytest
 
 import fencehold
 from fencehold.testing.proxy import ThreadedFaultProxy
-from tests.faults.conftest import Used
-from tests.faults.uses import Use, works_on
-from tests.outbox.scene import eventually
-from tests.postgres.test_disk_full import a_tablespace_on_a_small_disk, owner_says
+from tests.across_packages.faults.conftest import Used
+from tests.across_packages.faults.uses import Use, works_on
+from tests.fencehold.backends.postgres.test_disk_full import a_tablespace_on_a_small_disk, owner_says
+from tests.fencehold.runtime.outbox.scene import eventually
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 
@@ -105,7 +105,9 @@ async def works_behind(bouncer: PgBouncer, used: Used) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("capability", ["fence", "outbox", "items"])  # of a leader: tests/postgres/test_disk_full.py
+@pytest.mark.parametrize(
+    "capability", ["fence", "outbox", "items"]
+)  # of a leader: tests/fencehold/backends/postgres/test_disk_full.py
 @pytest.mark.fault("disk-full", "each", "postgres")
 async def test_a_server_whose_disk_is_full_is_told_and_worked_with_when_there_is_room(
     own_postgres: PostgresServer, used: Used, request: pytest.FixtureRequest

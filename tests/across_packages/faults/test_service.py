@@ -11,13 +11,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.faults.faked_clock import FakedClock, FakedServer
-from tests.faults.test_servers_that_fail import end_others
-from tests.postgres.test_disk_full import a_tablespace_on_a_small_disk, owner_says
+from tests.across_packages.faults.faked_clock import FakedClock, FakedServer
+from tests.across_packages.faults.test_servers_that_fail import end_others
+from tests.fencehold.backends.postgres.test_disk_full import a_tablespace_on_a_small_disk, owner_says
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.small_disk import SmallDisk
-from tests.submission_manager.system.fleet import Instance, a_fleet, until
+from tests.submission_manager.instance.fleet import Instance, a_fleet, until
 
 HOUR = dt.timedelta(hours=1)
 

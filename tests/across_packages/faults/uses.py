@@ -6,7 +6,7 @@ import secrets
 from contextlib import AsyncExitStack
 
 import fencehold
-from tests.outbox.scene import eventually
+from tests.fencehold.runtime.outbox.scene import eventually
 
 LEASE_S = 2.0
 HELD_S = 6.0

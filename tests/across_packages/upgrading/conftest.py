@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.upgrading import old_tables
+from tests.across_packages.upgrading import old_tables
 
 
 @pytest.fixture(params=["postgres", "sqlite"])

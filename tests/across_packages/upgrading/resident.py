@@ -1,6 +1,6 @@
 """A leader or a worker as a real process, of whichever version of fencehold its PYTHONPATH leads to.
 
-    python tests/upgrading/resident.py leader|worker URL NAME
+    python tests/across_packages/upgrading/resident.py leader|worker URL NAME
 
 It tells what happens as JSON lines and obeys its standard input (`stop`, `add TYPE`, `acquire NAME`). It ends with that
 input, or after two minutes, whatever happens.

@@ -6,9 +6,9 @@ import psycopg
 
 from pgleaderlock import LeaderLock
 from pgleaderlock.errors import HopelessError
+from tests.across_packages.upgrading import old_tables
+from tests.across_packages.upgrading.test_old_tables import OLD_INSERT, run
 from tests.servers.roles import Role
-from tests.upgrading import old_tables
-from tests.upgrading.test_old_tables import OLD_INSERT, run
 
 LEASE_ID = "SELECT 1 FROM information_schema.columns WHERE table_name = 'fencehold_leases' AND column_name = 'lease_id'"
 

@@ -4,7 +4,7 @@ import pytest
 
 import fencehold
 from fencehold.runtime.checkup import LEASES
-from tests.upgrading.test_old_tables import run
+from tests.across_packages.upgrading.test_old_tables import run
 
 TABLES = [
     "fencehold_leases", "fencehold_items", "fencehold_items_token", "outbox", "outbox_reaper", "outbox_consumed",

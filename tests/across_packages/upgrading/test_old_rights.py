@@ -5,7 +5,7 @@ import uuid
 import psycopg
 
 import fencehold
-from tests.upgrading import old_tables
+from tests.across_packages.upgrading import old_tables
 
 #: Given before the upgrade, and the least that worked then: one role fences, another only adds events.
 FENCING, PRODUCING = "old_fencer", "old_producer"

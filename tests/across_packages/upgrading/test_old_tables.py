@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import fencehold
-from tests.system.cli_process import Command
+from tests.fencehold.cli.cli_process import Command
 
 # As the version before inserts and reads: without the column that is new.
 OLD_INSERT = """

@@ -18,12 +18,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.across_packages.upgrading.resident import connected
 from tests.conftest import not_run
 from tests.servers.programs import Missing
-from tests.upgrading.resident import connected
 
 OLD = "6dea8aa5296a84199ec84e1d0024ef379d74186b"
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WITHIN_S = 40.0
 HELD_BY = "SELECT holder_id, lease_epoch FROM fencehold_leases WHERE lease_name = 'job'"
 

@@ -8,10 +8,10 @@ import psycopg
 import pytest
 
 from fencehold.cli.app import execute
+from tests.fencehold.cli.cli_process import prepare
+from tests.fencehold.cli.outbox_scene import Answer
 from tests.servers.postgres import AnyPostgres, fresh_database
 from tests.servers.sqlserver import SqlServer
-from tests.system.cli_process import prepare
-from tests.system.outbox_scene import Answer
 
 TABLES = ("outbox", "outbox_reaper", "outbox_consumed")
 EMPTY_ALL = "; ".join(f"DELETE FROM {table}" for table in TABLES)

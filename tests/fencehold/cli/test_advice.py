@@ -5,8 +5,8 @@ import pytest
 
 import fencehold
 from fencehold.model.errors import ConfigurationError
+from tests.fencehold.cli.outbox_scene import Answer, claimed, with_outbox
 from tests.servers.roles import Role
-from tests.system.outbox_scene import Answer, claimed, with_outbox
 
 ORDERS = {"name": "orders"}
 

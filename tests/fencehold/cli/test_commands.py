@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 import fencehold
-from tests.system.cli_process import (
+from tests.fencehold.cli.cli_process import (
     Command,
     error_of,
     fencehold_run,
@@ -29,7 +29,7 @@ from tests.system.cli_process import (
     until,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LEASE_KEYS = {
     "name", "holder_id", "epoch", "state", "remaining_s", "acquired_at", "renewed_at", "expires_at",
     "step_down_requested",

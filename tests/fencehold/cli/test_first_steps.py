@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.cli_process import fencehold_run
+from tests.fencehold.cli.cli_process import fencehold_run
 
 NO_ONE = "0198c5d2-7c1e-7cc3-9d5e-3f2b8a1c4e77"
 

@@ -7,11 +7,11 @@ import psycopg
 import pytest
 
 from fencehold.connect import scheme
+from tests.across_packages.upgrading import old_tables
+from tests.across_packages.upgrading.test_old_tables import run
+from tests.fencehold.cli.cli_process import error_of, prepare
+from tests.fencehold.cli.outbox_scene import with_outbox
 from tests.servers.roles import Role
-from tests.system.cli_process import error_of, prepare
-from tests.system.outbox_scene import with_outbox
-from tests.upgrading import old_tables
-from tests.upgrading.test_old_tables import run
 
 TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",

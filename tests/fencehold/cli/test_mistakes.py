@@ -12,10 +12,10 @@ import pytest
 
 import fencehold
 import fencehold.sync
+from tests.across_packages.upgrading.test_old_tables import run
+from tests.fencehold.cli.cli_process import error_of, fencehold_run, prepare
+from tests.fencehold.cli.outbox_scene import Answer
 from tests.servers.roles import Role
-from tests.system.cli_process import error_of, fencehold_run, prepare
-from tests.system.outbox_scene import Answer
-from tests.upgrading.test_old_tables import run
 
 
 def told(answer: Answer) -> tuple[str, str]:

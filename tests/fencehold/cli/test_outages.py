@@ -10,12 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.fencehold.cli.cli_process import Command, error_of, fencehold_run, hold, prepare, until
+from tests.fencehold.cli.outbox_scene import added
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import free_port
 from tests.servers.roles import Role
 from tests.servers.unwritable import unwritable
-from tests.system.cli_process import Command, error_of, fencehold_run, hold, prepare, until
-from tests.system.outbox_scene import added
 
 APP = """
 import pathlib

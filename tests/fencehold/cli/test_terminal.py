@@ -10,8 +10,8 @@ import sys
 import pytest
 
 import fencehold
-from tests.system.cli_process import hold, prepare
-from tests.system.outbox_scene import in_every_status, with_outbox
+from tests.fencehold.cli.cli_process import hold, prepare
+from tests.fencehold.cli.outbox_scene import in_every_status, with_outbox
 
 HOLDER = "submission-manager-7d9f8b6c4-x2x9q-1-5f0c9a3e"
 

@@ -10,8 +10,8 @@ import pytest
 
 from fencehold.cli.app import cli as commands
 from fencehold.model.names import lease_name
-from tests.system.cli_process import error_of, fencehold_run, prepare
-from tests.system.outbox_scene import Answer
+from tests.fencehold.cli.cli_process import error_of, fencehold_run, prepare
+from tests.fencehold.cli.outbox_scene import Answer
 
 TOO_LONG = "n" * 200
 

@@ -7,7 +7,7 @@ import pytest
 
 import fencehold
 from fencehold.model.errors import ConfigurationError
-from tests.system.cli_process import error_of
+from tests.fencehold.cli.cli_process import error_of
 
 RELATIVE = "sqlite:///app.db"
 

@@ -7,7 +7,7 @@ import pytest
 
 from fencehold.ports.facts import LEVELS
 from fencehold.telemetry.metrics import FEEDS
-from tests.unit.facts_contract import CONTRACT
+from tests.fencehold.ports.facts_contract import CONTRACT
 from tools.facts_page import ABOUT, fields_of, kinds
 
 FACTS = [(kind, name) for kind in kinds() for name in vars(kind) if name in LEVELS]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fencehold.ports.time_limit import TimeLimit
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 
 
 @virtual

@@ -16,10 +16,10 @@ import fencehold.sync
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.ports.events import Filter
-from tests.outbox.scene import Heard, running
+from tests.across_packages.upgrading import old_tables
+from tests.across_packages.upgrading.test_old_tables import run
+from tests.fencehold.runtime.outbox.scene import Heard, running
 from tests.servers.roles import Role
-from tests.upgrading import old_tables
-from tests.upgrading.test_old_tables import run
 
 Verb = Callable[[fencehold.Outbox], Awaitable[Any]]
 

@@ -12,7 +12,7 @@ import pytest
 import fencehold
 from fencehold import sync
 from fencehold.sync.outbox import Outbox
-from tests.outbox.scene import LIMIT_S, ThreadGate, code_of
+from tests.fencehold.runtime.outbox.scene import LIMIT_S, ThreadGate, code_of
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 import fencehold
 from fencehold import sync
 from fencehold.sync import items as sync_items
-from tests.items.conftest import KIND
+from tests.fencehold.runtime.items.conftest import KIND
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from fencehold import Status, sync
 from fencehold.backends.sql.statements import Statements
 from fencehold.runtime.core import forks
 from fencehold.sync.background_loop import BackgroundLoop
-from tests.outbox.scene import own_connection
+from tests.fencehold.runtime.outbox.scene import own_connection
 
 EVENT = "00000000-0000-0000-0000-000000000001"
 

@@ -7,7 +7,7 @@ import pytest
 
 from fencehold.telemetry.fan_out import FanOut
 from fencehold.telemetry.logs import LogSink
-from tests.unit.facts_contract import CONTRACT
+from tests.fencehold.ports.facts_contract import CONTRACT
 
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 

@@ -15,7 +15,7 @@ from fencehold.model.errors import ConfigurationError
 from fencehold.telemetry import prometheus
 from fencehold.telemetry.metrics import FEEDS, LATENCY_S, METRICS, WORKER, Kind
 from fencehold.telemetry.prometheus import PrometheusSink
-from tests.unit.facts_contract import CONTRACT, OF_WORKER
+from tests.fencehold.ports.facts_contract import CONTRACT, OF_WORKER
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from fencehold.testing.proxy import Direction, Fault, FaultProxy
-from tests.unit.line_server import SILENCE_S, Client, broken_network, line_server
+from tests.fencehold.testing.line_server import SILENCE_S, Client, broken_network, line_server
 
 
 async def test_whole_network_forwards_both_ways_and_counts() -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from fencehold.testing.proxy import Fault, ThreadedFaultProxy
-from tests.unit.line_server import SILENCE_S, LineServer
+from tests.fencehold.testing.line_server import SILENCE_S, LineServer
 
 
 @contextmanager

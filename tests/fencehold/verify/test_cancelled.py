@@ -17,7 +17,7 @@ from fencehold.verify.plan import Plan
 from fencehold.verify.run import run
 from fencehold.verify.scratch.postgres import PostgresScratch
 from fencehold.verify.scratch.sqlite import SqliteScratch
-from tests.verify.scene import tables
+from tests.fencehold.verify.scene import tables
 
 CREATES_SQL = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'CREATE SCHEMA%'"
 

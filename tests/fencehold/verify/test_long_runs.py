@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fencehold.verify.scene import Ran, folder, started, tables, until_a_fault, verify
+from tests.fencehold.verify.weak_sets import POSTGRES, SETS, WeakSet, overlay
 from tests.servers.postgres import AnyPostgres, PostgresServer, fresh_database
-from tests.verify.scene import Ran, folder, started, tables, until_a_fault, verify
-from tests.verify.weak_sets import POSTGRES, SETS, WeakSet, overlay
 
 AT_ONCE = 3  # a run mostly waits
 pytestmark = [pytest.mark.long, pytest.mark.limit(600)]
@@ -38,7 +38,7 @@ def weak_run(servers, weak: WeakSet, place: Path) -> Ran:
 
 def run_for(lasts: str, servers, weak: WeakSet, place: Path) -> Ran:
     options = ("--for", lasts, "--contenders", "3", "--faults", weak.faults, "-o", "json")
-    program = ("-m", "tests.verify.weakened", str(overlay(weak, place / "statements")))
+    program = ("-m", "tests.fencehold.verify.weakened", str(overlay(weak, place / "statements")))
     if weak.database != POSTGRES:
         return verify(f"sqlite:///{place}/app.db", *options, program=program)
     with fresh_database(server_of(servers)) as url:

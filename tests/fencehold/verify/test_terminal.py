@@ -12,8 +12,8 @@ import pytest
 
 from fencehold.verify.plan import CONNECTIONS_PER_CONTENDER, EVENTS_MAX, EXTRA_S, LEASES, WRITES_MAX, plan
 from fencehold.verify.scratch.postgres import SPARE_CONNECTIONS
+from tests.fencehold.verify.scene import LIMIT_S, folder, verify
 from tests.tidy.tree import ROOT
-from tests.verify.scene import LIMIT_S, folder, verify
 
 CONTENDERS = 3
 pytestmark = pytest.mark.limit(200)

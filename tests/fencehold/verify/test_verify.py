@@ -11,9 +11,9 @@ import psutil
 import psycopg
 import pytest
 
+from tests.fencehold.verify.scene import folder, started, tables, until_a_fault, verify
 from tests.servers.postgres import AnyPostgres
 from tests.tidy.tree import ROOT
-from tests.verify.scene import folder, started, tables, until_a_fault, verify
 
 SHORT = ("--for", "3s", "--contenders", "3")
 pytestmark = pytest.mark.limit(200)

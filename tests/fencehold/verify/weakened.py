@@ -1,6 +1,6 @@
 """`fencehold` with other statements, in this process and in the contenders that `verify` starts.
 
-    python -m tests.verify.weakened FOLDER verify URL ...
+    python -m tests.fencehold.verify.weakened FOLDER verify URL ...
 
 The product has no switch for this: the statements are exchanged by patching the module that reads them.
 """
@@ -36,7 +36,7 @@ def main(folder: str, *arguments: str) -> None:
     from fencehold.cli.app import execute
     from fencehold.verify import contender_processes as crew
 
-    crew.CONTENDER[:] = ["-m", "tests.verify.weakened", folder, CONTENDER]
+    crew.CONTENDER[:] = ["-m", "tests.fencehold.verify.weakened", folder, CONTENDER]
     sys.exit(execute(list(arguments)))
 
 

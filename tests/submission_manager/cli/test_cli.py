@@ -20,7 +20,7 @@ import pytest
 from fencehold.model.errors import ConfigurationError
 from submission_manager.settings import SETTINGS, settings, unknown_variables
 from submission_manager.stores.opening import LEASE_TABLE
-from tests.submission_manager.http_parts import REGISTRY
+from tests.submission_manager.http.parts import REGISTRY
 
 COMMAND = [sys.executable, "-m", "submission_manager.cli"]
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SM_")}

@@ -20,10 +20,10 @@ from submission_manager.demo.database import prepare
 from submission_manager.demo.evidence import Verdict, verdict
 from submission_manager.demo.load import Load
 from submission_manager.stores.audit import Audit, Glance
+from tests.across_packages.processes import execute
 from tests.servers.haproxy import HaProxy
 from tests.servers.process import free_port
-from tests.submission_manager.system.fleet import ROOT, Instance, until
-from tests.system.processes import execute
+from tests.submission_manager.instance.fleet import ROOT, Instance, until
 
 GATEWAY = [sys.executable, "-m", "submission_manager.cli", "gateway"]
 CLIENTS = 20

@@ -21,9 +21,9 @@ from submission_manager.demo.evidence import Verdict
 from submission_manager.demo.front import RoundRobin
 from submission_manager.demo.load import Connection
 from submission_manager.demo.story import Failover, Told
+from tests.across_packages.processes import execute
+from tests.fencehold.cli.cli_process import until
 from tests.servers.process import is_dead
-from tests.system.cli_process import until
-from tests.system.processes import execute
 
 COMMAND = [sys.executable, "-m", "submission_manager.cli", "demo"]
 SCHEMAS = "SELECT count(*) FROM information_schema.schemata WHERE schema_name LIKE 'submission_manager_demo_%'"

@@ -16,9 +16,9 @@ from submission_manager.model.intents import NewIntent
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
 from submission_manager.stores.audit import Audit
 from submission_manager.stores.opening import open_store
+from tests.across_packages.processes import execute
 from tests.submission_manager.service_url import service_url
 from tests.submission_manager.stores.scene import TWICE
-from tests.system.processes import execute
 
 NOW = "'2026-01-01T00:00:00.000Z'"
 LEASE = "submission-manager-executor"

@@ -26,9 +26,9 @@ from submission_manager.model.contracts import Contract, GatewayType, Policy, We
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Over, Started
-from tests.submission_manager.executor_table import CONTRACT, Table
-from tests.unit.election_parts import opened_context
-from tests.unit.on_virtual_time import LoopClock
+from tests.fencehold.runtime.election.election_parts import opened_context
+from tests.fencehold.testing.simulation.on_virtual_time import LoopClock
+from tests.submission_manager.executor.table import CONTRACT, Table
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ import asyncio
 from fencehold import Unavailable
 from submission_manager.executor.executor import ExecutorSettings
 from submission_manager.model.backlog import Backlog
-from tests.submission_manager.executor_scene import Scene
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
+from tests.submission_manager.executor.scene import Scene
 
 
 @virtual

@@ -13,7 +13,7 @@ from fencehold.testing.simulation import virtual_loop
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Outcome
 from submission_manager.ports import Started
-from tests.submission_manager.executor_scene import ACCEPTED, TROUBLE, Instance, Scene, at_gateway
+from tests.submission_manager.executor.scene import ACCEPTED, TROUBLE, Instance, Scene, at_gateway
 
 VERBS = ("rebuild", "refresh", "start", "record", "owed_webhooks")
 INTENTS = 40

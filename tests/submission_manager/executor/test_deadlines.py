@@ -9,9 +9,9 @@ from typing import Any
 
 from fencehold import Unavailable
 from submission_manager.model.intents import Exhausted, Status
-from tests.submission_manager.executor_scene import Instance, Scene, at_gateway, with_webhook, within
-from tests.submission_manager.executor_table import Row
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
+from tests.submission_manager.executor.scene import Instance, Scene, at_gateway, with_webhook, within
+from tests.submission_manager.executor.table import Row
 
 SLOW = "http://slow"
 

@@ -12,7 +12,8 @@ from fencehold import Unavailable
 from submission_manager.executor.executor import ExecutorSettings
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
-from tests.submission_manager.executor_scene import (
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
+from tests.submission_manager.executor.scene import (
     LEASE_S,
     TROUBLE,
     Scene,
@@ -20,7 +21,6 @@ from tests.submission_manager.executor_scene import (
     calling,
     taken_over,
 )
-from tests.unit.on_virtual_time import virtual
 
 # Attempts
 

@@ -14,8 +14,8 @@ from submission_manager.executor.executor import ExecutorSettings
 from submission_manager.executor.running import PUT_OFF_MAX
 from submission_manager.model.intents import Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
-from tests.submission_manager.executor_scene import LEASE_S, Instance, Scene, at_gateway, calling, with_webhook
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
+from tests.submission_manager.executor.scene import LEASE_S, Instance, Scene, at_gateway, calling, with_webhook
 
 LOCKED = Unavailable("canceling statement due to lock timeout", code="locked")
 CANCELED = Unavailable("canceling statement due to statement timeout", code="canceled")

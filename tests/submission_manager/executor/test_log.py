@@ -7,8 +7,8 @@ from typing import Any
 from submission_manager.cli.service_log import LEVELS
 from submission_manager.model.intents import WebhookStatus
 from submission_manager.model.outcomes import Answer, Outcome
-from tests.submission_manager.executor_scene import ACCEPTED, Instance, Scene, at_gateway, with_webhook
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
+from tests.submission_manager.executor.scene import ACCEPTED, Instance, Scene, at_gateway, with_webhook
 
 
 @virtual

@@ -15,8 +15,8 @@ from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import Outcome
 from submission_manager.ports import Started
 from submission_manager.schedule.schedule import Schedule
-from tests.submission_manager.executor_scene import ACCEPTED, TROUBLE, Facts, Instance, Scene, within
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
+from tests.submission_manager.executor.scene import ACCEPTED, TROUBLE, Facts, Instance, Scene, within
 
 S = 1_000_000
 SLOW = "http://slow"

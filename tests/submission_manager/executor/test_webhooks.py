@@ -7,8 +7,8 @@ import asyncio
 from submission_manager.executor.webhooks import WebhookSettings
 from submission_manager.model.intents import Status, WebhookStatus
 from submission_manager.ports import Over
-from tests.submission_manager.executor_scene import Scene, with_webhook
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
+from tests.submission_manager.executor.scene import Scene, with_webhook
 
 
 @virtual

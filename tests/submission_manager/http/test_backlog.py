@@ -10,7 +10,7 @@ from fencehold import Unavailable
 from submission_manager.http import admission
 from submission_manager.model.intents import NewIntent, Status
 from submission_manager.ports import Submitted
-from tests.submission_manager.http_parts import Running, running, until
+from tests.submission_manager.http.parts import Running, running, until
 
 TARGET = "sms.realtime"
 

@@ -10,7 +10,7 @@ import pytest
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
 from submission_manager.http import trouble
 from submission_manager.model.intents import Attempt, Intent, Status
-from tests.submission_manager.http_parts import Running, running, until
+from tests.submission_manager.http.parts import Running, running, until
 
 SENT = '{"intentId":"%s","submissionTarget":"sms.realtime"%s}'
 

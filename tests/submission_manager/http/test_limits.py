@@ -9,7 +9,7 @@ import pytest
 from submission_manager.http import refusals
 from submission_manager.http.descriptors import connections_max
 from submission_manager.http.server import bound
-from tests.submission_manager.http_parts import Running, running, until
+from tests.submission_manager.http.parts import Running, running, until
 
 HEAD = b"POST /v1/intents HTTP/1.1\r\nHost: x\r\n"
 BODY = b'{"intentId":"a","submissionTarget":"sms.realtime","payload":"%s"}'

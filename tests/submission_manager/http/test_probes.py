@@ -4,7 +4,7 @@ import pytest
 
 from fencehold.model.errors import ConfigurationError, Unavailable
 from submission_manager.http import openapi, probes
-from tests.submission_manager.http_parts import FakeTerm, Running, running, until
+from tests.submission_manager.http.parts import FakeTerm, Running, running, until
 
 
 async def test_health_never_asks_the_database():

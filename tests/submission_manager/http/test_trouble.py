@@ -5,7 +5,7 @@ import pytest
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Unavailable, Uncertain
 from submission_manager.answers import Answers
 from submission_manager.http import probes
-from tests.submission_manager.http_parts import Running, running, until
+from tests.submission_manager.http.parts import Running, running, until
 
 NO_RIGHT = ConfigurationError("permission denied for table submission_intents", code="no_permission")
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import httpx
 
+from tests.across_packages.processes import execute
 from tests.servers import freezing
 from tests.servers.process import free_port
-from tests.system.processes import execute
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "submission_manager.cli", "serve"]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.servers.postgres import PostgresServer
-from tests.submission_manager.end_to_end.scene import Scene, a_scene, intent
+from tests.submission_manager.demo.scene import Scene, a_scene, intent
+from tests.submission_manager.instance import fleet
 from tests.submission_manager.service_url import service_url
-from tests.submission_manager.system import fleet
 
 SQL_SERVER_SETTINGS = {**fleet.SQL_SERVER_SETTINGS, "SM_GATEWAY_TIMEOUT": "2s"}
 

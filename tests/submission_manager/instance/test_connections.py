@@ -7,10 +7,10 @@ from typing import Any
 
 import psycopg
 
-from tests.submission_manager.http_parts import until
-from tests.submission_manager.test_http_instance import gateway, instance, submit
+from tests.submission_manager.http.parts import until
+from tests.submission_manager.instance.test_instance import gateway, instance, submit
 
-PAGE = Path(__file__).parents[2] / "docs" / "submission-manager.md"
+PAGE = Path(__file__).parents[3] / "docs" / "submission-manager.md"
 SAID = re.compile(r"\*\*Connections\*\*: a leader has at most (\d+), a follower (\d+)")
 # The server's own workers, such as autovacuum's, are in pg_stat_activity too.
 OURS = """SELECT pid, application_name, state, left(query, 60) FROM pg_stat_activity

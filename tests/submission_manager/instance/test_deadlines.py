@@ -17,7 +17,7 @@ from submission_manager.model.intents import NewIntent
 from submission_manager.registry.registry import Registry, parse
 from submission_manager.settings import settings
 from submission_manager.stores.opening import open_store
-from tests.submission_manager.http_parts import Facts, until
+from tests.submission_manager.http.parts import Facts, until
 
 LIMIT_S = 60.0
 DEADLINE_S = 20

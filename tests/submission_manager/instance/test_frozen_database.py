@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.servers.postgres import PostgresServer, fresh_database
-from tests.submission_manager.system.fleet import HOLD, Fleet, Instance, a_fleet, until
+from tests.submission_manager.instance.fleet import HOLD, Fleet, Instance, a_fleet, until
 
 PROBES = 16
 PROBE_EVERY_S = 0.3  # 16 of them: longer than any memory of the last look

@@ -21,7 +21,7 @@ from submission_manager.ports import IntentStore
 from submission_manager.registry.registry import parse
 from submission_manager.settings import settings
 from submission_manager.stores.opening import LEASE_TABLE, open_store
-from tests.submission_manager.http_parts import REGISTRY, Facts, until
+from tests.submission_manager.http.parts import REGISTRY, Facts, until
 
 SMS = {"referenceId": "r", "to": "1", "message": "hello"}
 

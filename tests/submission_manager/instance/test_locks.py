@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 
 from submission_manager.stores.opening import LEASE_TABLE
-from tests.submission_manager.http_parts import Facts, until
-from tests.submission_manager.test_http_instance import gateway, instance, submit
+from tests.submission_manager.http.parts import Facts, until
+from tests.submission_manager.instance.test_instance import gateway, instance, submit
 
 ROW = "SELECT 1 FROM submission_intents WHERE intent_id = 'x0' FOR UPDATE"
 HELD = 3

@@ -14,7 +14,7 @@ import pytest
 
 from submission_manager.fake_gateway import ERROR, GARBAGE, HANG, LONG, SILENT
 from submission_manager.model.intents import REASON_CHARS_MAX
-from tests.submission_manager.end_to_end.scene import Scene, a_scene, target
+from tests.submission_manager.demo.scene import Scene, a_scene, target
 
 ENDS = {
     "LONG": (2, "max_attempts"),

@@ -9,8 +9,8 @@ import pytest
 
 import fencehold
 from tests.servers.postgres import PostgresServer
+from tests.submission_manager.instance.fleet import HOLD, LEASE, Fleet, Instance, a_fleet, until
 from tests.submission_manager.service_url import service_url
-from tests.submission_manager.system.fleet import HOLD, LEASE, Fleet, Instance, a_fleet, until
 
 
 @pytest.fixture(params=["sqlite", "postgres", "sqlserver"])

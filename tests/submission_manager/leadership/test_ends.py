@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from fencehold import Unavailable
 from submission_manager.leadership.leadership import CUT, LEASE_LOST
-from tests.submission_manager.executor_scene import Scene, at_gateway, calling
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
+from tests.submission_manager.executor.scene import Scene, at_gateway, calling
 
 # What an earlier leader left
 

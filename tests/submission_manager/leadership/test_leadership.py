@@ -10,8 +10,8 @@ from fencehold import ConfigurationError, Unavailable, Uncertain
 from fencehold.testing.simulation import virtual_loop
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
-from tests.submission_manager.executor_scene import LEASE_S, Scene
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
+from tests.submission_manager.executor.scene import LEASE_S, Scene
 
 # Spec 000's five
 

@@ -1,4 +1,4 @@
-"""A database of the test's own on the stand-in, and backends that are closed with the test."""
+"""Backends on the stand-in for Cosmos DB that are closed with the test."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,14 +8,8 @@ import pytest
 from fencehold.backends.cosmos.address import parse
 from fencehold.backends.cosmos.backend import CosmosBackend
 from fencehold.backends.cosmos.server_clock import ServerClock
-from tests.servers.cosmos import CosmosServer
 
 LIMIT_S = 10.0
-
-
-@pytest.fixture
-def cosmos_url(cosmos_server: CosmosServer) -> str:
-    return cosmos_server.url()
 
 
 @pytest.fixture

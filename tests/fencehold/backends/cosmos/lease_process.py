@@ -1,4 +1,7 @@
-"""One process of a crowd: python -m tests.cosmos.lease_process URL HOLDER TURNS; prints the epochs it was granted."""
+"""One process of a crowd, which prints the epochs that it was granted.
+
+python -m tests.fencehold.backends.cosmos.lease_process URL HOLDER TURNS
+"""
 
 import asyncio
 import json

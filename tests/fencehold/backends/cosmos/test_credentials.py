@@ -21,8 +21,8 @@ from fencehold.backends.cosmos.address import Address, parse
 from fencehold.backends.cosmos.credentials import token_credential
 from fencehold.model.election.leases import Ask
 from fencehold.model.errors import ConfigurationError, Unavailable
-from tests.cosmos.conftest import LIMIT_S
-from tests.cosmos.test_cosmos_address import GOOD, KEY
+from tests.fencehold.backends.cosmos.conftest import LIMIT_S
+from tests.fencehold.backends.cosmos.test_address import GOOD, KEY
 from tests.servers.cosmos import CosmosServer
 
 Opened = Callable[..., Any]

@@ -10,7 +10,7 @@ from fencehold.backends.cosmos.wire import refuse_many_writers
 from fencehold.model.election.leases import Ask, Lease
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 from fencehold.testing.proxy import Fault, FaultProxy
-from tests.cosmos.conftest import LIMIT_S
+from tests.fencehold.backends.cosmos.conftest import LIMIT_S
 from tests.servers.cosmos import CosmosServer
 
 Opened = Callable[..., Any]

@@ -15,14 +15,14 @@ from fencehold.backends.cosmos.server_clock import ServerClock
 from fencehold.model.election.leases import Ask, Lease, Refusal, TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.testing.conformance.suite import granted, release, renew, row
-from tests.cosmos.conftest import LIMIT_S
+from tests.fencehold.backends.cosmos.conftest import LIMIT_S
 from tests.servers.cosmos import CosmosServer
 
 Opened = Callable[..., Any]
 LEASE_S = 60.0
 HOURS = dt.timedelta(hours=7)
 CONTENDERS, ROUNDS, TURNS = 32, 4, 4
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 
 
 def ask(holder: str, nonce: str = "", lease_s: float = LEASE_S) -> Ask:
@@ -44,7 +44,8 @@ async def test_of_32_at_once_exactly_one_is_granted_in_every_round(opened: Opene
 async def test_processes_take_turns_and_no_epoch_is_granted_twice_or_skipped(opened: Opened, cosmos_url: str) -> None:
     async with opened():
         commands = [
-            [sys.executable, "-m", "tests.cosmos.lease_process", cosmos_url, f"p{n}", str(TURNS)] for n in range(3)
+            [sys.executable, "-m", "tests.fencehold.backends.cosmos.lease_process", cosmos_url, f"p{n}", str(TURNS)]
+            for n in range(3)
         ]
         pipe = asyncio.subprocess.PIPE
         crowd = [await asyncio.create_subprocess_exec(*one, stdout=pipe, stderr=pipe, cwd=ROOT) for one in commands]

@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry
 
 import fencehold
 from fencehold.telemetry.prometheus import PrometheusSink
+from tests.across_packages.processes import contenders
 from tests.servers.cosmos import CosmosServer
-from tests.system.processes import contenders
 
 LEASE = "3s"
 

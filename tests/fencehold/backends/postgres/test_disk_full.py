@@ -10,8 +10,8 @@ import pytest
 import fencehold
 from fencehold.backends.postgres import faults
 from tests.conftest import not_run
-from tests.outbox.scene import Heard
-from tests.postgres.test_outages import prepared
+from tests.fencehold.backends.postgres.test_outages import prepared
+from tests.fencehold.runtime.outbox.scene import Heard
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import unprivileged
 from tests.servers.programs import Missing

@@ -12,9 +12,9 @@ from psycopg.rows import dict_row
 import fencehold
 from pgleaderlock import LeaderLock
 from pgleaderlock.errors import HopelessError
-from tests.outbox.scene import Heard
+from tests.fencehold.cli.cli_process import fencehold_run, parsed
+from tests.fencehold.runtime.outbox.scene import Heard
 from tests.servers.postgres import AnyPostgres, fresh_database
-from tests.system.cli_process import fencehold_run, parsed
 
 ENCODINGS = ["SQL_ASCII", "LATIN1"]
 NAME = "größe"  # in LATIN1 too

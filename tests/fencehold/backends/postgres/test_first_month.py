@@ -12,8 +12,8 @@ import pytest
 import fencehold
 import fencehold.sync
 from pgleaderlock import FixedInterval, LeaderLock
-from tests.outbox.scene import Heard, running
-from tests.postgres.test_outages import prepared
+from tests.fencehold.backends.postgres.test_outages import prepared
+from tests.fencehold.runtime.outbox.scene import Heard, running
 from tests.servers.postgres import AnyPostgres, PostgresServer
 from tests.servers.roles import PASSWORD, Role
 

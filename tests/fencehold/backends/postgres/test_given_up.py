@@ -10,7 +10,7 @@ import fencehold
 import fencehold.sync
 from fencehold.testing.proxy import FaultProxy, ThreadedFaultProxy
 from pgleaderlock import LeaderLock
-from tests.outbox.scene import Heard
+from tests.fencehold.runtime.outbox.scene import Heard
 from tests.pgleaderlock.candidates import address, through
 from tests.pgleaderlock.heard import Heard as LockHeard
 

@@ -17,8 +17,8 @@ from fencehold.model.election.leases import Ask, Lease
 from fencehold.model.election.places import EPOCH_JUMP, Place, next_epoch, recorded
 from fencehold.testing.conformance.suite import proves
 from pgleaderlock.companion import Companion
-from tests.postgres.places import LIVE, run, scene_at
-from tests.postgres.test_durable_grants import OneConnection
+from tests.fencehold.backends.postgres.places import LIVE, run, scene_at
+from tests.fencehold.backends.postgres.test_durable_grants import OneConnection
 
 TABLE, LIMIT_S = "fencehold_leases", 10.0
 SQL = Path(places.__file__).parents[2] / "backends" / "postgres" / "sql"

@@ -9,11 +9,11 @@ import pytest
 import fencehold
 from fencehold.backends.postgres.backend import PostgresBackend
 from fencehold.backends.sql.lock_patience import LOCK_WAIT_S_MAX, LockPatience
+from tests.across_packages.upgrading import old_tables
+from tests.across_packages.upgrading.test_old_tables import OLD_INSERT, run
+from tests.fencehold.cli.cli_process import Command
 from tests.servers.postgres import PostgresServer
 from tests.servers.roles import Role
-from tests.system.cli_process import Command
-from tests.upgrading import old_tables
-from tests.upgrading.test_old_tables import OLD_INSERT, run
 
 TABLE = "fencehold_leases"
 RENEWALS = 5

@@ -13,7 +13,7 @@ from submission_manager.model.intents import NewIntent
 from submission_manager.ports import IntentStore, Submission
 from submission_manager.stores.opening import open_store
 from submission_manager.stores.postgres.store import PostgresStore
-from tests.postgres.test_replicated import LIMIT_S, Facts, opened, request, until_waiting
+from tests.fencehold.backends.postgres.test_replicated import LIMIT_S, Facts, opened, request, until_waiting
 from tests.servers.pair import Pair, ask, until
 from tests.submission_manager.stores.scene import contract
 

@@ -15,7 +15,7 @@ from fencehold.backends.postgres.backend import PostgresBackend
 from fencehold.runtime.election import lease_mechanism
 from fencehold.runtime.election.watch import Watch
 from fencehold.runtime.store import try_limits_s
-from tests.outbox.scene import Heard, running
+from tests.fencehold.runtime.outbox.scene import Heard, running
 from tests.servers.postgres import PostgresServer
 from tests.servers.roles import PASSWORD, Role
 

@@ -12,7 +12,7 @@ import sqlalchemy
 
 import fencehold
 import fencehold.sync
-from tests.postgres.test_caller_mistakes import leading, rows
+from tests.fencehold.backends.sql.test_caller_mistakes import leading, rows
 from tests.servers.postgres import AnyPostgres, fresh_database
 
 EVENT = uuid.uuid4()

@@ -11,7 +11,7 @@ import pytest
 
 import fencehold
 from fencehold.model.election.places import EPOCH_JUMP, TOKEN_JUMP
-from tests.postgres.places import run
+from tests.fencehold.backends.postgres.places import run
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import run_as_server
 

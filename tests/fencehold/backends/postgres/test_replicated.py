@@ -21,10 +21,10 @@ from fencehold.ports.backend import Backend
 from submission_manager.model.intents import NewIntent
 from submission_manager.settings import settings
 from submission_manager.stores.opening import open_store
+from tests.fencehold.cli.cli_process import fencehold_run, prepare
 from tests.servers.pair import Pair, ask, until
 from tests.servers.pgbouncer import PgBouncer
 from tests.submission_manager.stores.scene import contract
-from tests.system.cli_process import fencehold_run, prepare
 
 LIMIT_S = 20.0
 TABLE = "fencehold_leases"

@@ -18,7 +18,7 @@ from fencehold.model.errors import Unavailable
 from pgleaderlock import LeaderLock
 from submission_manager.model.intents import NewIntent
 from submission_manager.stores.opening import open_store
-from tests.postgres.test_several_hosts import Silent
+from tests.fencehold.backends.postgres.test_several_hosts import Silent
 from tests.servers.pair import Pair, ask, running_pair, until
 from tests.servers.postgres import binaries_of
 from tests.submission_manager.stores.scene import contract

@@ -14,7 +14,7 @@ import sqlalchemy.orm
 
 import fencehold
 from fencehold.testing.proxy import FaultProxy
-from tests.outbox.scene import Heard
+from tests.fencehold.runtime.outbox.scene import Heard
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 

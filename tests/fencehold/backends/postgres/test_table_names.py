@@ -13,7 +13,7 @@ from fencehold.testing.conformance.leases.caller_fences import count
 from fencehold.testing.conformance.leases.wakeups import hearing
 from fencehold.testing.conformance.suite import LEASE, START, granted, plenty, release, renew, take
 from fencehold.testing.harness import COUNT
-from tests.conformance.postgres_harness import PostgresHarness
+from tests.fencehold.testing.conformance.postgres_harness import PostgresHarness
 from tests.servers.postgres import AnyPostgres
 
 LONGEST = "t" * names.TABLE_NAME_BYTES_MAX

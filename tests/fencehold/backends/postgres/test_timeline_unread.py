@@ -12,7 +12,7 @@ import fencehold
 from fencehold.model.election.places import Place
 from fencehold.ports.checkup import State
 from pgleaderlock import LeaderLock
-from tests.postgres.places import run, scene_at
+from tests.fencehold.backends.postgres.places import run, scene_at
 from tests.servers.roles import Role
 
 ROLE = "plain_clerk"

@@ -1,4 +1,7 @@
-"""A Django program without a web server: python -m tests.outbox.django_program URL; says what came of each try."""
+"""A Django program without a web server, which says what came of each try.
+
+python -m tests.fencehold.backends.sql.django_program URL
+"""
 
 import sys
 from collections.abc import Callable
@@ -10,7 +13,7 @@ from django.db import connection, transaction
 
 import fencehold
 from fencehold import sync
-from tests.conformance.foreign_callers import django_settings, of_postgres
+from tests.fencehold.testing.conformance.foreign_callers import django_settings, of_postgres
 
 
 def configured(url: str) -> None:

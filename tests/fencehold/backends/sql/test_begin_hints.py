@@ -14,7 +14,7 @@ import sqlalchemy.orm
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 import fencehold
-from tests.outbox.test_wrong_kind_of_connection import of_driver
+from tests.fencehold.backends.sql.test_wrong_kind_of_connection import of_driver
 
 
 @asynccontextmanager

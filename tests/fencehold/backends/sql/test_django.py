@@ -16,6 +16,6 @@ fence inside: done
 
 
 def test_tx_and_fence_take_djangos_connection_inside_atomic(pg_or_sqlite_url: str) -> None:
-    command = [sys.executable, "-m", "tests.outbox.django_program", pg_or_sqlite_url]
+    command = [sys.executable, "-m", "tests.fencehold.backends.sql.django_program", pg_or_sqlite_url]
     told = subprocess.run(command, capture_output=True, text=True, timeout=50, cwd=ROOT, check=False)
     assert (told.stdout, told.returncode) == (SAID, 0), told.stderr

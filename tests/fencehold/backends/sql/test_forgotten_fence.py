@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 import fencehold
 from pgleaderlock import LeaderLock
-from tests.outbox.scene import Heard
-from tests.outbox.test_wrong_kind_of_connection import of_driver
-from tests.unit.faces import until
+from tests.fencehold.backends.sql.test_wrong_kind_of_connection import of_driver
+from tests.fencehold.runtime.election.faces import until
+from tests.fencehold.runtime.outbox.scene import Heard
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine '.*_awaited' was never awaited")
 

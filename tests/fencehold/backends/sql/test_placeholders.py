@@ -7,7 +7,7 @@ import sqlalchemy
 import sqlalchemy.orm
 
 import fencehold
-from tests.outbox.test_wrong_kind_of_connection import of_driver
+from tests.fencehold.backends.sql.test_wrong_kind_of_connection import of_driver
 
 STYLES = {"sqlite": ("?", ":n"), "postgresql": ("%s", "%(n)s"), "mssql": ("?", "%(n)s")}
 

@@ -19,8 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 import fencehold
-from tests.conformance.foreign_callers import ALIAS, django_settings, of_postgres
-from tests.postgres.test_caller_mistakes import lapse, leading, rows
+from tests.fencehold.backends.sql.test_caller_mistakes import lapse, leading, rows
+from tests.fencehold.testing.conformance.foreign_callers import ALIAS, django_settings, of_postgres
 from tests.servers.postgres import AnyPostgres, fresh_database
 
 BEGUN, WRITE = "CREATE TABLE IF NOT EXISTS t (a int)", "INSERT INTO t VALUES (1)"

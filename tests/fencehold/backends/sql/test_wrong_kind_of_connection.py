@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 import fencehold
 from fencehold.backends.sql.callers.alchemy import is_sqlalchemy
-from tests.outbox.scene import code_of, own_connection
+from tests.fencehold.runtime.outbox.scene import code_of, own_connection
 
 
 def of_driver(url: str, driver: str) -> str:

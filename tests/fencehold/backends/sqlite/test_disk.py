@@ -8,7 +8,7 @@ import pytest
 import fencehold
 from fencehold.backends.sqlite.file import system as file_system
 from tests.conftest import not_here, not_run
-from tests.outbox.scene import Heard
+from tests.fencehold.runtime.outbox.scene import Heard
 from tests.servers.automount import automounted
 from tests.servers.programs import Missing
 from tests.servers.small_disk import SmallDisk, small_disk

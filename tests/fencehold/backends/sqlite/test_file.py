@@ -16,7 +16,7 @@ from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
 from fencehold.testing.conformance.suite import LEASE, START, ask, plenty, take
 from fencehold.testing.harness import COUNT, LEASE_TABLE, READ_COUNT
-from tests.conformance.sqlite_harness import SqliteHarness
+from tests.fencehold.testing.conformance.sqlite_harness import SqliteHarness
 
 KEY = TermKey("job", "ada", 1, 60.0)
 NOBODY = 65534

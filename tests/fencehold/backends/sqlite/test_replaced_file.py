@@ -11,7 +11,7 @@ import pytest
 import fencehold
 import fencehold.sync
 from fencehold.backends.sqlite.session import Session
-from tests.outbox.scene import Gate, Heard, running
+from tests.fencehold.runtime.outbox.scene import Gate, Heard, running
 
 SIDES = ("-wal", "-shm")
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.outbox.scene import Gate, running
-from tests.system.cli_process import Command
-from tests.upgrading import old_tables
+from tests.across_packages.upgrading import old_tables
+from tests.fencehold.cli.cli_process import Command
+from tests.fencehold.runtime.outbox.scene import Gate, running
 
 LONG_AGO = "2020-01-01T00:00:00.000Z"
 NO_TIMES = (

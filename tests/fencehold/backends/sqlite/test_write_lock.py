@@ -18,7 +18,7 @@ from fencehold.model.outbox.events import Status
 from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Filter
 from fencehold.ports.items import ItemRow, NewItem
 from fencehold.testing.conformance.outbox.pair import event
-from tests.sqlite.lock_witness import witnessed, writers
+from tests.fencehold.backends.sqlite.lock_witness import witnessed, writers
 from tests.tidy.tree import ROOT, Function, functions, parsed
 
 LIMIT_S = 5.0

@@ -6,7 +6,7 @@ import pytest
 
 import fencehold
 from fencehold.backends.sqlserver import driver
-from tests.sqlserver.test_lines import ADDRESS, Made, of
+from tests.fencehold.backends.sqlserver.test_lines import ADDRESS, Made, of
 
 FORCED = ("DELAYED_DURABILITY is FORCED", "ALTER DATABASE ...")
 

@@ -17,7 +17,7 @@ from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.fences import cannot_take
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, ask, plenty, release, take
 from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, COUNT, LEASE_TABLE
-from tests.conformance.sqlserver_harness import SqlServerHarness
+from tests.fencehold.testing.conformance.sqlserver_harness import SqlServerHarness
 
 pytestmark = pytest.mark.limit(120)
 

@@ -8,7 +8,7 @@ import fencehold
 from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlserver import driver
 from fencehold.backends.sqlserver.schema import SqlServerSchema
-from tests.sqlserver.test_lines import ADDRESS, Made, of
+from tests.fencehold.backends.sqlserver.test_lines import ADDRESS, Made, of
 
 REFUSED = of("ProgrammingError", "x", "Lock request time out period exceeded.")
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 import fencehold
 from fencehold.backends.sqlserver import driver, faults
 from fencehold.connect import backend_for
-from tests.system.cli_process import Command, error_of
+from tests.fencehold.cli.cli_process import Command, error_of
 
 LIMIT_S = 20.0
 ENCRYPTED, NOT_SUPPORTED = 1, 2

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fencehold.cli.cli_process import Command, fencehold_run, until
 from tests.servers.process import is_dead
-from tests.system.cli_process import Command, fencehold_run, until
 
 
 def demo_folders(place: Path) -> list[Path]:

@@ -11,14 +11,14 @@ import psycopg
 import pytest
 
 from tests.conftest import not_run
+from tests.fencehold.cli.cli_process import hold, prepare, until
+from tests.fencehold.cli.doctor.test_doctor import finding, states
+from tests.fencehold.cli.outbox_scene import reaped
 from tests.servers.postgres import AnyPostgres, PostgresServer, fresh_database
 from tests.servers.programs import Missing
 from tests.servers.roles import Role
 from tests.servers.small_disk import SmallDisk, small_disk
 from tests.servers.unwritable import no_files_beside, only_readable, unwritable
-from tests.system.cli_process import hold, prepare, until
-from tests.system.outbox_scene import reaped
-from tests.system.test_cli_doctor import finding, states
 
 
 def unwell(answer: Any, check: str, state: str = "error") -> Any:

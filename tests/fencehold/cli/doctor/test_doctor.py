@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 import fencehold
-from tests.system.cli_process import hold, until
-from tests.system.outbox_scene import Answer, added, in_every_status, reaped, row_of, with_outbox
+from tests.fencehold.cli.cli_process import hold, until
+from tests.fencehold.cli.outbox_scene import Answer, added, in_every_status, reaped, row_of, with_outbox
 
 OF_DIALECT = {
     "server", "encoding", "limits of this role", "journal", "file system", "disk", "durability",

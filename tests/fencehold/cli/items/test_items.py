@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.system.cli_process import fencehold_run, prepare
-from tests.system.outbox_scene import Answer
+from tests.fencehold.cli.cli_process import fencehold_run, prepare
+from tests.fencehold.cli.outbox_scene import Answer
 
 Cli = Callable[..., Answer]
 PUT = (("n-1", "REQUESTED"), ("n-2", "REQUESTED"), ("n-3", "AGREED"))

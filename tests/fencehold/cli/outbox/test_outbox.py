@@ -17,9 +17,9 @@ from fencehold.cli.outbox import purge as outbox_purge
 from fencehold.connect import scheme
 from fencehold.model.outbox.events import Status
 from fencehold.runtime.outbox import outbox as outbox_noun
+from tests.fencehold.cli.cli_process import prepare, until
+from tests.fencehold.cli.outbox_scene import Answer, added, claimed, in_every_status, reaped, row_of, rows, with_outbox
 from tests.servers.sqlserver import open_connection
-from tests.system.cli_process import prepare, until
-from tests.system.outbox_scene import Answer, added, claimed, in_every_status, reaped, row_of, rows, with_outbox
 from tests.tidy.tsql import batches
 
 EVIL = "evil \x1b[31m\x07[bold]x[/bold]\u202e\nsecond line"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fencehold.cli.run.guardian.cgroup import PREFIX, own_cgroup
+from tests.fencehold.cli.cli_process import Command, prepare, until
+from tests.fencehold.cli.run import bystanders, control_groups, forking_chain
 from tests.servers.freezing import freeze
-from tests.system import bystanders, control_groups, forking_chain
-from tests.system.cli_process import Command, prepare, until
 
 ALONE = (sys.executable, "-I", "-S")
 CHAIN_LINES_MIN = 20

@@ -11,7 +11,7 @@ import pytest
 
 import fencehold.cli.run.guardian
 from fencehold.cli.run.guardian import cgroup
-from tests.system import control_groups
+from tests.fencehold.cli.run import control_groups
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the process group alone is guarded")
 

@@ -10,9 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.servers.postgres import PostgresServer, fresh_database
-from tests.servers.process import is_dead
-from tests.system.cli_process import (
+from tests.fencehold.cli.cli_process import (
     Command,
     family,
     fencehold_run,
@@ -23,6 +21,8 @@ from tests.system.cli_process import (
     until,
     wait_dead,
 )
+from tests.servers.postgres import PostgresServer, fresh_database
+from tests.servers.process import is_dead
 
 AT_ONCE_S = 20.0  # on a busy machine, and long before a lease of 60 s ends
 

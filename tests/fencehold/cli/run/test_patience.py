@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.system.cli_process import error_of, fencehold_run, prepare
+from tests.fencehold.cli.cli_process import error_of, fencehold_run, prepare
 
 SLACK_S = 2.0  # a busy machine starts a process in this
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.system.cli_process import (
+from tests.fencehold.cli.cli_process import (
     FORWARDED,
     Command,
     error_of,

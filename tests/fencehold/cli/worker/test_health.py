@@ -12,10 +12,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.fencehold.cli.cli_process import Command, prepare, until
+from tests.fencehold.cli.outbox_scene import added
+from tests.fencehold.cli.worker.test_worker import heard
 from tests.servers.postgres import PostgresServer
-from tests.system.cli_process import Command, prepare, until
-from tests.system.outbox_scene import added
-from tests.system.test_cli_worker import heard
 
 APP = """
 import pathlib, time

@@ -17,7 +17,7 @@ from fencehold.cli.worker.health import (
 )
 from fencehold.model.errors import Unavailable
 from fencehold.runtime.core.clock import BootClock
-from tests.unit.on_virtual_time import LoopClock, virtual
+from tests.fencehold.testing.simulation.on_virtual_time import LoopClock, virtual
 
 
 def health() -> Health:

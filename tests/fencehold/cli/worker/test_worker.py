@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from fencehold.model.outbox.events import Status
-from tests.system.cli_process import Command, lease_for, prepare, until
-from tests.system.outbox_scene import added, row_of
+from tests.fencehold.cli.cli_process import Command, lease_for, prepare, until
+from tests.fencehold.cli.outbox_scene import added, row_of
 
 APP = '''
 import asyncio, os, pathlib, signal, time

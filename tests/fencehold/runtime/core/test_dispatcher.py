@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fencehold.runtime.core.dispatcher import ABANDON_S, CALLBACK_LIMIT_S, WAITING_MAX, Dispatcher
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 
 
 async def hangs() -> None:

@@ -12,7 +12,7 @@ import pytest
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.ports.fact_table import OutageFacts
 from fencehold.runtime.core.repeated_failures import OUTAGE_PAUSE_S_MAX, REMIND_EVERY_S, Outage
-from tests.unit.on_virtual_time import LoopClock, virtual
+from tests.fencehold.testing.simulation.on_virtual_time import LoopClock, virtual
 
 
 class SetClock:

@@ -18,7 +18,7 @@ from fencehold.runtime.election.candidates import Candidates
 from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.runtime.election.leader import Leader
 from fencehold.telemetry.traces import NoTraces
-from tests.unit.on_virtual_time import LoopClock, SameLoopHost
+from tests.fencehold.testing.simulation.on_virtual_time import LoopClock, SameLoopHost
 
 SETTINGS = leader_settings(lease=9)  # asks every 4.5 s, renews every 3 s, a call may take 1.7 s
 

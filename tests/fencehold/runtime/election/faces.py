@@ -16,8 +16,8 @@ from fencehold.ports.fact_table import StoreFacts
 from fencehold.runtime.election.leader import Leader
 from fencehold.testing.simulation import virtual_loop
 from pgleaderlock import LeaderLock
+from tests.fencehold.runtime.election.election_parts import Facts, Town
 from tests.pgleaderlock.fake_server import Scene
-from tests.unit.election_parts import Facts, Town
 
 
 class Locked:

@@ -15,7 +15,7 @@ from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.fence import DONE, GuardText, RemainingS
 from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.term import Term
-from tests.unit.on_virtual_time import LoopClock
+from tests.fencehold.testing.simulation.on_virtual_time import LoopClock
 
 SETTINGS = leader_settings(lease=10, margin=1)
 START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)

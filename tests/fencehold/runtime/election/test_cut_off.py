@@ -7,8 +7,17 @@ import asyncio
 import pytest
 
 from fencehold.model.election.election import LockState
-from tests.unit.faces import Face, Leased, end_all_tasks, leased, noting_end, now_s, on_both, until
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.runtime.election.faces import (
+    Face,
+    Leased,
+    end_all_tasks,
+    leased,
+    noting_end,
+    now_s,
+    on_both,
+    until,
+)
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 
 
 async def led(face: Face) -> list[str]:

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from fencehold.model.election.election import LockState
-from tests.unit.election_parts import Town, listened
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.runtime.election.election_parts import Town, listened
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 
 # Callbacks
 

@@ -8,7 +8,7 @@ import pytest
 import fencehold
 from fencehold import Uncertain
 from fencehold.backends.sqlite.leases import SqliteLeases
-from tests.outbox.scene import Heard, eventually
+from tests.fencehold.runtime.outbox.scene import Heard, eventually
 
 
 async def prepared(url: str) -> None:

@@ -18,7 +18,7 @@ from fencehold.runtime.core.loop_liveness import LoopLiveness
 from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.keeper import Keeper
 from fencehold.telemetry.logs import level_of
-from tests.unit.on_virtual_time import LoopClock, virtual
+from tests.fencehold.testing.simulation.on_virtual_time import LoopClock, virtual
 
 SETTINGS = leader_settings(lease=9)  # renews every 3 s, trusts itself for 8.1 s, a call may take 1.7 s
 START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)

@@ -9,8 +9,8 @@ from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import Uncertain
 from fencehold.ports.leases import Answer
 from fencehold.runtime.election.keeper import Keeper
-from tests.unit.on_virtual_time import LoopClock, virtual
-from tests.unit.test_keeper import Bench, Facts, ScriptedPort
+from tests.fencehold.runtime.election.test_keeper import Bench, Facts, ScriptedPort
+from tests.fencehold.testing.simulation.on_virtual_time import LoopClock, virtual
 
 
 @pytest.mark.limit(10)

@@ -10,7 +10,7 @@ import pytest
 import fencehold.sync
 from fencehold.model.election.election import LockState
 from fencehold.testing.simulation import virtual_loop
-from tests.unit.faces import Face, Locked, Make, leased, locked, noting, now_s, on_both, until
+from tests.fencehold.runtime.election.faces import Face, Locked, Make, leased, locked, noting, now_s, on_both, until
 
 # wait_for_leadership
 

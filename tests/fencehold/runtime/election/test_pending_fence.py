@@ -12,8 +12,8 @@ import pytest
 from fencehold.model.errors import LeaseLost
 from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.term import Term
-from tests.unit.on_virtual_time import virtual
-from tests.unit.term_parts import Fences, a_term, for_ever
+from tests.fencehold.runtime.election.term_parts import Fences, a_term, for_ever
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 
 ASYNC: Any = "async"  # the fence of these tests is awaited for it
 NEVER_AWAITED = pytest.mark.filterwarnings("ignore:coroutine 'Term._awaited' was never awaited")

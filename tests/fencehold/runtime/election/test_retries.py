@@ -11,8 +11,8 @@ from fencehold.model.election.retry import RetryContext
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import Unavailable
 from fencehold.testing.simulation import virtual_loop
-from tests.unit.election_parts import SETTINGS, Town, listened
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.runtime.election.election_parts import SETTINGS, Town, listened
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 
 
 class GivesUp:

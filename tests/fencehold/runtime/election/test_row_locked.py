@@ -11,8 +11,8 @@ from fencehold import LeaseLost
 from fencehold.model.election.leases import Ask, Busy, TermKey
 from fencehold.ports.leases import Answer
 from fencehold.telemetry.logs import level_of
-from tests.unit.election_parts import SETTINGS, Town
-from tests.unit.on_virtual_time import LoopClock, virtual
+from tests.fencehold.runtime.election.election_parts import SETTINGS, Town
+from tests.fencehold.testing.simulation.on_virtual_time import LoopClock, virtual
 
 
 class Facts:

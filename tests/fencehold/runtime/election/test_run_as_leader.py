@@ -11,7 +11,7 @@ import pytest
 import fencehold
 from fencehold import ConfigurationError, FixedInterval, LeaseLost, RetryContext, Term, Unavailable
 from fencehold.runtime.election.leader_job import BACKOFF_BASE_S, BACKOFF_MAX_S, HEALTHY_S, Pauses
-from tests.unit.leader_job_parts import SOON, Told, for_ever, free, is_held
+from tests.fencehold.runtime.election.leader_job_parts import SOON, Told, for_ever, free, is_held
 
 # The job and its term
 

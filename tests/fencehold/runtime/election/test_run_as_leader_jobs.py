@@ -9,7 +9,7 @@ import pytest
 
 import fencehold
 from fencehold import ConfigurationError, Term
-from tests.unit.leader_job_parts import Told, is_held
+from tests.fencehold.runtime.election.leader_job_parts import Told, is_held
 
 
 def plain(term: Term) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import fencehold
 from fencehold import FixedInterval, Term
-from tests.unit.leader_job_parts import Told, for_ever, is_held
+from tests.fencehold.runtime.election.leader_job_parts import Told, for_ever, is_held
 
 
 async def running_in(store: fencehold.Store, **options: Any) -> "asyncio.Future[Any]":

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fencehold.model.election.election import LockState
-from tests.unit.faces import Face, noting, now_s, on_both, until
+from tests.fencehold.runtime.election.faces import Face, noting, now_s, on_both, until
 
 
 @on_both

@@ -9,8 +9,8 @@ import pytest
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import Uncertain
 from fencehold.runtime.election.election import HEAD_START_S
-from tests.unit.election_parts import Town, listened
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.runtime.election.election_parts import Town, listened
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 
 
 @virtual

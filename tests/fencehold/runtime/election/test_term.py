@@ -9,8 +9,8 @@ import pytest
 from fencehold.model.election.leases import Lease
 from fencehold.model.errors import LeaseLost
 from fencehold.testing.simulation import virtual_loop
-from tests.unit.on_virtual_time import virtual
-from tests.unit.term_parts import START, a_term, for_ever, later
+from tests.fencehold.runtime.election.term_parts import START, a_term, for_ever, later
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 
 # The body
 

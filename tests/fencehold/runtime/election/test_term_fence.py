@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fencehold.model.errors import ConfigurationError, LeaseLost, Uncertain
-from tests.unit.on_virtual_time import LoopClock, virtual
-from tests.unit.term_parts import a_term, for_ever
+from tests.fencehold.runtime.election.term_parts import a_term, for_ever
+from tests.fencehold.testing.simulation.on_virtual_time import LoopClock, virtual
 
 CONN: Any = "conn"
 ASYNC: Any = "async"  # the fence of these tests is awaited for it

@@ -9,8 +9,8 @@ import pytest
 from fencehold.model.election.election import LockState
 from fencehold.model.errors import ConfigurationError
 from fencehold.runtime.core.dispatcher import Dispatcher
-from tests.unit.faces import Face, leased, now_s, on_both, until
-from tests.unit.on_virtual_time import virtual
+from tests.fencehold.runtime.election.faces import Face, leased, now_s, on_both, until
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 
 
 @on_both

@@ -10,7 +10,7 @@ from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.model.election.leases import Lease
 from fencehold.model.errors import Unavailable
 from fencehold.runtime.election.watch import Follow, News, Watch
-from tests.unit.on_virtual_time import LoopClock, virtual
+from tests.fencehold.testing.simulation.on_virtual_time import LoopClock, virtual
 
 
 class Scene:

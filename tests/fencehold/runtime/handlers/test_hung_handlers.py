@@ -14,10 +14,20 @@ import fencehold
 from fencehold.runtime.outbox.worker_background import STOP_LIMIT_S
 from fencehold.telemetry.fan_out import FanOut
 from fencehold.telemetry.prometheus import PrometheusSink
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import LIMIT_S, Gate, Heard, ThreadGate, becomes, code_of, enough_s, eventually, running
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import (
+    LIMIT_S,
+    Gate,
+    Heard,
+    ThreadGate,
+    becomes,
+    code_of,
+    enough_s,
+    eventually,
+    running,
+)
 
-HERE = "tests.outbox.test_hung_handlers"
+HERE = "tests.fencehold.runtime.handlers.test_hung_handlers"
 
 
 async def waits(event: fencehold.Claim) -> None:
@@ -46,7 +56,10 @@ async def test_a_thread_that_lost_its_lease_and_does_not_return_is_told_with_its
         async with running(outbox.worker(gate, concurrency=2, max_processing=max_s)):
             try:
                 told = await heard.once("handler_hung")
-                assert (told["handler"], told["tracking_id"]) == ("tests.outbox.scene.ThreadGate", event)
+                assert (told["handler"], told["tracking_id"]) == (
+                    "tests.fencehold.runtime.outbox.scene.ThreadGate",
+                    event,
+                )
                 assert (told["reason"], told["place"]) == ("max_processing", "taken")
                 assert told["age_s"] >= max_s
                 assert not heard.all("worker_stuck"), "there is another place"
@@ -68,7 +81,7 @@ async def test_a_worker_whose_places_are_all_taken_by_hung_handlers_says_so(url:
             try:
                 await gate.has(2)
                 told = await heard.once("worker_stuck")
-                assert (told["places"], told["handler"]) == (2, "tests.outbox.scene.ThreadGate")
+                assert (told["places"], told["handler"]) == (2, "tests.fencehold.runtime.outbox.scene.ThreadGate")
                 assert told["age_s"] > 0
                 await heard.once("worker_watched", hung=2)
                 of_worker = {"outbox": "outbox", "worker_id": "w"}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import becomes, code_of, row, running
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import becomes, code_of, row, running
 
 SENT: list[Any] = []
 

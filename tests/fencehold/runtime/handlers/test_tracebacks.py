@@ -10,8 +10,8 @@ import pytest
 
 import fencehold
 from fencehold.telemetry.logs import LogSink
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import becomes, running
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import becomes, running
 
 
 def deep(depth: int) -> None:

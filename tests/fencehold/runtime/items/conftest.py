@@ -1,6 +1,6 @@
-"""`url`: an empty database, once on PostgreSQL, once on SQLite, and once on SQL Server where one is given.
+"""`opened`: an open store with items, and what it tells; `memory`: the URL of a store in memory.
 
-`opened`: a store on it, and what it tells.
+The databases are those of tests/fencehold/conftest.py.
 """
 
 import uuid
@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.outbox.conftest import database, file_url, schema_url, url  # noqa: F401 - the same databases
-from tests.outbox.scene import Heard
+from tests.fencehold.runtime.outbox.scene import Heard
 
 KIND = "negotiation"
 OpenedItems = Callable[..., AbstractAsyncContextManager[tuple[fencehold.Items, Heard]]]
@@ -28,7 +27,7 @@ def opened() -> OpenedItems:
     """`async with opened(url, lease="1s") as (items, heard):` an open store with its tables made."""
 
     @asynccontextmanager
-    async def open_at(url: str, **settings: Any) -> AsyncIterator[tuple[fencehold.Items, Heard]]:  # noqa: F811
+    async def open_at(url: str, **settings: Any) -> AsyncIterator[tuple[fencehold.Items, Heard]]:
         heard = Heard()
         async with fencehold.connect(url, facts=heard) as store:
             items = store.items(KIND, **settings)

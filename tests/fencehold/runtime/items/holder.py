@@ -1,7 +1,9 @@
 """A holder as a real process, to be frozen or killed; it does what it reads and tells what came of it as JSON lines.
 
-python -m tests.items.holder URL hold --id n --lease 500ms      acquires the item, then obeys: save delete renew break
-python -m tests.items.holder URL process --lease 500ms          moves items from A to B, each after a line "go"
+python -m tests.fencehold.runtime.items.holder URL hold --id n --lease 500ms
+                                                   acquires the item, then obeys: save delete renew break
+python -m tests.fencehold.runtime.items.holder URL process --lease 500ms
+                                                   moves items from A to B, each after a line "go"
 """
 
 import argparse

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.items.conftest import KIND, OpenedItems
-from tests.items.scene import error_of, free
-from tests.outbox.scene import enough_s, eventually
+from tests.fencehold.runtime.items.conftest import KIND, OpenedItems
+from tests.fencehold.runtime.items.scene import error_of, free
+from tests.fencehold.runtime.outbox.scene import enough_s, eventually
 
 #: Nothing lapses by itself on a busy machine, and yet a loss is noticed soon.
 BRISK: Any = {"lease": "5s", "heartbeat_every": "20ms"}

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.items.conftest import OpenedItems
-from tests.items.scene import error_of, free
-from tests.outbox.scene import enough_s, eventually
+from tests.across_packages.processes import Process
+from tests.fencehold.runtime.items.conftest import OpenedItems
+from tests.fencehold.runtime.items.scene import error_of, free
+from tests.fencehold.runtime.outbox.scene import enough_s, eventually
 from tests.servers.cosmos import CosmosServer
-from tests.system.processes import Process
 
 
 class HolderProcess(Process):
     def __init__(self, url: str, does: str, *options: str) -> None:
-        self._launch(does, "tests.items.holder", url, does, *options)
+        self._launch(does, "tests.fencehold.runtime.items.holder", url, does, *options)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 
 from fencehold.backends.memory.items import MemoryItemPort
 from fencehold.runtime.items.open_asks import OpenAsks
-from tests.items.conftest import OpenedItems
+from tests.fencehold.runtime.items.conftest import OpenedItems
 
 PLACE = ("kind", "holder", "n")
 

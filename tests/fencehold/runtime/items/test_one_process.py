@@ -13,10 +13,10 @@ import fencehold
 import fencehold.sync
 from fencehold.backends.memory.items import MemoryItemPort
 from fencehold.runtime.items import item as item_module
-from tests.items.conftest import KIND, OpenedItems
-from tests.items.scene import error_of
-from tests.items.test_item_processor import fill, running
-from tests.outbox.scene import LIMIT_S, eventually
+from tests.fencehold.runtime.items.conftest import KIND, OpenedItems
+from tests.fencehold.runtime.items.scene import error_of
+from tests.fencehold.runtime.items.test_processor import fill, running
+from tests.fencehold.runtime.outbox.scene import LIMIT_S, eventually
 
 BRISK = {"lease": "5s", "heartbeat_every": "50ms"}
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.items.conftest import KIND, OpenedItems
-from tests.items.scene import error_of, free
-from tests.outbox.scene import LIMIT_S, eventually
+from tests.fencehold.runtime.items.conftest import KIND, OpenedItems
+from tests.fencehold.runtime.items.scene import error_of, free
+from tests.fencehold.runtime.outbox.scene import LIMIT_S, eventually
 
 
 class Gate:

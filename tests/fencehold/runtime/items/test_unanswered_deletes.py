@@ -7,8 +7,8 @@ import pytest
 
 import fencehold
 from fencehold.backends.memory.items import MemoryItemPort
-from tests.items.conftest import OpenedItems
-from tests.items.scene import error_of
+from tests.fencehold.runtime.items.conftest import OpenedItems
+from tests.fencehold.runtime.items.scene import error_of
 
 #: Nobody notices a loss by a renewal in the time of a test.
 LONG: Any = {"lease": "60s"}

@@ -1,8 +1,8 @@
 """A handler that returns without having saved its item is warned of: it would be called for ever."""
 
 import fencehold
-from tests.items.conftest import KIND, OpenedItems
-from tests.items.test_item_processor import fill, running
+from tests.fencehold.runtime.items.conftest import KIND, OpenedItems
+from tests.fencehold.runtime.items.test_processor import fill, running
 
 
 async def test_a_handler_that_saves_nothing_is_warned_of_once_a_minute(memory: str, opened: OpenedItems) -> None:

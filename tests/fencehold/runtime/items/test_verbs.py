@@ -14,9 +14,9 @@ import fencehold
 from fencehold.model.items.items import ItemKey
 from fencehold.model.items.settings import item_settings
 from fencehold.runtime.items.lease import ItemLease
-from tests.items.conftest import KIND, OpenedItems
-from tests.items.scene import error_of, free
-from tests.outbox.scene import eventually
+from tests.fencehold.runtime.items.conftest import KIND, OpenedItems
+from tests.fencehold.runtime.items.scene import error_of, free
+from tests.fencehold.runtime.outbox.scene import eventually
 
 CIRCLE: list[Any] = []
 CIRCLE.append(CIRCLE)

@@ -1,6 +1,6 @@
 """A worker as a real process, to be frozen, killed, or to kill itself.
 
-    python -m tests.outbox.laborer URL KIND --id A --lease 1s
+    python -m tests.fencehold.runtime.outbox.laborer URL KIND --id A --lease 1s
 
 It tells what happens as JSON lines: `began` for every event its handler gets, `handled` when that returns, and the
 facts named in TOLD. KIND says what the handler does: wait (until a line arrives on standard input), block (the event

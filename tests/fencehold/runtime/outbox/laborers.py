@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.system.processes import EVENT_LIMIT_S, Process
+from tests.across_packages.processes import EVENT_LIMIT_S, Process
 
 
 class LaborerProcess(Process):
     def __init__(self, url: str, kind: str, worker_id: str, *options: str) -> None:
-        self._launch(worker_id, "tests.outbox.laborer", url, kind, "--id", worker_id, *options)
+        self._launch(worker_id, "tests.fencehold.runtime.outbox.laborer", url, kind, "--id", worker_id, *options)
 
     def has_ended(self) -> bool:
         return self._child.poll() is not None

@@ -14,7 +14,7 @@ import psycopg
 import fencehold
 from fencehold.backends.sqlserver import driver
 from fencehold.backends.sqlserver.address import Address
-from tests.system.processes import execute
+from tests.across_packages.processes import execute
 
 LIMIT_S = 30.0
 COLUMNS = (

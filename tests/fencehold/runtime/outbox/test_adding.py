@@ -14,9 +14,9 @@ import sqlalchemy.orm
 
 import fencehold
 import fencehold.sync
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import dialect, own_connection, row, rows
-from tests.system.processes import execute
+from tests.across_packages.processes import execute
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import dialect, own_connection, row, rows
 
 #: Yields (tx, commit, rollback) for one kind of caller.
 Way = Callable[[str], AbstractAsyncContextManager[tuple[Any, Callable[[], Any], Callable[[], Any]]]]

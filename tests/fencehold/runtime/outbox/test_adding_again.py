@@ -18,7 +18,7 @@ from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import EventPort
 from fencehold.runtime.outbox.adding import add_surely
 from fencehold.testing.proxy import Fault, FaultProxy
-from tests.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.conftest import Opened
 from tests.servers.postgres import PostgresServer
 
 MANY = 60  # enough for a bulk load

@@ -13,9 +13,9 @@ import sqlalchemy.ext.asyncio as sa_async
 import sqlalchemy.orm
 
 import fencehold
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import code_of, dialect, own_connection, row, rows
-from tests.outbox.test_adding import sa_url
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import code_of, dialect, own_connection, row, rows
+from tests.fencehold.runtime.outbox.test_adding import sa_url
 
 NAIVE = dt.datetime(2030, 1, 1)  # noqa: DTZ001 - that is the point
 

@@ -17,8 +17,18 @@ from fencehold.runtime.outbox.handler_runs import HandlerRuns
 from fencehold.runtime.outbox.worker_context import WorkerContext
 from fencehold.telemetry.logs import LogSink
 from fencehold.telemetry.traces import NoTraces
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import LIMIT_S, all_are, becomes, enough_s, eventually, make_due, rows, running, update
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import (
+    LIMIT_S,
+    all_are,
+    becomes,
+    enough_s,
+    eventually,
+    make_due,
+    rows,
+    running,
+    update,
+)
 
 BAD = 17
 

@@ -5,7 +5,7 @@ import contextlib
 import time
 
 from fencehold.ports.events import Claim
-from tests.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.conftest import Opened
 
 LIMIT_S = 5.0
 

@@ -3,8 +3,8 @@
 import asyncio
 import time
 
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import Gate, becomes, running
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import Gate, becomes, running
 
 
 async def test_after_configure_shutdown_timeout_and_max_processing_follow_the_lease(

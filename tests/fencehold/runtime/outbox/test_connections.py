@@ -5,11 +5,11 @@ import re
 import psycopg
 
 import fencehold
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import Gate, Heard, eventually, running
+from tests.fencehold.cli.cli_process import prepare
+from tests.fencehold.cli.worker.test_health import asked
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import Gate, Heard, eventually, running
 from tests.servers.programs import ROOT
-from tests.system.cli_process import prepare
-from tests.system.test_cli_health import asked
 
 COUNT = (
     "SELECT count(*) FROM pg_stat_activity"

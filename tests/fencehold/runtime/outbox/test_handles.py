@@ -9,8 +9,8 @@ import pytest
 
 import fencehold
 from fencehold import sync
-from tests.outbox.scene import own_connection
-from tests.outbox.test_connections import has
+from tests.fencehold.runtime.outbox.scene import own_connection
+from tests.fencehold.runtime.outbox.test_connections import has
 
 REQUESTS = 30
 

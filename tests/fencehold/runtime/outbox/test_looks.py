@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import fencehold
-from tests.outbox.scene import Heard, eventually
-from tests.outbox.test_worker_rights import ROLE, clerk
-from tests.system.processes import execute
+from tests.across_packages.processes import execute
+from tests.fencehold.runtime.outbox.scene import Heard, eventually
+from tests.fencehold.runtime.outbox.test_worker_rights import ROLE, clerk
 
 
 class Measured(Heard):

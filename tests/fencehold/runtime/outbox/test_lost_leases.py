@@ -16,9 +16,9 @@ from fencehold.runtime.core.clock import BootClock
 from fencehold.runtime.outbox.claimed_event import ClaimedEvent
 from fencehold.runtime.outbox.event_renewals import EventRenewals
 from fencehold.testing.proxy import ThreadedFaultProxy
-from tests.outbox.conftest import Opened
-from tests.outbox.laborers import laborers
-from tests.outbox.scene import Gate, Heard, all_are, becomes, enough_s, eventually, row, rows, running
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.laborers import laborers
+from tests.fencehold.runtime.outbox.scene import Gate, Heard, all_are, becomes, enough_s, eventually, row, rows, running
 from tests.servers.postgres import PostgresServer
 
 LEASE_S = 0.5

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fencehold.runtime.outbox.handler_runs import HandlerRuns
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import Gate, eventually, rows, running
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import Gate, eventually, rows, running
 
 
 @pytest.fixture

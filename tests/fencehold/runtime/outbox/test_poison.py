@@ -13,8 +13,8 @@ import pytest
 import fencehold
 from fencehold.model.names import LEASE_NAME_CHARS_MAX
 from fencehold.runtime.outbox.access import reaper_lease
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import becomes, enough_s, lapse, row, running
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import becomes, enough_s, lapse, row, running
 
 
 class Weird(BaseException):

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import Gate, dialect, eventually, own_connection, running
-from tests.system.processes import execute
+from tests.across_packages.processes import execute
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import Gate, dialect, eventually, own_connection, running
 
 
 async def code_of_probe(one: fencehold.Worker | fencehold.Reaper) -> str:

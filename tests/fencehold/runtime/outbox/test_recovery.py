@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.outbox.conftest import Opened
-from tests.outbox.laborers import LaborerProcess, laborers
-from tests.outbox.scene import (
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.laborers import LaborerProcess, laborers
+from tests.fencehold.runtime.outbox.scene import (
     Gate,
     ThreadGate,
     all_are,
@@ -199,7 +199,7 @@ async def test_the_place_of_a_lost_handler_that_swallows_its_cancellation_is_fre
 
                 await eventually(one_runs_on)
                 told = await heard.once("handler_hung", tracking_id=hangs)
-                assert told["handler"] == "tests.outbox.test_recovery.Stubborn"
+                assert told["handler"] == "tests.fencehold.runtime.outbox.test_recovery.Stubborn"
                 assert (told["place"], told["reason"]) == ("free", "max_processing")
                 assert told["age_s"] >= max_s - 0.1
 

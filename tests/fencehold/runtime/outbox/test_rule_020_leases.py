@@ -11,8 +11,8 @@ from fencehold.backends.postgres.outbox.events import PostgresEventPort
 from fencehold.backends.sqlite.outbox.events import SqliteEventPort
 from fencehold.backends.sqlserver.outbox.events import SqlServerEventPort
 from fencehold.ports.events import ClaimAsk
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import (
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import (
     HOUR,
     Gate,
     becomes,

@@ -11,8 +11,9 @@ import fencehold
 from fencehold.runtime.outbox import reaper
 from fencehold.runtime.outbox.access import OutboxAccess
 from fencehold.telemetry.prometheus import PrometheusSink
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import (
+from tests.across_packages.processes import execute
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import (
     LONG_AGO,
     Gate,
     Heard,
@@ -27,7 +28,6 @@ from tests.outbox.scene import (
     statuses,
     update,
 )
-from tests.system.processes import execute
 
 
 async def runs(url: str) -> int:

@@ -11,8 +11,9 @@ from prometheus_client import CollectorRegistry
 import fencehold
 from fencehold.telemetry.fan_out import FanOut
 from fencehold.telemetry.prometheus import PrometheusSink
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import (
+from tests.across_packages.processes import execute
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import (
     Gate,
     Heard,
     all_are,
@@ -26,7 +27,6 @@ from tests.outbox.scene import (
     running,
     statuses,
 )
-from tests.system.processes import execute
 
 
 @pytest.mark.fault("shutdown", "outbox")

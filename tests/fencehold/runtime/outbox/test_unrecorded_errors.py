@@ -11,9 +11,9 @@ import pytest
 import fencehold
 from fencehold.backends.memory.outbox.events import MemoryEventPort
 from fencehold.telemetry.logs import level_of
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import LIMIT_S, Gate, becomes, enough_s, running, update
-from tests.outbox.test_recovery import Stubborn
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import LIMIT_S, Gate, becomes, enough_s, running, update
+from tests.fencehold.runtime.outbox.test_recovery import Stubborn
 
 
 class BreaksOff:

@@ -9,8 +9,18 @@ from typing import Any
 import pytest
 
 import fencehold
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import Gate, ThreadGate, all_are, becomes, code_of, row, rows, running, statuses
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import (
+    Gate,
+    ThreadGate,
+    all_are,
+    becomes,
+    code_of,
+    row,
+    rows,
+    running,
+    statuses,
+)
 
 
 async def test_sync_handlers_run_on_threads_side_by_side_and_not_on_the_loop(url: str, opened: Opened) -> None:

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 import fencehold
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import Gate, all_are, becomes, eventually, lapse, row, running
-from tests.system.processes import execute
+from tests.across_packages.processes import execute
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import Gate, all_are, becomes, eventually, lapse, row, running
 
 
 async def test_higher_priority_is_handled_sooner_and_of_the_same_the_older(url: str, opened: Opened) -> None:

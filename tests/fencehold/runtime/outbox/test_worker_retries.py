@@ -7,8 +7,8 @@ import pytest
 
 import fencehold
 from fencehold.model.outbox.settings import Backoff
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import (
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import (
     LONG_AGO,
     Gate,
     all_are,

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import fencehold
-from tests.outbox.scene import Heard, becomes, running
+from tests.fencehold.runtime.outbox.scene import Heard, becomes, running
 
 ROLE = "outbox_clerk"
 

@@ -10,8 +10,8 @@ from fencehold.backends.postgres.outbox.events import PostgresEventPort
 from fencehold.backends.sqlite.outbox.events import SqliteEventPort
 from fencehold.backends.sqlserver.outbox.events import SqlServerEventPort
 from fencehold.ports.events import Turn
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import (
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import (
     Gate,
     ThreadGate,
     all_are,

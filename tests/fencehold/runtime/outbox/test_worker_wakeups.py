@@ -11,10 +11,10 @@ from fencehold.backends.postgres.outbox.events import PostgresEventPort
 from fencehold.backends.sqlite.outbox.events import SqliteEventPort
 from fencehold.backends.sqlserver.outbox.events import SqlServerEventPort
 from fencehold.ports.events import Turn
-from tests.outbox.conftest import Opened
-from tests.outbox.scene import Gate, all_are, becomes, dialect, eventually, lapse, running
+from tests.across_packages.processes import execute
+from tests.fencehold.runtime.outbox.conftest import Opened
+from tests.fencehold.runtime.outbox.scene import Gate, all_are, becomes, dialect, eventually, lapse, running
 from tests.servers.postgres import PostgresServer
-from tests.system.processes import execute
 
 PORTS = (PostgresEventPort, SqliteEventPort, SqlServerEventPort)
 BY_HAND = {

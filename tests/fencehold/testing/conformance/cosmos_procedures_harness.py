@@ -10,8 +10,8 @@ from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.wire import Wire
 from fencehold.ports.backend import Backend
 from fencehold.testing.harness import LEASE_TABLE, Can, Harness, Traits
-from tests.conformance.cosmos_harness import BentClock
-from tests.cosmos_procedures.bridge import Bridge, Container
+from tests.fencehold.backends.cosmos.items.procedures.bridge import Bridge, Container
+from tests.fencehold.testing.conformance.cosmos_harness import BentClock
 
 EPOCH_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MILLISECOND = dt.timedelta(milliseconds=1)

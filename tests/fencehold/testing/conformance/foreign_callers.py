@@ -17,7 +17,7 @@ from django.db.utils import load_backend
 
 from fencehold.backends.sql.statements import numbered
 from fencehold.testing.harness import Caller, Door
-from tests.conformance.callers import AsyncCaller, OneDoor
+from tests.fencehold.testing.conformance.callers import AsyncCaller, OneDoor
 
 Params = Mapping[str, Any] | None
 ALIAS = "fencehold_test"

@@ -15,8 +15,8 @@ from fencehold.backends.postgres.backend import PostgresBackend
 from fencehold.ports.backend import Backend
 from fencehold.testing.harness import LEASE_TABLE, Caller, Can, Door, Harness, Remote, Traits
 from fencehold.testing.proxy import FaultProxy
-from tests.conformance.callers import AsyncCaller, OneDoor, alchemy_doors, plain_door
-from tests.conformance.foreign_callers import asyncpg_door, django_door, of_postgres
+from tests.fencehold.testing.conformance.callers import AsyncCaller, OneDoor, alchemy_doors, plain_door
+from tests.fencehold.testing.conformance.foreign_callers import asyncpg_door, django_door, of_postgres
 
 #: The classes of the suite that find out nothing new on another version of the server.
 NEWEST_ONLY = (

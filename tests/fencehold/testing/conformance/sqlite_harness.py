@@ -16,8 +16,8 @@ from fencehold.backends.sqlite import fences, session
 from fencehold.backends.sqlite.backend import SqliteBackend
 from fencehold.ports.backend import Backend
 from fencehold.testing.harness import LEASE_TABLE, Can, Door, Harness, Remote, Traits
-from tests.conformance.callers import alchemy_doors, plain_door
-from tests.conformance.foreign_callers import aiosqlite_door, django_door, django_settings
+from tests.fencehold.testing.conformance.callers import alchemy_doors, plain_door
+from tests.fencehold.testing.conformance.foreign_callers import aiosqlite_door, django_door, django_settings
 
 TABLES = """
 CREATE TABLE notes (place INTEGER PRIMARY KEY, note INTEGER NOT NULL);

@@ -22,7 +22,7 @@ from fencehold.backends.sqlserver.backend import SqlServerBackend
 from fencehold.ports.backend import Backend
 from fencehold.testing.harness import LEASE_TABLE, Can, Door, Harness, Remote, Traits
 from fencehold.testing.proxy import FaultProxy
-from tests.conformance.callers import alchemy_doors, plain_door
+from tests.fencehold.testing.conformance.callers import alchemy_doors, plain_door
 
 WAITING_WITHIN_S = 20.0
 CLOCK = "SYSUTCDATETIME()"
@@ -165,7 +165,7 @@ class SqlServerHarness(Harness):
 
     @property
     def remote(self) -> Remote:
-        return Remote(self.url, "tests.conformance.sqlserver_harness:backend_for")
+        return Remote(self.url, "tests.fencehold.testing.conformance.sqlserver_harness:backend_for")
 
     async def network(self) -> tuple[FaultProxy, Backend]:
         parts = urlsplit(self.url)

@@ -1,10 +1,10 @@
-"""Cosmos DB and the conformance suite, items by etag. In tests/cosmos is what takes the place of what it cannot do."""
+"""Cosmos DB and the conformance suite, items by etag. The tests of its backend do what it cannot."""
 
 import pytest
 
 from fencehold.testing import conformance
 from fencehold.testing.harness import Harness
-from tests.conformance.cosmos_harness import CosmosHarness
+from tests.fencehold.testing.conformance.cosmos_harness import CosmosHarness
 from tests.servers.cosmos import CosmosServer
 
 
@@ -14,8 +14,8 @@ def harness(cosmos_server: CosmosServer) -> Harness:
 
 
 LEAVE_OUT = {
-    "Crowd": "is in tests/cosmos/test_cosmos_leases.py",
-    "ProcessCrowd": "is in tests/cosmos/test_cosmos_leases.py",
+    "Crowd": "is in tests/fencehold/backends/cosmos/test_leases.py",
+    "ProcessCrowd": "is in tests/fencehold/backends/cosmos/test_leases.py",
     "ItemCrowd.test_on_threads_each_item_is_worked_on_exactly_once": "is done by processes, which share less",
 }
 

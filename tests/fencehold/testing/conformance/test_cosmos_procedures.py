@@ -4,8 +4,8 @@ import pytest
 
 from fencehold.testing import conformance
 from fencehold.testing.harness import Harness
-from tests.cosmos_procedures.bridge import Bridge
-from tests.cosmos_procedures.procedure_harness import ProcedureHarness
+from tests.fencehold.backends.cosmos.items.procedures.bridge import Bridge
+from tests.fencehold.testing.conformance.cosmos_procedures_harness import ProcedureHarness
 
 pytestmark = pytest.mark.needs("node")
 

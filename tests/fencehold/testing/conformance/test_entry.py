@@ -8,10 +8,10 @@ import pytest
 from fencehold.testing import conformance
 from fencehold.testing.conformance.entry import parts
 from fencehold.testing.harness import Can
-from tests.conformance.json_file_harness import JsonFileHarness
-from tests.conformance.memory_harness import MemoryHarness
-from tests.conformance.postgres_harness import NEWEST_ONLY, PostgresHarness
-from tests.conformance.sqlite_harness import SqliteHarness
+from tests.examples.json_file_harness import JsonFileHarness
+from tests.fencehold.testing.conformance.memory_harness import MemoryHarness
+from tests.fencehold.testing.conformance.postgres_harness import NEWEST_ONLY, PostgresHarness
+from tests.fencehold.testing.conformance.sqlite_harness import SqliteHarness
 
 IN_SQLITE = "Fences.test_who_does_not_hold_it_is_refused"
 

@@ -10,9 +10,9 @@ import pytest
 from fencehold.ports.backend import Backend
 from fencehold.testing import conformance, machine
 from fencehold.testing.harness import LEASE_TABLE
-from tests.conformance.memory_harness import MemoryHarness
-from tests.conformance.postgres_harness import PostgresHarness
-from tests.conformance.sqlite_harness import SqliteHarness
+from tests.fencehold.testing.conformance.memory_harness import MemoryHarness
+from tests.fencehold.testing.conformance.postgres_harness import PostgresHarness
+from tests.fencehold.testing.conformance.sqlite_harness import SqliteHarness
 from tests.servers.postgres import AnyPostgres
 
 NOW = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"

@@ -12,7 +12,7 @@ import pytest
 from tests.docs.blocks import the_block
 from tests.docs.test_run_blocks import agree
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 PAGE = "docs/adding-a-backend.md"
 ELSEWHERE = """
 import pytest
@@ -31,10 +31,10 @@ def test_that_fails(url):
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """The example with its harness and its entry."""
-    for name in ("examples/json_file_backend.py", "tests/conformance/json_file_harness.py"):
+    for name in ("examples/json_file_backend.py", "tests/examples/json_file_harness.py"):
         (tmp_path / name).parent.mkdir(parents=True)
         shutil.copy(ROOT / name, tmp_path / name)
-    shutil.copy(ROOT / "tests" / "conformance" / "test_json_file.py", tmp_path)
+    shutil.copy(ROOT / "tests" / "examples" / "test_json_file.py", tmp_path)
     return tmp_path
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from fencehold.testing import conformance
 from fencehold.testing.harness import Harness
-from tests.conformance.memory_harness import MemoryHarness
+from tests.fencehold.testing.conformance.memory_harness import MemoryHarness
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from fencehold.testing import conformance
 from fencehold.testing.harness import Harness
-from tests.conformance.postgres_harness import NEWEST_ONLY, PostgresHarness
+from tests.fencehold.testing.conformance.postgres_harness import NEWEST_ONLY, PostgresHarness
 from tests.servers.postgres import AnyPostgres
 
 

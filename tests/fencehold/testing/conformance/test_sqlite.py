@@ -6,7 +6,7 @@ import pytest
 
 from fencehold.testing import conformance
 from fencehold.testing.harness import Harness
-from tests.conformance.sqlite_harness import SqliteHarness
+from tests.fencehold.testing.conformance.sqlite_harness import SqliteHarness
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from fencehold.testing import conformance
 from fencehold.testing.conformance.items.locks import held, locked, started
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_TABLE, Harness
-from tests.conformance.sqlserver_harness import SqlServerHarness
+from tests.fencehold.testing.conformance.sqlserver_harness import SqlServerHarness
 from tests.servers.sqlserver import SqlServer, open_connection
 
 pytestmark = pytest.mark.limit(300)  # some servers take a second to read a statement for the first time

@@ -61,7 +61,7 @@ def test_a_planted_fault_is_found(kind: str, fault: str) -> None:
 
 
 def test_the_page_names_every_fault_with_the_seeds_it_needed() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "simulation.md").read_text(encoding="utf-8")
     rows = {
         row[0].strip("`"): row[2:] for line in page.splitlines() if (row := re.findall(r"[^|]+", line.replace(" ", "")))
     }

@@ -10,7 +10,7 @@ import pytest
 from fencehold import LeaseLost
 from submission_manager.model.intents import Status, WebhookStatus
 from submission_manager.ports import NotNow
-from tests.sqlite.lock_witness import witnessed, writers
+from tests.fencehold.backends.sqlite.lock_witness import witnessed, writers
 from tests.submission_manager.stores.scene import SOON, TWICE, Scene, scene
 from tests.submission_manager.stores.test_attempts import ACCEPTED, TROUBLE, started
 from tests.tidy.tree import ROOT

@@ -12,8 +12,8 @@ import pytest
 
 from submission_manager.stores.sqlserver.store import SqlServerStore
 from tests.servers.sqlserver import open_connection
-from tests.submission_manager.stores.others import execute, reads_wait, statement, submission, transaction
 from tests.submission_manager.stores.scene import LIMIT_S, TWICE, Scene, scene
+from tests.submission_manager.stores.sqlserver.others import execute, reads_wait, statement, submission, transaction
 
 HELD_OPEN_S_MAX = 2.0
 SUBMITTERS = 32

@@ -21,8 +21,14 @@ from submission_manager.ports import NotNow, Started, Submission
 from submission_manager.stores.opening import LEASE_TABLE, open_store
 from submission_manager.stores.sqlserver import attempts as sqlserver_attempts
 from submission_manager.stores.sqlserver import pool as sqlserver_pool
-from tests.submission_manager.stores.others import kill_others, locks_are_taken, statement, submission, transaction
 from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT, TWICE, contract, scene
+from tests.submission_manager.stores.sqlserver.others import (
+    kill_others,
+    locks_are_taken,
+    statement,
+    submission,
+    transaction,
+)
 
 SECRET = "s3cr3t"
 LOCKED = "UPDATE submission_intents SET updated_at = updated_at WHERE intent_id = 'a'"

@@ -17,7 +17,7 @@ from fencehold.backends.cosmos.wire import Wire
 from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.ports.items import ItemRefusal, ItemRow, NewItem
 from fencehold.testing.conformance.leases.names import AWKWARD, LOOK_ALIKES
-from tests.cosmos.conftest import LIMIT_S
+from tests.fencehold.backends.cosmos.conftest import LIMIT_S
 from tests.servers.cosmos import CosmosServer
 
 Opened = Callable[..., Any]

@@ -10,7 +10,7 @@ import pytest
 
 import fencehold
 from fencehold.model.election.places import TOKEN_JUMP, Place, decide
-from tests.postgres.places import HERE, run
+from tests.fencehold.backends.postgres.places import HERE, run
 from tests.servers.roles import Role
 
 FORGED = "UPDATE fencehold_items_place SET timeline = %s, system_identifier = %s"

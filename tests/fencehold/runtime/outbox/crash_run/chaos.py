@@ -12,11 +12,11 @@ from pathlib import Path
 
 import psutil
 
-from tests.outbox.crash_referee import Mark
-from tests.outbox.crash_worker import AIMED
+from tests.fencehold.runtime.outbox.crash_run.referee import Mark
+from tests.fencehold.runtime.outbox.crash_run.worker import AIMED
 from tests.servers.process import dies_with_us
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[5]
 BAG = ("kill", "kill", "stop", "stop", "restart")
 MOMENTS = ("", "", "before", "after")  # half of the blows to a worker are aimed
 HOLD_LEASES = (0.5, 2.0)
@@ -215,4 +215,14 @@ class Crew:
 
 
 def worker_command(url: str, name: str, file: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "tests.outbox.crash_worker", url, "--name", name, "--file", os.fspath(file), *more]
+    return [
+        sys.executable,
+        "-m",
+        "tests.fencehold.runtime.outbox.crash_run.worker",
+        url,
+        "--name",
+        name,
+        "--file",
+        os.fspath(file),
+        *more,
+    ]

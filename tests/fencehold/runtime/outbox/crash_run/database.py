@@ -13,7 +13,7 @@ import psycopg
 
 import fencehold
 from fencehold.model.errors import FenceholdError
-from tests.outbox.crash_referee import Change, Row
+from tests.fencehold.runtime.outbox.crash_run.referee import Change, Row
 from tests.servers.postgres import PostgresServer, binaries_of
 
 COLUMNS = "tracking_id, old, new, old_token, new_token, old_retries, new_retries, lease_until_s, at_s"

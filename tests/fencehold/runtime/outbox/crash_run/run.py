@@ -1,8 +1,8 @@
 """Workers of one outbox are killed, frozen and left without their database; then a referee looks at what is left.
 
-    python -m tests.outbox.crash_run --seconds 60 --events 20000 --workers 4 --seed 1
-    python -m tests.outbox.crash_run --database sqlite
-    python -m tests.outbox.crash_run --seconds 10 --events 2000 --sabotage no_token      (the referee must object)
+    python -m tests.fencehold.runtime.outbox.crash_run.run --seconds 60 --events 20000 --workers 4 --seed 1
+    python -m tests.fencehold.runtime.outbox.crash_run.run --database sqlite
+    python -m tests.fencehold.runtime.outbox.crash_run.run --seconds 10 --events 2000 --sabotage no_token
 
 Events are added all the time, a blow falls every second: kill -9 or SIGSTOP of a worker, at a random moment or at the
 worst one, or a restart of the database, by crash or in good order. Then everything is left alone until the last event
@@ -26,12 +26,12 @@ from typing import Any
 
 import fencehold
 from fencehold.model.errors import FenceholdError
-from tests.outbox.crash_chaos import Blow, Crew, Hand, Tally, blows, worker_command
-from tests.outbox.crash_database import DATABASES, Database, counts
-from tests.outbox.crash_referee import Verdict, judge
-from tests.outbox.crash_sabotage import SABOTAGES
-from tests.outbox.crash_summary import summary
-from tests.outbox.crash_worker import MAX_RETRIES, NEVER
+from tests.fencehold.runtime.outbox.crash_run.chaos import Blow, Crew, Hand, Tally, blows, worker_command
+from tests.fencehold.runtime.outbox.crash_run.database import DATABASES, Database, counts
+from tests.fencehold.runtime.outbox.crash_run.referee import Verdict, judge
+from tests.fencehold.runtime.outbox.crash_run.sabotage import SABOTAGES
+from tests.fencehold.runtime.outbox.crash_run.summary import summary
+from tests.fencehold.runtime.outbox.crash_run.worker import MAX_RETRIES, NEVER
 
 TEND_EVERY_S = 0.02
 FEED_EVERY_S = 0.05
@@ -61,7 +61,7 @@ class Options:
     def replay(self) -> str:
         told = f"--seconds {self.seconds:g} --events {self.events} --workers {self.workers} --seed {self.seed}"
         more = f" --database {self.database}" + (f" --sabotage {self.sabotage}" if self.sabotage else "")
-        return f"python -m tests.outbox.crash_run {told}{more}"
+        return f"python -m tests.fencehold.runtime.outbox.crash_run.run {told}{more}"
 
 
 @dataclass
@@ -252,7 +252,7 @@ def run(
 
 def options_of(arguments: Sequence[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.outbox.crash_run", description=(__doc__ or "").split("\n")[0]
+        prog="python -m tests.fencehold.runtime.outbox.crash_run.run", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--events", type=int, default=20_000)

@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.outbox.crash_chaos import Tally
-from tests.outbox.crash_referee import Verdict
+from tests.fencehold.runtime.outbox.crash_run.chaos import Tally
+from tests.fencehold.runtime.outbox.crash_run.referee import Verdict
 
 WINDOW_S = 2.0
 SETTLE_S = 1.0

@@ -14,15 +14,15 @@ import pytest
 
 import fencehold
 from tests.conftest import not_run
-from tests.outbox.crash_chaos import Blow, blows
-from tests.outbox.crash_database import prepare
-from tests.outbox.crash_referee import Change, Mark, Row, judge
-from tests.outbox.crash_run import Options, run
-from tests.outbox.crash_summary import SETTLE_S, WINDOW_S, rates_around, silences_s
+from tests.fencehold.runtime.outbox.crash_run.chaos import Blow, blows
+from tests.fencehold.runtime.outbox.crash_run.database import prepare
+from tests.fencehold.runtime.outbox.crash_run.referee import Change, Mark, Row, judge
+from tests.fencehold.runtime.outbox.crash_run.run import Options, run
+from tests.fencehold.runtime.outbox.crash_run.summary import SETTLE_S, WINDOW_S, rates_around, silences_s
 from tests.servers.postgres import PostgresServer, binaries_of
 from tests.servers.programs import Missing
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[5]
 SHORT = Options(seconds=8, events=2000, seed=7)
 #: As many at once as they hold, and none of them busy: the rate is the handlers' own, whatever else the machine does.
 STEADY = Options(seconds=8.5, events=6000, feed_s=0, work_ms=(60, 60), fail_part=0.0, calm_s=SETTLE_S + WINDOW_S)
@@ -106,7 +106,7 @@ def test_a_seed_fixes_the_blows() -> None:
 
 
 def test_ctrl_c_ends_every_process_of_the_run() -> None:
-    command = [sys.executable, "-m", "tests.outbox.crash_run", "--database", "sqlite"]
+    command = [sys.executable, "-m", "tests.fencehold.runtime.outbox.crash_run.run", "--database", "sqlite"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as tool:
         assert tool.stdout is not None
         for line in tool.stdout:

@@ -1,6 +1,6 @@
 """A worker of the crash run as a process of its own, to be killed and frozen.
 
-    python -m tests.outbox.crash_worker URL --file F --name w1 --lease 2 ...
+    python -m tests.fencehold.runtime.outbox.crash_run.worker URL --file F --name w1 --lease 2 ...
 
 Writes what it does to its own file, one line at a time, each with one os.write, so that a kill -9 loses none:
 R (ready), S (start), E (end), F (failed on purpose) with tracking id, token, attempt and time; L (it says it lost an
@@ -20,7 +20,7 @@ from typing import Any
 import fencehold
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.events import Claim
-from tests.outbox.crash_sabotage import SABOTAGES, port_class
+from tests.fencehold.runtime.outbox.crash_run.sabotage import SABOTAGES, port_class
 
 #: Which signal asks for what, at which moment.
 AIMED = {

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cosmos_procedures.bridge import Bridge
+from tests.fencehold.backends.cosmos.items.procedures.bridge import Bridge
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from tests.cosmos_procedures.bridge import Bridge
+from tests.fencehold.backends.cosmos.items.procedures.bridge import Bridge
 
 CONTAINER = "/dbs/{database}/colls/{container}"
 CHARGED = {"x-ms-request-charge": "7.25"}

@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import vm from 'node:vm';
 
-const SCRIPTS = new URL('../../src/fencehold/backends/cosmos/js/', import.meta.url);
+const SCRIPTS = new URL('../../../../../../src/fencehold/backends/cosmos/js/', import.meta.url);
 const scriptOf = (name) => readFileSync(new URL(`${name}.js`, SCRIPTS), 'utf8');
 const COLLECTION = 'dbs/app/colls/fencehold';
 

@@ -16,8 +16,8 @@ from fencehold.ports.items import ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import refused, row
 from fencehold.testing.conformance.suite import LEASE_S
 from fencehold.testing.harness import CALL_LIMIT_S
-from tests.cosmos_procedures.bridge import Bridge
-from tests.cosmos_procedures.http_front import http_front
+from tests.fencehold.backends.cosmos.items.procedures.bridge import Bridge
+from tests.fencehold.backends.cosmos.items.procedures.http_front import http_front
 
 pytestmark = pytest.mark.needs("node")
 KEY = "dGVzdA=="

@@ -14,8 +14,8 @@ from fencehold.ports.items import ItemPort, ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import refused, row
 from fencehold.testing.conformance.suite import LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND
-from tests.cosmos_procedures.bridge import Bridge
-from tests.cosmos_procedures.procedure_harness import ProcedureHarness
+from tests.fencehold.backends.cosmos.items.procedures.bridge import Bridge
+from tests.fencehold.testing.conformance.cosmos_procedures_harness import ProcedureHarness
 
 pytestmark = pytest.mark.needs("node")
 SHORT_S = 0.5

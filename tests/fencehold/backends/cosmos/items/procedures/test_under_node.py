@@ -11,7 +11,7 @@ from fencehold.model.items.items import RULES
 from tests.servers.programs import NPM, require
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = HERE.parents[1] / "src" / "fencehold" / "backends" / "cosmos" / "js"
+SCRIPTS = HERE.parents[5] / "src" / "fencehold" / "backends" / "cosmos" / "js"
 
 
 @pytest.mark.needs("node")

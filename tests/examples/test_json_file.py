@@ -6,7 +6,7 @@ import pytest
 
 from fencehold.testing import conformance
 from fencehold.testing.harness import Harness
-from tests.conformance.json_file_harness import JsonFileHarness
+from tests.examples.json_file_harness import JsonFileHarness
 
 
 @pytest.fixture
