@@ -68,6 +68,7 @@ def reachable_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.postgres
 def test_a_server_dies_with_a_test_run_that_is_killed(reachable_folder):
     program = """
         import time

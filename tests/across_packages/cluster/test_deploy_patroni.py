@@ -24,6 +24,7 @@ class DeployedProxy(ServerProcess):
     """HAProxy with deploy/patroni/haproxy.cfg as it stands."""
 
     name = "deployed"
+    mark = "haproxy"
 
     def __init__(self, cluster: Cluster) -> None:
         self._program = require("haproxy")

@@ -25,6 +25,7 @@ from tests.across_packages.processes import execute
 from tests.fencehold.cli.cli_process import until
 from tests.servers.process import is_dead
 
+#: It puts HAProxy in front where there is one.
 COMMAND = [sys.executable, "-m", "submission_manager.cli", "demo"]
 SCHEMAS = "SELECT count(*) FROM information_schema.schemata WHERE schema_name LIKE 'submission_manager_demo_%'"
 
@@ -33,6 +34,7 @@ def folders(place: Path) -> list[Path]:
     return list(place.glob("submission-manager-demo-*"))
 
 
+@pytest.mark.haproxy
 @pytest.mark.limit(120)
 def test_the_books_agree_and_nothing_is_left(tmp_path: Path) -> None:
     answer = subprocess.run(
@@ -73,6 +75,7 @@ def interrupted(stream: IO[str], child: subprocess.Popen[Any], signum: signal.Si
     until(lambda: child.poll() is not None and all(map(is_dead, tree)), "the end of every process")
 
 
+@pytest.mark.haproxy
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_interrupted_it_leaves_no_process_and_no_file(tmp_path: Path, signum: signal.Signals, code: int) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
@@ -83,6 +86,7 @@ def test_interrupted_it_leaves_no_process_and_no_file(tmp_path: Path, signum: si
     assert signum is signal.SIGKILL or folders(tmp_path) == []
 
 
+@pytest.mark.haproxy
 async def test_ctrl_c_on_a_terminal_leaves_no_schema_in_the_database_it_was_given(
     tmp_path: Path, postgres_url: str
 ) -> None:

@@ -62,6 +62,7 @@ async def plain(url: str) -> AsyncIterator[Any]:
 Connect = Callable[[str], AbstractAsyncContextManager[Any]]
 
 
+@pytest.mark.postgres  # also the store on SQLite is given a connection to PostgreSQL
 @pytest.mark.parametrize("connect", [raw, session, async_session, plain], ids=lambda connect: connect.__name__)
 async def test_a_connection_to_another_kind_of_database_is_refused_and_left_as_it_is(
     pg_or_sqlite_url: str, request: pytest.FixtureRequest, connect: Connect
