@@ -44,12 +44,25 @@ class _Running:
 def of(item: pytest.Item) -> set[str]:
     """The marks that a test should have, by all that can be seen of it before it runs."""
     asked = set(getattr(item, "fixturenames", ()))
-    if "request" in asked:  # a fixture may be chosen by its name while the test runs
+    if _may_choose(item):
         values = getattr(getattr(item, "callspec", None), "params", {}).values()
         asked |= {name for value in values if isinstance(value, str) for name in _chosen(item, value)}
     found = {mark for name in asked for mark in {**OF_PARAMETER, **OF_FIXTURE}.get(name, ())}
     programs = {name for marker in item.iter_markers("needs") for name in marker.args}
     return found | {mark for name in programs for mark in OF_PROGRAM.get(name, ())}
+
+
+def _may_choose(item: pytest.Item) -> bool:
+    """The test, or a fixture of ours, has `request`, by which it can ask for a fixture while it runs."""
+    fixtures = item.session._fixturemanager
+    ours = [
+        definition.argnames
+        for name in getattr(item, "fixturenames", ())
+        for definition in fixtures.getfixturedefs(name, item) or ()
+        if not definition.func.__module__.startswith("_pytest.")
+    ]
+    own = getattr(getattr(item, "_fixtureinfo", None), "argnames", ())
+    return any("request" in names for names in (own, *ours))
 
 
 def _chosen(item: pytest.Item, value: str) -> Iterator[str]:

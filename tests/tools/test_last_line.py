@@ -65,7 +65,7 @@ def test_tests_that_were_skipped_for_one_reason_are_one_line(tmp_path: Path) -> 
 
 def test_that_line_is_the_last_one_of_the_run(tmp_path: Path) -> None:
     """In a tree of three small parts."""
-    for folder in ("unit", "system", "items"):
+    for folder in ("submission_manager", "pgleaderlock", "tidy"):
         (tmp_path / "tests" / folder).mkdir(parents=True)
         (tmp_path / "tests" / folder / "test_it.py").write_text("def test_it():\n    pass\n")
     kept = {key: value for key, value in os.environ.items() if key != "CI" and not key.startswith("PYTEST")}

@@ -72,7 +72,8 @@ async def test_whatever_a_handler_raises_is_a_failed_try_and_the_worker_goes_on(
 
 
 async def test_a_raised_lease_keeps_what_is_in_hand(url: str, opened: Opened) -> None:
-    async with opened(url, lease=enough_s(url, 0.6)) as (outbox, heard):
+    short_s = enough_s(url, 0.6)
+    async with opened(url, lease=short_s) as (outbox, heard):
         event = await outbox.add("a", {})
         begun = asyncio.Event()
 
@@ -82,7 +83,7 @@ async def test_a_raised_lease_keeps_what_is_in_hand(url: str, opened: Opened) ->
 
         async with running(outbox.worker(handle, max_processing="60s")):
             await asyncio.wait_for(begun.wait(), 10)
-            outbox.configure(lease="60s")
+            outbox.configure(lease=10 * short_s)  # renewed every third of it: seldom enough for the short one to end
             assert (await becomes(url, event, "COMPLETED"))["retry_count"] == 0
         assert heard.all("event_lost") == []
 
