@@ -49,13 +49,14 @@ bench: env       ## the speed promises, as ratios
 	@$(BIN)/python -m bench $(ARGS)
 
 crash: env       ## the outbox's crash run: 60 s of kill -9, freezes and database restarts under 20,000 events
-	@$(BIN)/python -m tests.outbox.crash_run $(ARGS)
+	@$(BIN)/python -m tests.fencehold.runtime.outbox.crash_run.run $(ARGS)
 
 submissions: env ## SubmissionManager behind HAProxy: dead and frozen leaders, a crashed database, poison, the demo (about 90 s)
-	@$(BIN)/python -m pytest -q --long tests/submission_manager/end_to_end $(ARGS)
+	@$(BIN)/python -m pytest -q --long tests/submission_manager/demo tests/submission_manager/instance/test_behind_haproxy.py \
+		tests/submission_manager/instance/test_poison.py $(ARGS)
 
 cluster: env     ## three PostgreSQL nodes under Patroni: every failover scenario, 20 lost acquires, 3,000 events (about 8 min)
-	@FENCEHOLD_TEST_PROMOTIONS=20 $(BIN)/python -m pytest -q --long tests/cluster $(ARGS)
+	@FENCEHOLD_TEST_PROMOTIONS=20 $(BIN)/python -m pytest -q --long tests/across_packages/cluster $(ARGS)
 
 matrix: env      ## write docs/fault-matrix.md anew from the marks of the tests
 	@$(BIN)/python tools/fault_matrix.py

@@ -9,6 +9,7 @@
 | `own_postgres`         | a server of this test's own, to kill, freeze and restart                                |
 | `own_pgbouncer`        | `make(server, mode)` starts a PgBouncer in front of a server; stopped afterwards        |
 | `cosmos_server`        | the session's stand-in for Cosmos DB, running, its clock and answers as they should be  |
+| `cosmos_url`           | the address of a database of this test's own on it                                      |
 | `mssql_server`         | the SQL Server in FENCEHOLD_TEST_MSSQL_URL; no registry brings one                      |
 | `mssql_database`       | the address of the session's own database on it, as earlier tests left it               |
 | `mssql_url`            | the same address, and nothing left in the database                                      |
@@ -19,7 +20,7 @@ Tests may be `async def`. `@pytest.mark.limit(seconds)` changes the limit of 60 
 what a test cannot do without: absent, the test is not run and the last lines say so; with CI=true it fails.
 What no package brings (`not_here`: SQL Server, a control group) is no failure under CI; the last lines say so too.
 `@pytest.mark.long` is for what takes longer than a few seconds: such tests run with CI=true or `--long` only, and the
-last lines say how many were not run.
+last lines say how many were not run. A test that uses a real server gets a mark of its name (tests/servers/marks.py).
 """
 
 import functools
@@ -32,6 +33,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from tests.servers import marks
 from tests.servers.cosmos import CosmosServer
 from tests.servers.limits import limited
 from tests.servers.pgbouncer import PgBouncer
@@ -79,6 +81,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[TALLY] = last_lines.Tally()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A mark for each real server that the test uses, before `-m` is looked at."""
+    for mark in sorted(marks.of(item)):
+        item.add_marker(mark)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long tests are left out of a short run; nothing is left out in silence."""
     if config.getoption("--long"):
@@ -91,6 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    marks.begin(item)
     asked = getattr(getattr(item, "callspec", None), "params", {})
     chosen = any(name.endswith("url") and asked[name] == "mssql" for name in asked)  # any_url and its like
     if chosen or "mssql_server" in getattr(item, "fixturenames", ()):
@@ -149,6 +159,7 @@ class Servers:
         self._running: dict[int | str, AnyPostgres] = {}
 
     def get(self, which: int | str) -> AnyPostgres:
+        marks.must_have("postgres")
         if which not in self._running:
             self._running[which] = GivenServer(str(GIVEN)) if which == "given" else self._start(int(which))
         return self._running[which]
@@ -244,12 +255,18 @@ def started_cosmos() -> Iterator[Callable[[], CosmosServer]]:
 
 @pytest.fixture
 def cosmos_server(started_cosmos: Callable[[], CosmosServer], request: pytest.FixtureRequest) -> Iterator[CosmosServer]:
+    marks.must_have("cosmos")
     try:
         server = started_cosmos()
     except Missing as missing:
         not_run(request.config, missing)
     yield server
     server.behave()
+
+
+@pytest.fixture
+def cosmos_url(cosmos_server: CosmosServer) -> str:
+    return cosmos_server.url()
 
 
 @pytest.fixture(scope="session")
@@ -267,6 +284,7 @@ def given_mssql() -> Iterator[Callable[[], SqlServer]]:
 
 @pytest.fixture
 def mssql_server(given_mssql: Callable[[], SqlServer], request: pytest.FixtureRequest) -> SqlServer:
+    marks.must_have("sqlserver")
     asks_sql_server(request.config)
     server = given_mssql()
     tally = request.config.stash[TALLY]

@@ -18,8 +18,8 @@ from bench.items.ground import BATCH, KIND
 from bench.report import Finding, Tell
 from bench.server import Bench
 from bench.sizes import Sizes
-from tests.cosmos_procedures.bridge import Bridge
-from tests.cosmos_procedures.http_front import http_front
+from tests.fencehold.backends.cosmos.items.procedures.bridge import Bridge
+from tests.fencehold.backends.cosmos.items.procedures.http_front import http_front
 from tests.servers.cosmos import CosmosServer
 
 BATCHES = 5

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.conformance.memory_harness import MemoryHarness
+from tests.fencehold.testing.conformance.memory_harness import MemoryHarness
 
 
 class MyHarness(MemoryHarness):

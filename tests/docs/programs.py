@@ -20,9 +20,9 @@ import pytest
 
 from tests.docs.blocks import Block, awaits
 from tests.docs.given import GIVEN
+from tests.fencehold.cli.cli_process import until
 from tests.servers.process import free_port
 from tests.servers.programs import require
-from tests.system.cli_process import until
 from tests.tidy.tree import NOT_OURS, ROOT
 
 SAVED = re.compile(r"# (?P<file>\S+\.py), then: (?P<command>.+)\n")

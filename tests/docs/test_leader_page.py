@@ -19,7 +19,7 @@ import pytest
 import fencehold
 import fencehold.sync
 from tests.docs.blocks import the_block
-from tests.system.cli_process import until
+from tests.fencehold.cli.cli_process import until
 
 PROGRAM = the_block("docs/leader.md", "FastAPI").text
 RUNNING = re.compile(r"running on (http://\S+)")

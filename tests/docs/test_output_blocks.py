@@ -22,7 +22,7 @@ from fencehold.model.outbox.events import Status
 from fencehold.ports.events import EventRow
 from fencehold.runtime.handlers.error_text import TRACEBACK_MARK
 from tests.docs.blocks import the_block
-from tests.unit.faces import until
+from tests.fencehold.runtime.election.faces import until
 
 PAGE = "docs/commands.md"
 NIGHT = dt.datetime(2026, 1, 31, 2, tzinfo=dt.UTC)

@@ -29,6 +29,7 @@ def param(chain: list[Block]) -> Any:
     marks = [pytest.mark.limit(limit_s(chain)), pytest.mark.needs("bash")]
     marks += [pytest.mark.needs(*one.needs) for one in markers if one.needs]
     marks += [pytest.mark.long] if any(one.long for one in markers) else []
+    marks += [getattr(pytest.mark, server) for one in markers for server in one.on]
     return pytest.param(chain, id=str(chain[0]), marks=marks)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from mssqlleaderlock import FixedInterval, LeaderLock
 from mssqlleaderlock.companion import Companion
+from tests.fencehold.testing.simulation.on_virtual_time import LoopClock
 from tests.pgleaderlock.fake_server import FakeServer
 from tests.pgleaderlock.heard import Heard
-from tests.unit.on_virtual_time import LoopClock
 
 URL = "mssql://clerk:geheim@db/app"
 

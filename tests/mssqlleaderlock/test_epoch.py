@@ -5,8 +5,8 @@ import pytest
 from fencehold.model.election.lock_errors import HopelessError
 from fencehold.model.errors import ConfigurationError
 from mssqlleaderlock.companion import Companion
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 from tests.mssqlleaderlock.fake_session import Scene
-from tests.unit.on_virtual_time import virtual
 
 
 def fenced(**options: object) -> Scene:

@@ -8,8 +8,8 @@ import pytest
 from fencehold.model.election.lock_errors import PoolerError
 from mssqlleaderlock import ConnectionError as LostConnection
 from mssqlleaderlock import FixedInterval, LockState, ShutdownError
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 from tests.mssqlleaderlock.fake_session import Scene
-from tests.unit.on_virtual_time import virtual
 
 WHOLE_LIFE = [
     "stopped>follower", "follower>acquiring", "acquiring>leader", "acquired",

@@ -10,7 +10,7 @@ from fencehold.backends.sqlserver.address import Address
 from mssqlleaderlock import LockError
 from mssqlleaderlock import session as session_module
 from mssqlleaderlock.session import SQL, SqlServerSession
-from tests.system.processes import ROOT
+from tests.across_packages.processes import ROOT
 
 WITH_THE_POOL = """
 import asyncio, mssql_python

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from tests.across_packages.processes import Process
 from tests.pgleaderlock.candidate import now_s
-from tests.system.processes import Process
 
 HOLDERS_SQL = """
 SELECT l.pid FROM pg_locks AS l

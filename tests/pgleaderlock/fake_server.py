@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 from pgleaderlock import FixedInterval, LeaderLock
+from tests.fencehold.testing.simulation.on_virtual_time import LoopClock
 from tests.pgleaderlock.heard import Heard
-from tests.unit.on_virtual_time import LoopClock
 
 KINDS = {"pg_try_advisory_lock": "lock", "pg_advisory_unlock": "unlock", "SELECT 1": "probe"}
 

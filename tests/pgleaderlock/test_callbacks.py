@@ -9,8 +9,8 @@ import pytest
 import pgleaderlock
 from pgleaderlock import FixedInterval, LeaderLock, LockState, models
 from pgleaderlock._logging import get_logger
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 from tests.pgleaderlock.fake_server import Scene
-from tests.unit.on_virtual_time import virtual
 
 NAMES = (
     "LeaderLock LockState RetryContext RetryStrategy ExponentialBackoff FixedInterval DecorrelatedJitter Callback "

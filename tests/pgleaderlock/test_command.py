@@ -22,11 +22,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from fencehold.testing.proxy import Fault, ThreadedFaultProxy
 from pgleaderlock import FixedInterval, LeaderLock, command
 from pgleaderlock.errors import PoolerError
+from tests.across_packages.processes import ROOT
 from tests.pgleaderlock.candidates import asked, holders
 from tests.pgleaderlock.fake_server import FakeServer
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
-from tests.system.processes import ROOT
 
 COMMAND = [sys.executable, "-c", "from pgleaderlock.cli import main; main()"]
 KEYS = ("--key1", "1", "--key2", "100")

@@ -9,9 +9,9 @@ from contextlib import suppress
 import pytest
 
 from pgleaderlock import ExponentialBackoff, FixedInterval, LeaderLock, LockState, RetryContext, ShutdownError
+from tests.fencehold.runtime.election.faces import until
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 from tests.pgleaderlock.fake_server import FakeServer, Scene
-from tests.unit.faces import until
-from tests.unit.on_virtual_time import virtual
 
 
 class Noted:

@@ -9,10 +9,10 @@ import pytest
 
 from mssqlleaderlock import LeaderLock as SqlServerLock
 from pgleaderlock import LeaderLock
+from tests.fencehold.runtime.election.faces import until
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 from tests.mssqlleaderlock.fake_session import Scene as SqlServerScene
 from tests.pgleaderlock.fake_server import Scene
-from tests.unit.faces import until
-from tests.unit.on_virtual_time import virtual
 
 SCENES = pytest.mark.parametrize(
     ("scene_of", "logger"), [(Scene, "pgleaderlock"), (SqlServerScene, "mssqlleaderlock")], ids=["postgres", "mssql"]

@@ -6,8 +6,8 @@ import pytest
 
 from pgleaderlock import ConnectionError as LostConnection
 from pgleaderlock import FixedInterval, LockError, LockState
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 from tests.pgleaderlock.fake_server import Scene
-from tests.unit.on_virtual_time import virtual
 
 UNTIL_STOPPED = ["leader>releasing", "releasing>stopped", "released", "stopped"]
 

@@ -23,6 +23,7 @@ class CosmosServer(ServerProcess):
     """With `tls` its certificate is one that nobody signed."""
 
     name = "cosmos"
+    mark = "cosmos"
 
     def __init__(self, *, tls: bool = False) -> None:
         self._node = require("node")

@@ -15,6 +15,7 @@ class EtcdMember(ServerProcess):
     """One member; it answers when it is part of a cluster that has a leader."""
 
     name = "etcd"
+    mark = "cluster"
     in_memory = True  # a slow disk would make the members elect a new leader in the middle of a test
 
     def __init__(self, number: int) -> None:

@@ -15,6 +15,7 @@ class HaProxy(ServerProcess):
     """`port` takes every instance in turn, `leader_port` only the leader; the instances need not be there yet."""
 
     name = "haproxy"
+    mark = "haproxy"
 
     def __init__(self, ports: Sequence[int]) -> None:
         assert len(ports) == INSTANCES, "the configuration has three"

@@ -72,6 +72,7 @@ class PatroniNode(ServerProcess):
     """Patroni and its PostgreSQL, in one folder. `running` is about Patroni; each method says which one it means."""
 
     name = "node"
+    mark = "cluster"
     in_memory = True
     stop_limit_s = 30.0
 

@@ -33,6 +33,7 @@ class PgBouncer(ServerProcess):
     """In `transaction` mode each transaction may get another server session; in `session` mode it stays."""
 
     name = "pgbouncer"
+    mark = "pgbouncer"
     stop_signal = signal.SIGINT
     death_signal = signal.SIGKILL
 

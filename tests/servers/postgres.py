@@ -36,6 +36,7 @@ class PostgresServer(ServerProcess):
     """One cluster in a temporary folder, listening on 127.0.0.1; `trust` for everyone on this machine."""
 
     name = "pg"
+    mark = "postgres"
     stop_signal = signal.SIGINT  # fast: sessions are cut, data is flushed
     death_signal = signal.SIGQUIT  # immediate: the postmaster takes its children along
 

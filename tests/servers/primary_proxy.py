@@ -29,6 +29,7 @@ class PrimaryProxy(ServerProcess):
     """One address that leads to the primary; for each node its number, its port and that of Patroni's REST API."""
 
     name = "pgproxy"
+    mark = "haproxy"
 
     def __init__(self, nodes: Sequence[tuple[int, int, int]]) -> None:
         self._program = require("haproxy")

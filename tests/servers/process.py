@@ -23,6 +23,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.servers import marks
+
 PR_SET_PDEATHSIG = 1
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 3 << 30
@@ -41,6 +43,7 @@ class ServerProcess:
     """One server: its folder, its log, its process tree. Subclasses say what to run and when it is ready."""
 
     name = "server"
+    mark = ""  # which a test must have that starts one; see marks.py
     start_limit_s = 30.0
     stop_limit_s = 20.0
     stop_signal = signal.SIGTERM
@@ -96,6 +99,8 @@ class ServerProcess:
 
     def begin(self) -> None:
         """Start it and do not wait: for a server that is not to answer."""
+        if self.mark:
+            marks.must_have(self.mark)
         account = None if self.leaves_root_itself else unprivileged()
         self._child = spawn(self.command(), self.log, self.environment(), self.death_signal, account)
 

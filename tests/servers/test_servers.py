@@ -68,6 +68,7 @@ def reachable_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.postgres
 def test_a_server_dies_with_a_test_run_that_is_killed(reachable_folder):
     program = """
         import time
@@ -146,7 +147,7 @@ def test_under_ci_a_missing_program_is_a_failure(tmp_path):
 ASKS_THE_MACHINE = """
     import errno, os
     from fencehold.cli.run.guardian import Cgroup
-    from tests.system import control_groups
+    from tests.fencehold.cli.run import control_groups
 
     def none():
         raise PermissionError(errno.EROFS, "Read-only file system")

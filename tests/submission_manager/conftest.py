@@ -11,6 +11,6 @@ HERE = Path(__file__).parent
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        is_sqlserver = "[sqlserver" in item.nodeid or "sqlserver" in item.path.name
-        if is_sqlserver and item.path.is_relative_to(HERE):
+        is_ours = item.path.is_relative_to(HERE)
+        if is_ours and ("[sqlserver" in item.nodeid or "sqlserver" in item.path.relative_to(HERE).parts):
             item.add_marker(pytest.mark.limit(SQL_SERVER_LIMIT_S))

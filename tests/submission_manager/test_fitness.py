@@ -17,13 +17,13 @@ from submission_manager.instance import Instance
 from submission_manager.leadership.reading import FITNESS_EVERY_S
 from submission_manager.registry.registry import parse
 from submission_manager.settings import settings
+from tests.fencehold.testing.simulation.on_virtual_time import virtual
 from tests.servers.roles import Role
-from tests.submission_manager.executor_scene import Scene
-from tests.submission_manager.http_parts import REGISTRY, Facts, until
+from tests.submission_manager.cli.test_cli import run
+from tests.submission_manager.executor.scene import Scene
+from tests.submission_manager.http.parts import REGISTRY, Facts, until
+from tests.submission_manager.instance.test_instance import gateway, instance, read, submit
 from tests.submission_manager.stores.scene import scene
-from tests.submission_manager.test_cli import run
-from tests.submission_manager.test_http_instance import gateway, instance, read, submit
-from tests.unit.on_virtual_time import virtual
 
 RIGHTS = [
     ("INSERT", "submission_attempts"), ("INSERT", "submission_intents"), ("UPDATE", "submission_intents"),

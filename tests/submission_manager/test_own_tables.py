@@ -20,9 +20,9 @@ from submission_manager.own_words import HINTS, own_hint, own_text
 from submission_manager.stores.opening import LEASE_TABLE
 from submission_manager.stores.sqlite.store import SqliteSchedule
 from tests.servers.roles import Role
-from tests.submission_manager.http_parts import Facts, until
-from tests.submission_manager.test_cli import run
-from tests.submission_manager.test_http_instance import gateway, instance, read, submit
+from tests.submission_manager.cli.test_cli import run
+from tests.submission_manager.http.parts import Facts, until
+from tests.submission_manager.instance.test_instance import gateway, instance, read, submit
 from tests.tidy.tsql import batches, parsed
 
 GRANT = re.compile(r"^-- (GRANT .* TO) app;$", re.MULTILINE)
