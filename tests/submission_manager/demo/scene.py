@@ -8,7 +8,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ GATEWAY = [sys.executable, "-m", "submission_manager.cli", "gateway"]
 CLIENTS = 20
 ANSWER_LIMIT_S = 3.0
 LOOK_EVERY_S = 0.2
+WANTED_PER_LOOK = 10
 AT_ONCE_S = 0.01
 LIMIT_S = 300.0
 MAX_ATTEMPTS = 4
@@ -141,6 +142,15 @@ class Scene:
         await self.until(lambda seen: seen.intents == count and seen.pending == 0, f"not all {count} are over")
 
     # --- blows ---
+
+    async def strike(self, blow: Callable[[], Awaitable[None]], numbers: Iterator[int], at_first: int) -> None:
+        """More intents come until the blow is over: on a slow machine the first may be done before it finds a leader."""
+        self.want(*map(intent, itertools.islice(numbers, at_first)))
+        blow_struck = asyncio.ensure_future(blow())
+        while not blow_struck.done():
+            self.want(*map(intent, itertools.islice(numbers, WANTED_PER_LOOK)))
+            await asyncio.wait([blow_struck], timeout=LOOK_EVERY_S)
+        await blow_struck
 
     async def kill_leader(self) -> None:
         """kill -9; a new one takes its place at the same address."""

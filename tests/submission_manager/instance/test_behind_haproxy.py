@@ -7,6 +7,7 @@ the gateway's (every call with its Idempotency-Key).
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ async def test_on_sql_server_intents_survive_a_dead_leader_and_a_frozen_one(url:
 async def test_on_sqlite_intents_survive_a_dead_leader_and_a_frozen_one(sqlite_url: str, tmp_path: Path) -> None:
     async with a_scene(sqlite_url, tmp_path) as scene:
         await scene.start()
-        for part, blow in enumerate((scene.kill_leader, scene.freeze_leader)):
-            scene.want(*map(intent, range(part * 150, part * 150 + 150)))
-            await blow()
-        await judged(scene, 300, blows=2)
+        numbers = itertools.count()
+        for blow in (scene.kill_leader, scene.freeze_leader):
+            await scene.strike(blow, numbers, at_first=150)
+        await judged(scene, next(numbers), blows=2)

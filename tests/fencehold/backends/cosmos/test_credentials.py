@@ -21,9 +21,11 @@ from fencehold.backends.cosmos.address import Address, parse
 from fencehold.backends.cosmos.credentials import token_credential
 from fencehold.model.election.leases import Ask
 from fencehold.model.errors import ConfigurationError, Unavailable
+from tests.conftest import not_run
 from tests.fencehold.backends.cosmos.conftest import LIMIT_S
 from tests.fencehold.backends.cosmos.test_address import GOOD, KEY
 from tests.servers.cosmos import CosmosServer
+from tests.servers.programs import Missing
 
 Opened = Callable[..., Any]
 PLAIN = "cosmos://acme.documents.azure.com/app"
@@ -69,9 +71,12 @@ def identity(monkeypatch: pytest.MonkeyPatch) -> type[FakeCredential]:
 
 
 @pytest.fixture(scope="module")
-def tls_server() -> Iterator[CosmosServer]:
+def tls_server(request: pytest.FixtureRequest) -> Iterator[CosmosServer]:
     """No token is sent without TLS."""
-    server = CosmosServer(tls=True)
+    try:
+        server = CosmosServer(tls=True)
+    except Missing as missing:
+        not_run(request.config, missing)
     server.start()
     yield server
     server.close()
