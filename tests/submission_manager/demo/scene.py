@@ -144,7 +144,7 @@ class Scene:
     # --- blows ---
 
     async def strike(self, blow: Callable[[], Awaitable[None]], numbers: Iterator[int], at_first: int) -> None:
-        """More intents come until the blow is over: on a slow machine the first may be done before it finds a leader."""
+        """More intents come until the blow is over: the first may all be done before it finds a leader."""
         self.want(*map(intent, itertools.islice(numbers, at_first)))
         blow_struck = asyncio.ensure_future(blow())
         while not blow_struck.done():
