@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from fencehold.model.election.leases import Lease, TermKey
+from fencehold.model.election.leases import Ask, Lease, TermKey
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.term import Term
@@ -39,9 +39,7 @@ class Candidate(Protocol):
     settings: LeaderSettings
     blocked_at_s: float | None
     disturbed_s: float
-    asks: int
-
-    def next_ask(self) -> int: ...
+    asked: Ask | None
 
 
 @dataclass(eq=False)
@@ -70,10 +68,10 @@ class LeaseReferee(FenceReferee):
         super().__init__(loop, trace)
         self.nodes: dict[str, Candidate] = {}
         self.history: list[Event] = []
+        self.refused_epochs: set[int] = set()  # by a renewal, once the refusal has arrived
         self._believed: list[Belief] = []
         self._over: dict[str, Belief] = {}
         self._leaving: list[tuple[Belief, float]] = []
-        self._refused_epochs: set[int] = set()
         self._taken: dict[int, float] = {}
         self._row_epoch = 0
         self._row_until_s = 0.0
@@ -84,7 +82,7 @@ class LeaseReferee(FenceReferee):
 
     # --- what the store executed ---
 
-    def granted(self, lease: Lease, is_latest: bool) -> None:
+    def granted(self, lease: Lease, ask: Ask) -> None:
         now_s = self.loop.time()
         self.history.append(Granted(lease.name, lease.holder_id, lease.epoch, now_s))
         self.trace.note("store", f"grants epoch {lease.epoch} to {lease.holder_id}")
@@ -93,7 +91,10 @@ class LeaseReferee(FenceReferee):
         self._granted_at_s[lease.epoch] = node.keeper.running_s()
         # The process gives up waiting, backs off once and asks again: by then the nonce must have shown it the grant.
         due_s = now_s + 2 * node.settings.call_limit_s + node.settings.acquire_every_s + SLACK_S
-        self._orphan = Orphan(node, lease.epoch, now_s, due_s) if is_latest else None
+        self._orphan = Orphan(node, lease.epoch, now_s, due_s) if ask is node.asked else None
+
+    def renewed(self, lease: Lease) -> None:
+        self.row_lives_until(lease.epoch, self.loop.time() + lease.remaining_s)
 
     def acquire_refused(self, holder_id: str) -> None:
         """Fail if a candidate asks on and on: one refusal is enough for it, the rest is only load for the store."""
@@ -154,10 +155,6 @@ class LeaseReferee(FenceReferee):
         if silent_s > rounds_s * SMALL_DRIFT + SLACK_S:
             self.fail(f"{node.name} renews although its event loop has been blocked for {silent_s:.2f} s")
 
-    def renewal_refused(self, key: TermKey) -> None:
-        """Called on the keeper's thread, when the refusal arrives."""
-        self._refused_epochs.add(key.epoch)
-
     def leads(self, node: Candidate, term: Term) -> None:
         """Called on the user's thread, when a term begins."""
         now_s = self.loop.time()
@@ -201,7 +198,7 @@ class LeaseReferee(FenceReferee):
     def _judge_valid(self, belief: Belief) -> None:
         """Also for what is left of it: a process that is paused now will not learn that it is over."""
         epoch = belief.term.epoch
-        if epoch in self._refused_epochs:
+        if epoch in self.refused_epochs:
             self.fail(f"{belief.node.name}'s epoch {epoch} is still valid after its renewal was refused")
         if epoch in self._taken:
             return

@@ -107,6 +107,6 @@ class LockNode(Process):
         try:
             async with term.transaction() as tx:
                 await self.pause_point()
-                await tx.execute("write")
+                await tx.execute(lambda: None)
         except (LeaseLost, Unavailable, Uncertain):
             return
