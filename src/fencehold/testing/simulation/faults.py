@@ -6,7 +6,7 @@ code has no switch for any of them. Here are those that break what leases of sev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,11 @@ Patch = tuple[Any, str, Any]  # of a class or a module
 Faults = Mapping[str, tuple[Patch, ...]]
 
 STILL_S = 5.0
+
+
+def answering(answer: Any) -> Callable[..., Any]:
+    """A function that does nothing but give this answer."""
+    return lambda *asked: answer
 
 
 def _until_from_answer(trust: Trust, sent_s: float, trusted_s: float) -> float:
@@ -33,10 +38,6 @@ def _remaining_though_ended(trust: Trust) -> float:
 
 def _extend_always(trust: Trust, sent_s: float, trusted_s: float) -> bool:
     trust.deadline_s = max(trust.deadline_s, sent_s + trusted_s)
-    return True
-
-
-def _always_attended(renewals: Renewals[Any], kept: Kept) -> bool:
     return True
 
 
@@ -60,7 +61,7 @@ OF_TRUST: Faults = {
     ),
 }
 OF_HEARTBEATS: Faults = {"refusal_as_unknown": ((Heartbeats, "_answered", _refusals_unanswered),)}
-OF_STALLS: Faults = {"stall_ignored": ((Renewals, "_is_attended", _always_attended),)}
+OF_STALLS: Faults = {"stall_ignored": ((Renewals, "_is_attended", answering(True)),)}
 
 
 @contextmanager

@@ -58,5 +58,5 @@ def simulate(seed: int, fault: str | None = None, trace: bool = False, kind: str
             schedule.loop.close()
     return Outcome(
         kind, seed, fault, violation, schedule.loop.time(), dict(schedule.referee.counts),
-        schedule.loop.callbacks_run, what.schedule.rules & set(schedule.rules_fired()), tuple(schedule.trace.lines),
+        schedule.loop.callbacks_run, what.schedule.rules & set(schedule.rules_fired), tuple(schedule.trace.lines),
     )  # fmt: skip

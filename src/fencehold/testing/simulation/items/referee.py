@@ -19,9 +19,9 @@ from fencehold.model.items.items import ItemKey, Request, Verb
 from fencehold.model.items.settings import ItemSettings
 from fencehold.runtime.items.context import BREAK_LIMIT_S
 from fencehold.runtime.items.lease import BROKEN, DONE, ItemLease
-from fencehold.testing.simulation.loop import Side, SimulationLoop
+from fencehold.testing.simulation.loop import SimulationLoop
 from fencehold.testing.simulation.network import STUTTER_S_MAX
-from fencehold.testing.simulation.process import NodeClock, Process
+from fencehold.testing.simulation.process import Judged
 from fencehold.testing.simulation.referee import (
     BODY_STOP_S_MAX,
     LONG_AGO,
@@ -35,15 +35,8 @@ from fencehold.testing.simulation.referee import (
 REMEMBERED = 20  # leases that are over
 
 
-class Holder(Protocol):
+class Holder(Judged, Protocol):
     """What the referee reads of a node."""
-
-    name: str
-    clock: NodeClock
-    user: Side
-    keeper: Side
-    blocked_at_s: float | None
-    disturbed_s: float
 
     @property
     def inside(self) -> Collection[ItemLease]: ...
@@ -145,7 +138,7 @@ class ItemReferee(Referee):
             if lease.key in keys and age_s > (lease.max_s + rounds_s) * SMALL_DRIFT:
                 self.fail(f"{node.name} renews item {lease.key.id}, whose handler has run for {age_s:.2f} s")
 
-    def left(self, node: Process, lease: ItemLease, since_s: float, ran_s: float) -> None:
+    def left(self, node: Judged, lease: ItemLease, since_s: float, ran_s: float) -> None:
         """Called when a block has ended: its body had ended at `since_s`, when its thread had run for `ran_s`."""
         record = self.records[lease.key.id]
         is_held = record.token == lease.key.token and self.loop.time() < record.until_s

@@ -17,6 +17,7 @@ from fencehold.testing.simulation.schedule import LIVENESS_SLACK_S, NODES, Sched
 
 class ItemSchedule(Schedule):
     rules = frozenset(rule.id for rule in RULES)
+    settles_s = LIMIT_S
     referee: ItemReferee
     nodes: Sequence[ItemNode]
 
@@ -26,14 +27,8 @@ class ItemSchedule(Schedule):
         self.referee = ItemReferee(self.loop, self.trace, self.settings)
         self.shelf = new_shelf(self.loop)
         self.shelf.items = self.items = JudgedItems(self.shelf.now, self.referee)
+        self.rules_fired = self.items.fired
         self.nodes = [ItemNode(name, self.line(), self.shelf, self.settings, self.referee, self.rng) for name in NODES]
-
-    @property
-    def settles_s(self) -> float:
-        return LIMIT_S
-
-    def rules_fired(self) -> Sequence[str]:
-        return self.items.fired
 
     def troubles(self) -> tuple[Trouble, ...]:
         return (

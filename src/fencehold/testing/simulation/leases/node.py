@@ -29,7 +29,7 @@ class LeaseNode(StoreProcess):
         rng: random.Random,
     ) -> None:  # fmt: skip
         super().__init__(name, line, referee, rng)
-        self.settings = settings
+        self.settings, self.call_limit_s = settings, settings.call_limit_s
         self.bodies: dict[int, int] = {}
         self.asked: Ask | None = None  # the newest; an earlier one's grant need not be found any more
         self._store, self._referee = store, referee
@@ -42,10 +42,6 @@ class LeaseNode(StoreProcess):
         made.leases = over_line(self._store.leases, self.line, self)
         made.fences = FencesOverLine(self._store, self.line)
         return made
-
-    @property
-    def call_limit_s(self) -> float:
-        return self.settings.call_limit_s
 
     def sending(self, verb: str, args: tuple[Any, ...]) -> None:
         if verb == "acquire":

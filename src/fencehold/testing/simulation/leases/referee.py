@@ -21,24 +21,18 @@ from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.term import Term
 from fencehold.testing.history import Believed, Ended, Event, Granted, Refused, check
 from fencehold.testing.simulation.fences import FenceReferee
-from fencehold.testing.simulation.loop import Side, SimulationLoop
-from fencehold.testing.simulation.process import NodeClock
+from fencehold.testing.simulation.loop import SimulationLoop
+from fencehold.testing.simulation.process import Judged
 from fencehold.testing.simulation.referee import BODY_STOP_S_MAX, ROUNDING_S, SLACK_S, SMALL_DRIFT, Trace
 
 STORM_REFUSALS = 15
 
 
-class Candidate(Protocol):
+class Candidate(Judged, Protocol):
     """What the referee reads of a node."""
 
-    name: str
-    clock: NodeClock
-    user: Side
-    keeper: Side
     bodies: dict[int, int]
     settings: LeaderSettings
-    blocked_at_s: float | None
-    disturbed_s: float
     asked: Ask | None
 
 

@@ -23,20 +23,15 @@ from fencehold.runtime.outbox.claimed_event import ClaimedEvent
 from fencehold.runtime.outbox.handler_runs import LOST_GRACE_S
 from fencehold.runtime.outbox.reaper import AGAIN_S
 from fencehold.runtime.outbox.worker import Worker
-from fencehold.testing.simulation.loop import Side, SimulationLoop
+from fencehold.testing.simulation.loop import SimulationLoop
 from fencehold.testing.simulation.network import STUTTER_S_MAX
-from fencehold.testing.simulation.process import NodeClock
+from fencehold.testing.simulation.process import Judged
 from fencehold.testing.simulation.referee import LONG_AGO, ROUNDING_S, SLACK_S, SMALL_DRIFT, Referee, Trace
 
 
-class WorkerNode(Protocol):
+class WorkerNode(Judged, Protocol):
     """What the referee reads of a node."""
 
-    name: str
-    clock: NodeClock
-    user: Side
-    keeper: Side
-    disturbed_s: float
     reaps_since_s: float | None
     concurrency: int
 

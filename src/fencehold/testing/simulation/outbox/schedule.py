@@ -24,6 +24,7 @@ POLL_S = 1.0
 
 class OutboxSchedule(Schedule):
     rules = frozenset(rule.id for rule in RULES)
+    settles_s = LIMIT_S
     referee: OutboxReferee
     nodes: Sequence[OutboxNode]
 
@@ -34,6 +35,7 @@ class OutboxSchedule(Schedule):
         self.shelf = new_shelf(self.loop)
         self.events = JudgedEvents(self.shelf.now, self.referee)
         self.shelf.outboxes[OUTBOX] = self.events
+        self.rules_fired = self.events.fired
         self.nodes = [
             OutboxNode(name, self.line(), self.shelf, self.settings, self.referee, self.rng) for name in NODES
         ]
@@ -43,13 +45,6 @@ class OutboxSchedule(Schedule):
             lease=self.lease_s, max_retries=MAX_RETRIES, retry_base=0.5, retry_cap=RETRY_S_MAX,
             in_order=self.draw() < 0.3,
         )  # fmt: skip
-
-    @property
-    def settles_s(self) -> float:
-        return LIMIT_S
-
-    def rules_fired(self) -> Sequence[str]:
-        return self.events.fired
 
     def troubles(self) -> tuple[Trouble, ...]:
         return (
