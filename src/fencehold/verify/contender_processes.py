@@ -56,10 +56,7 @@ class Member:
         )  # fmt: skip
         who = self.who
         brief = Brief(**{**self._brief.__dict__, "who": who})
-        ready = asyncio.create_task(
-            self._journal.until(lambda said: said.who == who and said.kind in ("ready", "died"), READY_LIMIT_S)
-        )
-        await asyncio.sleep(0)
+        ready = self._journal.until(lambda said: said.who == who and said.kind in ("ready", "died"), READY_LIMIT_S)
         self._readers = [
             asyncio.create_task(self._listen(self._process, who)),
             asyncio.create_task(self._read_stderr(self._process)),
@@ -110,6 +107,10 @@ class Member:
                 return True
             await asyncio.sleep(0.005)
         return False
+
+    def heal(self) -> None:
+        for proxy in self.proxies:
+            proxy.heal()
 
     def thaw(self) -> None:
         self._send(signal.SIGCONT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,14 +81,16 @@ class Journal:
         """Return the newest epoch that was reported for this lease, and its holder."""
         return self._leaders.get(name, (0, ""))
 
-    async def until(self, found: Found, limit_s: float) -> Said | None:
-        """Wait for the first report from now on that `found` accepts; None if it does not come in time."""
-        answer: asyncio.Future[Said] = asyncio.get_running_loop().create_future()
-        entry = (found, answer)
+    def until(self, found: Found, limit_s: float) -> Coroutine[Any, Any, Said | None]:
+        """Wait for the first report from this call on that `found` accepts; None if it does not come in time."""
+        entry = (found, asyncio.get_running_loop().create_future())
         self._waiting.append(entry)
+        return self._awaited(entry, limit_s)
+
+    async def _awaited(self, entry: tuple[Found, asyncio.Future[Said]], limit_s: float) -> Said | None:
         try:
             async with TimeLimit(max(0.01, limit_s)):
-                return await answer
+                return await entry[1]
         except TimeoutError:
             return None
         finally:

@@ -22,12 +22,8 @@ class Scratch(Protocol):
     lease_table: str
     outbox: str
     has_locks: bool
+    url: str  # of the database itself, for the parent process
     left: list[str]  # what other runs made and have not removed yet
-
-    @property
-    def url(self) -> str:
-        """The URL of the database itself, for the parent process."""
-        ...
 
     @property
     def servers(self) -> Sequence[tuple[str, int]]:
