@@ -24,16 +24,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from fencehold.model.election.leases import Ask, Lease, TermKey, Verb
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
-from fencehold.ports.leases import Answer
-from fencehold.testing.conformance.leases.oracle import Oracle
-from fencehold.testing.conformance.oracle import agree
-from fencehold.testing.harness import CALL_LIMIT_S, Harness
+from fencehold.testing.conformance.leases.pair import LeasePair
+from fencehold.testing.conformance.suite import START
+from fencehold.testing.harness import Harness
 
-START = dt.datetime(2031, 5, 17, 12, 0, 0, tzinfo=dt.UTC)
 LEASE_S = 10.0
 RENEWED_S = 15.0  # unlike the first length, so that a wrong renewal shows in the row at once
-EXAMPLES = 60
+EXAMPLES = 100
 STEPS = 25
+CLIENTS = 3
 TERM_S = 60.0
 WRITE = "write"
 
@@ -42,7 +41,6 @@ AGE = st.sampled_from((0, 0, 1, 2))
 TOKEN = st.sampled_from(("newest", "before", "newest", "stranger's", "long before", "of no epoch"))
 HOLDER = st.sampled_from(("ada", "ada", "bob"))
 VERB = st.sampled_from((*(verb.value for verb in Verb), WRITE))
-CLIENT = st.integers(0, 1)
 
 T = TypeVar("T")
 
@@ -67,7 +65,7 @@ def world(harness: Harness, prepare: Callable[[Backend], None]) -> Iterator[Worl
         made = World(harness, runner)
         try:
             runner.run(harness.open())
-            made.clients = [runner.run(harness.client()) for _ in range(2)]
+            made.clients = [runner.run(harness.client()) for _ in range(CLIENTS)]
             for client in made.clients:
                 prepare(client)
             yield made
@@ -76,71 +74,69 @@ def world(harness: Harness, prepare: Callable[[Backend], None]) -> Iterator[Worl
 
 
 class LeaseMachine(RuleBasedStateMachine):
-    """One lease, two holders, two clients."""
+    """One lease, two holders; each call comes from another client than the one before."""
 
     world: World
 
     def __init__(self) -> None:
         super().__init__()
         self.name = next(self.world.names)
-        self.oracle = Oracle()
-        self.now = START
+        self.pair = LeasePair(self.world.harness, self.world.clients)
         self.asks: list[Ask] = []
         self.keys: list[TermKey] = []
         self.notes: list[int] = []
-        self.world.run(self.world.harness.set_clock(START))
+        self._set_clock(START)
 
     # Time
 
     @rule(forward_ms=st.integers(1, 8_000))
     def time_passes(self, forward_ms: int) -> None:
-        self._set_clock(self.now + dt.timedelta(milliseconds=forward_ms))
+        self._set_clock(self.pair.now + dt.timedelta(milliseconds=forward_ms))
 
     def _set_clock(self, at: dt.datetime) -> None:
-        self.now = at
-        self.world.run(self.world.harness.set_clock(at))
+        self.world.run(self.pair.set_clock(at))
 
     # Verbs
 
-    @rule(holder=HOLDER, client=CLIENT)
-    def acquire(self, holder: str, client: int) -> None:
-        self._acquire(Ask(self.name, holder, LEASE_S, f"nonce {len(self.asks)}"), client)
+    @rule(holder=HOLDER)
+    def acquire(self, holder: str) -> None:
+        self._acquire(Ask(self.name, holder, LEASE_S, f"nonce {len(self.asks)}"))
 
     @precondition(lambda self: self.asks)
-    @rule(age=AGE, client=CLIENT)
-    def a_request_comes_again(self, age: int, client: int) -> None:
-        self._acquire(self.asks[-1 - age % len(self.asks)], client)
+    @rule(age=AGE)
+    def a_request_comes_again(self, age: int) -> None:
+        self._acquire(self.asks[-1 - age % len(self.asks)])
 
     # A rule for each verb, so that most steps use a token
 
     @precondition(lambda self: self.keys)
-    @rule(token=TOKEN, client=CLIENT)
-    def renew(self, token: str, client: int) -> None:
-        self._use(Verb.RENEW.value, self._key(token), client)
+    @rule(token=TOKEN)
+    def renew(self, token: str) -> None:
+        self._use(Verb.RENEW.value, self._key(token))
 
     @precondition(lambda self: self.keys)
-    @rule(token=TOKEN, client=CLIENT)
-    def release(self, token: str, client: int) -> None:
-        self._use(Verb.RELEASE.value, self._key(token), client)
+    @rule(token=TOKEN)
+    def release(self, token: str) -> None:
+        self._use(Verb.RELEASE.value, self._key(token))
 
     @precondition(lambda self: self.keys)
-    @rule(token=TOKEN, client=CLIENT)
-    def ask_step_down(self, token: str, client: int) -> None:
-        self._use(Verb.ASK_STEP_DOWN.value, self._key(token), client)
+    @rule(token=TOKEN)
+    def ask_step_down(self, token: str) -> None:
+        self._use(Verb.ASK_STEP_DOWN.value, self._key(token))
 
     @precondition(lambda self: self.keys)
-    @rule(token=TOKEN, client=CLIENT)
-    def write(self, token: str, client: int) -> None:
-        self._use(WRITE, self._key(token), client)
+    @rule(token=TOKEN)
+    def write(self, token: str) -> None:
+        self._use(WRITE, self._key(token))
 
     @precondition(lambda self: self.keys)
-    @rule(verb=VERB, ticks=st.sampled_from((-1, 0, 1)), client=CLIENT)
-    def the_newest_token_is_used_at_its_expiry(self, verb: str, ticks: int, client: int) -> None:
-        self._set_clock(self.oracle.rows[self.name].expires_at + ticks * self.world.harness.traits.tick)
+    @rule(verb=VERB, ticks=st.sampled_from((-1, 0, 1)))
+    def the_newest_token_is_used_at_its_expiry(self, verb: str, ticks: int) -> None:
+        self._set_clock(self.pair.oracle.rows[self.name].expires_at + ticks * self.world.harness.traits.tick)
         if verb == Verb.ACQUIRE.value:
-            self.acquire(self.keys[-1].holder_id, client)
+            self.acquire(self.keys[-1].holder_id)
         else:
-            self._use(verb, self.keys[-1], client)
+            self._use(verb, self.keys[-1])
 
     # What they do
 
@@ -158,35 +154,22 @@ class LeaseMachine(RuleBasedStateMachine):
             case _:
                 return newest
 
-    def _acquire(self, ask: Ask, client: int) -> None:
-        got = self.world.run(self.world.clients[client].leases.acquire(ask, CALL_LIMIT_S))
-        agree(got, self.oracle.acquire(ask, self.now), f"acquire {ask}")
+    def _acquire(self, ask: Ask) -> None:
+        got = self.world.run(self.pair.acquire(ask))
         self.asks.append(ask)
         if isinstance(got, Lease):
             self.keys.append(got.key(RENEWED_S))
 
-    def _use(self, verb: str, key: TermKey, client: int) -> None:
-        backend = self.world.clients[client]
+    def _use(self, verb: str, key: TermKey) -> None:
         if verb == WRITE:
-            self._write(backend, key)
+            self._write(key)
         else:
-            got = self.world.run(self._answer(backend, Verb(verb), key))
-            agree(got, self.oracle.change(Verb(verb), key, self.now), f"{verb} {key}")
+            self.world.run(self.pair.use(Verb(verb), key))
 
-    async def _answer(self, backend: Backend, verb: Verb, key: TermKey) -> Answer:
-        match verb:
-            case Verb.RENEW:
-                return (await backend.leases.renew([key], CALL_LIMIT_S))[0]
-            case Verb.RELEASE:
-                return (await backend.leases.release([key], CALL_LIMIT_S))[0]
-            case Verb.ASK_STEP_DOWN:
-                return await backend.leases.ask_step_down(key.name, key.epoch, CALL_LIMIT_S)
-            case Verb.ACQUIRE:
-                raise AssertionError("a token does not acquire")
-
-    def _write(self, backend: Backend, key: TermKey) -> None:
-        accepted = self.world.run(self._fenced(backend, key))
-        assert accepted is self.oracle.may_write(key, self.now), f"a write under {key} was accepted: {accepted}"
+    def _write(self, key: TermKey) -> None:
+        accepted = self.world.run(self._fenced(self.pair.client, key))
+        may_write = self.pair.oracle.may_write(key, self.pair.now)
+        assert accepted is may_write, f"a write under {key} was accepted: {accepted}"
         if accepted:
             assert not self.notes or key.epoch >= self.notes[-1], "a write of an older epoch after one of a newer"
             self.notes.append(key.epoch)
@@ -201,8 +184,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_row_is_the_table_s(self) -> None:
-        rows = self.world.run(self.world.clients[0].leases.read([self.name], CALL_LIMIT_S))
-        agree(rows.get(self.name), self.oracle.view(self.name, self.now), "the row")
+        self.world.run(self.pair.check(self.name))
 
 
 def check(

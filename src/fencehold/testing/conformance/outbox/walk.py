@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from functools import partial
 
 from fencehold.model.outbox.events import RULES, Request, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
@@ -39,8 +40,9 @@ class EventWalker(RandomWalk):
 
     def moves(self) -> Mapping[Move, int]:
         return {
-            self._move_clock: 24, self._add: 12, self._claim: 22, self._glance: 6, self._renew: 8, self._complete: 6,
-            self._fail: 14, self._release: 4, self._reap: 8, self._redrive: 6,
+            self._move_clock: 24, self._add: 12, self._claim: 22, self._glance: 6,
+            partial(self._change, Verb.RENEW): 8, partial(self._change, Verb.COMPLETE): 6, self._fail: 14,
+            partial(self._change, Verb.RELEASE): 4, self._reap: 8, self._redrive: 6,
         }  # fmt: skip
 
     # Draws
@@ -113,15 +115,6 @@ class EventWalker(RandomWalk):
             request = Request(self.pair.now, asked.token, asked.lease_s)
             assert self.pair.oracle.change(claim.id, Verb.CLAIM, request), f"{claim} was not to be had"
             self._keys.append(claim.key)
-
-    async def _renew(self) -> None:
-        await self._change(Verb.RENEW)
-
-    async def _complete(self) -> None:
-        await self._change(Verb.COMPLETE)
-
-    async def _release(self) -> None:
-        await self._change(Verb.RELEASE)
 
     async def _change(self, verb: Verb) -> None:
         keys, lease_s = self._some_keys(), self.random.choice(LENGTHS_S)
