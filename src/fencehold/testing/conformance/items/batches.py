@@ -129,8 +129,7 @@ class ItemBatches(ItemTests):
         assert sorted(await pair.next("NEW")) == ["lapsed", "never leased", "own", "own too"]
 
     async def test_of_two_keys_to_one_item_the_holders_counts_once(self, pair: ItemPair) -> None:
-        await pair.put("deal")
-        stale = await pair.take("deal")
+        stale = await pair.leased("deal")
         mine = await pair.take("deal")
         other = ItemKey("deal", "bob", mine.token)
         until = await pair.port.renew([other, stale, mine, mine], 60.0, CALL_LIMIT_S)
@@ -171,8 +170,7 @@ class ItemBatches(ItemTests):
         row(await one.save(mine, "SENT"))
 
     async def test_init_may_be_repeated_and_keeps_what_is_there(self, harness: Harness, pair: ItemPair) -> None:
-        await pair.put("deal", "NEW", {"n": 1})
-        key = await pair.take("deal")
+        key = await pair.leased("deal", {"n": 1})
         again = await harness.items("another kind")
         assert await again.init(CALL_LIMIT_S) == [], "the tables of one kind are those of all"
         row(await pair.save(key, "SENT"))

@@ -74,6 +74,11 @@ class ItemPair(ClientsAndClock[ItemStore]):
         """Acquire the item and return the key of the new lease."""
         return row(await self.acquire(item_id, holder, lease_s)).key
 
+    async def leased(self, item_id: str, document: Any = None, holder: str = "ada") -> ItemKey:
+        """Put a new item, acquire it and return the key of its first lease."""
+        await self.put(item_id, document=document, holder=holder)
+        return await self.take(item_id, holder)
+
     async def renew(self, keys: Sequence[ItemKey], lease_s: float = LEASE_S) -> list[str]:
         """Renew the leases and return the ids that were not refused."""
         got = await self.port.renew(keys, lease_s, CALL_LIMIT_S)

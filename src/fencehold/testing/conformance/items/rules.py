@@ -145,8 +145,7 @@ class ItemRules(ItemTests):
     async def test_a_holder_that_lost_its_item_cannot_touch_it_even_if_it_has_leased_it_again(
         self, pair: ItemPair
     ) -> None:
-        await pair.put("deal")
-        stale = await pair.take("deal")
+        stale = await pair.leased("deal")
         await pair.set_clock(START + LEASE)
         await pair.take("deal", "bob")
         await pair.set_clock(START + 2 * LEASE)
