@@ -68,7 +68,7 @@ class HarnessTests:
 
     A test is a coroutine. The values of its arguments come from pytest (`harness`, parameters, fixtures), but those
     named in `supplies` are made in the test's own event loop. A test with the argument `door` is run once with each
-    kind of connection of the caller's.
+    kind of connection of the caller's; one with `other`, too, with those to that other database.
     """
 
     test_limit_s: ClassVar[float] = 55.0
@@ -111,7 +111,7 @@ async def _within(
             if "door" not in wanted:
                 await test(self, **given)
                 return
-            doors = harness.sql.doors()
+            doors = given.get("other", harness).sql.doors()
             assert doors, "the harness declares SQL, and gives no kind of connection"
             for door in doors:
                 with through(door):
@@ -126,6 +126,11 @@ async def client_at_start(harness: Harness) -> Backend:
     return await harness.client()
 
 
+async def elsewhere(harness: Harness) -> Harness:
+    """Another database of the same kind, with its tables."""
+    return await harness.another()
+
+
 async def held_by_ada(harness: Harness) -> TermKey:
     """The key of the first term of the lease "job", which began at START and was granted to yet another client."""
     return await take(await client_at_start(harness), "job", "ada")
@@ -138,6 +143,7 @@ class LeaseTests(HarnessTests):
     supplies: ClassVar[Mapping[str, Supply]] = {
         **dict.fromkeys(("backend", "one", "two"), client_at_start),
         "key": held_by_ada,
+        "other": elsewhere,
     }
 
 

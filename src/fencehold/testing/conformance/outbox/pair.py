@@ -12,7 +12,7 @@ from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventPort, Events, Failure, Filter
 from fencehold.testing.conformance.outbox.oracle import EventOracle, agree
 from fencehold.testing.conformance.pair import ClientsAndClock
-from fencehold.testing.conformance.suite import START, HarnessTests, Supply, needs
+from fencehold.testing.conformance.suite import START, HarnessTests, Supply, elsewhere, needs
 from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 LEASE_S = 60.0
@@ -177,6 +177,7 @@ class EventTests(HarnessTests):
 
     supplies: ClassVar[Mapping[str, Supply]] = {
         "pair": Pair.of,
+        "other": elsewhere,
         **dict.fromkeys(("events", "one", "two"), lambda harness: harness.events()),
     }
 
