@@ -15,11 +15,10 @@ from fencehold.testing.conformance.leases.absences import Absences
 from fencehold.testing.conformance.leases.caller_fences import CallerFences
 from fencehold.testing.conformance.leases.crowd import Crowd, ProcessCrowd
 from fencehold.testing.conformance.leases.faults import NetworkFaults, Obstruction
-from fencehold.testing.conformance.leases.fences import Fences, PassingRenewals
+from fencehold.testing.conformance.leases.fences import Fences, PassingRenewals, SyncFences
 from fencehold.testing.conformance.leases.names import Names
 from fencehold.testing.conformance.leases.rules import Rules
 from fencehold.testing.conformance.leases.schemas import Schemas
-from fencehold.testing.conformance.leases.sync_fences import SyncFences
 from fencehold.testing.conformance.leases.times import Times
 from fencehold.testing.conformance.leases.verbs import Verbs
 from fencehold.testing.conformance.leases.waiting_writer import WaitingWriter

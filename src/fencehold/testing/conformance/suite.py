@@ -7,8 +7,8 @@ import datetime as dt
 import functools
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -17,8 +17,7 @@ from fencehold.model.election.leases import Ask, Lease, TermKey
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer
-from fencehold.testing.conformance.doors import through
-from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
+from fencehold.testing.harness import CALL_LIMIT_S, Caller, Can, Door, Harness
 
 # Far from the process's own time, so that a test fails if the two are compared.
 START = dt.datetime(2031, 5, 17, 12, 0, 0, tzinfo=dt.UTC)
@@ -193,3 +192,26 @@ async def row(backend: Backend, name: str) -> Lease:
 def plenty() -> float:
     """A long remaining time of the term: so the local clock refuses nothing, only the store can."""
     return 3600.0
+
+
+def through(door: Door) -> AbstractContextManager[None]:
+    """Add to a failure the kind of connection it happened with."""
+    return noted(f"with {door.title}")
+
+
+@contextmanager
+def noted(note: str) -> Iterator[None]:
+    """Add the note to a failure."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(note)
+        raise
+
+
+@asynccontextmanager
+async def begun(door: Door) -> AsyncIterator[Caller]:
+    """A connection of this kind whose transaction has begun."""
+    async with door.open() as caller:
+        await caller.begin()
+        yield caller

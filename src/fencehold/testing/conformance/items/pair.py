@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 from fencehold.model.items.items import ItemKey, Request, Verb
 from fencehold.ports.items import ItemAnswer, ItemPort, ItemRefusal, ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.oracle import ItemOracle
-from fencehold.testing.conformance.oracle import agree
-from fencehold.testing.conformance.pair import ClientsAndClock
+from fencehold.testing.conformance.oracle import ClientsAndClock, agree
 from fencehold.testing.conformance.suite import LEASE_S, START, HarnessTests, Supply, needs
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Can, Harness
 

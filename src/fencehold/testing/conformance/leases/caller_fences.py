@@ -9,9 +9,18 @@ import pytest
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
-from fencehold.testing.conformance.doors import begun
 from fencehold.testing.conformance.leases.fences import cannot_take
-from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, LeaseTests, needs, proves, refused_with, take
+from fencehold.testing.conformance.suite import (
+    LEASE,
+    LEASE_S,
+    START,
+    LeaseTests,
+    begun,
+    needs,
+    proves,
+    refused_with,
+    take,
+)
 from fencehold.testing.harness import COUNT, LEASE_TABLE, READ_COUNT, Can, Door, Harness
 
 

@@ -8,8 +8,7 @@ from fencehold.model.election.leases import Ask, TermKey, Verb
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer
 from fencehold.testing.conformance.leases.oracle import Oracle
-from fencehold.testing.conformance.oracle import agree
-from fencehold.testing.conformance.pair import ClientsAndClock
+from fencehold.testing.conformance.oracle import ClientsAndClock, agree
 from fencehold.testing.conformance.suite import START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 

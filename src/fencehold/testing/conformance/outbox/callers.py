@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from fencehold.ports.events import Events, Filter
-from fencehold.testing.conformance.doors import begun
 from fencehold.testing.conformance.leases.caller_fences import count
 from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventTests, add_in, claim, event, first_time
-from fencehold.testing.conformance.suite import needs, refused_with
+from fencehold.testing.conformance.suite import begun, needs, refused_with
 from fencehold.testing.harness import CALL_LIMIT_S, COUNT, OUTBOX_TABLE, Can, Door, Harness
 
 

@@ -10,8 +10,8 @@ from fencehold.model.outbox.events import Request, Status, Verb
 from fencehold.model.outbox.new_events import NewEvent, new_event, new_tracking_id
 from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventPort, Events, Failure, Filter
+from fencehold.testing.conformance.oracle import ClientsAndClock
 from fencehold.testing.conformance.outbox.oracle import EventOracle, agree
-from fencehold.testing.conformance.pair import ClientsAndClock
 from fencehold.testing.conformance.suite import START, HarnessTests, Supply, elsewhere, needs
 from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
