@@ -17,7 +17,6 @@ from fencehold.verify.contender_processes import ContenderProcesses
 from fencehold.verify.hooks import HookRun, passwords, run_hook
 from fencehold.verify.journal import Fault, Journal
 from fencehold.verify.plan import DRAIN_LIMIT_S, Plan
-from fencehold.verify.scratch.choice import scratch_of
 from fencehold.verify.scratch.place import Scratch, make_tables
 from fencehold.verify.verdict import Verdict, beliefs, findings, gathered, lock_beliefs
 
@@ -40,6 +39,17 @@ class Progress(Protocol):
 class Unheard:
     def fact(self, event: str, **fields: Any) -> None:
         return None
+
+
+def _scratch_of(plan: Plan) -> Scratch:
+    """The kind of place that fits the database; its driver is imported only then."""
+    if plan.database == "sqlite":
+        from fencehold.verify.scratch.sqlite import SqliteScratch
+
+        return SqliteScratch(plan)
+    from fencehold.verify.scratch.postgres import PostgresScratch
+
+    return PostgresScratch(plan)
 
 
 async def run(plan: Plan, progress: Progress) -> Verdict:
@@ -75,7 +85,7 @@ def _not_tested(plan: Plan, scratch: Scratch) -> dict[str, str]:
 @asynccontextmanager
 async def _place(plan: Plan, progress: Progress) -> AsyncIterator[tuple[Scratch, list[str]]]:
     """Make the run's own schema or file, and remove it at the end. The list then names what could not be removed."""
-    scratch = scratch_of(plan)
+    scratch = _scratch_of(plan)
     left: list[str] = []
 
     async def remove(error: BaseException | None) -> None:

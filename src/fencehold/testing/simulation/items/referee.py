@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from fencehold.model.items.items import ItemKey, Request, Verb
+from fencehold.backends.memory.items import ItemShelf, Place
+from fencehold.model.items.items import ItemKey, Request, Row, Verb, decide, row_state
 from fencehold.model.items.settings import ItemSettings
 from fencehold.runtime.items.context import BREAK_LIMIT_S
 from fencehold.runtime.items.lease import BROKEN, DONE, ItemLease
@@ -192,3 +193,27 @@ class ItemReferee(Referee):
         since_s = self._leaving.setdefault(lease, (node.user.running_s(), node.keeper.running_s()))
         if min(node.user.running_s() - since_s[0], node.keeper.running_s() - since_s[1]) > limit_s:
             self.fail(f"{node.name}'s body of item {lease.key.id} outlived its lease")
+
+
+class JudgedItems(ItemShelf):
+    """The store of the items: the memory backend's, with the referee beside every change."""
+
+    def __init__(self, now: Callable[[], dt.datetime], referee: ItemReferee) -> None:
+        super().__init__(now)
+        self.fired: list[str] = []
+        self._referee = referee
+
+    def apply(self, place: Place, verb: Verb, request: Request) -> bool:
+        rule = decide(self.rows.get(place), verb, request)
+        done = super().apply(place, verb, request)
+        if rule is not None:
+            self.fired.append(rule.id)
+            self._referee.executed(place[1], verb, request)
+        return done
+
+    def lapse_early(self) -> None:
+        """End the lease that was granted first, although its holder did nothing wrong."""
+        live = [place for place, row in self.rows.items() if row_state(row, self.now()) is Row.LIVE]
+        for place in live[:1]:
+            self.rows[place] = replace(self.rows[place], expires_at=self.now())
+            self._referee.lapsed_early(place[1])

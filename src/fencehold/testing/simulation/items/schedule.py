@@ -10,8 +10,7 @@ from fencehold.model.items.settings import item_settings
 from fencehold.runtime.items.item import LIMIT_S
 from fencehold.testing.simulation.backend import new_shelf
 from fencehold.testing.simulation.items.node import LAST_STATE, ItemNode
-from fencehold.testing.simulation.items.referee import ItemReferee
-from fencehold.testing.simulation.items.store import JudgedItems
+from fencehold.testing.simulation.items.referee import ItemReferee, JudgedItems
 from fencehold.testing.simulation.schedule import LIVENESS_SLACK_S, NODES, Schedule, Trouble
 
 

@@ -13,8 +13,7 @@ from fencehold.runtime.outbox.outbox import LIMIT_S
 from fencehold.testing.simulation.backend import new_shelf
 from fencehold.testing.simulation.network import at_once
 from fencehold.testing.simulation.outbox.node import OUTBOX, QUICK_S_MAX, OutboxNode
-from fencehold.testing.simulation.outbox.referee import OutboxReferee
-from fencehold.testing.simulation.outbox.store import JudgedEvents
+from fencehold.testing.simulation.outbox.referee import JudgedEvents, OutboxReferee
 from fencehold.testing.simulation.schedule import LIVENESS_SLACK_S, NODES, Schedule, Trouble
 
 MAX_RETRIES = 3
