@@ -18,20 +18,16 @@ NOT_FOUND = 127
 INTERRUPTED = 130
 
 
+OF_ERRORS: tuple[tuple[type[FenceholdError], int], ...] = (
+    (ConfigurationError, BAD_CONFIGURATION), (LeaseLost, LEASE_LOST), (WorkerStuck, STUCK),
+    (AlreadyLeased, NOT_ACQUIRED), (FenceholdError, UNREACHABLE),
+)  # fmt: skip
+
+
 def of_error(error: FenceholdError) -> int:
-    match error:
-        case ConfigurationError():
-            return BAD_CONFIGURATION
-        case LeaseLost():
-            return LEASE_LOST
-        case WorkerStuck():
-            return STUCK
-        case AlreadyLeased():
-            return NOT_ACQUIRED
-        case Refused():
-            return error.exit_code
-        case _:
-            return UNREACHABLE
+    if isinstance(error, Refused):
+        return error.exit_code
+    return next(code for kind, code in OF_ERRORS if isinstance(error, kind))
 
 
 class Refused(FenceholdError):

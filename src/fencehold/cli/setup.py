@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -134,6 +134,16 @@ def with_setup(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(before.over(dsn, table, output), *args, **kwargs)
 
     return options(merged)
+
+
+def with_store(setup: Setup, call: Callable[[fencehold.Store], Awaitable[T]], facts: FactSink | None = None) -> T:
+    """Open the store for one call, and return what it returns."""
+
+    async def work() -> T:
+        async with setup.store(facts) as store:
+            return await call(store)
+
+    return finish(work())
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:

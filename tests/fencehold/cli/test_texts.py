@@ -18,8 +18,13 @@ TOO_LONG = "n" * 200
 
 def helps(command: click.Command, path: str) -> list[tuple[str, str]]:
     context = click.Context(command, info_name=path, max_content_width=100)
-    below = getattr(command, "commands", {})
-    return [(path, command.get_help(context)), *(h for n, c in below.items() for h in helps(c, f"{path} {n}"))]
+    found = [(path, command.get_help(context))]
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            found += helps(below, f"{path} {name}")
+    return found
 
 
 def test_no_help_is_wider_than_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from fencehold.cli.demo.verdict import Verdict, Written, verdict
 from fencehold.cli.run import guardian
 from fencehold.cli.screen import clean, put
 from fencehold.cli.setup import Setup, Unheard, with_setup
+from fencehold.cli.signals import interruptible
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.ports.fence import Transaction
 from fencehold.runtime.store import Store
@@ -31,6 +32,7 @@ from fencehold.runtime.store import Store
 SECONDS_MIN, SECONDS_MAX = 5.0, 600.0
 LEASES_LONG = 10.0  # how many leases the story takes
 AUDIT = "demo-audit"
+ENDING = (signal.SIGTERM, signal.SIGHUP)  # as Ctrl-C does
 
 CREATE = (
     "CREATE TABLE demo_log (id INTEGER PRIMARY KEY AUTOINCREMENT, holder_id TEXT NOT NULL, epoch INTEGER NOT NULL, "
@@ -90,30 +92,10 @@ def demo(setup: Setup, seconds: float, keep: bool) -> int:
         )
     folder = Path(tempfile.mkdtemp(prefix="fencehold-demo-"))
     try:
-        return asyncio.run(_interruptible(setup, folder, seconds / LEASES_LONG, keep))
+        return asyncio.run(interruptible(_show(setup, folder, seconds / LEASES_LONG, keep), ENDING))
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-async def _interruptible(setup: Setup, folder: Path, lease_s: float, keep: bool) -> int:
-    """Run the demo so that SIGTERM and SIGHUP clean up everything, as Ctrl-C does."""
-    loop = asyncio.get_running_loop()
-    show = asyncio.create_task(_show(setup, folder, lease_s, keep))
-    came: list[int] = []
-
-    def leave(signum: int) -> None:
-        came.append(signum)
-        show.cancel()
-
-    for signum in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(signum, leave, int(signum))
-    try:
-        return await show
-    except asyncio.CancelledError:
-        if came:
-            return 128 + came[0]
-        raise
 
 
 async def _show(setup: Setup, folder: Path, lease_s: float, keep: bool) -> int:

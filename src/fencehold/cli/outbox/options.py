@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import difflib
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import click
 
-from fencehold.cli.setup import Setup
+from fencehold.cli.setup import Setup, finish
 from fencehold.model.durations import seconds
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.names import quoted
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.settings import DEFAULT_OUTBOX
-from fencehold.ports.facts import FactSink
 from fencehold.runtime.first_use import MENDED_BY_INIT
 from fencehold.runtime.outbox.outbox import Outbox
 from fencehold.runtime.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 SHOWN_MAX = 5
 
@@ -89,12 +89,16 @@ class NoOutbox(ConfigurationError):
         )
 
 
-@asynccontextmanager
-async def opened(setup: Setup, name: str, facts: FactSink | None = None) -> AsyncIterator[Outbox]:
-    store = setup.store(facts)
-    outbox = store.outbox(name)
-    async with store, known(store, name):
-        yield outbox
+def with_outbox(setup: Setup, name: str, call: Callable[[Outbox], Awaitable[T]]) -> T:
+    """Open the store of this outbox for one call, and return what it returns."""
+
+    async def work() -> T:
+        store = setup.store()
+        outbox = store.outbox(name)
+        async with store, known(store, name):
+            return await call(outbox)
+
+    return finish(work())
 
 
 @asynccontextmanager

@@ -13,8 +13,9 @@ import click
 from fencehold.cli import exit_codes
 from fencehold.cli.screen import without_secrets
 from fencehold.cli.setup import Setup, with_setup
+from fencehold.cli.signals import interruptible
 from fencehold.cli.verify.screen import Watcher, findings_rows, payload
-from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.errors import ConfigurationError
 from fencehold.verify.contender_processes import ContenderFailed
 from fencehold.verify.hooks import HookRun
 from fencehold.verify.plan import FAULTS, Plan, plan
@@ -82,7 +83,7 @@ def finished(asked: Plan, watcher: Watcher) -> Verdict | int:
     """Run the plan. Returns the verdict, or an exit code if a signal interrupted it."""
     try:
         with watcher:
-            return asyncio.run(_interruptible(asked, watcher))
+            return asyncio.run(interruptible(run(asked, watcher), ENDING, watcher.say))
     except ContenderFailed as error:
         raise exit_codes.Refused(error.message, code=error.code, exit_code=exit_codes.INTERNAL) from error
 
@@ -105,34 +106,6 @@ def _must_be_writable(report: str) -> None:
         raise ConfigurationError(f"--report {report}: there is no folder {folder}.", code="bad_report")
     if not os.access(report if os.path.exists(report) else folder, os.W_OK):
         raise ConfigurationError(f"--report {report}: this user may not write there.", code="bad_report")
-
-
-async def _interruptible(asked: Plan, watcher: Watcher) -> Verdict | int:
-    """Run the plan. The first signal ends the run, which then removes everything it made.
-
-    Further signals change nothing: the cleanup has its own time limit.
-    """
-    loop = asyncio.get_running_loop()
-    task = asyncio.create_task(run(asked, watcher))
-    came: list[int] = []
-
-    def leave(signum: int) -> None:
-        if not came:
-            watcher.say("interrupted: cleaning up")
-            came.append(signum)
-            task.cancel()
-
-    for signum in ENDING:
-        loop.add_signal_handler(signum, leave, int(signum))
-    try:
-        return await task
-    except asyncio.CancelledError:
-        return 128 + came[0] if came else exit_codes.INTERRUPTED
-    except FenceholdError as error:
-        if not came:
-            raise
-        watcher.say(error.message)  # an error of the work that the signal interrupted
-        return 128 + came[0]
 
 
 def ended(hook: HookRun) -> str:
