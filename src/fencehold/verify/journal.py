@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -56,6 +57,11 @@ class Journal:
     _leaders: dict[str, tuple[int, str]] = field(default_factory=dict)
     _waiting: list[tuple[Found, asyncio.Future[Said]]] = field(default_factory=list)
 
+    def hear_line(self, who: str, line: bytes) -> None:
+        """Record a report as `messages.tell` sends it."""
+        fields = json.loads(line)
+        self.hear(Said(who, fields.pop("kind"), fields.pop("at_s"), fields))
+
     def hear(self, said: Said) -> None:
         self.said.append(said)
         self.counts[said.kind] += 1
@@ -70,6 +76,9 @@ class Journal:
         for found, answer in self._waiting:
             if not answer.done() and found(said):
                 answer.set_result(said)
+
+    def of_kind(self, *kinds: str) -> list[Said]:
+        return [said for said in self.said if said.kind in kinds]
 
     def is_telling(self, has_locks: bool) -> bool:
         """Whether everything that a verdict needs has happened at least once, by the contenders' reports."""

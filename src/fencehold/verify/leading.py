@@ -18,7 +18,7 @@ from fencehold.ports.backend import Backend
 from fencehold.runtime.election.term import Term
 from fencehold.runtime.store import Store
 from fencehold.testing.history import boottime_s
-from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale
+from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale, tell_trust
 from fencehold.verify.plan import LEASES
 from fencehold.verify.role import found
 from fencehold.verify.writer import Writer
@@ -44,7 +44,7 @@ class Leading:
                 tell("acquired", name=name, epoch=fields["lease_epoch"])
             case "leader_renewed":
                 if (leader := self._leaders.get(name)) is not None and (term := leader.term) is not None:
-                    self._tell_trust(name, term)
+                    tell_trust(term)
             case "leader_lost" | "leader_releasing":
                 tell("ended", name=name, epoch=fields["lease_epoch"])
 
@@ -69,14 +69,10 @@ class Leading:
         async with leader:
             async for term in leader.terms():
                 async with term:
-                    self._tell_trust(name, term)
+                    tell_trust(term)
                     await self._lead(store, name, term)
                 if (key := self._keys.pop(name, None)) is not None:
                     self._spawn(self._outlive(key))
-
-    def _tell_trust(self, name: str, term: Term) -> None:
-        asked_s = boottime_s()
-        tell("trusts", name=name, epoch=term.epoch, until_s=asked_s + term.remaining_s)
 
     async def _lead(self, store: Store, name: str, term: Term) -> None:
         row: Lease | None = await _tried(store.leases.read(name))

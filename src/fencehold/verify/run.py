@@ -41,7 +41,7 @@ class Unheard:
         return None
 
 
-def _scratch_of(plan: Plan) -> Scratch:
+def scratch_of(plan: Plan) -> Scratch:
     """The kind of place that fits the database; its driver is imported only then."""
     if plan.database == "sqlite":
         from fencehold.verify.scratch.sqlite import SqliteScratch
@@ -85,7 +85,7 @@ def _not_tested(plan: Plan, scratch: Scratch) -> dict[str, str]:
 @asynccontextmanager
 async def _place(plan: Plan, progress: Progress) -> AsyncIterator[tuple[Scratch, list[str]]]:
     """Make the run's own schema or file, and remove it at the end. The list then names what could not be removed."""
-    scratch = _scratch_of(plan)
+    scratch = scratch_of(plan)
     left: list[str] = []
 
     async def remove(error: BaseException | None) -> None:

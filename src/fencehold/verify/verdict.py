@@ -61,14 +61,14 @@ async def gathered(scratch: Scratch, journal: Journal) -> ev.Evidence:
     """
     rows = {name: await scratch.rows(name) for name in ROWS}
     return ev.Evidence(
-        grants=[Granted(s["name"], s.who, s["epoch"], s["store_s"]) for s in journal.said if s.kind == "granted"],
+        grants=grants(journal),
         beliefs=list(beliefs(journal)),
         lease_changes=[ev.LeaseChange(*row) for row in rows["lease_changes"]],
         seized=frozenset({LOCK}),
         writes=[ev.FencedWrite(*row) for row in rows["writes"]],
-        told_writes=[ev.ToldWrite(**s.fields) for s in journal.said if s.kind == "write"],
+        told_writes=[ev.ToldWrite(**said.fields) for said in journal.of_kind("write")],
         counters=dict(rows["counters"]),
-        stale_tries=[_stale_try(s.who, s.fields) for s in journal.said if s.kind == "stale"],
+        stale_tries=[_stale_try(said.who, said.fields) for said in journal.of_kind("stale")],
         events_added=journal.events_added,
         events_there=dict(rows["events"]),
         event_changes=[ev.EventChange(*row) for row in rows["event_changes"]],
@@ -95,12 +95,15 @@ def _item_change(row: tuple[Any, ...]) -> ev.ItemChange:
     return ev.ItemChange(*columns)
 
 
+def grants(journal: Journal) -> list[Granted]:
+    return [Granted(said["name"], said.who, said["epoch"], said["store_s"]) for said in journal.of_kind("granted")]
+
+
 def beliefs(journal: Journal) -> Iterator[Believed]:
     """Yield when leaders believed that they led: from a grant until the reported end, the last deadline, or death."""
     terms: dict[tuple[str, str, int], list[Any]] = {}
-    for said in journal.said:
-        if said.kind in ("acquired", "trusts", "ended"):
-            terms.setdefault((said["name"], said.who, said["epoch"]), []).append(said)
+    for said in journal.of_kind("acquired", "trusts", "ended"):
+        terms.setdefault((said["name"], said.who, said["epoch"]), []).append(said)
     for (name, who, epoch), lines in terms.items():
         starts = [line.at_s for line in lines if line.kind in ("acquired", "trusts")]
         if not starts:

@@ -110,7 +110,7 @@ async def _show(setup: Setup, folder: Path, lease_s: float, keep: bool) -> int:
             await Story(stage, store, narrator.tell, lease_s).run()
         async with _transaction(store) as tx:
             rows = [Written(*row) for row in await (await tx.execute(READ)).fetchall()]
-    result = verdict(stage.said, rows, stage.died_s)
+    result = verdict(stage.journal, rows)
     if keep:
         narrator.tell(f"the database is kept: {file}")
     _tell(setup, narrator, result, str(file) if keep else None)
