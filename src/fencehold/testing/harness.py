@@ -71,13 +71,11 @@ class Caller(Protocol):
     @property
     def target(self) -> object:
         """The object that is passed to `fence()`."""
-        ...
 
     async def begin(self) -> None: ...
 
     async def execute(self, statement: str, params: Mapping[str, Any] | None = None) -> int:
         """Run the statement and return the number of changed rows."""
-        ...
 
     async def commit(self) -> None: ...
 
@@ -93,7 +91,6 @@ class Door(Protocol):
     @property
     def takes_text(self) -> bool:
         """Whether statements carry `:name` parameters (GuardText.text) or the driver's own (GuardText.sql)."""
-        ...
 
     def open(self, *, autocommit: bool = False) -> AbstractAsyncContextManager[Caller]: ...
 
@@ -103,22 +100,18 @@ class Sql(Protocol):
 
     async def run(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a statement on a connection of the test's own, and commit at once; return the rows, if there are any."""
-        ...
 
     async def run_script(self, script: str) -> None:
         """Run several statements in one text, as the database's own shell takes them."""
-        ...
 
     @property
     def error(self) -> type[Exception]:
         """What `run` raises when the database refuses a statement."""
-        ...
 
     def doors(self) -> Sequence[Door]: ...
 
     async def until_one_waits(self) -> None:
         """Return once some session of this namespace waits for a row lock; only where rows are locked."""
-        ...
 
 
 @dataclass(frozen=True)

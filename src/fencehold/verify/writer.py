@@ -36,7 +36,6 @@ class Side(Protocol):
 
     async def change(self, steps: Sequence[Step], limit_s: float) -> bool:
         """Run all steps in one transaction. Commits, and returns True, only if the first step changed a row."""
-        ...
 
 
 class Writer:

@@ -24,18 +24,6 @@ def answering(answer: Any) -> Callable[..., Any]:
     return lambda *asked: answer
 
 
-def _until_from_answer(trust: Trust, sent_s: float, trusted_s: float) -> float:
-    return trust._clock.now_s() + trusted_s
-
-
-def _remaining_without_deadline(trust: Trust) -> float:
-    return 0.0 if trust.ended_because else STILL_S
-
-
-def _remaining_though_ended(trust: Trust) -> float:
-    return max(0.0, trust.deadline_s - trust._clock.now_s())
-
-
 def _extend_always(trust: Trust, sent_s: float, trusted_s: float) -> bool:
     trust.deadline_s = max(trust.deadline_s, sent_s + trusted_s)
     return True
@@ -52,11 +40,11 @@ def _refusals_unanswered(beats: Heartbeats[Any], due: Sequence[Kept], answers: S
 _ANSWERED = Heartbeats._answered
 
 OF_TRUST: Faults = {
-    "deadline_from_answer": ((Trust, "_until", _until_from_answer),),
-    "no_local_deadline": ((Trust, "remaining_s", property(_remaining_without_deadline)),),
+    "deadline_from_answer": ((Trust, "_until", lambda trust, sent_s, trusted_s: trust._clock.now_s() + trusted_s),),
+    "no_local_deadline": ((Trust, "remaining_s", property(lambda trust: 0.0 if trust.ended_because else STILL_S)),),
     "late_success_accepted": ((Trust, "extend", _extend_always),),
     "valid_again": (
-        (Trust, "remaining_s", property(_remaining_though_ended)),
+        (Trust, "remaining_s", property(lambda trust: max(0.0, trust.deadline_s - trust._clock.now_s()))),
         (Trust, "extend", _extend_always),
     ),
 }

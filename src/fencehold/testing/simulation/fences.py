@@ -42,7 +42,7 @@ class FenceReferee(Referee):
             self.fail(f"a write of epoch {key.epoch} was accepted after one of epoch {newest}")
         self.kept.append(Wrote(key.name, key.holder_id, key.epoch, int(self.counts["writes accepted"])))
 
-    def refused(self, key: TermKey, why: str) -> None:
+    def refused(self, key: TermKey) -> None:
         self.counts["writes refused"] += 1
         self.trace.note("store", f"REFUSES a write of {key.holder_id} epoch {key.epoch}")
 
@@ -122,8 +122,8 @@ class FencedStore:
                 row is None or row.holder_id != key.holder_id or row.expires_at <= self.shelf.now()
             ):
                 raise LeaseLost("Another holds it.", name=key.name, epoch=key.epoch)
-        except LeaseLost as error:
-            self._writes.refused(key, str(error))
+        except LeaseLost:
+            self._writes.refused(key)
             raise
 
     def _end(self, transaction: OpenTransaction) -> None:

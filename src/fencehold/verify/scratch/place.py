@@ -28,29 +28,23 @@ class Scratch(Protocol):
     @property
     def servers(self) -> Sequence[tuple[str, int]]:
         """The servers that get a fault proxy; empty: there is no network."""
-        ...
 
     def url_through(self, ports: Sequence[int]) -> str:
         """The URL of the database through proxies on these ports."""
-        ...
 
     async def make(self) -> None:
         """Make the place. Raises ConfigurationError if this user may not make it."""
-        ...
 
     async def prepare(self) -> None:
         """Make the contenders' tables, and the triggers for the judge; the library's own tables exist already."""
-        ...
 
     async def rows(self, statement: str) -> list[tuple[Any, ...]]: ...
 
     def held_up(self, counter: str) -> AbstractAsyncContextManager[None]:
         """Inside the block, a writer of this counter has to wait. Raises Unavailable if the database is away."""
-        ...
 
     async def drop(self) -> str | None:
         """Remove the place. Returns a text about what could not be removed; None: nothing is left."""
-        ...
 
 
 async def whole(work: Coroutine[Any, Any, T]) -> T:

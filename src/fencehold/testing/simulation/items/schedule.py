@@ -32,7 +32,8 @@ class ItemSchedule(Schedule):
     def troubles(self) -> tuple[Trouble, ...]:
         return (
             (0.25, self.pauses), (0.13, self.blocks), (0.20, self.gets_no_answers), (0.06, self.store_restarts),
-            (0.10, self.restarts), (0.10, self._cancels_an_act), (0.05, self.items.lapse_early),
+            (0.10, self.restarts), (0.10, lambda: self.rng.choice(self.nodes).cancel_act()),
+            (0.05, self.items.lapse_early),
         )  # fmt: skip
 
     async def judge_calm(self) -> None:
@@ -44,15 +45,10 @@ class ItemSchedule(Schedule):
         self.nodes[0].user.begin(self.nodes[0].finish())
         # An acquire that was cancelled may be under way still; what is taken meanwhile is left to lapse.
         limit_s = self.settings.trusted_s + self.lease_s + LIVENESS_SLACK_S
-        await self.wait_for(self._all_done, limit_s, "items are not free")
-
-    def _all_done(self) -> bool:
-        return all(row.state == LAST_STATE for row in self.items.rows.values())
+        rows = self.items.rows
+        await self.wait_for(lambda: all(r.state == LAST_STATE for r in rows.values()), limit_s, "items are not free")
 
     def judge_left(self) -> None:
         now = self.shelf.now()
         if held := [item_id for item_id, record in self.referee.records.items() if record.until > now]:
             self.referee.fail(f"items are held: {held}")
-
-    def _cancels_an_act(self) -> None:
-        self.rng.choice(self.nodes).cancel_act()

@@ -57,7 +57,7 @@ class LeaseSchedule(Schedule):
 
     async def judge_calm(self) -> None:
         limit_s = max(self.lease_s, READ_LIMIT_S) + self.settings.acquire_every_s + LIVENESS_SLACK_S
-        await self.wait_for(lambda: self.referee.somebody_leads, limit_s, "nobody leads")
+        await self.wait_for(lambda: bool(self.referee.believed), limit_s, "nobody leads")
 
     # --- troubles ---
 

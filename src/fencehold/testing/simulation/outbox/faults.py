@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from fencehold.backends.memory.outbox import events as memory
-from fencehold.backends.memory.outbox.shelf import EventShelf, Kept
 from fencehold.model.outbox import events
 from fencehold.model.outbox.events import RULES, Request, Rule, Status, Stored, Verb, has_lapsed, recover, tries_left
 from fencehold.model.outbox.settings import OutboxSettings
@@ -21,14 +19,6 @@ from fencehold.runtime.outbox.worker import Worker
 from fencehold.testing.simulation.faults import OF_HEARTBEATS, OF_TRUST, Faults, Patch, answering
 
 RESULTS = frozenset({Verb.RENEW, Verb.COMPLETE, Verb.FAIL, Verb.RELEASE})
-
-
-def _held_by_anybody(row: Stored, request: Request) -> bool:
-    return not has_lapsed(row, request)
-
-
-def _of_token(row: Stored, request: Request) -> bool:
-    return row.lock_token == request.token
 
 
 def _rules(of: frozenset[Verb], instead: Callable[[Stored, Request], bool]) -> tuple[Patch, ...]:
@@ -43,10 +33,6 @@ def _rules(of: frozenset[Verb], instead: Callable[[Stored, Request], bool]) -> t
         return replace(rule, when=lambda row, request: instead(row, request) and tries_left(row, request) is may_retry)
 
     return ((events, "RULES", tuple(changed(rule) for rule in RULES)),)
-
-
-def _all_held(shelf: EventShelf, now: dt.datetime) -> Iterator[Kept]:
-    return (row for row in shelf.unfinished.values() if row.stored.status is Status.PROCESSING)
 
 
 def _recover_uncounted(row: Stored, request: Request) -> Stored:
@@ -72,9 +58,12 @@ _ASK = Worker._ask
 FAULTS: Faults = {
     **OF_TRUST,
     **OF_HEARTBEATS,
-    "token_ignored": _rules(RESULTS, _held_by_anybody),
-    "result_after_expiry": _rules(RESULTS - {Verb.RENEW}, _of_token),
-    "reaper_takes_live": (*_rules(frozenset({Verb.REAP}), answering(True)), (memory, "_lapsed", _all_held)),
+    "token_ignored": _rules(RESULTS, lambda row, request: not has_lapsed(row, request)),
+    "result_after_expiry": _rules(RESULTS - {Verb.RENEW}, lambda row, request: row.lock_token == request.token),
+    "reaper_takes_live": (
+        *_rules(frozenset({Verb.REAP}), answering(True)),
+        (memory, "_lapsed", lambda shelf, now: (row for row in shelf.unfinished.values() if row.stored.lock_token)),
+    ),
     "recovery_not_counted": (
         (events, "RULES", tuple(replace(r, then=_recover_uncounted) if r.then is recover else r for r in RULES)),
     ),

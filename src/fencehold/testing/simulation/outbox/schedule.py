@@ -48,7 +48,8 @@ class OutboxSchedule(Schedule):
     def troubles(self) -> tuple[Trouble, ...]:
         return (
             (0.25, self.pauses), (0.10, self.blocks), (0.20, self.gets_no_answers), (0.06, self.store_restarts),
-            (0.12, self.restarts), (0.07, self._cancels_its_worker), (0.05, self._pauses_or_resumes),
+            (0.12, self.restarts), (0.07, lambda: self._node().cancel_run()),
+            (0.05, lambda: self._node().pause_or_resume()),
             (0.05, self._redrives), (0.05, self.events.notify), (0.05, self.events.lapse_early),
         )  # fmt: skip
 
@@ -64,10 +65,8 @@ class OutboxSchedule(Schedule):
         turns = len([one for one in self.referee.records.values() if not one.is_final])
         queue_s = turns * (tries_s if self.settings.in_order else QUICK_S_MAX)
         limit_s = self.lease_s + self.settings.reap_every_s + slowest_s + tries_s + queue_s + LIVENESS_SLACK_S
-        await self.wait_for(self._all_final, limit_s, "events are unfinished")
-
-    def _all_final(self) -> bool:
-        return all(record.is_final for record in self.referee.records.values())
+        records = self.referee.records
+        await self.wait_for(lambda: all(r.is_final for r in records.values()), limit_s, "events are unfinished")
 
     def judge_left(self) -> None:
         now = self.shelf.now()
@@ -84,12 +83,6 @@ class OutboxSchedule(Schedule):
                 self.referee.fail(f"{what}: {found}")
 
     # --- troubles ---
-
-    def _cancels_its_worker(self) -> None:
-        self._node().cancel_run()
-
-    def _pauses_or_resumes(self) -> None:
-        self._node().pause_or_resume()
 
     def _node(self) -> OutboxNode:
         return self.rng.choice(self.nodes)
