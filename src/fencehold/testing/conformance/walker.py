@@ -14,8 +14,8 @@ Move = Callable[[], Awaitable[None]]
 class RandomWalk(ABC):
     """Makes random calls and compares each answer with the oracle's. A failure shows the last calls."""
 
-    def __init__(self) -> None:
-        self.random = random.Random(SEED)
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self.random = rng or random.Random(SEED)
         self.trail: list[str] = []
 
     @abstractmethod

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from fencehold.model.election.leases import RULES, Ask, Lease, Row, TermKey, Verb
+from fencehold.model.errors import LeaseLost
+from fencehold.testing.conformance.leases.fences import fenced
 from fencehold.testing.conformance.leases.pair import LeasePair
 from fencehold.testing.conformance.oracle import agree, check_all_fired
 from fencehold.testing.conformance.suite import LeaseTests
 from fencehold.testing.conformance.walker import Move, RandomWalk
-from fencehold.testing.harness import CALL_LIMIT_S, Harness
+from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 NAMES = ("alpha", "Alpha", "beta")
 HOLDERS = ("ada", "bob", "cy")
@@ -32,35 +36,41 @@ class Walk(LeaseTests):
 
 
 class Walker(RandomWalk):
-    """Keeps every token and every request that was ever made: any client may use any of them late."""
+    """Keeps every token and every request that was ever made: any client may use any of them late.
 
-    def __init__(self, pair: LeasePair) -> None:
-        super().__init__()
+    All its leases begin with `prefix`, so that several walks in one namespace do not meet.
+    """
+
+    def __init__(self, pair: LeasePair, prefix: str = "", rng: random.Random | None = None) -> None:
+        super().__init__(rng)
         self.pair = pair
-        self._asks: list[Ask] = [Ask(name, "nobody", 5.0, "never sent") for name in NAMES]
-        self._keys: list[TermKey] = [TermKey(name, "nobody", 1, 5.0) for name in NAMES]
+        self._prefix, self._names = prefix, [f"{prefix}{name}" for name in NAMES]
+        self._asks: list[Ask] = [Ask(name, "nobody", 5.0, "never sent") for name in self._names]
+        self._keys: list[TermKey] = [TermKey(name, "nobody", 1, 5.0) for name in self._names]
+        self._lease_ids: dict[str, str] = {}  # the store's own, by which a fence knows its database
         self._unknown = TermKey("a name that nobody ever asks for", "ada", 1, 5.0)
 
     def moves(self) -> Mapping[Move, int]:
         return {
             self._move_clock: 30, self._acquire: 22, partial(self._use, Verb.RENEW): 24,
             partial(self._use, Verb.RELEASE): 8, partial(self._use, Verb.ASK_STEP_DOWN): 8, self._list: 8,
+            self._write: 14 if self.pair.harness.can(Can.FENCES) else 0,
         }  # fmt: skip
 
     # Draws
 
     def _key(self) -> TermKey:
-        """Mostly a current token, whether live or lapsed; sometimes an old one, or one that never existed."""
+        """Mostly a current token, live or lapsed, or one that is nearly it; sometimes an old one, or of no lease."""
         current = [row.key(self.random.choice(LENGTHS_S)) for row in self.pair.oracle.rows.values()]
         draw = self.random.random()
-        if current and draw < 0.7:
-            return self.random.choice(current)
-        if draw > 0.96:
+        if draw > 0.97:
             return self._unknown
-        key = self.random.choice(self._keys[-12:] if draw < 0.85 else self._keys)
-        if draw > 0.92:
-            return TermKey(key.name, self.random.choice(HOLDERS), key.epoch + self.random.choice((-1, 1)), 5.0)
-        return key
+        if not current or draw > 0.8:
+            return self.random.choice(self._keys[-12:])
+        key = self.random.choice(current)
+        if draw > 0.7:
+            return replace(key, epoch=key.epoch + self.random.choice((-1, 1)))
+        return replace(key, holder_id=self.random.choice(HOLDERS)) if draw > 0.6 else key
 
     def _instant(self) -> dt.datetime:
         """Mostly around the expiry of some lease, where off-by-one errors show."""
@@ -81,7 +91,7 @@ class Walker(RandomWalk):
 
     async def _acquire(self) -> None:
         ask = Ask(
-            self.random.choice(NAMES), self.random.choice(HOLDERS), self.random.choice(LENGTHS_S),
+            self.random.choice(self._names), self.random.choice(HOLDERS), self.random.choice(LENGTHS_S),
             f"nonce {len(self._asks)}",
         )  # fmt: skip
         if self.random.random() < 0.25:
@@ -91,6 +101,7 @@ class Walker(RandomWalk):
         got = await self.pair.acquire(ask)
         if isinstance(got, Lease):
             self._keys.append(got.key(ask.lease_s))
+            self._lease_ids[got.name] = got.lease_id
 
     async def _use(self, verb: Verb) -> None:
         """One key per name at most: what a key given twice means is tested elsewhere."""
@@ -98,9 +109,19 @@ class Walker(RandomWalk):
         self.note(f"{verb.value} {keys}")
         await self.pair.use(verb, *keys)
 
+    async def _write(self) -> None:
+        key, accepted = self._key(), True
+        key = replace(key, lease_id=self._lease_ids.get(key.name, ""))
+        self.note(f"write under {key}")
+        try:
+            await fenced(self.pair.harness, self.pair.client, key, key.epoch)
+        except LeaseLost:
+            accepted = False
+        assert accepted is self.pair.oracle.may_write(key, self.pair.now), f"a write under {key}: {accepted}"
+
     async def _list(self) -> None:
         self.note("list")
-        rows = {lease.name: lease for lease in await self.pair.client.leases.list("", CALL_LIMIT_S)}
+        rows = {lease.name: lease for lease in await self.pair.client.leases.list(self._prefix, CALL_LIMIT_S)}
         assert rows.keys() == self.pair.oracle.rows.keys()
         for name, row in rows.items():
             agree(row, self.pair.oracle.view(name, self.pair.now), f"list, {name}")
