@@ -102,6 +102,7 @@ class ClientsAndClock(Generic[C]):
     def __init__(self, harness: Harness, clients: Sequence[C]) -> None:
         self.harness = harness
         self.clients = clients
+        self.tick = harness.traits.tick
         self.now = START
         self._calls = 0
 

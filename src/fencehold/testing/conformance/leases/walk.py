@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -41,8 +41,10 @@ class Walker(RandomWalk):
     All its leases begin with `prefix`, so that several walks in one namespace do not meet.
     """
 
+    goes_back = 0.03
+
     def __init__(self, pair: LeasePair, prefix: str = "", rng: random.Random | None = None) -> None:
-        super().__init__(rng)
+        super().__init__(pair, rng=rng)
         self.pair = pair
         self._prefix, self._names = prefix, [f"{prefix}{name}" for name in NAMES]
         self._asks: list[Ask] = [Ask(name, "nobody", 5.0, "never sent") for name in self._names]
@@ -52,12 +54,13 @@ class Walker(RandomWalk):
 
     def moves(self) -> Mapping[Move, int]:
         return {
-            self._move_clock: 30, self._acquire: 22, partial(self._use, Verb.RENEW): 24,
+            self.move_clock: 30, self._acquire: 22, partial(self._use, Verb.RENEW): 24,
             partial(self._use, Verb.RELEASE): 8, partial(self._use, Verb.ASK_STEP_DOWN): 8, self._list: 8,
             self._write: 14 if self.pair.harness.can(Can.FENCES) else 0,
         }  # fmt: skip
 
-    # Draws
+    def edges(self) -> Iterable[dt.datetime]:
+        return [row.expires_at for row in self.pair.oracle.rows.values()]
 
     def _key(self) -> TermKey:
         """Mostly a current token, live or lapsed, or one that is nearly it; sometimes an old one, or of no lease."""
@@ -71,23 +74,6 @@ class Walker(RandomWalk):
         if draw > 0.7:
             return replace(key, epoch=key.epoch + self.random.choice((-1, 1)))
         return replace(key, holder_id=self.random.choice(HOLDERS)) if draw > 0.6 else key
-
-    def _instant(self) -> dt.datetime:
-        """Mostly around the expiry of some lease, where off-by-one errors show."""
-        rows = list(self.pair.oracle.rows.values())
-        draw = self.random.random()
-        if rows and draw < 0.6:
-            edge = self.random.choice(rows).expires_at + self.random.choice((-1, 0, 1)) * self.pair.harness.traits.tick
-            if edge >= self.pair.now or draw < 0.05:
-                return edge
-        return self.pair.now + dt.timedelta(milliseconds=self.random.randrange(0, 3000))
-
-    # Moves
-
-    async def _move_clock(self) -> None:
-        at = self._instant()
-        self.note(f"clock to {at.isoformat()}")
-        await self.pair.set_clock(at)
 
     async def _acquire(self) -> None:
         ask = Ask(
