@@ -18,16 +18,14 @@ NOT_FOUND = 127
 INTERRUPTED = 130
 
 
-OF_ERRORS: tuple[tuple[type[FenceholdError], int], ...] = (
-    (ConfigurationError, BAD_CONFIGURATION), (LeaseLost, LEASE_LOST), (WorkerStuck, STUCK),
-    (AlreadyLeased, NOT_ACQUIRED), (FenceholdError, UNREACHABLE),
-)  # fmt: skip
-
-
 def of_error(error: FenceholdError) -> int:
     if isinstance(error, Refused):
         return error.exit_code
-    return next(code for kind, code in OF_ERRORS if isinstance(error, kind))
+    codes = (
+        (ConfigurationError, BAD_CONFIGURATION), (LeaseLost, LEASE_LOST), (WorkerStuck, STUCK),
+        (AlreadyLeased, NOT_ACQUIRED), (FenceholdError, UNREACHABLE),
+    )  # fmt: skip
+    return next(code for kind, code in codes if isinstance(error, kind))
 
 
 class Refused(FenceholdError):

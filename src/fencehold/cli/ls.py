@@ -30,10 +30,8 @@ def ls(setup: Setup, prefix: str) -> None:
     """
     leases = with_store(setup, lambda store: store.leases.list(prefix))
     payload = {"leases": [lease_json(lease) for lease in leases]}
-    if leases or setup.screen.is_json:
-        setup.screen.table(payload, COLUMNS, [_row(lease) for lease in leases], spare=COLUMNS[-1:])
-    else:
-        setup.screen.say(f"no lease begins with {prefix!r}" if prefix else "no leases yet")
+    none = f"no lease begins with {prefix!r}" if prefix else "no leases yet"
+    setup.screen.table(payload, COLUMNS, [_row(lease) for lease in leases], COLUMNS[-1:], instead=none)
 
 
 def _row(lease: Lease) -> list[str]:

@@ -90,11 +90,21 @@ class Screen:
         put(json.dumps(payload, indent=2) if self.is_json else clean(text))
 
     def table(
-        self, payload: Any, columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str] = ()
+        self,
+        payload: Any,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        spare: Sequence[str] = (),
+        instead: str = "",
     ) -> None:
-        """Print rows as a table. `spare`: columns that may be left out on a narrow terminal."""
+        """Print rows as a table. `spare`: columns that may be left out on a narrow terminal.
+
+        `instead` is said if there are no rows.
+        """
         if self.is_json:
             put(json.dumps(payload, indent=2))
+        elif not rows and instead:
+            self.say(instead)
         elif sys.stdout.isatty():
             with told_on_stdout():
                 tables.show(Console(), columns, _cleaned(rows), spare)

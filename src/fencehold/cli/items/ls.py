@@ -34,12 +34,10 @@ def ls(setup: Setup, state: str | None, limit: int, kind: str | None) -> None:
     Without their document: `fencehold items show` has it.
     """
     views = with_store(setup, lambda store: _find(store, kind, state, limit))
-    if not views and not setup.screen.is_json:
-        setup.screen.say("no such items" if state or kind else "no items")
-        return
     payload = {"items": [item_json(view, with_document=False) for view in views]}
     now = dt.datetime.now(dt.UTC)
-    setup.screen.table(payload, COLUMNS, [_row(view, now) for view in views])
+    none = "no such items" if state or kind else "no items"
+    setup.screen.table(payload, COLUMNS, [_row(view, now) for view in views], instead=none)
     if len(views) == limit:
         setup.screen.say(f"these are the first {limit}; there may be more (--limit)")
 

@@ -42,11 +42,9 @@ def ls(setup: Setup, statuses: tuple[str, ...], types: tuple[str, ...], limit: i
     """
     which = Filter(tuple(Status(s) for s in statuses), types)
     rows = with_outbox(setup, outbox_name, lambda outbox: outbox.find(which, limit))
-    if not rows and not setup.screen.is_json:
-        setup.screen.say("no such events" if statuses or types else f"no events in {outbox_name!r}")
-        return
     payload = {"events": [event_json(row, with_content=False) for row in rows]}
-    setup.screen.table(payload, COLUMNS, [_row(row) for row in rows], _spare(which))
+    none = "no such events" if statuses or types else f"no events in {outbox_name!r}"
+    setup.screen.table(payload, COLUMNS, [_row(row) for row in rows], _spare(which), none)
     if len(rows) == limit:
         setup.screen.say(f"these are the newest {limit}; there may be more (--limit)")
 

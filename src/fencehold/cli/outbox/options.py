@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from fencehold.cli import exit_codes
 from fencehold.cli.setup import Setup, finish
 from fencehold.model.durations import seconds
 from fencehold.model.errors import ConfigurationError, FenceholdError
@@ -25,8 +26,10 @@ T = TypeVar("T")
 
 SHOWN_MAX = 5
 
+
 # Each operator command is one statement: it is executed completely or not at all, even after an interrupt.
-ALL_OR_NONE = "interrupted: it is one statement, so all of them were changed or none; look again"
+def all_or_none() -> str:
+    return "interrupted: it is one statement, so all of them were changed or none; look again"
 
 
 def outbox_option(command: F) -> F:
@@ -89,8 +92,10 @@ class NoOutbox(ConfigurationError):
         )
 
 
-def with_outbox(setup: Setup, name: str, call: Callable[[Outbox], Awaitable[T]]) -> T:
-    """Open the store of this outbox for one call, and return what it returns."""
+def with_outbox(
+    setup: Setup, name: str, call: Callable[[Outbox], Awaitable[T]], if_interrupted: Callable[[], str] | None = None
+) -> T:
+    """Open the store of this outbox for one call, and return what it returns. At Ctrl-C say what was done, if asked."""
 
     async def work() -> T:
         store = setup.store()
@@ -98,7 +103,13 @@ def with_outbox(setup: Setup, name: str, call: Callable[[Outbox], Awaitable[T]])
         async with store, known(store, name):
             return await call(outbox)
 
-    return finish(work())
+    try:
+        return finish(work())
+    except KeyboardInterrupt:
+        if if_interrupted is None:
+            raise
+        setup.screen.say(if_interrupted())
+        raise click.exceptions.Exit(exit_codes.INTERRUPTED) from None
 
 
 @asynccontextmanager

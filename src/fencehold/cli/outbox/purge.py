@@ -69,11 +69,10 @@ def purge(
             code="too_young",
         )
     tally = Tally()
-    try:
-        deleted = with_outbox(setup, outbox_name, lambda outbox: _purge(setup, outbox, age_s, wanted, dry_run, tally))
-    except KeyboardInterrupt:
-        setup.screen.say(f"interrupted: {tally.deleted} were deleted for sure, a last batch perhaps; the rest stays")
-        return exit_codes.INTERRUPTED
+    deleted = with_outbox(
+        setup, outbox_name, lambda outbox: _purge(setup, outbox, age_s, wanted, dry_run, tally),
+        lambda: f"interrupted: {tally.deleted} were deleted for sure, a last batch perhaps; the rest stays",
+    )  # fmt: skip
     which = " and ".join(status.value for status in wanted)
     payload = {"dry_run": dry_run, "statuses": list(wanted), "older_than_s": age_s, "deleted": deleted}
     verb = "would be deleted" if dry_run else "deleted"
