@@ -307,14 +307,9 @@ def _ended(outcome: Outcome) -> str:
 
 
 def _why(term: Term, outcome: Outcome) -> str:
-    match outcome.because:
-        case guardian.DEADLINE:
-            return "it was not renewed in time"
-        case x if x == GUARDIAN_GONE:
-            return "the guardian process died"
-        case x if x == GUARDIAN_FROZEN:
-            return "the guardian process did not answer"
-        case _ if term.ended_because == RELEASED:
-            return "it was asked back"
-        case _:
-            return (term.ended_because or "it is over").replace("_", " ")
+    known = {
+        guardian.DEADLINE: "it was not renewed in time", GUARDIAN_GONE: "the guardian process died",
+        GUARDIAN_FROZEN: "the guardian process did not answer",
+    }  # fmt: skip
+    ended = "it was asked back" if term.ended_because == RELEASED else term.ended_because or "it is over"
+    return known.get(outcome.because, ended.replace("_", " "))

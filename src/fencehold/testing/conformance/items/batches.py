@@ -28,8 +28,7 @@ class ItemBatches(ItemTests):
         assert await pair.next("NEW") == []
         assert await pair.next("never") == []
 
-    async def test_what_is_to_be_skipped_hides_nobody_and_is_not_touched(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness, clients=2)
+    async def test_what_is_to_be_skipped_hides_nobody_and_is_not_touched(self, pair: ItemPair) -> None:
         names = ["a", "a'b", 'with "quotes", {and} commas', "back\\slash", "é/?#", "e", "f"]
         for number, item_id in enumerate(names):
             await pair.set_clock(START + number * SECOND)
@@ -89,8 +88,7 @@ class ItemBatches(ItemTests):
         await pair.set_clock(START + LEASE)
         assert sorted(await pair.next("NEW", holder="cy")) == ["other", "own"]
 
-    async def test_a_batch_is_leased_until_one_instant_each_under_its_own_key(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness, clients=2)
+    async def test_a_batch_is_leased_until_one_instant_each_under_its_own_key(self, pair: ItemPair) -> None:
         for number in range(BATCH):
             await pair.put(f"item {number}", "NEW", {"n": number})
         ids = await pair.next("NEW", BATCH, "bob", 30.0)

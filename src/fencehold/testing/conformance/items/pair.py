@@ -90,7 +90,7 @@ class ItemPair(ClientsAndClock[ItemStore]):
         self.tick = harness.traits.item_tick or harness.traits.tick
 
     @classmethod
-    async def of(cls, harness: Harness, clients: int = 1, kind: str = ITEM_KIND) -> ItemPair:
+    async def of(cls, harness: Harness, clients: int = 2, kind: str = ITEM_KIND) -> ItemPair:
         await harness.set_clock(START)
         return cls(harness, [await harness.items(kind) for _ in range(clients)])
 

@@ -48,8 +48,7 @@ class ItemTimes(ItemTests):
             await pair.put(item_id)
         assert await pair.next("NEW") == ["a", "b", "c", "d"]
 
-    async def test_a_jump_forward_gives_the_item_away_and_stops_the_first_holder(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness, clients=2)
+    async def test_a_jump_forward_gives_the_item_away_and_stops_the_first_holder(self, pair: ItemPair) -> None:
         first = await pair.leased("deal")
         await pair.set_clock(START + HOURS)
         second = await pair.take("deal", "bob")
@@ -59,8 +58,7 @@ class ItemTimes(ItemTests):
         refused(await pair.acquire("deal"))
         assert await pair.renew([first, second]) == ["deal"]
 
-    async def test_a_jump_back_keeps_the_holder_and_the_tokens_rising(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness, clients=2)
+    async def test_a_jump_back_keeps_the_holder_and_the_tokens_rising(self, pair: ItemPair) -> None:
         first = await pair.leased("deal")
         await pair.set_clock(START - HOURS)
         refused(await pair.acquire("deal", "bob"))

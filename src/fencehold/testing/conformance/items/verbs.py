@@ -7,7 +7,7 @@ import datetime as dt
 from fencehold.model.items.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.testing.conformance.items.pair import ItemPair, ItemTests, refused, row
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
-from fencehold.testing.harness import CALL_LIMIT_S, Harness
+from fencehold.testing.harness import CALL_LIMIT_S
 
 SECOND = dt.timedelta(seconds=1)
 
@@ -44,8 +44,7 @@ class ItemVerbs(ItemTests):
         assert refused(await pair.save(first, "X")).reason == LAPSED
         assert refused(await pair.delete(first)).reason == LAPSED
 
-    async def test_every_lease_has_a_higher_token_also_after_the_item_was_deleted(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness, clients=2)
+    async def test_every_lease_has_a_higher_token_also_after_the_item_was_deleted(self, pair: ItemPair) -> None:
         tokens = []
         for turn in range(3):
             await pair.put("deal", "NEW", {"turn": turn})
