@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from fencehold.ports.facts import FactSink, wants_latencies
-
-LOGGER = logging.getLogger("fencehold")
+from fencehold.telemetry.logs import LOGGER
 
 
 class FanOut:

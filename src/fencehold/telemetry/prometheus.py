@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import threading
 import weakref
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from fencehold.model.errors import ConfigurationError
+from fencehold.telemetry.logs import LOGGER
 from fencehold.telemetry.metrics import (
     END_OF_A_LOOK,
     FEEDS,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PrometheusSink"]
 
-LOGGER = logging.getLogger("fencehold")
 #: How many sets of label values we add to one registry. Beyond it (one lease per user, say) new sets are not counted.
 LABEL_SETS_MAX = 10_000
 

@@ -32,10 +32,11 @@ def all_or_none() -> str:
     return "interrupted: it is one statement, so all of them were changed or none; look again"
 
 
-def outbox_option(command: F) -> F:
-    return click.option(
-        "--outbox", "outbox_name", metavar="NAME", default=DEFAULT_OUTBOX, help=f"Its table.  [{DEFAULT_OUTBOX}]"
-    )(command)
+outbox_option = click.option(
+    "--outbox", "outbox_name", metavar="NAME", default=DEFAULT_OUTBOX, help=f"Its table.  [{DEFAULT_OUTBOX}]"
+)
+items_option = click.option("--items", "with_items", is_flag=True, help="The tables of items as well.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
 
 
 def outboxes_option(without: str) -> Callable[[F], F]:
@@ -44,10 +45,6 @@ def outboxes_option(without: str) -> Callable[[F], F]:
         "--outbox", "outbox_names", metavar="NAME", multiple=True,
         help=f"The table of an outbox; may be given several times.  [{without}]",
     )  # fmt: skip
-
-
-def items_option(command: F) -> F:
-    return click.option("--items", "with_items", is_flag=True, help="The tables of items as well.")(command)
 
 
 def duration_option(flag: str, meaning: str, default: str | None = None) -> Callable[[F], F]:
@@ -72,10 +69,6 @@ class StatusChoice(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return super().convert(str(value).upper(), param, ctx)
-
-
-def dry_run_option(command: F) -> F:
-    return click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")(command)
 
 
 class NoOutbox(ConfigurationError):
