@@ -12,9 +12,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from rich.cells import cell_len
-from rich.console import Console
 
-from fencehold.cli import exit_codes, tables
+from fencehold.cli import exit_codes
 from fencehold.model.election.leases import Lease
 from fencehold.model.errors import FenceholdError, redact
 from fencehold.telemetry.logs import escaped
@@ -106,6 +105,10 @@ class Screen:
         elif not rows and instead:
             self.say(instead)
         elif sys.stdout.isatty():
+            from rich.console import Console  # not needed elsewhere, and it takes its time
+
+            from fencehold.cli import tables
+
             with told_on_stdout():
                 tables.show(Console(), columns, _cleaned(rows), spare)
         else:
@@ -116,6 +119,10 @@ class Screen:
         if self.is_json:
             put(json.dumps(payload, indent=2))
         elif sys.stdout.isatty():
+            from rich.console import Console
+
+            from fencehold.cli import tables
+
             with told_on_stdout():
                 tables.show_fields(Console(), _cleaned(rows))
         else:

@@ -155,3 +155,26 @@ def test_a_worker_of_a_mistyped_outbox_says_only_which_there_are(sqlite_url: str
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, "there is outbox" in done.stderr) == (78, True)
     assert "worker_died" not in done.stderr
+
+
+VERSION_ALONE = """
+import sys
+from fencehold.cli.app import execute
+execute(["--version"])
+print(*sys.modules)
+"""
+
+
+def test_the_version_is_said_without_importing_any_command() -> None:
+    """Every command would start as late as the slowest of them."""
+    said = subprocess.run([sys.executable, "-c", VERSION_ALONE], capture_output=True, text=True, timeout=30, check=True)
+    imported = set(said.stdout.splitlines()[-1].split())
+    of_commands = {
+        "fencehold.cli.run.command",
+        "fencehold.verify.run",
+        "fencehold.cli.ls",
+        "rich.console",
+        "http.server",
+    }
+    assert "fencehold.cli.app" in imported
+    assert imported & of_commands == set()
