@@ -8,6 +8,7 @@ import threading
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from fencehold.model.errors import ConfigurationError
@@ -261,13 +262,12 @@ def _registered(registry: CollectorRegistry) -> dict[str, Any]:
 def _made(metric: Metric, registry: CollectorRegistry) -> Any:
     client = _client()
     named = {"name": metric.name, "documentation": metric.meaning, "labelnames": metric.labels, "registry": registry}
-    match metric.kind:
-        case Kind.COUNTER:
-            return client.Counter(**named)
-        case Kind.GAUGE:
-            return client.Gauge(**named, multiprocess_mode=metric.multiprocess)
-        case Kind.HISTOGRAM:
-            return client.Histogram(**named, buckets=metric.buckets)
+    made = {
+        Kind.COUNTER: client.Counter,
+        Kind.GAUGE: partial(client.Gauge, multiprocess_mode=metric.multiprocess),
+        Kind.HISTOGRAM: partial(client.Histogram, buckets=metric.buckets),
+    }
+    return made[metric.kind](**named)
 
 
 def _client() -> Any:

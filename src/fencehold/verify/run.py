@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import fencehold
 from fencehold.model.errors import FenceholdError
+from fencehold.telemetry.fan_out import UNHEARD
 from fencehold.testing.history import boottime_s
 from fencehold.verify import faults
 from fencehold.verify.claiming import HELD, PLAIN
@@ -34,11 +35,6 @@ class Progress(Protocol):
     def fault(self, at_s: float, fault: Fault) -> None: ...
 
     def status(self, at_s: float, journal: Journal) -> None: ...
-
-
-class Unheard:
-    def fact(self, event: str, **fields: Any) -> None:
-        return None
 
 
 def scratch_of(plan: Plan) -> Scratch:
@@ -108,7 +104,7 @@ async def _place(plan: Plan, progress: Progress) -> AsyncIterator[tuple[Scratch,
             progress.say(
                 f"another run has made {name}; if it does not run any more (it was killed), remove that by hand"
             )
-        await make_tables(scratch, Unheard())
+        await make_tables(scratch)
         yield scratch, left
     except BaseException as error:
         await remove(error)
@@ -135,7 +131,7 @@ async def _performed(plan: Plan, scratch: Scratch, journal: Journal, progress: P
         )
         await contenders.start()
         store = await stack.enter_async_context(
-            fencehold.connect(scratch.url, table=scratch.lease_table, facts=Unheard())
+            fencehold.connect(scratch.url, table=scratch.lease_table, facts=UNHEARD)
         )
         background = [
             asyncio.create_task(_feed(plan, scratch, store, journal)), asyncio.create_task(contenders.tend()),

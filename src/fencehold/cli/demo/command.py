@@ -23,11 +23,12 @@ from fencehold.cli.demo.story import Stage, Story
 from fencehold.cli.demo.verdict import Verdict, Written, verdict
 from fencehold.cli.run import guardian
 from fencehold.cli.screen import clean, put
-from fencehold.cli.setup import Setup, Unheard, with_setup
+from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.signals import interruptible
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.ports.fence import Transaction
 from fencehold.runtime.store import Store
+from fencehold.telemetry.fan_out import UNHEARD
 
 SECONDS_MIN, SECONDS_MAX = 5.0, 600.0
 LEASES_LONG = 10.0  # how many leases the story takes
@@ -102,7 +103,7 @@ async def _show(setup: Setup, folder: Path, lease_s: float, keep: bool) -> int:
     narrator = Narrator(setup)
     file = folder / "demo.db"
     url = f"sqlite:///{file}"
-    async with fencehold.connect(url, facts=Unheard()) as store:
+    async with fencehold.connect(url, facts=UNHEARD) as store:
         await store.init()
         async with _transaction(store) as tx:
             await tx.execute(CREATE)

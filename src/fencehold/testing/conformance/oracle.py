@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from fencehold.model.election.leases import Lease, Refusal
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow
@@ -33,12 +33,14 @@ class RuleOracle:
     """
 
     table: ClassVar[str]
+    rows: dict[Any, Any]  # as the rules require them
 
-    def __init__(self, applied: set[str] | None = None) -> None:
+    def __init__(self, applied: set[str]) -> None:
+        self.rows = {}
         self.fired: set[str] = set()
         self.refused: set[str] = set()
         self.last_rule: dict[Hashable, str | None] = {}  # for the last verb on a row, by the row's key; None: refused
-        self._applied = set() if applied is None else applied
+        self._applied = applied
 
     def decided(self, row: Hashable, rule: Rule | None, state: Enum, verb: Enum) -> None:
         """Record what the table decided on this row."""

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Protocol, TypeVar
 
 import fencehold
-from fencehold.ports.facts import FactSink
+from fencehold.telemetry.fan_out import UNHEARD
 from fencehold.verify.plan import ITEM_KIND, ITEMS, LEASES, LOCK
 
 T = TypeVar("T")
@@ -68,9 +68,9 @@ def counters(scratch: Scratch) -> tuple[str, ...]:
     return (*LEASES, LOCK) if scratch.has_locks else LEASES
 
 
-async def make_tables(scratch: Scratch, facts: FactSink) -> None:
+async def make_tables(scratch: Scratch) -> None:
     """Make the library's own tables, as a user would make them, and the run's tables beside them."""
-    async with fencehold.connect(scratch.url, table=scratch.lease_table, facts=facts, open_timeout=0) as store:
+    async with fencehold.connect(scratch.url, table=scratch.lease_table, facts=UNHEARD, open_timeout=0) as store:
         store.outbox(scratch.outbox)
         items = store.items(ITEM_KIND)
         await store.init()

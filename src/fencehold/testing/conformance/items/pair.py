@@ -38,10 +38,10 @@ class ItemOracle(RuleOracle):
     """Items as the rules require them, computed from model/items/items.py alone."""
 
     table = "items"
+    rows: dict[str, StoredItem]
 
-    def __init__(self, applied: set[str] | None = None) -> None:
+    def __init__(self, applied: set[str]) -> None:
         super().__init__(applied)
-        self.rows: dict[str, StoredItem] = {}
         self.token_highest: dict[str, int] = {}  # of each item that ever existed: a delete does not reset it
 
     def change(self, item_id: str, verb: Verb, request: Request) -> ItemAnswer | None:

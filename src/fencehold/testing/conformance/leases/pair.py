@@ -29,10 +29,7 @@ class Oracle(RuleOracle):
     """Rows as the rules require them, computed from model/election/leases.py alone."""
 
     table = "leases"
-
-    def __init__(self, applied: set[str] | None = None) -> None:
-        super().__init__(applied)
-        self.rows: dict[str, Lease] = {}
+    rows: dict[str, Lease]
 
     def acquire(self, ask: Ask, now: dt.datetime) -> Lease | Refusal:
         return self._answer(Verb.ACQUIRE, Request(ask.name, now, ask.holder_id, 0, ask.lease_s, ask.nonce))

@@ -73,10 +73,7 @@ class EventOracle(RuleOracle):
     """Events as the rules require them, computed from model/outbox/events.py alone."""
 
     table = "outbox"
-
-    def __init__(self, applied: set[str] | None = None) -> None:
-        super().__init__(applied)
-        self.rows: dict[int, Expected] = {}
+    rows: dict[int, Expected]
 
     def add(self, event_id: int, new: NewEvent, now: dt.datetime) -> None:
         due_at = new.not_before or now + dt.timedelta(seconds=new.delay_s)
