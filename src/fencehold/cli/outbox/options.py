@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import click
@@ -129,15 +129,12 @@ async def look_for(store: Store, name: str) -> None:
 
 
 async def _why(store: Store, name: str) -> ConfigurationError | None:
-    with suppress(FenceholdError):  # the worker itself reports what keeps it from its events
-        return await _unusable(store, name)
-    return None
-
-
-async def _unusable(store: Store, name: str) -> ConfigurationError | None:
     """The error if `init` would not help: only other outboxes exist, or the table is another program's. Else None."""
-    there = (await store.checkup.tables_made()).outboxes
-    fault = None if name in there else (await store.checkup.faults([name]))[name]
+    try:
+        there = (await store.checkup.tables_made()).outboxes
+        fault = None if name in there else (await store.checkup.faults([name]))[name]
+    except FenceholdError:  # the worker itself reports what keeps it from its events
+        return None
     if fault is not None and fault.code == "schema_missing":
         return NoOutbox(name, there) if there else None
     return fault if fault is not None and fault.code == "table_exists" else None
