@@ -53,10 +53,10 @@ class Walker(RandomWalk):
         self._unknown = TermKey("a name that nobody ever asks for", "ada", 1, 5.0)
 
     def moves(self) -> Mapping[Move, int]:
-        return {
+        fences: dict[Move, int] = {self._write: 14} if self.pair.harness.can(Can.FENCES) else {}
+        return fences | {
             self.move_clock: 30, self._acquire: 22, partial(self._use, Verb.RENEW): 24,
             partial(self._use, Verb.RELEASE): 8, partial(self._use, Verb.ASK_STEP_DOWN): 8, self._list: 8,
-            self._write: 14 if self.pair.harness.can(Can.FENCES) else 0,
         }  # fmt: skip
 
     def edges(self) -> Iterable[dt.datetime]:
