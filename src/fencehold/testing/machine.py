@@ -22,7 +22,7 @@ from fencehold.testing.conformance.leases.pair import LeasePair
 from fencehold.testing.conformance.leases.walk import Walker
 from fencehold.testing.harness import Harness
 
-EXAMPLES = 20
+EXAMPLES = 30
 STEPS = 100
 CLIENTS = 3
 
