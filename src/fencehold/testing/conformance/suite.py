@@ -119,6 +119,13 @@ async def _within(
             await harness.close()
 
 
+class WithoutLeases(HarnessTests):
+    """Base of the classes of tests for outboxes and items: the namespace is empty, without tables of leases."""
+
+    async def ready(self, harness: Harness) -> None:
+        await harness.prepare()
+
+
 async def client_at_start(harness: Harness) -> Backend:
     """One more client, and the store's clock stands at START."""
     await harness.set_clock(START)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from fencehold.model.items.items import ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
 from fencehold.ports.items import ItemAnswer, ItemPort, ItemRefusal, ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.oracle import ClientsAndClock, RuleOracle, agree
-from fencehold.testing.conformance.suite import LEASE_S, START, HarnessTests, Supply, needs
+from fencehold.testing.conformance.suite import LEASE_S, START, Supply, WithoutLeases, needs
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Can, Harness
 
 EVERYTHING = 10_000
@@ -217,10 +217,5 @@ class ItemPair(ClientsAndClock[ItemStore]):
 
 
 @needs(Can.ITEMS)
-class ItemTests(HarnessTests):
-    """Base of the classes of tests for items: the namespace is empty, without tables of leases."""
-
+class ItemTests(WithoutLeases):
     supplies: ClassVar[Mapping[str, Supply]] = {"pair": ItemPair.of}
-
-    async def ready(self, harness: Harness) -> None:
-        await harness.prepare()

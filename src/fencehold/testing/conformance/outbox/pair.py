@@ -12,7 +12,7 @@ from fencehold.model.outbox.new_events import NewEvent, new_event, new_tracking_
 from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventPort, EventRow, Events, Failure, Filter
 from fencehold.testing.conformance.oracle import ClientsAndClock, RuleOracle
-from fencehold.testing.conformance.suite import START, HarnessTests, Supply, elsewhere, needs
+from fencehold.testing.conformance.suite import START, Supply, WithoutLeases, elsewhere, needs
 from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 LEASE_S = 60.0
@@ -276,14 +276,9 @@ class Pair(ClientsAndClock[Events]):
 
 
 @needs(Can.OUTBOX)
-class EventTests(HarnessTests):
-    """Base of the classes of tests for outboxes: the namespace is empty, without tables of leases."""
-
+class EventTests(WithoutLeases):
     supplies: ClassVar[Mapping[str, Supply]] = {
         "pair": Pair.of,
         "other": elsewhere,
         **dict.fromkeys(("events", "one", "two"), lambda harness: harness.events()),
     }
-
-    async def ready(self, harness: Harness) -> None:
-        await harness.prepare()
