@@ -72,7 +72,10 @@ def test_the_examples_of_items_have_the_fields_that_are_printed(sqlite_url, cli)
 
 
 def every_command(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         yield f"{path}{name}", command
         if isinstance(command, click.Group):
             yield from every_command(command, f"{path}{name} ")

@@ -5,8 +5,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from fencehold.testing.conformance.classes import CLASSES
-from fencehold.testing.conformance.entry import parts
+from fencehold.testing.conformance.classes import CLASSES, parts
 from fencehold.testing.conformance.matrix import NEEDED
 
 ROOT = Path(__file__).parents[2]

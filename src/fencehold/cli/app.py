@@ -5,25 +5,34 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import click
 
 import fencehold
-from fencehold.cli import exit_codes, init, ls, show, step_down
-from fencehold.cli.demo import command as demo
-from fencehold.cli.doctor import command as doctor
+from fencehold.cli import exit_codes
+from fencehold.cli.commands import Commands
 from fencehold.cli.failures import as_ours, is_bare, steady_streams
-from fencehold.cli.items import group as items
-from fencehold.cli.outbox import group as outbox
-from fencehold.cli.run import command as run
 from fencehold.cli.screen import Screen
 from fencehold.cli.setup import Setup, options
-from fencehold.cli.sql import command as sql
-from fencehold.cli.verify import command as verify
-from fencehold.cli.worker import command as worker
-from fencehold.cli.worker import reaper
 from fencehold.model.errors import FenceholdError
+
+IMPORTS = {
+    "demo": lambda: import_module("fencehold.cli.demo.command").demo,
+    "doctor": lambda: import_module("fencehold.cli.doctor.command").doctor,
+    "init": lambda: import_module("fencehold.cli.init").init,
+    "items": lambda: import_module("fencehold.cli.items.group").items,
+    "ls": lambda: import_module("fencehold.cli.ls").ls,
+    "outbox": lambda: import_module("fencehold.cli.outbox.group").outbox,
+    "reaper": lambda: import_module("fencehold.cli.worker.reaper").reaper,
+    "run": lambda: import_module("fencehold.cli.run.command").run,
+    "show": lambda: import_module("fencehold.cli.show").show,
+    "sql": lambda: import_module("fencehold.cli.sql.command").sql,
+    "step-down": lambda: import_module("fencehold.cli.step_down").step_down,
+    "verify": lambda: import_module("fencehold.cli.verify.command").verify,
+    "worker": lambda: import_module("fencehold.cli.worker.command").worker,
+}
 
 EPILOG = """\b
 Exit codes, the same for every command
@@ -57,7 +66,10 @@ Example:
 """
 
 
-@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands, imports=IMPORTS, epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)  # fmt: skip
 @click.version_option(fencehold.__version__, prog_name="fencehold")
 @options
 @click.pass_context
@@ -68,13 +80,6 @@ def cli(context: click.Context, dsn: str | None, table: str | None, output: str 
     postgresql://user@host/db or mssql://user@host/db. `fencehold demo` needs none.
     """
     context.obj = Setup().over(dsn, table, output)
-
-
-for _command in (
-    init.init, sql.sql, ls.ls, show.show, step_down.step_down, run.run, demo.demo, worker.worker, reaper.reaper,
-    outbox.outbox, items.items, doctor.doctor, verify.verify,
-):  # fmt: skip
-    cli.add_command(_command)
 
 
 def execute(arguments: Sequence[str]) -> int:

@@ -19,19 +19,13 @@ INTERRUPTED = 130
 
 
 def of_error(error: FenceholdError) -> int:
-    match error:
-        case ConfigurationError():
-            return BAD_CONFIGURATION
-        case LeaseLost():
-            return LEASE_LOST
-        case WorkerStuck():
-            return STUCK
-        case AlreadyLeased():
-            return NOT_ACQUIRED
-        case Refused():
-            return error.exit_code
-        case _:
-            return UNREACHABLE
+    if isinstance(error, Refused):
+        return error.exit_code
+    codes = (
+        (ConfigurationError, BAD_CONFIGURATION), (LeaseLost, LEASE_LOST), (WorkerStuck, STUCK),
+        (AlreadyLeased, NOT_ACQUIRED), (FenceholdError, UNREACHABLE),
+    )  # fmt: skip
+    return next(code for kind, code in codes if isinstance(error, kind))
 
 
 class Refused(FenceholdError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fencehold.cli.screen import lease_json, remaining, second, state
-from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.cli.setup import Setup, with_setup, with_store
 from fencehold.model.election.leases import Lease
 
 COLUMNS = ("NAME", "STATE", "HOLDER", "EPOCH", "REMAINING", "EXPIRES (store time)")
@@ -28,17 +28,10 @@ def ls(setup: Setup, prefix: str) -> None:
     A live lease is held by HOLDER. A released one was given back by HOLDER; an expired one was not: HOLDER died, was
     cut off, or was told not to release. Both are free. Times are the store's own.
     """
-    leases = finish(_list(setup, prefix))
+    leases = with_store(setup, lambda store: store.leases.list(prefix))
     payload = {"leases": [lease_json(lease) for lease in leases]}
-    if leases or setup.screen.is_json:
-        setup.screen.table(payload, COLUMNS, [_row(lease) for lease in leases], spare=COLUMNS[-1:])
-    else:
-        setup.screen.say(f"no lease begins with {prefix!r}" if prefix else "no leases yet")
-
-
-async def _list(setup: Setup, prefix: str) -> list[Lease]:
-    async with setup.store() as store:
-        return await store.leases.list(prefix)
+    none = f"no lease begins with {prefix!r}" if prefix else "no leases yet"
+    setup.screen.table(payload, COLUMNS, [_row(lease) for lease in leases], COLUMNS[-1:], instead=none)
 
 
 def _row(lease: Lease) -> list[str]:

@@ -12,9 +12,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from rich.cells import cell_len
-from rich.console import Console
 
-from fencehold.cli import exit_codes, tables
+from fencehold.cli import exit_codes
 from fencehold.model.election.leases import Lease
 from fencehold.model.errors import FenceholdError, redact
 from fencehold.telemetry.logs import escaped
@@ -90,12 +89,26 @@ class Screen:
         put(json.dumps(payload, indent=2) if self.is_json else clean(text))
 
     def table(
-        self, payload: Any, columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str] = ()
+        self,
+        payload: Any,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        spare: Sequence[str] = (),
+        instead: str = "",
     ) -> None:
-        """Print rows as a table. `spare`: columns that may be left out on a narrow terminal."""
+        """Print rows as a table. `spare`: columns that may be left out on a narrow terminal.
+
+        `instead` is said if there are no rows.
+        """
         if self.is_json:
             put(json.dumps(payload, indent=2))
+        elif not rows and instead:
+            self.say(instead)
         elif sys.stdout.isatty():
+            from rich.console import Console  # not needed elsewhere, and it takes its time
+
+            from fencehold.cli import tables
+
             with told_on_stdout():
                 tables.show(Console(), columns, _cleaned(rows), spare)
         else:
@@ -106,6 +119,10 @@ class Screen:
         if self.is_json:
             put(json.dumps(payload, indent=2))
         elif sys.stdout.isatty():
+            from rich.console import Console
+
+            from fencehold.cli import tables
+
             with told_on_stdout():
                 tables.show_fields(Console(), _cleaned(rows))
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from fencehold.model.durable import NO_STANDBY_OF_ITS_OWN, Called, durable, unsu
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.facts import FactSink
 from fencehold.runtime.store import OPEN_LIMIT_S
+from fencehold.telemetry.fan_out import UNHEARD
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,13 +27,6 @@ DSN_VARIABLE = "FENCEHOLD_DSN"
 VARIABLES = Called("FENCEHOLD_DURABLE", "FENCEHOLD_WITHOUT_STANDBY")
 ASKED = "fencehold.asked"  # the key in click's context where a command keeps its store
 SILENT_FOR_S = 3.0
-
-
-class Unheard:
-    """A sink that ignores all facts, for a short command: its output is enough."""
-
-    def fact(self, event: str, **fields: Any) -> None:
-        return None
 
 
 @dataclass(frozen=True)
@@ -92,8 +86,8 @@ class Setup:
         return dsn
 
     def store(self, facts: FactSink | None = None) -> fencehold.Store:
-        """A store for one short command: it tries an unreachable database only once."""
-        store = fencehold.connect(self.dsn, table=self.table, facts=facts or Unheard(), open_timeout=0)
+        """A store for one short command: it tries an unreachable database only once, and its output is enough."""
+        store = fencehold.connect(self.dsn, table=self.table, facts=facts or UNHEARD, open_timeout=0)
         if (context := click.get_current_context(silent=True)) is not None:
             context.meta[ASKED] = (self, store)
         return store
@@ -134,6 +128,16 @@ def with_setup(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(before.over(dsn, table, output), *args, **kwargs)
 
     return options(merged)
+
+
+def with_store(setup: Setup, call: Callable[[fencehold.Store], Awaitable[T]], facts: FactSink | None = None) -> T:
+    """Open the store for one call, and return what it returns."""
+
+    async def work() -> T:
+        async with setup.store(facts) as store:
+            return await call(store)
+
+    return finish(work())
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:

@@ -6,7 +6,7 @@ import click
 
 from fencehold.cli import exit_codes
 from fencehold.cli.screen import lease_json, moment, remaining, state
-from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.cli.setup import Setup, with_setup, with_store
 from fencehold.model.election.leases import Lease
 
 EPILOG = """\b
@@ -22,7 +22,7 @@ Exit codes: 0 done, 1 no such lease, 69 database unreachable, 78 bad configurati
 @with_setup
 def show(setup: Setup, name: str) -> None:
     """Show who holds the lease NAME, with which epoch, and until when (in store time)."""
-    lease = finish(_read(setup, name))
+    lease = with_store(setup, lambda store: store.leases.read(name))
     if lease is None:
         raise no_such_lease(name)
     setup.screen.fields({"lease": lease_json(lease)}, _rows(lease))
@@ -35,11 +35,6 @@ def no_such_lease(name: str) -> exit_codes.Refused:
         code="no_such_lease",
         exit_code=exit_codes.NO,
     )
-
-
-async def _read(setup: Setup, name: str) -> Lease | None:
-    async with setup.store() as store:
-        return await store.leases.read(name)
 
 
 def _rows(lease: Lease) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """Signal handling. `fencehold run` passes signals on to its command; before that they end the waiting.
 
-For a worker, a signal is a request to stop.
+For a worker, a signal is a request to stop; `demo` and `verify` clean up at one.
 """
 
 from __future__ import annotations
@@ -8,8 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from fencehold.model.errors import FenceholdError
+
+T = TypeVar("T")
 
 FORWARDED = (
     signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
@@ -39,6 +43,35 @@ class SignalForwarding:
             self._forward(signum)
         elif signum not in HARMLESS and not self.interrupted.done():
             self.interrupted.set_result(signum)
+
+
+async def interruptible(
+    work: Coroutine[Any, Any, T], signals: Iterable[signal.Signals], say: Callable[[str], None] = lambda text: None
+) -> T | int:
+    """The result of `work`, or 128 + n if signal n ended it: the first one cancels it, and it cleans up.
+
+    Further signals change nothing: the cleanup has its own time limit.
+    """
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+    came: list[int] = []
+
+    def leave(signum: int) -> None:
+        if not came:
+            say("interrupted: cleaning up")
+            came.append(signum)
+            task.cancel()
+
+    for signum in signals:
+        loop.add_signal_handler(signum, leave, int(signum))
+    try:
+        return await task
+    except (asyncio.CancelledError, FenceholdError) as error:
+        if not came:
+            raise
+        if isinstance(error, FenceholdError):  # of the work that the signal interrupted
+            say(error.message)
+        return 128 + came[0]
 
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

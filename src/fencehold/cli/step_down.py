@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fencehold.cli import exit_codes
 from fencehold.cli.screen import clean, lease_json
-from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.cli.setup import Setup, with_setup, with_store
 from fencehold.cli.show import no_such_lease
 from fencehold.model.durations import seconds
 from fencehold.model.election.leases import Lease
@@ -57,19 +57,18 @@ def step_down(setup: Setup, name: str, wait: str) -> int:
     PostgreSQL. A holder that has died is replaced when its lease lapses, which this command sees as well.
     """
     wait_s = seconds(wait, "--wait")
-    return _fact(setup, name, finish(_step_down(setup, name, wait_s)), wait_s)
+    return _fact(setup, name, with_store(setup, lambda store: _step_down(setup, store, name, wait_s)), wait_s)
 
 
-async def _step_down(setup: Setup, name: str, wait_s: float) -> HandOver:
-    async with setup.store() as store:
-        lease = await store.leases.read(name)
-        if lease is None:
-            raise no_such_lease(name)
-        if not lease.is_live:
-            return HandOver(None, lease, 0.0, ended=True)
-        who = f"{lease.holder_id} (epoch {lease.epoch})"
-        with _progress(setup, f"asked {who} to step down from {name!r}; waiting up to {wait_s:g} s"):
-            return await _hand_over(store, lease, wait_s)
+async def _step_down(setup: Setup, store: Store, name: str, wait_s: float) -> HandOver:
+    lease = await store.leases.read(name)
+    if lease is None:
+        raise no_such_lease(name)
+    if not lease.is_live:
+        return HandOver(None, lease, 0.0, ended=True)
+    who = f"{lease.holder_id} (epoch {lease.epoch})"
+    with _progress(setup, f"asked {who} to step down from {name!r}; waiting up to {wait_s:g} s"):
+        return await _hand_over(store, lease, wait_s)
 
 
 async def _hand_over(store: Store, asked: Lease, wait_s: float) -> HandOver:

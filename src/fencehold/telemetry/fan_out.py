@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from fencehold.ports.facts import FactSink, wants_latencies
-
-LOGGER = logging.getLogger("fencehold")
+from fencehold.telemetry.logs import LOGGER
 
 
 class FanOut:
@@ -33,3 +31,7 @@ class FanOut:
         sink = type(self._sinks[place]).__name__
         # Without the error's text: it may quote the fields of the fact.
         LOGGER.error("sink_failed sink=%s fact=%s error=%s", sink, event, type(error).__name__)
+
+
+#: Ignores all facts.
+UNHEARD = FanOut()

@@ -7,8 +7,8 @@ _seconds. Metrics labelled by worker live as long as the worker; all others as l
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from fencehold.model.outbox.events import Status
@@ -42,28 +42,28 @@ TOOK_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 BATCH = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 
+@dataclass(frozen=True)
+class Feed:
+    """A fact that changes a metric: by the value of a field, or by a constant. `given`: labels not in the fact."""
+
+    fact: str
+    takes: str | float | Office = 1
+    when: Callable[[Fields], bool] | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class Metric:
     """One metric. `rule_book` is its name in the rule book; empty for a metric that is not in it."""
 
-    name: str
     kind: Kind
+    name: str
     labels: tuple[str, ...]
     meaning: str
+    fed_by: Sequence[Feed]
     rule_book: str = ""
     buckets: tuple[float, ...] = ()
     multiprocess: str = ANY
-
-
-@dataclass(frozen=True)
-class Feed:
-    """One fact changes one metric: by the value of a field, or by a constant. `given`: labels not in the fact."""
-
-    fact: str
-    metric: Metric
-    takes: str | float | Office
-    when: Callable[[Fields], bool] | None = None
-    given: tuple[tuple[str, str], ...] = ()
 
 
 def will_retry(fact: Fields) -> bool:
@@ -78,204 +78,267 @@ def brought_some(fact: Fields) -> bool:
     return bool(fact["claimed"] > 0)
 
 
-_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+COUNTER, GAUGE, HISTOGRAM = Kind
 
-PENDING = Metric(
-    "outbox_events_pending", _G, OUTBOX, "events waiting to be claimed", "outbox.events.pending", multiprocess=NEWEST
-)
-PROCESSING = Metric(
-    "outbox_events_processing", _G, OUTBOX, "events held by a worker", "outbox.events.processing", multiprocess=NEWEST
-)
-COMPLETED = Metric(
-    "outbox_events_completed_total", _C, OUTBOX, "events whose completion was recorded", "outbox.events.completed"
-)
-FAILED = Metric("outbox_events_failed_total", _C, OUTBOX, "failed tries that will be retried", "outbox.events.failed")
-DEAD_LETTER = Metric(
-    "outbox_events_dead_letter_total", _C, OUTBOX, "events given up, by a worker or by the reaper",
-    "outbox.events.dead_letter",
-)  # fmt: skip
-LATENCY = Metric(
-    "outbox_processing_latency_seconds", _H, OUTBOX, "from created to completed", "outbox.processing.latency", LATENCY_S
-)
-OLDEST = Metric(
-    "outbox_oldest_pending_age_seconds", _G, OUTBOX, "how long the oldest claimable event has been due",
-    "outbox.oldest_pending.age", multiprocess=NEWEST,
-)  # fmt: skip
-BATCHES = Metric(
-    "worker_batches_processed_total", _C, WORKER, "batches whose results were recorded", "worker.batches.processed"
-)
-PER_BATCH = Metric(
-    "worker_events_per_batch", _H, WORKER, "events one claim brought, empty claims aside",
-    "worker.events.per_batch", BATCH,
-)  # fmt: skip
-HEARTBEATS = Metric(
-    "worker_heartbeats_sent_total", _C, WORKER, "renewals sent for leases on events", "worker.heartbeats.sent"
-)
-WORKER_RECOVERED = Metric(
-    "worker_reaper_recovered_total", _C, OUTBOX, "events that the reapers of this process recovered",
-    "worker.reaper.recovered",
-)  # fmt: skip
-RECOVERED = Metric(
-    "reaper_recovered_count_total", _C, OUTBOX, "events recovered from a lapsed lease", "reaper.recovered.count"
-)
-STALE = Metric(
-    "reaper_stale_duration_seconds", _H, OUTBOX, "how long a lease had been over when its event was recovered",
-    "reaper.stale.duration", STALE_S,
-)  # fmt: skip
-RUNS = Metric("reaper_runs_total", _C, OUTBOX, "runs of the reaper", "reaper.runs.total")
-
-TOOK = Metric("reaper_run_duration_seconds", _H, OUTBOX, "how long one run of the reaper took", buckets=TOOK_S)
-LOOKED_AT = Metric(
-    "outbox_last_look_timestamp_seconds", _G, OUTBOX, "when this process last looked at the table (Unix time)",
-    multiprocess=NEWEST,
-)  # fmt: skip
-RETRYING = Metric("outbox_events_retrying", _G, OUTBOX, "events between two tries", multiprocess=NEWEST)
-DEAD_LETTERS = Metric("outbox_dead_letters", _G, OUTBOX, "dead letters in the table", multiprocess=NEWEST)
-CLAIMED = Metric("outbox_events_claimed_total", _C, OUTBOX, "events claimed, each try anew")
-REFUSED = Metric("outbox_completions_refused_total", _C, OUTBOX, "completions that came after the lease was over")
-LOST = Metric("outbox_events_lost_total", _C, OUTBOX, "results not recorded: the lease was lost or the worker over")
-ABORTED = Metric("outbox_events_aborted_total", _C, OUTBOX, "handlers stopped because they exceeded max_processing")
-REDRIVEN = Metric("outbox_events_redriven_total", _C, OUTBOX, "dead letters made pending again")
-PURGED = Metric("outbox_events_purged_total", _C, OUTBOX, "finished events deleted")
-DEATHS = Metric("outbox_worker_deaths_total", _C, OUTBOX, "workers that ended by an error")
-RUNNING = Metric("worker_running", _G, WORKER, "1 from start to stop")
-PAUSED = Metric("worker_paused", _G, WORKER, "1 while it claims nothing because it was paused")
-SATURATED = Metric(
-    "worker_saturated_total", _C, WORKER, "times it stopped claiming because what it feeds was saturated"
-)
-STORE_FAILURES = Metric("worker_store_failures_total", _C, WORKER, "claims and results the database did not answer")
-HOOK_FAILURES = Metric("worker_hook_failures_total", _C, WORKER, "times the saturation hook raised")
-BEATS_REFUSED = Metric("worker_heartbeats_refused_total", _C, WORKER, "leases that were no longer the worker's")
-BEATS_FAILED = Metric("worker_heartbeats_failed_total", _C, WORKER, "heartbeats the database did not answer")
-
-HANDLERS_RUNNING = Metric("worker_handlers_running", _G, WORKER, "handlers that run now")
-HANDLERS_HUNG = Metric("worker_handlers_hung", _G, WORKER, "handlers that run on although their lease is lost")
-HANDLERS_OLDEST = Metric("worker_oldest_handler_age_seconds", _G, WORKER, "how long the oldest of them has run")
-LOOP_SILENT = Metric("worker_loop_silent_seconds", _G, WORKER, "how long its event loop has not turned")
-HANDLERS_SLOW = Metric(
-    "worker_slow_handlers_total", _C, WORKER, "warnings of handlers that take longer than half of max_processing"
-)
-LOOP_BLOCKED = Metric("worker_loop_blocked_total", _C, WORKER, "warnings that its event loop does not turn")
-STUCK = Metric("worker_stuck_total", _C, WORKER, "warnings that all its places are taken by handlers that seem hung")
-
-LEADER = Metric("fencehold_leader", _G, LEASE, "1 while this process leads, 0 while it does not")
-TRANSITIONS = Metric(
-    "fencehold_leader_transitions_total", _C, (*LEASE, "change"), "terms acquired, lost and released, by `change`"
-)
-RENEW_FAILURES = Metric("fencehold_renew_failures_total", _C, LEASE, "renewals the database did not answer")
-STALLS = Metric("fencehold_leader_stalls_total", _C, LEASE, "leases let go because the event loop stood still")
-JOB_FAILURES = Metric("fencehold_leader_job_failures_total", _C, LEASE, "times a job of `run_as_leader` raised")
-CALLBACK_FAILURES = Metric("fencehold_callback_failures_total", _C, NONE, "callbacks that raised")
-UNREACHABLE = Metric(
-    "fencehold_store_unreachable_total",
-    _C,
-    NONE,
-    "waits for the database: one at the first failure, one a minute after",
-)
-INTERNAL_ERRORS = Metric("fencehold_internal_errors_total", _C, NONE, "faults of fencehold itself, survived")
-
-ITEMS_LEASED = Metric("fencehold_items_leased_total", _C, ITEMS, "leases on items that this process was granted")
-ITEMS_LOST = Metric("fencehold_items_lost_total", _C, ITEMS, "leases on items lost while somebody worked under them")
-ITEM_STALLS = Metric("fencehold_item_stalls_total", _C, ITEMS, "items let go because the event loop stood still")
-ITEM_BREAKS_FAILED = Metric(
-    "fencehold_item_break_failures_total", _C, ITEMS, "leases on items not given back: they lapse by themselves"
-)
-ITEM_BEATS = Metric("fencehold_item_heartbeats_sent_total", _C, ITEMS, "renewals sent for leases on items")
-ITEM_BEATS_REFUSED = Metric(
-    "fencehold_item_heartbeats_refused_total", _C, ITEMS, "leases on items that were no longer this process's"
-)
-ITEM_BEATS_FAILED = Metric(
-    "fencehold_item_heartbeats_failed_total", _C, ITEMS, "heartbeats of items the database did not answer"
-)
-PROCESSED = Metric("fencehold_items_processed_total", _C, ITEM_STATE, "handlers that returned, by the state they serve")
-PROCESS_FAILED = Metric("fencehold_items_failed_total", _C, ITEM_STATE, "handlers that raised")
-PROCESSOR_STORE_FAILURES = Metric(
-    "fencehold_processor_store_failures_total", _C, ITEM_STATE, "batches the database did not answer"
-)
-PROCESSOR_DEATHS = Metric("fencehold_processor_deaths_total", _C, ITEM_STATE, "processors that ended by an error")
-
-REQUESTS = Metric("fencehold_requests_total", _C, VERB, "requests to Cosmos DB, by the verb that needed them")
-REQUEST_UNITS = Metric("fencehold_request_units_total", _C, VERB, "what Cosmos DB charged for them (RU)")
-
-FEEDS: tuple[Feed, ...] = (
-    #    fact                      metric             takes                    when / given
-    Feed("events_claimed",         CLAIMED,           "claimed"),
-    Feed("events_claimed",         PER_BATCH,         "claimed",               brought_some),
-    Feed("events_completed",       COMPLETED,         "completed"),
-    Feed("events_completed",       REFUSED,           "refused"),
-    Feed("events_completed",       BATCHES,           1),
-    Feed("events_completed",       LATENCY,           "latencies_s"),
-    Feed("event_failed",           FAILED,            1,                       will_retry),
-    Feed("event_failed",           DEAD_LETTER,       1,                       is_dead),
-    Feed("event_lost",             LOST,              1),
-    Feed("event_aborted",          ABORTED,           1),
-    Feed("worker_started",         RUNNING,           1),
-    Feed("worker_started",         PAUSED,            0),
-    Feed("worker_paused",          PAUSED,            1),
-    Feed("worker_resumed",         PAUSED,            0),
-    Feed("worker_saturated",       SATURATED,         1),
-    Feed("worker_store_failed",    STORE_FAILURES,    1),
-    Feed("worker_hook_failed",     HOOK_FAILURES,     1),
-    Feed("worker_watched",         HANDLERS_RUNNING,  "running"),
-    Feed("worker_watched",         HANDLERS_HUNG,     "hung"),
-    Feed("worker_watched",         HANDLERS_OLDEST,   "oldest_s"),
-    Feed("worker_watched",         LOOP_SILENT,       "silent_s"),
-    Feed("handler_slow",           HANDLERS_SLOW,     1),
-    Feed("worker_loop_blocked",    LOOP_BLOCKED,      1),
-    Feed("worker_stuck",           STUCK,             1),
-    Feed("worker_died",            DEATHS,            1),
-    Feed("worker_heartbeat",       HEARTBEATS,        "sent"),
-    Feed("worker_heartbeat",       BEATS_REFUSED,     "refused"),
-    Feed("worker_heartbeat_failed", BEATS_FAILED,     1),
-    Feed("reaper_run",             RUNS,              1),
-    Feed("reaper_run",             RECOVERED,         "recovered"),
-    Feed("reaper_run",             WORKER_RECOVERED,  "recovered"),
-    Feed("reaper_run",             DEAD_LETTER,       "dead"),
-    Feed("reaper_run",             STALE,             "stale_s"),
-    Feed("reaper_run",             TOOK,              "took_s"),
-    Feed("outbox_stats",           PENDING,           "pending"),
-    Feed("outbox_stats",           PROCESSING,        "processing"),
-    Feed("outbox_stats",           RETRYING,          "failed"),
-    Feed("outbox_stats",           DEAD_LETTERS,      "dead_letter"),
-    Feed("outbox_stats",           OLDEST,            "oldest_pending_age_s"),
-    Feed("outbox_stats",           LOOKED_AT,         "looked_at"),
-    Feed("events_redriven",        REDRIVEN,          "count"),
-    Feed("events_purged",          PURGED,            "count"),
-    Feed("leader_acquire_failed",  LEADER,            Office.SOUGHT),
-    Feed("leader_acquired",        LEADER,            Office.ENTERED),
-    Feed("leader_lost",            LEADER,            Office.LEFT),
-    Feed("leader_releasing",       LEADER,            Office.LEFT),
-    Feed("leader_acquired",        TRANSITIONS,       1,                       given=(("change", "acquired"),)),
-    Feed("leader_lost",            TRANSITIONS,       1,                       given=(("change", "lost"),)),
-    Feed("leader_released",        TRANSITIONS,       1,                       given=(("change", "released"),)),
-    Feed("leader_left_to_lapse",   TRANSITIONS,       1,                       given=(("change", "released"),)),
-    Feed("leader_renew_failed",    RENEW_FAILURES,    1),
-    Feed("leader_stalled",         STALLS,            1),
-    Feed("leader_job_failed",      JOB_FAILURES,      1),
-    Feed("items_leased",           ITEMS_LEASED,      "leased"),
-    Feed("item_lost",              ITEMS_LOST,        1),
-    Feed("item_stalled",           ITEM_STALLS,       1),
-    Feed("item_break_failed",      ITEM_BREAKS_FAILED, 1),
-    Feed("item_heartbeat",         ITEM_BEATS,        "sent"),
-    Feed("item_heartbeat",         ITEM_BEATS_REFUSED, "refused"),
-    Feed("item_heartbeat_failed",  ITEM_BEATS_FAILED, 1),
-    Feed("item_processed",         PROCESSED,         1),
-    Feed("item_failed",            PROCESS_FAILED,    1),
-    Feed("processor_store_failed", PROCESSOR_STORE_FAILURES, 1),
-    Feed("processor_died",         PROCESSOR_DEATHS,  1),
-    Feed("request_charged",        REQUESTS,          1),
-    Feed("request_charged",        REQUEST_UNITS,     "request_units"),
-    Feed("callback_failed",        CALLBACK_FAILURES, 1),
-    Feed("store_unreachable",      UNREACHABLE,       1),
-    Feed("internal_error",         INTERNAL_ERRORS,   1),
-)  # fmt: skip
-
-#: In the order of the table above, each once.
-METRICS: tuple[Metric, ...] = tuple({feed.metric.name: feed.metric for feed in FEEDS}.values())
-
-#: The metrics from a look at the table. After END_OF_A_LOOK nobody looks any more: their series are then removed.
-OF_A_LOOK: tuple[Metric, ...] = (PENDING, PROCESSING, RETRYING, DEAD_LETTERS, OLDEST)
+#: The facts of a look at the table, and of its end: then nobody looks any more, and OF_A_LOOK is removed.
 LOOK, END_OF_A_LOOK = "outbox_stats", "outbox_unseen"
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        COUNTER, "outbox_events_claimed_total", OUTBOX, "events claimed, each try anew",
+        [Feed("events_claimed", "claimed")],
+    ),
+    Metric(
+        HISTOGRAM, "worker_events_per_batch", WORKER, "events one claim brought, empty claims aside",
+        [Feed("events_claimed", "claimed", when=brought_some)], rule_book="worker.events.per_batch", buckets=BATCH,
+    ),
+    Metric(
+        COUNTER, "outbox_events_completed_total", OUTBOX, "events whose completion was recorded",
+        [Feed("events_completed", "completed")], rule_book="outbox.events.completed",
+    ),
+    Metric(
+        COUNTER, "outbox_completions_refused_total", OUTBOX, "completions that came after the lease was over",
+        [Feed("events_completed", "refused")],
+    ),
+    Metric(
+        COUNTER, "worker_batches_processed_total", WORKER, "batches whose results were recorded",
+        [Feed("events_completed")], rule_book="worker.batches.processed",
+    ),
+    Metric(
+        HISTOGRAM, "outbox_processing_latency_seconds", OUTBOX, "from created to completed",
+        [Feed("events_completed", "latencies_s")], rule_book="outbox.processing.latency", buckets=LATENCY_S,
+    ),
+    Metric(
+        COUNTER, "outbox_events_failed_total", OUTBOX, "failed tries that will be retried",
+        [Feed("event_failed", when=will_retry)], rule_book="outbox.events.failed",
+    ),
+    Metric(
+        COUNTER, "outbox_events_dead_letter_total", OUTBOX, "events given up, by a worker or by the reaper",
+        [Feed("event_failed", when=is_dead), Feed("reaper_run", "dead")], rule_book="outbox.events.dead_letter",
+    ),
+    Metric(
+        COUNTER, "outbox_events_lost_total", OUTBOX, "results not recorded: the lease was lost or the worker over",
+        [Feed("event_lost")],
+    ),
+    Metric(
+        COUNTER, "outbox_events_aborted_total", OUTBOX, "handlers stopped because they exceeded max_processing",
+        [Feed("event_aborted")],
+    ),
+    Metric(
+        GAUGE, "worker_running", WORKER, "1 from start to stop",
+        [Feed("worker_started")],
+    ),
+    Metric(
+        GAUGE, "worker_paused", WORKER, "1 while it claims nothing because it was paused",
+        [Feed("worker_started", 0), Feed("worker_paused"), Feed("worker_resumed", 0)],
+    ),
+    Metric(
+        COUNTER, "worker_saturated_total", WORKER, "times it stopped claiming because what it feeds was saturated",
+        [Feed("worker_saturated")],
+    ),
+    Metric(
+        COUNTER, "worker_store_failures_total", WORKER, "claims and results the database did not answer",
+        [Feed("worker_store_failed")],
+    ),
+    Metric(
+        COUNTER, "worker_hook_failures_total", WORKER, "times the saturation hook raised",
+        [Feed("worker_hook_failed")],
+    ),
+    Metric(
+        GAUGE, "worker_handlers_running", WORKER, "handlers that run now",
+        [Feed("worker_watched", "running")],
+    ),
+    Metric(
+        GAUGE, "worker_handlers_hung", WORKER, "handlers that run on although their lease is lost",
+        [Feed("worker_watched", "hung")],
+    ),
+    Metric(
+        GAUGE, "worker_oldest_handler_age_seconds", WORKER, "how long the oldest of them has run",
+        [Feed("worker_watched", "oldest_s")],
+    ),
+    Metric(
+        GAUGE, "worker_loop_silent_seconds", WORKER, "how long its event loop has not turned",
+        [Feed("worker_watched", "silent_s")],
+    ),
+    Metric(
+        COUNTER, "worker_slow_handlers_total", WORKER,
+        "warnings of handlers that take longer than half of max_processing",
+        [Feed("handler_slow")],
+    ),
+    Metric(
+        COUNTER, "worker_loop_blocked_total", WORKER, "warnings that its event loop does not turn",
+        [Feed("worker_loop_blocked")],
+    ),
+    Metric(
+        COUNTER, "worker_stuck_total", WORKER, "warnings that all its places are taken by handlers that seem hung",
+        [Feed("worker_stuck")],
+    ),
+    Metric(
+        COUNTER, "outbox_worker_deaths_total", OUTBOX, "workers that ended by an error",
+        [Feed("worker_died")],
+    ),
+    Metric(
+        COUNTER, "worker_heartbeats_sent_total", WORKER, "renewals sent for leases on events",
+        [Feed("worker_heartbeat", "sent")], rule_book="worker.heartbeats.sent",
+    ),
+    Metric(
+        COUNTER, "worker_heartbeats_refused_total", WORKER, "leases that were no longer the worker's",
+        [Feed("worker_heartbeat", "refused")],
+    ),
+    Metric(
+        COUNTER, "worker_heartbeats_failed_total", WORKER, "heartbeats the database did not answer",
+        [Feed("worker_heartbeat_failed")],
+    ),
+    Metric(
+        COUNTER, "reaper_runs_total", OUTBOX, "runs of the reaper",
+        [Feed("reaper_run")], rule_book="reaper.runs.total",
+    ),
+    Metric(
+        COUNTER, "reaper_recovered_count_total", OUTBOX, "events recovered from a lapsed lease",
+        [Feed("reaper_run", "recovered")], rule_book="reaper.recovered.count",
+    ),
+    Metric(
+        COUNTER, "worker_reaper_recovered_total", OUTBOX, "events that the reapers of this process recovered",
+        [Feed("reaper_run", "recovered")], rule_book="worker.reaper.recovered",
+    ),
+    Metric(
+        HISTOGRAM, "reaper_stale_duration_seconds", OUTBOX,
+        "how long a lease had been over when its event was recovered",
+        [Feed("reaper_run", "stale_s")], rule_book="reaper.stale.duration", buckets=STALE_S,
+    ),
+    Metric(
+        HISTOGRAM, "reaper_run_duration_seconds", OUTBOX, "how long one run of the reaper took",
+        [Feed("reaper_run", "took_s")], buckets=TOOK_S,
+    ),
+    Metric(
+        GAUGE, "outbox_events_pending", OUTBOX, "events waiting to be claimed",
+        [Feed("outbox_stats", "pending")], rule_book="outbox.events.pending", multiprocess=NEWEST,
+    ),
+    Metric(
+        GAUGE, "outbox_events_processing", OUTBOX, "events held by a worker",
+        [Feed("outbox_stats", "processing")], rule_book="outbox.events.processing", multiprocess=NEWEST,
+    ),
+    Metric(
+        GAUGE, "outbox_events_retrying", OUTBOX, "events between two tries",
+        [Feed("outbox_stats", "failed")], multiprocess=NEWEST,
+    ),
+    Metric(
+        GAUGE, "outbox_dead_letters", OUTBOX, "dead letters in the table",
+        [Feed("outbox_stats", "dead_letter")], multiprocess=NEWEST,
+    ),
+    Metric(
+        GAUGE, "outbox_oldest_pending_age_seconds", OUTBOX, "how long the oldest claimable event has been due",
+        [Feed("outbox_stats", "oldest_pending_age_s")], rule_book="outbox.oldest_pending.age", multiprocess=NEWEST,
+    ),
+    Metric(
+        GAUGE, "outbox_last_look_timestamp_seconds", OUTBOX, "when this process last looked at the table (Unix time)",
+        [Feed("outbox_stats", "looked_at")], multiprocess=NEWEST,
+    ),
+    Metric(
+        COUNTER, "outbox_events_redriven_total", OUTBOX, "dead letters made pending again",
+        [Feed("events_redriven", "count")],
+    ),
+    Metric(
+        COUNTER, "outbox_events_purged_total", OUTBOX, "finished events deleted",
+        [Feed("events_purged", "count")],
+    ),
+    Metric(
+        GAUGE, "fencehold_leader", LEASE, "1 while this process leads, 0 while it does not",
+        [Feed("leader_acquire_failed", Office.SOUGHT), Feed("leader_acquired", Office.ENTERED),
+         Feed("leader_lost", Office.LEFT), Feed("leader_releasing", Office.LEFT)],
+    ),
+    Metric(
+        COUNTER, "fencehold_leader_transitions_total", (*LEASE, "change"),
+        "terms acquired, lost and released, by `change`",
+        [Feed("leader_acquired", given={"change": "acquired"}), Feed("leader_lost", given={"change": "lost"}),
+         Feed("leader_released", given={"change": "released"}),
+         Feed("leader_left_to_lapse", given={"change": "released"})],
+    ),
+    Metric(
+        COUNTER, "fencehold_renew_failures_total", LEASE, "renewals the database did not answer",
+        [Feed("leader_renew_failed")],
+    ),
+    Metric(
+        COUNTER, "fencehold_leader_stalls_total", LEASE, "leases let go because the event loop stood still",
+        [Feed("leader_stalled")],
+    ),
+    Metric(
+        COUNTER, "fencehold_leader_job_failures_total", LEASE, "times a job of `run_as_leader` raised",
+        [Feed("leader_job_failed")],
+    ),
+    Metric(
+        COUNTER, "fencehold_items_leased_total", ITEMS, "leases on items that this process was granted",
+        [Feed("items_leased", "leased")],
+    ),
+    Metric(
+        COUNTER, "fencehold_items_lost_total", ITEMS, "leases on items lost while somebody worked under them",
+        [Feed("item_lost")],
+    ),
+    Metric(
+        COUNTER, "fencehold_item_stalls_total", ITEMS, "items let go because the event loop stood still",
+        [Feed("item_stalled")],
+    ),
+    Metric(
+        COUNTER, "fencehold_item_break_failures_total", ITEMS,
+        "leases on items not given back: they lapse by themselves",
+        [Feed("item_break_failed")],
+    ),
+    Metric(
+        COUNTER, "fencehold_item_heartbeats_sent_total", ITEMS, "renewals sent for leases on items",
+        [Feed("item_heartbeat", "sent")],
+    ),
+    Metric(
+        COUNTER, "fencehold_item_heartbeats_refused_total", ITEMS, "leases on items that were no longer this process's",
+        [Feed("item_heartbeat", "refused")],
+    ),
+    Metric(
+        COUNTER, "fencehold_item_heartbeats_failed_total", ITEMS, "heartbeats of items the database did not answer",
+        [Feed("item_heartbeat_failed")],
+    ),
+    Metric(
+        COUNTER, "fencehold_items_processed_total", ITEM_STATE, "handlers that returned, by the state they serve",
+        [Feed("item_processed")],
+    ),
+    Metric(
+        COUNTER, "fencehold_items_failed_total", ITEM_STATE, "handlers that raised",
+        [Feed("item_failed")],
+    ),
+    Metric(
+        COUNTER, "fencehold_processor_store_failures_total", ITEM_STATE, "batches the database did not answer",
+        [Feed("processor_store_failed")],
+    ),
+    Metric(
+        COUNTER, "fencehold_processor_deaths_total", ITEM_STATE, "processors that ended by an error",
+        [Feed("processor_died")],
+    ),
+    Metric(
+        COUNTER, "fencehold_requests_total", VERB, "requests to Cosmos DB, by the verb that needed them",
+        [Feed("request_charged")],
+    ),
+    Metric(
+        COUNTER, "fencehold_request_units_total", VERB, "what Cosmos DB charged for them (RU)",
+        [Feed("request_charged", "request_units")],
+    ),
+    Metric(
+        COUNTER, "fencehold_callback_failures_total", NONE, "callbacks that raised",
+        [Feed("callback_failed")],
+    ),
+    Metric(
+        COUNTER, "fencehold_store_unreachable_total", NONE,
+        "waits for the database: one at the first failure, one a minute after",
+        [Feed("store_unreachable")],
+    ),
+    Metric(
+        COUNTER, "fencehold_internal_errors_total", NONE, "faults of fencehold itself, survived",
+        [Feed("internal_error")],
+    ),
+)  # fmt: skip
+
+#: Every feed with its metric.
+FEEDS = tuple((metric, feed) for metric in METRICS for feed in metric.fed_by)
+
+#: The metrics from a look at the table, but for the one that says when that was.
+OF_A_LOOK = tuple(metric for metric, feed in FEEDS if feed.fact == LOOK and feed.takes != "looked_at")
 
 #: The last facts of a worker. Then its series are removed, or a process that restarts workers would collect them.
 LAST_OF_A_WORKER = frozenset({"worker_stopped", "worker_died"})

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import threading
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from fencehold.model.errors import ConfigurationError
+from fencehold.telemetry.logs import LOGGER
 from fencehold.telemetry.metrics import (
     END_OF_A_LOOK,
     FEEDS,
@@ -32,15 +33,14 @@ if TYPE_CHECKING:
 
 __all__ = ["PrometheusSink"]
 
-LOGGER = logging.getLogger("fencehold")
 #: How many sets of label values we add to one registry. Beyond it (one lease per user, say) new sets are not counted.
 LABEL_SETS_MAX = 10_000
 
 Move = Callable[[Fields], None]
 Key = tuple[Any, ...]  # the fact, and the fields that may be labels
 
-_BY_FACT: dict[str, tuple[Feed, ...]] = {
-    fact: tuple(feed for feed in FEEDS if feed.fact == fact) for fact in {feed.fact for feed in FEEDS}
+_BY_FACT = {
+    fact: [(metric, feed) for metric, feed in FEEDS if feed.fact == fact] for fact in {f.fact for _, f in FEEDS}
 }
 
 
@@ -117,19 +117,18 @@ class _Instruments:
             with contextlib.suppress(KeyError):
                 self._metrics[metric.name].remove(str(outbox))
 
-    def _look_up(self, key: Key, feeds: Iterable[Feed], fields: Fields) -> tuple[Move, ...]:
-        pairs = [(feed, self._series(feed, fields)) for feed in feeds]
-        found = tuple(_guarded(feed, self._move(feed, series)) for feed, series in pairs if series is not None)
-        if len(found) == len(pairs):
+    def _look_up(self, key: Key, feeds: Sequence[tuple[Metric, Feed]], fields: Fields) -> tuple[Move, ...]:
+        moves = (self._move(metric, feed, fields) for metric, feed in feeds)
+        found = tuple(move for move in moves if move is not None)
+        if len(found) == len(feeds):
             self._moves[key] = found
         return found
 
-    def _series(self, feed: Feed, fields: Fields) -> Any | None:
+    def _series(self, metric: Metric, feed: Feed, fields: Fields) -> Any | None:
         """Return the series to change; None when there are too many label sets already."""
-        metric = feed.metric
         if not metric.labels:
             return self._metrics[metric.name]
-        values = _values(feed, fields)
+        values = _values(metric, feed, fields)
         if (metric.labels, values) not in self._label_sets:
             if len(self._label_sets) >= LABEL_SETS_MAX:
                 self._log_full(metric)
@@ -140,26 +139,28 @@ class _Instruments:
 
     def _open(self, labels: tuple[str, ...], fields: Fields) -> None:
         """Create the counters of these labels at 0: rate() misses the first step of a counter that begins at 1."""
-        for feed in FEEDS:
-            if feed.metric.labels == labels and feed.metric.kind is not Kind.GAUGE:
-                self._metrics[feed.metric.name].labels(*_values(feed, fields))
+        for metric, feed in FEEDS:
+            if metric.labels == labels and metric.kind is not Kind.GAUGE:
+                self._metrics[metric.name].labels(*_values(metric, feed, fields))
 
     def _log_full(self, metric: Metric) -> None:
         if not self._is_full_logged:
             self._is_full_logged = True
             LOGGER.error("metrics_full metric=%s label_sets=%d", metric.name, LABEL_SETS_MAX)
 
-    def _move(self, feed: Feed, series: Any) -> Move:
-        takes = feed.takes
-        if isinstance(takes, Office):
-            return self._terms.move(takes, series)
-        match feed.metric.kind:
+    def _move(self, metric: Metric, feed: Feed, fields: Fields) -> Move | None:
+        series = self._series(metric, feed, fields)
+        if series is None:
+            return None
+        if isinstance(feed.takes, Office):
+            return self._terms.move(feed.takes, series)
+        match metric.kind:
             case Kind.COUNTER:
-                return _bound(series.inc, takes)
+                return _bound(series.inc, feed)
             case Kind.GAUGE:
-                return _bound(series.set, takes)
+                return _bound(series.set, feed)
             case Kind.HISTOGRAM:
-                return _bound(_observer(series, feed.metric.buckets), takes)
+                return _bound(_observer(series, metric.buckets), feed)
 
 
 class _Terms:
@@ -182,20 +183,19 @@ class _Terms:
         return moved
 
 
-def _values(feed: Feed, fields: Fields) -> tuple[str, ...]:
-    given = dict(feed.given)
-    return tuple(str(given[label] if label in given else fields[label]) for label in feed.metric.labels)
+def _values(metric: Metric, feed: Feed, fields: Fields) -> tuple[str, ...]:
+    known = {**fields, **feed.given}
+    return tuple(str(known[label]) for label in metric.labels)
 
 
-def _guarded(feed: Feed, move: Move) -> Move:
-    when = feed.when
-    return move if when is None else lambda fields: move(fields) if when(fields) else None
+def _bound(act: Callable[[Any], None], feed: Feed) -> Move:
+    takes, when = feed.takes, feed.when
 
+    def move(fields: Fields) -> None:
+        if when is None or when(fields):
+            act(fields[takes] if isinstance(takes, str) else takes)
 
-def _bound(act: Callable[[Any], None], takes: str | float) -> Move:
-    if isinstance(takes, str):
-        return lambda fields: act(fields[takes])
-    return lambda fields: act(takes)
+    return move
 
 
 def _observer(series: Any, bounds: tuple[float, ...]) -> Callable[[Any], None]:
@@ -262,13 +262,12 @@ def _registered(registry: CollectorRegistry) -> dict[str, Any]:
 def _made(metric: Metric, registry: CollectorRegistry) -> Any:
     client = _client()
     named = {"name": metric.name, "documentation": metric.meaning, "labelnames": metric.labels, "registry": registry}
-    match metric.kind:
-        case Kind.COUNTER:
-            return client.Counter(**named)
-        case Kind.GAUGE:
-            return client.Gauge(**named, multiprocess_mode=metric.multiprocess)
-        case Kind.HISTOGRAM:
-            return client.Histogram(**named, buckets=metric.buckets)
+    made = {
+        Kind.COUNTER: client.Counter,
+        Kind.GAUGE: partial(client.Gauge, multiprocess_mode=metric.multiprocess),
+        Kind.HISTOGRAM: partial(client.Histogram, buckets=metric.buckets),
+    }
+    return made[metric.kind](**named)
 
 
 def _client() -> Any:

@@ -7,7 +7,6 @@ trace.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -18,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from fencehold.model.errors import ConfigurationError, redact
 from fencehold.ports.events import Claim
 from fencehold.ports.traces import TracePort
+from fencehold.telemetry.logs import LOGGER
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
-LOGGER = logging.getLogger("fencehold")
 CARRIED_UNDER = "trace"
 #: How often to look for a provider, which may be set after the first event. A look costs 1.3 us: too much for each
 #: event of a program that has the API installed and no SDK.

@@ -14,13 +14,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from fencehold.ports.backend import Backend
 from fencehold.ports.events import Events
 from fencehold.ports.fence import Transaction
 from fencehold.ports.items import ItemStore
 from fencehold.testing.proxy import FaultProxy
+
+P = TypeVar("P", Events, ItemStore)
 
 LEASE_TABLE = "fencehold_leases"
 OUTBOX_TABLE = "fencehold_outbox"
@@ -71,13 +73,11 @@ class Caller(Protocol):
     @property
     def target(self) -> object:
         """The object that is passed to `fence()`."""
-        ...
 
     async def begin(self) -> None: ...
 
     async def execute(self, statement: str, params: Mapping[str, Any] | None = None) -> int:
         """Run the statement and return the number of changed rows."""
-        ...
 
     async def commit(self) -> None: ...
 
@@ -93,7 +93,6 @@ class Door(Protocol):
     @property
     def takes_text(self) -> bool:
         """Whether statements carry `:name` parameters (GuardText.text) or the driver's own (GuardText.sql)."""
-        ...
 
     def open(self, *, autocommit: bool = False) -> AbstractAsyncContextManager[Caller]: ...
 
@@ -103,22 +102,18 @@ class Sql(Protocol):
 
     async def run(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a statement on a connection of the test's own, and commit at once; return the rows, if there are any."""
-        ...
 
     async def run_script(self, script: str) -> None:
         """Run several statements in one text, as the database's own shell takes them."""
-        ...
 
     @property
     def error(self) -> type[Exception]:
         """What `run` raises when the database refuses a statement."""
-        ...
 
     def doors(self) -> Sequence[Door]: ...
 
     async def until_one_waits(self) -> None:
         """Return once some session of this namespace waits for a row lock; only where rows are locked."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -156,19 +151,17 @@ class Harness(ABC):
 
     async def events(self, table: str = OUTBOX_TABLE, init: bool = True) -> Events:
         """One more outbox of the same namespace, not yet connected unless `init`; closed with the harness."""
-        events = self.make().events(table)
-        self.stack.push_async_callback(events.close)
-        if init:
-            await events.init(CALL_LIMIT_S)
-        return events
+        return await self._made(self.make().events(table), init)
 
     async def items(self, kind: str = ITEM_KIND, init: bool = True) -> ItemStore:
         """One more client of the items of this kind in the same namespace; closed with the harness."""
-        items = self.make().items(kind)
-        self.stack.push_async_callback(items.close)
+        return await self._made(self.make().items(kind), init)
+
+    async def _made(self, part: P, init: bool) -> P:
+        self.stack.push_async_callback(part.close)
         if init:
-            await items.init(CALL_LIMIT_S)
-        return items
+            await part.init(CALL_LIMIT_S)
+        return part
 
     async def opened(self, backend: Backend) -> Backend:
         """Open `backend`, and close it with the harness."""

@@ -39,26 +39,29 @@ def boottime_s() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class OfTerm:
+    """What every event is about: a lease, and the holder and epoch of one of its terms."""
+
+    name: str
+    holder_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Granted(OfTerm):
     """The store granted this epoch. `at` orders the grants of a name.
 
     It is the store's own `acquired_at`, where that is known: by the time of receipt, a grant whose answer was slow
     would come after a later one.
     """
 
-    name: str
-    holder_id: str
-    epoch: int
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Believed:
+class Believed(OfTerm):
     """The process' own `is_valid` was true from `start` until before `end`. One interval per term."""
 
-    name: str
-    holder_id: str
-    epoch: int
     start: float
     end: float
 
@@ -68,33 +71,24 @@ class Believed:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class Wrote(OfTerm):
     """A fenced write was accepted. `commit_order` is drawn inside the write's own transaction."""
 
-    name: str
-    holder_id: str
-    epoch: int
     commit_order: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(OfTerm):
     """A fenced write was refused: never a violation, and the proof that the fence was put to the test."""
 
-    name: str
-    holder_id: str
-    epoch: int
     at: float
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(OfTerm):
     """The process gave the term up, or knows that it was lost."""
 
-    name: str
-    holder_id: str
-    epoch: int
     at: float
     reason: str = ""
 

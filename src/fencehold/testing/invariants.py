@@ -7,12 +7,12 @@ An invariant that nothing put to the test is neither held nor broken: `checked` 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fencehold.testing import history
 from fencehold.testing.evidence import Evidence, ItemChange, LeaseChange, StaleTry, Verb
-from fencehold.testing.history import Rule, Wrote
+from fencehold.testing.history import Believed, Rule, Wrote
 
 PENDING, PROCESSING, COMPLETED, DEAD = "PENDING", "PROCESSING", "COMPLETED", "DEAD_LETTER"
 
@@ -111,14 +111,10 @@ def _no_takeover_of_a_live_lease(evidence: Evidence) -> tuple[int, Iterable[str]
     )
 
 
-def _one_valid_leader(evidence: Evidence) -> tuple[int, Iterable[str]]:
-    broken = (one for one in history.check(evidence.beliefs) if one.rule is Rule.ONE_VALID_TERM)
-    return _pairs(evidence.beliefs), map(str, broken)
-
-
-def _pairs(beliefs: Iterable[history.Believed]) -> int:
-    """Return how many intervals can be compared with an earlier one of the same name."""
-    return sum(count - 1 for count in Counter(belief.name for belief in beliefs).values())
+def _one_at_a_time(beliefs: Sequence[Believed]) -> tuple[int, Iterable[str]]:
+    """Count how many intervals can be compared with an earlier one of the same name, and find those that overlap."""
+    pairs = sum(count - 1 for count in Counter(belief.name for belief in beliefs).values())
+    return pairs, (str(one) for one in history.check(beliefs) if one.rule is Rule.ONE_VALID_TERM)
 
 
 def _only_the_holder_renews(evidence: Evidence) -> tuple[int, Iterable[str]]:
@@ -226,10 +222,6 @@ def _tokens(evidence: Evidence) -> Counter[str]:
     return Counter(claimed)
 
 
-def _no_stale_completion(evidence: Evidence) -> tuple[int, Iterable[str]]:
-    return _stale(evidence, Verb.COMPLETE)
-
-
 # Items
 
 
@@ -272,21 +264,17 @@ def _no_stale_item_save(evidence: Evidence) -> tuple[int, Iterable[str]]:
     return checked, [*written, *found]
 
 
-# Locks
-
-
-def _one_advisory_lock_holder(evidence: Evidence) -> tuple[int, Iterable[str]]:
-    broken = (one for one in history.check(evidence.lock_beliefs) if one.rule is Rule.ONE_VALID_TERM)
-    return _pairs(evidence.lock_beliefs), map(str, broken)
-
-
 INVARIANTS: tuple[Invariant, ...] = (
     Invariant("one-leader-per-epoch", "an epoch of a lease has one holder", _one_leader_per_epoch),
     Invariant("epochs-only-rise", "each grant of a lease has a higher epoch than the one before", _epochs_only_rise),
     Invariant(
         "no-takeover-of-a-live-lease", "nobody is granted a lease that has not ended", _no_takeover_of_a_live_lease
     ),
-    Invariant("one-valid-leader", "at most one process at a time believes that it leads", _one_valid_leader),
+    Invariant(
+        "one-valid-leader",
+        "at most one process at a time believes that it leads",
+        lambda evidence: _one_at_a_time(evidence.beliefs),
+    ),
     Invariant("only-the-holder-renews", "only its present holder renews or releases a lease", _only_the_holder_renews),
     Invariant(
         "no-stale-fenced-write",
@@ -301,14 +289,18 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant("no-event-lost", "every event that was added is there, and none was given up", _no_event_lost),
     Invariant("no-event-completed-twice", "an event is completed once, and stays so", _no_event_completed_twice),
     Invariant("one-claim-per-event", "an event has one claim at a time, each with a new token", _one_claim_per_event),
-    Invariant("no-stale-completion", "a claim that has ended completes nothing", _no_stale_completion),
+    Invariant(
+        "no-stale-completion",
+        "a claim that has ended completes nothing",
+        lambda evidence: _stale(evidence, Verb.COMPLETE),
+    ),
     Invariant("one-holder-per-item", "nobody is given an item that another holds", _one_holder_per_item),
     Invariant("item-tokens-only-rise", "each lease of an item has a higher token", _item_tokens_only_rise),
     Invariant("no-stale-item-save", "a save under an item's lease that has ended is refused", _no_stale_item_save),
     Invariant(
         "one-advisory-lock-holder",
         "at most one process at a time believes that it leads by advisory lock",
-        _one_advisory_lock_holder,
+        lambda evidence: _one_at_a_time(evidence.lock_beliefs),
         needs_lock=True,
     ),
 )

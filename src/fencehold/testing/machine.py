@@ -1,208 +1,30 @@
-"""A Hypothesis state machine over a real backend: it must obey the rule table for any calls in any order.
+"""Hypothesis walks over a real backend: leases and fences must obey the rule table for any calls in any order.
 
     def test_my_backend_obeys_the_table():
         check(MyHarness())
 
-Every example has a lease of its own in one namespace, so nothing has to be emptied in between. Any token and any
+Every example has leases of its own in one namespace, so nothing has to be emptied in between. Any token and any
 request that was ever made may be used late. The clock is the harness's, and is often set exactly to a lease's end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import itertools
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Callable
+from random import Random
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from fencehold.model.election.leases import Ask, Lease, TermKey, Verb
-from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
-from fencehold.ports.leases import Answer
-from fencehold.testing.conformance.leases.oracle import Oracle
-from fencehold.testing.conformance.oracle import agree
-from fencehold.testing.harness import CALL_LIMIT_S, Harness
+from fencehold.testing.conformance.leases.pair import LeasePair
+from fencehold.testing.conformance.leases.walk import Walker
+from fencehold.testing.harness import Harness
 
-START = dt.datetime(2031, 5, 17, 12, 0, 0, tzinfo=dt.UTC)
-LEASE_S = 10.0
-RENEWED_S = 15.0  # unlike the first length, so that a wrong renewal shows in the row at once
-EXAMPLES = 60
-STEPS = 25
-TERM_S = 60.0
-WRITE = "write"
-
-# Mostly what a real holder does: the newest token, and the same holder again.
-AGE = st.sampled_from((0, 0, 1, 2))
-TOKEN = st.sampled_from(("newest", "before", "newest", "stranger's", "long before", "of no epoch"))
-HOLDER = st.sampled_from(("ada", "ada", "bob"))
-VERB = st.sampled_from((*(verb.value for verb in Verb), WRITE))
-CLIENT = st.integers(0, 1)
-
-T = TypeVar("T")
-
-
-class World:
-    """A harness that is open in an event loop of its own while a machine runs on it."""
-
-    def __init__(self, harness: Harness, runner: asyncio.Runner) -> None:
-        self.harness = harness
-        self.names = (f"job {number}" for number in itertools.count())
-        self._runner = runner
-        self.clients: list[Backend] = []
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
-
-
-@contextmanager
-def world(harness: Harness, prepare: Callable[[Backend], None]) -> Iterator[World]:
-    """Open a World. `prepare` is called with every client before its first use: there a test can plant a fault."""
-    with asyncio.Runner() as runner:
-        made = World(harness, runner)
-        try:
-            runner.run(harness.open())
-            made.clients = [runner.run(harness.client()) for _ in range(2)]
-            for client in made.clients:
-                prepare(client)
-            yield made
-        finally:
-            runner.run(harness.close())
-
-
-class LeaseMachine(RuleBasedStateMachine):
-    """One lease, two holders, two clients."""
-
-    world: World
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.name = next(self.world.names)
-        self.oracle = Oracle()
-        self.now = START
-        self.asks: list[Ask] = []
-        self.keys: list[TermKey] = []
-        self.notes: list[int] = []
-        self.world.run(self.world.harness.set_clock(START))
-
-    # Time
-
-    @rule(forward_ms=st.integers(1, 8_000))
-    def time_passes(self, forward_ms: int) -> None:
-        self._set_clock(self.now + dt.timedelta(milliseconds=forward_ms))
-
-    def _set_clock(self, at: dt.datetime) -> None:
-        self.now = at
-        self.world.run(self.world.harness.set_clock(at))
-
-    # Verbs
-
-    @rule(holder=HOLDER, client=CLIENT)
-    def acquire(self, holder: str, client: int) -> None:
-        self._acquire(Ask(self.name, holder, LEASE_S, f"nonce {len(self.asks)}"), client)
-
-    @precondition(lambda self: self.asks)
-    @rule(age=AGE, client=CLIENT)
-    def a_request_comes_again(self, age: int, client: int) -> None:
-        self._acquire(self.asks[-1 - age % len(self.asks)], client)
-
-    # A rule for each verb, so that most steps use a token
-
-    @precondition(lambda self: self.keys)
-    @rule(token=TOKEN, client=CLIENT)
-    def renew(self, token: str, client: int) -> None:
-        self._use(Verb.RENEW.value, self._key(token), client)
-
-    @precondition(lambda self: self.keys)
-    @rule(token=TOKEN, client=CLIENT)
-    def release(self, token: str, client: int) -> None:
-        self._use(Verb.RELEASE.value, self._key(token), client)
-
-    @precondition(lambda self: self.keys)
-    @rule(token=TOKEN, client=CLIENT)
-    def ask_step_down(self, token: str, client: int) -> None:
-        self._use(Verb.ASK_STEP_DOWN.value, self._key(token), client)
-
-    @precondition(lambda self: self.keys)
-    @rule(token=TOKEN, client=CLIENT)
-    def write(self, token: str, client: int) -> None:
-        self._use(WRITE, self._key(token), client)
-
-    @precondition(lambda self: self.keys)
-    @rule(verb=VERB, ticks=st.sampled_from((-1, 0, 1)), client=CLIENT)
-    def the_newest_token_is_used_at_its_expiry(self, verb: str, ticks: int, client: int) -> None:
-        self._set_clock(self.oracle.rows[self.name].expires_at + ticks * self.world.harness.traits.tick)
-        if verb == Verb.ACQUIRE.value:
-            self.acquire(self.keys[-1].holder_id, client)
-        else:
-            self._use(verb, self.keys[-1], client)
-
-    # What they do
-
-    def _key(self, token: str) -> TermKey:
-        newest = self.keys[-1]
-        match token:
-            case "stranger's":
-                return replace(newest, holder_id="mallory")
-            case "of no epoch":
-                return replace(newest, epoch=newest.epoch + 1)
-            case "before":
-                return self.keys[-2] if len(self.keys) > 1 else newest
-            case "long before":
-                return self.keys[0]
-            case _:
-                return newest
-
-    def _acquire(self, ask: Ask, client: int) -> None:
-        got = self.world.run(self.world.clients[client].leases.acquire(ask, CALL_LIMIT_S))
-        agree(got, self.oracle.acquire(ask, self.now), f"acquire {ask}")
-        self.asks.append(ask)
-        if isinstance(got, Lease):
-            self.keys.append(got.key(RENEWED_S))
-
-    def _use(self, verb: str, key: TermKey, client: int) -> None:
-        backend = self.world.clients[client]
-        if verb == WRITE:
-            self._write(backend, key)
-        else:
-            got = self.world.run(self._answer(backend, Verb(verb), key))
-            agree(got, self.oracle.change(Verb(verb), key, self.now), f"{verb} {key}")
-
-    async def _answer(self, backend: Backend, verb: Verb, key: TermKey) -> Answer:
-        match verb:
-            case Verb.RENEW:
-                return (await backend.leases.renew([key], CALL_LIMIT_S))[0]
-            case Verb.RELEASE:
-                return (await backend.leases.release([key], CALL_LIMIT_S))[0]
-            case Verb.ASK_STEP_DOWN:
-                return await backend.leases.ask_step_down(key.name, key.epoch, CALL_LIMIT_S)
-            case Verb.ACQUIRE:
-                raise AssertionError("a token does not acquire")
-
-    def _write(self, backend: Backend, key: TermKey) -> None:
-        accepted = self.world.run(self._fenced(backend, key))
-        assert accepted is self.oracle.may_write(key, self.now), f"a write under {key} was accepted: {accepted}"
-        if accepted:
-            assert not self.notes or key.epoch >= self.notes[-1], "a write of an older epoch after one of a newer"
-            self.notes.append(key.epoch)
-
-    async def _fenced(self, client: Backend, key: TermKey) -> bool:
-        try:
-            async with client.fences.transaction(key, lambda: TERM_S) as tx:
-                await self.world.harness.write(tx, key.epoch)
-        except LeaseLost:
-            return False
-        return True
-
-    @invariant()
-    def the_row_is_the_table_s(self) -> None:
-        rows = self.world.run(self.world.clients[0].leases.read([self.name], CALL_LIMIT_S))
-        agree(rows.get(self.name), self.oracle.view(self.name, self.now), "the row")
+EXAMPLES = 30
+STEPS = 100
+CLIENTS = 3
 
 
 def check(
@@ -213,12 +35,32 @@ def check(
     prepare: Callable[[Backend], None] = lambda backend: None,
     shrink: bool = True,
 ) -> None:
-    """Fail, and show the shortest calls that fail, unless the backend obeys the table in every example."""
+    """Fail, and show the last calls of a short walk that fails, unless the backend obeys the table in every example.
+
+    `prepare` is called with every client before its first use: there a test can plant a fault.
+    """
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     chosen = settings(
-        max_examples=examples, stateful_step_count=steps, deadline=None, database=None, derandomize=True,
-        phases=phases, suppress_health_check=list(HealthCheck), print_blob=False,
+        max_examples=examples, deadline=None, database=None, derandomize=True, phases=phases,
+        suppress_health_check=list(HealthCheck), print_blob=False, report_multiple_bugs=False,
     )  # fmt: skip
-    with world(harness, prepare) as made:
-        machine = type("LeaseMachineHere", (LeaseMachine,), {"world": made})
-        run_state_machine_as_test(machine, settings=chosen)
+    numbers = itertools.count()
+
+    async def opened() -> list[Backend]:
+        await harness.open()
+        clients = [await harness.client() for _ in range(CLIENTS)]
+        for client in clients:
+            prepare(client)
+        return clients
+
+    async def walk(rng: Random) -> None:
+        pair = LeasePair(harness, clients)
+        await pair.set_clock(pair.now)
+        await Walker(pair, f"{next(numbers)} ", rng).walk(steps)
+
+    with asyncio.Runner() as runner:
+        try:
+            clients = runner.run(opened())
+            chosen(given(st.randoms(use_true_random=False))(lambda rng: runner.run(walk(rng))))()
+        finally:
+            runner.run(harness.close())

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import TracebackType
-from typing import Any, Self, TypeVar, assert_never
+from typing import Any, Self, TypeVar
 
 from fencehold.ports.time_limit import TimeLimit
 from fencehold.testing.relayed_connection import VERB_WITHIN_S, Connection, Direction, Fault, ThreadedTrip, Trip
@@ -252,21 +252,15 @@ class FaultProxy:
         trip.finish()
 
     def _apply(self, fault: Fault, connection: Connection) -> None:
-        match fault:
-            case Fault.CUT:
-                self.cut()
-            case Fault.CLOSE_ALL:
-                self.close_all()
-            case Fault.FREEZE:
-                self.freeze()
-            case Fault.DROP_ANSWERS:
-                self.drop_answers()
-            case Fault.DROP_REQUESTS:
-                self.drop_requests()
-            case Fault.RESET_ONE:
-                connection.end(reset=True)
-            case _:
-                assert_never(fault)
+        verbs: dict[Fault, Callable[[], None]] = {
+            Fault.CUT: self.cut,
+            Fault.CLOSE_ALL: self.close_all,
+            Fault.FREEZE: self.freeze,
+            Fault.DROP_ANSWERS: self.drop_answers,
+            Fault.DROP_REQUESTS: self.drop_requests,
+            Fault.RESET_ONE: lambda: connection.end(reset=True),
+        }
+        verbs[fault]()
 
 
 class ThreadedFaultProxy:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -16,8 +15,8 @@ from fencehold.model.errors import FenceholdError
 from fencehold.ports.backend import Backend
 from fencehold.ports.events import Claim, ClaimAsk, EventRow, Filter
 from fencehold.runtime.store import Store
-from fencehold.testing.history import boottime_s
 from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale
+from fencehold.verify.role import Role, found, repeated
 
 PLAIN, HELD = "plain", "held"
 MAX_RETRIES = 1000
@@ -30,19 +29,17 @@ class DeliberateError(Exception):
     """Some handlers fail, so that failures are part of the run."""
 
 
-class Claiming:
+class Claiming(Role):
+    name = "event"
+
     def __init__(self, brief: Brief, backend: Backend, windows: Windows) -> None:
-        self._brief, self._windows = brief, windows
+        super().__init__(brief, windows)
         self._events = backend.events(brief.outbox)
-        self._window: dict[str, Any] | None = None
         self._is_calm = False
 
     def listen(self, orders: Orders) -> None:
-        orders.on("event", self._asked)
+        super().listen(orders)
         orders.on("calm", self._calm)
-
-    def _asked(self, order: dict[str, Any]) -> None:
-        self._window = order
 
     def _calm(self, order: dict[str, Any]) -> None:
         self._is_calm = True
@@ -57,8 +54,8 @@ class Claiming:
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(worker.run())
-            tasks.create_task(self._repeated(self._claim_and_keep))
-            tasks.create_task(self._repeated(self._claim_and_finish))
+            tasks.create_task(repeated(self._claim_and_keep, self._pause_s))
+            tasks.create_task(repeated(self._claim_and_finish, self._pause_s))
 
     async def close(self) -> None:
         with suppress(FenceholdError):
@@ -71,11 +68,8 @@ class Claiming:
 
     # --- by the statements alone
 
-    async def _repeated(self, turn: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            with suppress(FenceholdError):
-                await turn()
-            await asyncio.sleep(self._brief.lease_s * random.uniform(0.02, 0.1))
+    def _pause_s(self) -> float:
+        return self._brief.lease_s * random.uniform(0.02, 0.1)
 
     async def _claimed(self, limit: int, lease_s: float) -> list[Claim]:
         token = f"{self._brief.who}/late-{secrets.token_hex(6)}"
@@ -94,18 +88,14 @@ class Claiming:
     async def _claim_and_keep(self) -> None:
         if self._is_calm:
             return
-        window = self._window
         for claim in await self._claimed(1, self._brief.lease_s / 2):
-            if window is not None:
-                self._window = None
-                await self._windows.stand(window["window"], "event", "claimed", event=claim.tracking_id)
-            await self._complete_late(claim)
-            if window is not None:
-                tell("late", window=window["window"], was_accepted=None)
+            async with self.window("claimed", event=claim.tracking_id):
+                await self._complete_late(claim)
 
     async def _complete_late(self, claim: Claim) -> None:
         """Wait until another has the event, and only then complete it."""
-        row = await self._successor(claim)
+        lease_s = self._brief.lease_s
+        row = await found(lambda: self._successor(claim), 3 * lease_s, lease_s / 40)
         if row is None:
             return
         seen = f"{row.lock_token} held it ({row.status.value})"
@@ -113,12 +103,5 @@ class Claiming:
         tell_stale("COMPLETE", f"event {claim.tracking_id}", claim.token, seen, bool(done))
 
     async def _successor(self, claim: Claim) -> EventRow | None:
-        until_s = boottime_s() + 3 * self._brief.lease_s
-        which = Filter(tracking_ids=(claim.tracking_id,))
-        while boottime_s() < until_s:
-            with suppress(FenceholdError):
-                rows = await self._events.admin.find(which, 1, self._brief.lease_s)
-                if rows and rows[0].lock_token not in (None, claim.token):
-                    return rows[0]
-            await asyncio.sleep(self._brief.lease_s / 40)
-        return None
+        rows = await self._events.admin.find(Filter(tracking_ids=(claim.tracking_id,)), 1, self._brief.lease_s)
+        return rows[0] if rows and rows[0].lock_token not in (None, claim.token) else None

@@ -14,7 +14,7 @@ from typing import Any
 from fencehold.model.errors import FenceholdError, redact
 from fencehold.testing.history import boottime_s
 from fencehold.testing.proxy import FaultProxy
-from fencehold.verify.journal import Journal, Said
+from fencehold.verify.journal import Journal
 from fencehold.verify.messages import LINE_BYTES_MAX, Brief
 from fencehold.verify.plan import PREFIX, STOP_LIMIT_S, Plan
 from fencehold.verify.scratch.place import Scratch
@@ -56,10 +56,7 @@ class Member:
         )  # fmt: skip
         who = self.who
         brief = Brief(**{**self._brief.__dict__, "who": who})
-        ready = asyncio.create_task(
-            self._journal.until(lambda said: said.who == who and said.kind in ("ready", "died"), READY_LIMIT_S)
-        )
-        await asyncio.sleep(0)
+        ready = self._journal.until(lambda said: said.who == who and said.kind in ("ready", "died"), READY_LIMIT_S)
         self._readers = [
             asyncio.create_task(self._listen(self._process, who)),
             asyncio.create_task(self._read_stderr(self._process)),
@@ -72,8 +69,7 @@ class Member:
         assert process.stdout is not None, "it was started with a pipe"
         async for line in process.stdout:
             with suppress(ValueError, KeyError):  # a line that a kill cut off
-                fields = json.loads(line)
-                self._journal.hear(Said(who, fields.pop("kind"), fields.pop("at_s"), fields))
+                self._journal.hear_line(who, line)
         await process.wait()
         self._journal.died_s[who] = boottime_s()
 
@@ -84,7 +80,7 @@ class Member:
 
     def last_error(self) -> str:
         """Return the last error of a process that ended by itself, without passwords."""
-        died = [said["error"] for said in self._journal.said if said.who == self.who and said.kind == "died"]
+        died = [said["error"] for said in self._journal.of_kind("died") if said.who == self.who]
         return redact(died[-1] if died else self._stderr.strip().rpartition("\n")[2] or "no word")
 
     def order(self, do: str, **fields: Any) -> None:
@@ -110,6 +106,10 @@ class Member:
                 return True
             await asyncio.sleep(0.005)
         return False
+
+    def heal(self) -> None:
+        for proxy in self.proxies:
+            proxy.heal()
 
     def thaw(self) -> None:
         self._send(signal.SIGCONT)

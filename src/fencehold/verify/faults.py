@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from fencehold.model.errors import Unavailable
 from fencehold.testing.history import boottime_s
 from fencehold.verify.contender_processes import ContenderProcesses, Member
-from fencehold.verify.journal import Journal
+from fencehold.verify.journal import Fault, Journal
 from fencehold.verify.plan import EXTRA_S, LEASES, Plan
 from fencehold.verify.scratch.place import Scratch
 
@@ -148,13 +148,10 @@ class FaultInjector:
     async def _opened(self, member: Member, do: str, **fields: str) -> tuple[int, int] | None:
         """Order a window. Returns its number and its epoch (0: none); None if it was not opened in time."""
         number, who = next(self._aims.numbers), member.who
-        opening = asyncio.create_task(
-            self._journal.until(
-                lambda said: said.who == who and said.kind in ("window", "no_window") and said["window"] == number,
-                2 * self._lease_s,
-            )
+        opening = self._journal.until(
+            lambda said: said.who == who and said.kind in ("window", "no_window") and said["window"] == number,
+            2 * self._lease_s,
         )
-        await asyncio.sleep(0)
         member.order(do, window=number, **fields)
         said = await opening
         if said is None or said.kind == "no_window":
@@ -172,12 +169,9 @@ class FaultInjector:
         fault = self._journal.begin("pause", member.who, f"frozen {where} of {name}, epoch {epoch}")
         still = await member.freeze()
         taken = await self._taken_over(name, epoch, moment)
-        late = asyncio.create_task(self._late(number))
-        await asyncio.sleep(0)
         member.order("go", window=number, taken=taken)
-        member.thaw()
-        self._journal.end(fault, taken or "nobody could take over meanwhile" if still else "it did not stand still")
-        await late
+        outcome = taken or "nobody could take over meanwhile" if still else "it did not stand still"
+        await self._thaw(member, number, fault, outcome)
 
     async def _taken_over(self, name: str, epoch: int, moment: str) -> str:
         """Wait for a takeover while the member is frozen. Returns a text that names who took over; empty if nobody."""
@@ -193,8 +187,12 @@ class FaultInjector:
         )
         return f"{new.who} had taken over with epoch {new['epoch']}"
 
-    async def _late(self, number: int) -> None:
-        await self._journal.until(lambda said: said.kind == "late" and said["window"] == number, 4 * self._lease_s)
+    async def _thaw(self, member: Member, number: int, fault: Fault, outcome: str = "") -> None:
+        """End the fault, and wait until the member has done what it was frozen before."""
+        late = self._journal.until(lambda said: said.kind == "late" and said["window"] == number, 4 * self._lease_s)
+        member.thaw()
+        self._journal.end(fault, outcome)
+        await late
 
     async def _pause_holder(self, member: Member, role: str) -> None:
         opened = await self._opened(member, role)
@@ -205,12 +203,8 @@ class FaultInjector:
         fault = self._journal.begin("pause", member.who, f"frozen before {what}")
         await member.freeze()
         await asyncio.sleep(1.5 * self._lease_s)
-        late = asyncio.create_task(self._late(opened[0]))
-        await asyncio.sleep(0)
         member.order("go", window=opened[0], taken="")
-        member.thaw()
-        self._journal.end(fault)
-        await late
+        await self._thaw(member, opened[0], fault)
 
     # --- network and locks
 
@@ -220,8 +214,7 @@ class FaultInjector:
         for proxy in member.proxies:
             {"reset": proxy.cut, "blackhole": proxy.freeze, "lost answers": proxy.drop_answers}[how]()
         await asyncio.sleep(random.uniform(0.3, 1.5) * self._lease_s)
-        for proxy in member.proxies:
-            proxy.heal()
+        member.heal()
         self._journal.end(fault)
 
     async def _slow(self, member: Member) -> None:
@@ -233,8 +226,7 @@ class FaultInjector:
         for proxy in member.proxies:
             proxy.delay(delay_s)
         await asyncio.sleep(random.uniform(0.5, 1.5) * self._lease_s)
-        for proxy in member.proxies:
-            proxy.heal()
+        member.heal()
         self._journal.end(fault)
 
     async def _lock_wait(self) -> None:
@@ -274,18 +266,13 @@ class FaultInjector:
             self._journal.end(fault, "the database was away")
             raise
         await asyncio.sleep(self._lease_s / 10)
-        late = asyncio.create_task(self._late(number))
-        await asyncio.sleep(0)
-        member.thaw()
-        self._journal.end(fault, f"{new.who} took over with epoch {new['epoch']}" if new else "")
-        await late
+        await self._thaw(member, number, fault, f"{new.who} took over with epoch {new['epoch']}" if new else "")
 
 
 def heal(contenders: ContenderProcesses) -> None:
     """End all faults: every process runs, every proxy forwards, every clock is right."""
     for member in contenders.members:
-        for proxy in member.proxies:
-            proxy.heal()
+        member.heal()
         member.thaw()
         member.order("clock", offset_s=0)
         member.order("calm")

@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 from contextlib import suppress
-from typing import Any
 
 import fencehold
 from fencehold.model.errors import FenceholdError
@@ -14,40 +13,32 @@ from fencehold.model.items.items import ItemKey
 from fencehold.ports.backend import Backend
 from fencehold.ports.items import ItemRow
 from fencehold.runtime.store import Store
-from fencehold.testing.history import boottime_s
-from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale
+from fencehold.verify.messages import Brief, Windows, tell, tell_stale
 from fencehold.verify.plan import ITEM_KIND, ITEMS
+from fencehold.verify.role import Role, found, repeated
 
 SAVES = 2
 
 
-class Holding:
+class Holding(Role):
+    name = "item"
+
     def __init__(self, brief: Brief, backend: Backend, windows: Windows) -> None:
-        self._brief, self._windows = brief, windows
+        super().__init__(brief, windows)
         self._items = backend.items(ITEM_KIND)
-        self._window: dict[str, Any] | None = None
-
-    def listen(self, orders: Orders) -> None:
-        orders.on("item", self._asked)
-
-    def _asked(self, order: dict[str, Any]) -> None:
-        self._window = order
 
     async def run(self, store: Store) -> None:
         items = store.items(ITEM_KIND, lease=self._brief.lease_s, holder_id=self._brief.who)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._repeated(lambda: self._hold(items)))
-            tasks.create_task(self._repeated(self._overstay))
+            tasks.create_task(repeated(lambda: self._hold(items), self._pause_s))
+            tasks.create_task(repeated(self._overstay, self._pause_s))
 
     async def close(self) -> None:
         with suppress(FenceholdError):
             await self._items.close()
 
-    async def _repeated(self, turn: Any) -> None:
-        while True:
-            with suppress(FenceholdError):
-                await turn()
-            await asyncio.sleep(max(self._brief.write_every_s, self._brief.lease_s * random.uniform(0.05, 0.2)))
+    def _pause_s(self) -> float:
+        return max(self._brief.write_every_s, self._brief.lease_s * random.uniform(0.05, 0.2))
 
     async def _hold(self, items: fencehold.Items) -> None:
         item = await items.acquire(random.choice(ITEMS[:2]))
@@ -69,27 +60,17 @@ class Holding:
             return
         tell("item", item=row.id, token=row.token)
         await port.save(row.key, None, json.dumps(document(row.token, 0)), lease_s)
-        window, self._window = self._window, None
-        if window is not None:
-            await self._windows.stand(window["window"], "item", "held", item=row.id, token=row.token)
-        successor = await self._successor(row.key)
-        if successor is not None:
-            seen = f"{successor.holder_id} had been given token {successor.token}"
-            answer = await port.save(row.key, None, json.dumps(document(row.token, 1)), lease_s)
-            tell_stale("SAVE", row.id, f"token {row.token}", seen, isinstance(answer, ItemRow))
-        tell("item_left", item=row.id, token=row.token)
-        if window is not None:
-            tell("late", window=window["window"], was_accepted=None)
+        async with self.window("held", item=row.id, token=row.token):
+            successor = await found(lambda: self._successor(row.key), 3 * lease_s, lease_s / 20)
+            if successor is not None:
+                seen = f"{successor.holder_id} had been given token {successor.token}"
+                answer = await port.save(row.key, None, json.dumps(document(row.token, 1)), lease_s)
+                tell_stale("SAVE", row.id, f"token {row.token}", seen, isinstance(answer, ItemRow))
+            tell("item_left", item=row.id, token=row.token)
 
     async def _successor(self, key: ItemKey) -> ItemRow | None:
-        until_s = boottime_s() + 3 * self._brief.lease_s
-        while boottime_s() < until_s:
-            with suppress(FenceholdError):
-                row = (await self._items.port.get([key.id], self._brief.lease_s)).get(key.id)
-                if row is not None and row.token > key.token:
-                    return row
-            await asyncio.sleep(self._brief.lease_s / 20)
-        return None
+        row = (await self._items.port.get([key.id], self._brief.lease_s)).get(key.id)
+        return row if row is not None and row.token > key.token else None
 
 
 def document(token: int, number: int) -> dict[str, int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +57,11 @@ class Journal:
     _leaders: dict[str, tuple[int, str]] = field(default_factory=dict)
     _waiting: list[tuple[Found, asyncio.Future[Said]]] = field(default_factory=list)
 
+    def hear_line(self, who: str, line: bytes) -> None:
+        """Record a report as `messages.tell` sends it."""
+        fields = json.loads(line)
+        self.hear(Said(who, fields.pop("kind"), fields.pop("at_s"), fields))
+
     def hear(self, said: Said) -> None:
         self.said.append(said)
         self.counts[said.kind] += 1
@@ -71,6 +77,9 @@ class Journal:
             if not answer.done() and found(said):
                 answer.set_result(said)
 
+    def of_kind(self, *kinds: str) -> list[Said]:
+        return [said for said in self.said if said.kind in kinds]
+
     def is_telling(self, has_locks: bool) -> bool:
         """Whether everything that a verdict needs has happened at least once, by the contenders' reports."""
         stale = all(self._terms[f"stale {verb}"] for verb in ("WRITE", "RENEW", "COMPLETE", "SAVE"))
@@ -81,14 +90,16 @@ class Journal:
         """Return the newest epoch that was reported for this lease, and its holder."""
         return self._leaders.get(name, (0, ""))
 
-    async def until(self, found: Found, limit_s: float) -> Said | None:
-        """Wait for the first report from now on that `found` accepts; None if it does not come in time."""
-        answer: asyncio.Future[Said] = asyncio.get_running_loop().create_future()
-        entry = (found, answer)
+    def until(self, found: Found, limit_s: float) -> Coroutine[Any, Any, Said | None]:
+        """Wait for the first report from this call on that `found` accepts; None if it does not come in time."""
+        entry = (found, asyncio.get_running_loop().create_future())
         self._waiting.append(entry)
+        return self._awaited(entry, limit_s)
+
+    async def _awaited(self, entry: tuple[Found, asyncio.Future[Said]], limit_s: float) -> Said | None:
         try:
             async with TimeLimit(max(0.01, limit_s)):
-                return await answer
+                return await entry[1]
         except TimeoutError:
             return None
         finally:

@@ -18,8 +18,9 @@ from fencehold.ports.backend import Backend
 from fencehold.runtime.election.term import Term
 from fencehold.runtime.store import Store
 from fencehold.testing.history import boottime_s
-from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale, tell_write
+from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale, tell_trust
 from fencehold.verify.plan import LEASES
+from fencehold.verify.role import found
 from fencehold.verify.writer import Writer
 
 TURNS_MAX = 1.5  # in leases: how long a leader stays at most before it hands over
@@ -43,7 +44,7 @@ class Leading:
                 tell("acquired", name=name, epoch=fields["lease_epoch"])
             case "leader_renewed":
                 if (leader := self._leaders.get(name)) is not None and (term := leader.term) is not None:
-                    self._tell_trust(name, term)
+                    tell_trust(term)
             case "leader_lost" | "leader_releasing":
                 tell("ended", name=name, epoch=fields["lease_epoch"])
 
@@ -68,17 +69,13 @@ class Leading:
         async with leader:
             async for term in leader.terms():
                 async with term:
-                    self._tell_trust(name, term)
+                    tell_trust(term)
                     await self._lead(store, name, term)
                 if (key := self._keys.pop(name, None)) is not None:
                     self._spawn(self._outlive(key))
 
-    def _tell_trust(self, name: str, term: Term) -> None:
-        asked_s = boottime_s()
-        tell("trusts", name=name, epoch=term.epoch, until_s=asked_s + term.remaining_s)
-
     async def _lead(self, store: Store, name: str, term: Term) -> None:
-        row = await self._row(store, name)
+        row: Lease | None = await _tried(store.leases.read(name))
         if row is None or row.epoch != term.epoch:
             return
         self._keys[name] = row.key(self._brief.lease_s)
@@ -91,26 +88,12 @@ class Leading:
                 hand_over_s += self._brief.lease_s
                 await _tried(store.leases.ask_step_down(name, term.epoch))
 
-    async def _row(self, store: Store, name: str) -> Lease | None:
-        answer: Lease | None = await _tried(store.leases.read(name))
-        return answer
-
     async def _write(self, term: Term, key: TermKey) -> None:
         """Write by the public API, as a program would."""
-        write_id = f"{key.holder_id}-{key.epoch}-{boottime_s():.6f}"
-        outcome: bool | None = None
-        try:
-            async with term.transaction() as tx:
-                for text, params in self._writer.steps(key, write_id):
-                    await tx.execute(text, params)
-            outcome = True
-        except fencehold.LeaseLost:
-            outcome = False
-            raise
-        except Exception:  # noqa: BLE001 - cut off: it may have been committed
+        outcome = await self._writer.write_in(term.transaction, key)
+        term.check()
+        if outcome is None:
             await asyncio.sleep(self._brief.write_every_s)
-        finally:
-            tell_write(write_id, key.name, key.epoch, outcome)
 
     # --- with the key of a term that is over
 
@@ -144,7 +127,7 @@ class Leading:
         tell("late", window=number, was_accepted=outcome)
 
     async def _outlive(self, key: TermKey) -> None:
-        row = await self._successor(key)
+        row = await found(lambda: self._successor(key), 3 * self._brief.lease_s, self._brief.lease_s / 20)
         if row is None:
             return
         seen = f"epoch {row.epoch} of {row.holder_id} had been granted"
@@ -158,15 +141,8 @@ class Leading:
             await self._try_verbs(forged, f"epoch {row.epoch}", f"its holder was {row.holder_id}")
 
     async def _successor(self, key: TermKey) -> Lease | None:
-        """Wait until the row has a higher epoch, and return it; None if that takes too long."""
-        until_s = boottime_s() + 3 * self._brief.lease_s
-        while boottime_s() < until_s:
-            rows = await _tried(self._backend.leases.read([key.name], self._brief.lease_s)) or {}
-            row: Lease | None = rows.get(key.name)
-            if row is not None and row.epoch > key.epoch:
-                return row
-            await asyncio.sleep(self._brief.lease_s / 20)
-        return None
+        row = (await self._backend.leases.read([key.name], self._brief.lease_s)).get(key.name)
+        return row if row is not None and row.epoch > key.epoch else None
 
     async def _try_verbs(self, key: TermKey, mine: str, seen: str) -> None:
         leases, limit_s = self._backend.leases, self._brief.lease_s

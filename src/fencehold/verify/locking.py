@@ -7,8 +7,9 @@ import random
 from contextlib import suppress
 from typing import Any
 
+from fencehold.model.election.leases import TermKey
 from fencehold.testing.history import boottime_s
-from fencehold.verify.messages import Brief, tell, tell_write
+from fencehold.verify.messages import Brief, tell
 from fencehold.verify.plan import LOCK
 from fencehold.verify.writer import Writer
 
@@ -62,26 +63,7 @@ class Locking:
             if term is None or not term.is_valid:
                 hand_over_s = boottime_s() + random.uniform(0.5, 2.0) * self._brief.lease_s
                 continue
-            await self._write_once(term)
+            await self._writer.write_in(term.transaction, TermKey(LOCK, self._brief.who, term.epoch, 0.0))
             if boottime_s() >= hand_over_s:
                 with suppress(Exception):
                     await self._lock.step_down(self._brief.lease_s)
-
-    async def _write_once(self, term: Any) -> None:
-        write_id = f"{self._brief.who}-lock-{term.epoch}-{boottime_s():.6f}"
-        key = term_key(self._brief.who, term.epoch)
-        outcome: bool | None = None
-        try:
-            async with term.transaction() as tx:
-                for text, params in self._writer.steps(key, write_id):
-                    await tx.execute(text, params)
-            outcome = True
-        except Exception:  # noqa: BLE001 - lost, or cut off
-            await asyncio.sleep(0)
-        tell_write(write_id, LOCK, term.epoch, outcome)
-
-
-def term_key(who: str, epoch: int) -> Any:
-    from fencehold.model.election.leases import TermKey
-
-    return TermKey(LOCK, who, epoch, 0.0)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fencehold.ports.time_limit import TimeLimit
+from fencehold.runtime.election.term import Term
 from fencehold.testing.history import boottime_s
 
 LINE_BYTES_MAX = 65_536
@@ -36,6 +37,12 @@ class Brief:
 def tell(kind: str, **fields: Any) -> None:
     # One write: the whole line is in the pipe, or nothing of it, even if kill -9 follows at once.
     os.write(1, json.dumps({"kind": kind, "at_s": boottime_s(), **fields}, default=str).encode() + b"\n")
+
+
+def tell_trust(term: Term) -> None:
+    """Report until when the process trusts its term: its clock is read before the remaining time."""
+    asked_s = boottime_s()
+    tell("trusts", name=term.name, epoch=term.epoch, until_s=asked_s + term.remaining_s)
 
 
 def tell_write(write_id: str, name: str, epoch: int, was_accepted: bool | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import fencehold
 from fencehold.model.errors import FenceholdError
+from fencehold.telemetry.fan_out import UNHEARD
 from fencehold.testing.history import boottime_s
 from fencehold.verify import faults
 from fencehold.verify.claiming import HELD, PLAIN
@@ -17,7 +18,6 @@ from fencehold.verify.contender_processes import ContenderProcesses
 from fencehold.verify.hooks import HookRun, passwords, run_hook
 from fencehold.verify.journal import Fault, Journal
 from fencehold.verify.plan import DRAIN_LIMIT_S, Plan
-from fencehold.verify.scratch.choice import scratch_of
 from fencehold.verify.scratch.place import Scratch, make_tables
 from fencehold.verify.verdict import Verdict, beliefs, findings, gathered, lock_beliefs
 
@@ -37,9 +37,15 @@ class Progress(Protocol):
     def status(self, at_s: float, journal: Journal) -> None: ...
 
 
-class Unheard:
-    def fact(self, event: str, **fields: Any) -> None:
-        return None
+def scratch_of(plan: Plan) -> Scratch:
+    """The kind of place that fits the database; its driver is imported only then."""
+    if plan.database == "sqlite":
+        from fencehold.verify.scratch.sqlite import SqliteScratch
+
+        return SqliteScratch(plan)
+    from fencehold.verify.scratch.postgres import PostgresScratch
+
+    return PostgresScratch(plan)
 
 
 async def run(plan: Plan, progress: Progress) -> Verdict:
@@ -98,7 +104,7 @@ async def _place(plan: Plan, progress: Progress) -> AsyncIterator[tuple[Scratch,
             progress.say(
                 f"another run has made {name}; if it does not run any more (it was killed), remove that by hand"
             )
-        await make_tables(scratch, Unheard())
+        await make_tables(scratch)
         yield scratch, left
     except BaseException as error:
         await remove(error)
@@ -125,7 +131,7 @@ async def _performed(plan: Plan, scratch: Scratch, journal: Journal, progress: P
         )
         await contenders.start()
         store = await stack.enter_async_context(
-            fencehold.connect(scratch.url, table=scratch.lease_table, facts=Unheard())
+            fencehold.connect(scratch.url, table=scratch.lease_table, facts=UNHEARD)
         )
         background = [
             asyncio.create_task(_feed(plan, scratch, store, journal)), asyncio.create_task(contenders.tend()),

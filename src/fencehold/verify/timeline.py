@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 
 from fencehold.testing.history import Believed
@@ -113,15 +113,11 @@ class _Picture:
 
     def _legend(self) -> Iterator[str]:
         y, x = self._y(len(self._lanes)) + 14, LEFT
-        for kind in _kinds(self._faults):
+        found = {fault.kind for fault in self._faults}
+        for kind in (kind for kind in FAULT_COLOURS if kind in found):
             yield f'<rect x="{x}" y="{y}" width="12" height="12" rx="2" fill="{FAULT_COLOURS.get(kind, OTHER)}"/>'
             yield f'<text x="{x + 17}" y="{y + 10}">{escape(kind)}</text>'
             x += 40 + 7 * len(kind)
-
-
-def _kinds(faults: Sequence[Fault]) -> list[str]:
-    found = {fault.kind for fault in faults}
-    return [kind for kind in FAULT_COLOURS if kind in found]
 
 
 def _colour(who: str) -> str:

@@ -55,20 +55,23 @@ class Verdict:
 
 
 async def gathered(scratch: Scratch, journal: Journal) -> ev.Evidence:
-    """Return all evidence. Reads the database, after the contenders have ended."""
+    """Return all evidence. Reads the database, after the contenders have ended.
+
+    The columns of the statements and the fields of the reports are those of the evidence, in its order.
+    """
     rows = {name: await scratch.rows(name) for name in ROWS}
     return ev.Evidence(
-        grants=[Granted(s["name"], s.who, s["epoch"], s["store_s"]) for s in journal.said if s.kind == "granted"],
+        grants=grants(journal),
         beliefs=list(beliefs(journal)),
-        lease_changes=[_lease_change(*row) for row in rows["lease_changes"]],
+        lease_changes=[ev.LeaseChange(*row) for row in rows["lease_changes"]],
         seized=frozenset({LOCK}),
         writes=[ev.FencedWrite(*row) for row in rows["writes"]],
-        told_writes=[_told_write(s.fields) for s in journal.said if s.kind == "write"],
+        told_writes=[ev.ToldWrite(**said.fields) for said in journal.of_kind("write")],
         counters=dict(rows["counters"]),
-        stale_tries=[_stale_try(s.who, s.fields) for s in journal.said if s.kind == "stale"],
+        stale_tries=[_stale_try(said.who, said.fields) for said in journal.of_kind("stale")],
         events_added=journal.events_added,
         events_there=dict(rows["events"]),
-        event_changes=[_event_change(*row) for row in rows["event_changes"]],
+        event_changes=[ev.EventChange(*row) for row in rows["event_changes"]],
         item_changes=[_item_change(row) for row in rows["item_changes"]],
         lock_beliefs=list(lock_beliefs(journal)),
     )
@@ -82,39 +85,25 @@ def findings(evidence: ev.Evidence, has_locks: bool) -> list[Finding]:
     return [one for one in judge(evidence) if has_locks or not one.invariant.needs_lock]
 
 
-def _lease_change(
-    name: str, was_holder: str | None, was_epoch: int | None, was_live: Any, holder: str | None, epoch: int | None
-) -> ev.LeaseChange:
-    return ev.LeaseChange(name, was_holder, was_epoch, bool(was_live), holder, epoch)
-
-
-def _event_change(tracking_id: str, *fields: Any) -> ev.EventChange:
-    was_status, was_token, was_live, status, token, is_counted = fields
-    return ev.EventChange(tracking_id, was_status, was_token, bool(was_live), status, token, bool(is_counted))
-
-
-def _told_write(fields: dict[str, Any]) -> ev.ToldWrite:
-    return ev.ToldWrite(fields["write_id"], fields["name"], fields["epoch"], fields["was_accepted"])
-
-
 def _stale_try(who: str, fields: dict[str, Any]) -> ev.StaleTry:
     verb = ev.Verb[fields["verb"]]
     return ev.StaleTry(verb, fields["what"], who, fields["token"], fields["seen"], fields["was_accepted"])
 
 
 def _item_change(row: tuple[Any, ...]) -> ev.ItemChange:
-    *head, was_live, holder, token, is_save, document = row
-    item_id, was_holder, was_token = head
-    written = json.loads(document).get("token")
-    return ev.ItemChange(item_id, was_holder, was_token, bool(was_live), holder, token, bool(is_save), written)
+    columns = (*row[:-1], json.loads(row[-1]).get("token"))
+    return ev.ItemChange(*columns)
+
+
+def grants(journal: Journal) -> list[Granted]:
+    return [Granted(said["name"], said.who, said["epoch"], said["store_s"]) for said in journal.of_kind("granted")]
 
 
 def beliefs(journal: Journal) -> Iterator[Believed]:
     """Yield when leaders believed that they led: from a grant until the reported end, the last deadline, or death."""
     terms: dict[tuple[str, str, int], list[Any]] = {}
-    for said in journal.said:
-        if said.kind in ("acquired", "trusts", "ended"):
-            terms.setdefault((said["name"], said.who, said["epoch"]), []).append(said)
+    for said in journal.of_kind("acquired", "trusts", "ended"):
+        terms.setdefault((said["name"], said.who, said["epoch"]), []).append(said)
     for (name, who, epoch), lines in terms.items():
         starts = [line.at_s for line in lines if line.kind in ("acquired", "trusts")]
         if not starts:

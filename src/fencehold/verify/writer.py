@@ -9,19 +9,22 @@ import asyncio
 import secrets
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, closing
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import unquote
 
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
+from fencehold.ports.fence import Transaction
 from fencehold.testing.history import boottime_s
 from fencehold.verify.messages import tell_write
 from fencehold.verify.statements import RunStatements
 
 Stand = Callable[[], Awaitable[None]]
 Step = tuple[str, dict[str, Any]]
+Begin = Callable[[], AbstractAsyncContextManager[Transaction]]
 
 
 async def straight_on() -> None:
@@ -33,7 +36,6 @@ class Side(Protocol):
 
     async def change(self, steps: Sequence[Step], limit_s: float) -> bool:
         """Run all steps in one transaction. Commits, and returns True, only if the first step changed a row."""
-        ...
 
 
 class Writer:
@@ -44,11 +46,18 @@ class Writer:
 
     async def write(self, key: TermKey, fenced: Stand = straight_on, written: Stand = straight_on) -> bool | None:
         """True: committed; False: refused; None: no answer. `fenced` and `written` are awaited at those moments."""
-        write_id = secrets.token_hex(8)
         until_s = boottime_s() + self._limit_s
-        outcome: bool | None
+        begin = partial(self._backend.fences.transaction, key, lambda: until_s - boottime_s())
+        return await self.write_in(begin, key, fenced, written)
+
+    async def write_in(
+        self, begin: Begin, key: TermKey, fenced: Stand = straight_on, written: Stand = straight_on
+    ) -> bool | None:
+        """The same in a fenced transaction of the caller's."""
+        write_id = secrets.token_hex(8)
+        outcome: bool | None = None
         try:
-            async with self._backend.fences.transaction(key, lambda: until_s - boottime_s()) as tx:
+            async with begin() as tx:
                 await fenced()
                 for text, params in self.steps(key, write_id):
                     await tx.execute(text, params)
@@ -57,8 +66,9 @@ class Writer:
         except LeaseLost:
             outcome = False
         except Exception:  # noqa: BLE001 - whatever the driver says: it may have been committed
-            outcome = None
-        tell_write(write_id, key.name, key.epoch, outcome)
+            await asyncio.sleep(0)
+        finally:
+            tell_write(write_id, key.name, key.epoch, outcome)
         return outcome
 
     async def write_guarded(self, key: TermKey) -> bool | None:

@@ -18,8 +18,13 @@ TOO_LONG = "n" * 200
 
 def helps(command: click.Command, path: str) -> list[tuple[str, str]]:
     context = click.Context(command, info_name=path, max_content_width=100)
-    below = getattr(command, "commands", {})
-    return [(path, command.get_help(context)), *(h for n, c in below.items() for h in helps(c, f"{path} {n}"))]
+    found = [(path, command.get_help(context))]
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            found += helps(below, f"{path} {name}")
+    return found
 
 
 def test_no_help_is_wider_than_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,3 +155,26 @@ def test_a_worker_of_a_mistyped_outbox_says_only_which_there_are(sqlite_url: str
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, "there is outbox" in done.stderr) == (78, True)
     assert "worker_died" not in done.stderr
+
+
+VERSION_ALONE = """
+import sys
+from fencehold.cli.app import execute
+execute(["--version"])
+print(*sys.modules)
+"""
+
+
+def test_the_version_is_said_without_importing_any_command() -> None:
+    """Every command would start as late as the slowest of them."""
+    said = subprocess.run([sys.executable, "-c", VERSION_ALONE], capture_output=True, text=True, timeout=30, check=True)
+    imported = set(said.stdout.splitlines()[-1].split())
+    of_commands = {
+        "fencehold.cli.run.command",
+        "fencehold.verify.run",
+        "fencehold.cli.ls",
+        "rich.console",
+        "http.server",
+    }
+    assert "fencehold.cli.app" in imported
+    assert imported & of_commands == set()

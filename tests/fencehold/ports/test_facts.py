@@ -43,7 +43,7 @@ def test_no_fact_is_declared_twice() -> None:
 def test_the_facts_of_the_tests_and_of_the_metrics_are_in_the_table() -> None:
     fields = {name: set(fields_of(kind, name)) for kind, name in FACTS}
     assert CONTRACT.keys() <= fields.keys()
-    assert {feed.fact for feed in FEEDS} <= fields.keys()
+    assert {feed.fact for _, feed in FEEDS} <= fields.keys()
     unknown = {name: set(told) - fields[name] for name, told in CONTRACT.items() if not set(told) <= fields[name]}
     assert unknown == {}
 

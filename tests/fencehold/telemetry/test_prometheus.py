@@ -213,7 +213,7 @@ def test_faults_of_our_own_have_no_labels(registry, sink):
 def test_every_fact_of_the_contract_is_taken_without_a_complaint(registry, sink, event, caplog):
     tell(sink, event)
     assert caplog.records == []
-    moved = {feed.metric.name for feed in FEEDS if feed.fact == event}
+    moved = {metric.name for metric, feed in FEEDS if feed.fact == event}
     silent = {
         "worker_stopping",
         "worker_stopped",
@@ -228,8 +228,8 @@ def test_every_fact_of_the_contract_is_taken_without_a_complaint(registry, sink,
 
 
 def test_every_metric_is_fed_by_a_fact_of_the_contract():
-    assert {feed.fact for feed in FEEDS} <= CONTRACT.keys()
-    assert len({metric.name for metric in METRICS}) == len(METRICS) == len({feed.metric for feed in FEEDS})
+    assert {feed.fact for _, feed in FEEDS} <= CONTRACT.keys()
+    assert len({metric.name for metric in METRICS}) == len(METRICS) == len({metric for metric, _ in FEEDS})
 
 
 def test_names_are_those_of_the_rule_book_in_prometheus_spelling():

@@ -23,14 +23,17 @@ from fencehold.cli.demo.story import Stage, Story
 from fencehold.cli.demo.verdict import Verdict, Written, verdict
 from fencehold.cli.run import guardian
 from fencehold.cli.screen import clean, put
-from fencehold.cli.setup import Setup, Unheard, with_setup
+from fencehold.cli.setup import Setup, with_setup
+from fencehold.cli.signals import interruptible
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.ports.fence import Transaction
 from fencehold.runtime.store import Store
+from fencehold.telemetry.fan_out import UNHEARD
 
 SECONDS_MIN, SECONDS_MAX = 5.0, 600.0
 LEASES_LONG = 10.0  # how many leases the story takes
 AUDIT = "demo-audit"
+ENDING = (signal.SIGTERM, signal.SIGHUP)  # as Ctrl-C does
 
 CREATE = (
     "CREATE TABLE demo_log (id INTEGER PRIMARY KEY AUTOINCREMENT, holder_id TEXT NOT NULL, epoch INTEGER NOT NULL, "
@@ -90,37 +93,17 @@ def demo(setup: Setup, seconds: float, keep: bool) -> int:
         )
     folder = Path(tempfile.mkdtemp(prefix="fencehold-demo-"))
     try:
-        return asyncio.run(_interruptible(setup, folder, seconds / LEASES_LONG, keep))
+        return asyncio.run(interruptible(_show(setup, folder, seconds / LEASES_LONG, keep), ENDING))
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-async def _interruptible(setup: Setup, folder: Path, lease_s: float, keep: bool) -> int:
-    """Run the demo so that SIGTERM and SIGHUP clean up everything, as Ctrl-C does."""
-    loop = asyncio.get_running_loop()
-    show = asyncio.create_task(_show(setup, folder, lease_s, keep))
-    came: list[int] = []
-
-    def leave(signum: int) -> None:
-        came.append(signum)
-        show.cancel()
-
-    for signum in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(signum, leave, int(signum))
-    try:
-        return await show
-    except asyncio.CancelledError:
-        if came:
-            return 128 + came[0]
-        raise
 
 
 async def _show(setup: Setup, folder: Path, lease_s: float, keep: bool) -> int:
     narrator = Narrator(setup)
     file = folder / "demo.db"
     url = f"sqlite:///{file}"
-    async with fencehold.connect(url, facts=Unheard()) as store:
+    async with fencehold.connect(url, facts=UNHEARD) as store:
         await store.init()
         async with _transaction(store) as tx:
             await tx.execute(CREATE)
@@ -128,7 +111,7 @@ async def _show(setup: Setup, folder: Path, lease_s: float, keep: bool) -> int:
             await Story(stage, store, narrator.tell, lease_s).run()
         async with _transaction(store) as tx:
             rows = [Written(*row) for row in await (await tx.execute(READ)).fetchall()]
-    result = verdict(stage.said, rows, stage.died_s)
+    result = verdict(stage.journal, rows)
     if keep:
         narrator.tell(f"the database is kept: {file}")
     _tell(setup, narrator, result, str(file) if keep else None)

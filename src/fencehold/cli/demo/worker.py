@@ -7,7 +7,6 @@ orders from stdin. It dies with the process that started it, even while it is fr
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ import fencehold
 from fencehold.cli.run import guardian
 from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.election.term import Term
+from fencehold.verify.messages import tell, tell_trust
 
 LEASE = "demo"
 LATE = "late write"
@@ -27,11 +27,6 @@ IN_THE_ROW = "SELECT holder_id, lease_epoch FROM fencehold_leases WHERE lease_na
 
 OPEN_WINDOW = "open window"
 GO_ON = "go on"
-
-
-def tell(event: str, **fields: Any) -> None:
-    # One write: the whole line is in the pipe or nothing of it, even if kill -9 comes right after.
-    os.write(1, json.dumps({"event": event, "at_s": guardian.now_s(), **fields}).encode() + b"\n")
 
 
 class Worker:
@@ -51,26 +46,22 @@ class Worker:
             async with self._leader as leader:
                 async for term in leader.terms():
                     async with term:
-                        self._tell_trust(term)
+                        tell_trust(term)
                         row = await store.leases.read(LEASE)
                         if row is not None and row.epoch == term.epoch:
-                            tell("granted", epoch=term.epoch, store_s=row.acquired_at.timestamp())
+                            tell("granted", name=LEASE, epoch=term.epoch, store_s=row.acquired_at.timestamp())
                         await self._lead(term)
 
     def fact(self, event: str, **fields: Any) -> None:
         """Report the leader's own facts. Called on any thread."""
         match event:
             case "leader_acquired":
-                tell("acquired", epoch=fields["lease_epoch"])
+                tell("acquired", name=LEASE, epoch=fields["lease_epoch"])
             case "leader_renewed":
                 if self._leader is not None and (term := self._leader.term) is not None:
-                    self._tell_trust(term)
+                    tell_trust(term)
             case "leader_lost" | "leader_releasing":
-                tell("ended", epoch=fields["lease_epoch"])
-
-    def _tell_trust(self, term: Term) -> None:
-        asked_s = guardian.now_s()
-        tell("trusts", epoch=term.epoch, until_s=asked_s + term.remaining_s)
+                tell("ended", name=LEASE, epoch=fields["lease_epoch"])
 
     async def _lead(self, term: Term) -> None:
         number = 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from fencehold.cli.doctor.finding import Finding, failed
 from fencehold.connect import DEFAULT_TABLE
@@ -71,11 +70,10 @@ def of_outbox_tables(name: str, fault: ConfigurationError | None, rights: list[s
 
 async def of_settings(store: Store) -> list[Finding]:
     """Findings about the database's settings; an error while reading them becomes a finding too."""
-    return await _asked("settings", _conditions(store))
-
-
-async def _conditions(store: Store) -> list[Finding]:
-    return [Finding(one.check, one.state, one.detail, one.hint) for one in await store.checkup.conditions()]
+    try:
+        return [Finding(one.check, one.state, one.detail, one.hint) for one in await store.checkup.conditions()]
+    except FenceholdError as error:
+        return [failed("settings", error)]
 
 
 async def _writing(store: Store) -> Finding:
@@ -98,10 +96,3 @@ def _rights(
     state = State.ERROR if is_needed else State.WARNING
     hint = GRANTS.format(option=option)
     return [Finding("rights", state, f"this user lacks {', '.join(missing)}", hint, outbox, of)]
-
-
-async def _asked(check: str, findings: Coroutine[Any, Any, list[Finding]]) -> list[Finding]:
-    try:
-        return await findings
-    except FenceholdError as error:
-        return [failed(check, error)]

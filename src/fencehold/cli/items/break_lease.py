@@ -12,7 +12,7 @@ from fencehold.cli import exit_codes
 from fencehold.cli.items.words import held, item_json, kind_option, the_item
 from fencehold.cli.log_lines import log_to_stderr
 from fencehold.cli.screen import clean
-from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.cli.setup import Setup, with_setup, with_store
 from fencehold.model.errors import ConfigurationError
 from fencehold.runtime.items.item import ItemView
 from fencehold.telemetry.logs import LogSink
@@ -39,7 +39,7 @@ def break_(setup: Setup, item_id: str, yes: bool, kind: str | None) -> int:
     or renewal, and stops; what it was doing outside the database may still take effect. An event item_lease_broken goes
     to the log, with who did it.
     """
-    seen = finish(_read(setup, item_id, kind))
+    seen = with_store(setup, lambda store: the_item(store, item_id, kind))
     if seen.holder_id is None:
         setup.screen.result(
             {"item": item_json(seen, with_document=False), "broken": False}, f"nobody holds {item_id!r}"
@@ -49,7 +49,8 @@ def break_(setup: Setup, item_id: str, yes: bool, kind: str | None) -> int:
         setup.screen.say("left as it is")
         return exit_codes.NO
     log_to_stderr(as_json=setup.screen.is_json)
-    finish(_break(setup, seen))
+    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    with_store(setup, lambda store: store.items(seen.kind).break_seen(seen, by=by), LogSink())
     payload = {"item": item_json(seen, with_document=False), "broken": True}
     setup.screen.result(payload, f"the lease of {seen.holder_id} on {item_id!r} (token {seen.token}) is broken")
     return exit_codes.OK
@@ -62,13 +63,3 @@ def _confirmed(seen: ItemView) -> bool:
         )
     question = f"Item {clean(seen.id)} ({clean(seen.kind)}) is {clean(held(seen))}. Break this lease?"
     return click.confirm(question, err=True)
-
-
-async def _read(setup: Setup, item_id: str, kind: str | None) -> ItemView:
-    async with setup.store() as store:
-        return await the_item(store, item_id, kind)
-
-
-async def _break(setup: Setup, seen: ItemView) -> None:
-    async with setup.store(LogSink()) as store:
-        await store.items(seen.kind).break_seen(seen, by=f"{getpass.getuser()}@{socket.gethostname()}")

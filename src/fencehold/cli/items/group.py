@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
-from fencehold.cli.items import break_lease as items_break
-from fencehold.cli.items import ls as items_ls
-from fencehold.cli.items import show as items_show
+from fencehold.cli.commands import Commands
+
+IMPORTS = {
+    "break": lambda: import_module("fencehold.cli.items.break_lease").break_,
+    "ls": lambda: import_module("fencehold.cli.items.ls").ls,
+    "show": lambda: import_module("fencehold.cli.items.show").show,
+}
 
 EPILOG = """\b
 Examples:
@@ -19,10 +25,6 @@ Exit codes: 0 done, 1 the answer is no, 69 database unreachable, 78 bad configur
 """
 
 
-@click.group(epilog=EPILOG)
+@click.group(cls=Commands, imports=IMPORTS, epilog=EPILOG)
 def items() -> None:
     """Look at items, at who holds them, and break a lease that nobody will give back."""
-
-
-for _command in (items_ls.ls, items_show.show, items_break.break_):
-    items.add_command(_command)

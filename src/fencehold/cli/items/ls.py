@@ -7,9 +7,10 @@ import datetime as dt
 import click
 
 from fencehold.cli.items.words import held, in_state, item_json, kind_option, kinds_of
-from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.cli.setup import Setup, with_setup, with_store
 from fencehold.runtime.items.item import ItemView
 from fencehold.runtime.items.items import FIND_MAX
+from fencehold.runtime.store import Store
 
 COLUMNS = ("ID", "KIND", "STATE", "IN STATE FOR", "TOKEN", "NOW")
 
@@ -32,20 +33,17 @@ def ls(setup: Setup, state: str | None, limit: int, kind: str | None) -> None:
 
     Without their document: `fencehold items show` has it.
     """
-    views = finish(_find(setup, kind, state, limit))
-    if not views and not setup.screen.is_json:
-        setup.screen.say("no such items" if state or kind else "no items")
-        return
+    views = with_store(setup, lambda store: _find(store, kind, state, limit))
     payload = {"items": [item_json(view, with_document=False) for view in views]}
     now = dt.datetime.now(dt.UTC)
-    setup.screen.table(payload, COLUMNS, [_row(view, now) for view in views])
+    none = "no such items" if state or kind else "no items"
+    setup.screen.table(payload, COLUMNS, [_row(view, now) for view in views], instead=none)
     if len(views) == limit:
         setup.screen.say(f"these are the first {limit}; there may be more (--limit)")
 
 
-async def _find(setup: Setup, kind: str | None, state: str | None, limit: int) -> list[ItemView]:
-    async with setup.store() as store:
-        found = [await store.items(one).find(state, limit) for one in await kinds_of(store, kind)]
+async def _find(store: Store, kind: str | None, state: str | None, limit: int) -> list[ItemView]:
+    found = [await store.items(one).find(state, limit) for one in await kinds_of(store, kind)]
     return sorted((view for views in found for view in views), key=lambda view: view.state_timestamp)[:limit]
 
 

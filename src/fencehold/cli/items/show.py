@@ -8,7 +8,7 @@ import click
 
 from fencehold.cli.items.words import held, item_json, kind_option, the_item
 from fencehold.cli.screen import clean, moment, put
-from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.cli.setup import Setup, with_setup, with_store
 from fencehold.runtime.items.item import ItemView
 
 EPILOG = """\b
@@ -26,18 +26,13 @@ Exit codes: 0 done, 1 no such item, 69 database unreachable, 78 bad configuratio
 @with_setup
 def show(setup: Setup, item_id: str, kind: str | None) -> None:
     """Show everything about one item, its document too. --kind is needed where several kinds have this id."""
-    view = finish(_read(setup, item_id, kind))
+    view = with_store(setup, lambda store: the_item(store, item_id, kind))
     if setup.screen.is_json:
         setup.screen.result({"item": item_json(view, with_document=True)}, "")
         return
     put(f"{clean(view.state)}: {clean(held(view))}\n")
     setup.screen.fields({}, _rows(view))
     put(f"\ndocument\n{clean(json.dumps(view.document, indent=2, ensure_ascii=False))}")
-
-
-async def _read(setup: Setup, item_id: str, kind: str | None) -> ItemView:
-    async with setup.store() as store:
-        return await the_item(store, item_id, kind)
 
 
 def _rows(view: ItemView) -> list[tuple[str, str]]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -14,11 +13,7 @@ from fencehold.model.errors import ConfigurationError
 from fencehold.runtime.items.item import ItemView
 from fencehold.runtime.store import Store
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def kind_option(command: F) -> F:
-    return click.option("--kind", metavar="KIND", default=None, help="Only items of this kind.  [all kinds]")(command)
+kind_option = click.option("--kind", metavar="KIND", default=None, help="Only items of this kind.  [all kinds]")
 
 
 async def kinds_of(store: Store, kind: str | None) -> list[str]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
-from fencehold.cli.outbox import ls as outbox_ls
-from fencehold.cli.outbox import purge as outbox_purge
-from fencehold.cli.outbox import redrive as outbox_redrive
-from fencehold.cli.outbox import retry as outbox_retry
-from fencehold.cli.outbox import show as outbox_show
-from fencehold.cli.outbox import stats as outbox_stats
+from fencehold.cli.commands import Commands
+
+IMPORTS = {
+    "ls": lambda: import_module("fencehold.cli.outbox.ls").ls,
+    "purge": lambda: import_module("fencehold.cli.outbox.purge").purge,
+    "redrive": lambda: import_module("fencehold.cli.outbox.redrive").redrive,
+    "retry": lambda: import_module("fencehold.cli.outbox.retry").retry,
+    "show": lambda: import_module("fencehold.cli.outbox.show").show,
+    "stats": lambda: import_module("fencehold.cli.outbox.stats").stats,
+}
 
 EPILOG = """\b
 Examples:
@@ -22,12 +28,6 @@ Exit codes: 0 done, 1 the answer is no, 69 database unreachable, 78 bad configur
 """
 
 
-@click.group(epilog=EPILOG)
+@click.group(cls=Commands, imports=IMPORTS, epilog=EPILOG)
 def outbox() -> None:
     """Look at the events of an outbox, try them again, and clear away what is done."""
-
-
-for _command in (
-    outbox_ls.ls, outbox_show.show, outbox_retry.retry, outbox_redrive.redrive, outbox_purge.purge, outbox_stats.stats,
-):  # fmt: skip
-    outbox.add_command(_command)

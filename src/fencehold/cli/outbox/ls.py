@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from fencehold.cli.outbox.options import StatusChoice, opened, outbox_option
+from fencehold.cli.outbox.options import StatusChoice, outbox_option, with_outbox
 from fencehold.cli.outbox.words import age_s, brief, event_json, tries
 from fencehold.cli.screen import span
-from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.cli.setup import Setup, with_setup
 from fencehold.model.outbox.events import Status
 from fencehold.ports.events import EventRow, Filter
 from fencehold.runtime.outbox.outbox import FIND_MAX
@@ -41,19 +41,12 @@ def ls(setup: Setup, statuses: tuple[str, ...], types: tuple[str, ...], limit: i
     Without their payload: `fencehold outbox show` has it.
     """
     which = Filter(tuple(Status(s) for s in statuses), types)
-    rows = finish(_find(setup, outbox_name, which, limit))
-    if not rows and not setup.screen.is_json:
-        setup.screen.say("no such events" if statuses or types else f"no events in {outbox_name!r}")
-        return
+    rows = with_outbox(setup, outbox_name, lambda outbox: outbox.find(which, limit))
     payload = {"events": [event_json(row, with_content=False) for row in rows]}
-    setup.screen.table(payload, COLUMNS, [_row(row) for row in rows], _spare(which))
+    none = "no such events" if statuses or types else f"no events in {outbox_name!r}"
+    setup.screen.table(payload, COLUMNS, [_row(row) for row in rows], _spare(which), none)
     if len(rows) == limit:
         setup.screen.say(f"these are the newest {limit}; there may be more (--limit)")
-
-
-async def _find(setup: Setup, name: str, which: Filter, limit: int) -> list[EventRow]:
-    async with opened(setup, name) as outbox:
-        return await outbox.find(which, limit)
 
 
 def _spare(which: Filter) -> tuple[str, ...]:

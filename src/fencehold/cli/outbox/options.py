@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import difflib
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import click
 
-from fencehold.cli.setup import Setup
+from fencehold.cli import exit_codes
+from fencehold.cli.setup import Setup, finish
 from fencehold.model.durations import seconds
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.names import quoted
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.settings import DEFAULT_OUTBOX
-from fencehold.ports.facts import FactSink
 from fencehold.runtime.first_use import MENDED_BY_INIT
 from fencehold.runtime.outbox.outbox import Outbox
 from fencehold.runtime.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 SHOWN_MAX = 5
 
+
 # Each operator command is one statement: it is executed completely or not at all, even after an interrupt.
-ALL_OR_NONE = "interrupted: it is one statement, so all of them were changed or none; look again"
+def all_or_none() -> str:
+    return "interrupted: it is one statement, so all of them were changed or none; look again"
 
 
-def outbox_option(command: F) -> F:
-    return click.option(
-        "--outbox", "outbox_name", metavar="NAME", default=DEFAULT_OUTBOX, help=f"Its table.  [{DEFAULT_OUTBOX}]"
-    )(command)
+outbox_option = click.option(
+    "--outbox", "outbox_name", metavar="NAME", default=DEFAULT_OUTBOX, help=f"Its table.  [{DEFAULT_OUTBOX}]"
+)
+items_option = click.option("--items", "with_items", is_flag=True, help="The tables of items as well.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
 
 
 def outboxes_option(without: str) -> Callable[[F], F]:
@@ -41,10 +45,6 @@ def outboxes_option(without: str) -> Callable[[F], F]:
         "--outbox", "outbox_names", metavar="NAME", multiple=True,
         help=f"The table of an outbox; may be given several times.  [{without}]",
     )  # fmt: skip
-
-
-def items_option(command: F) -> F:
-    return click.option("--items", "with_items", is_flag=True, help="The tables of items as well.")(command)
 
 
 def duration_option(flag: str, meaning: str, default: str | None = None) -> Callable[[F], F]:
@@ -71,10 +71,6 @@ class StatusChoice(click.Choice[str]):
         return super().convert(str(value).upper(), param, ctx)
 
 
-def dry_run_option(command: F) -> F:
-    return click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")(command)
-
-
 class NoOutbox(ConfigurationError):
     """The database has outboxes, but none of this name."""
 
@@ -89,12 +85,24 @@ class NoOutbox(ConfigurationError):
         )
 
 
-@asynccontextmanager
-async def opened(setup: Setup, name: str, facts: FactSink | None = None) -> AsyncIterator[Outbox]:
-    store = setup.store(facts)
-    outbox = store.outbox(name)
-    async with store, known(store, name):
-        yield outbox
+def with_outbox(
+    setup: Setup, name: str, call: Callable[[Outbox], Awaitable[T]], if_interrupted: Callable[[], str] | None = None
+) -> T:
+    """Open the store of this outbox for one call, and return what it returns. At Ctrl-C say what was done, if asked."""
+
+    async def work() -> T:
+        store = setup.store()
+        outbox = store.outbox(name)
+        async with store, known(store, name):
+            return await call(outbox)
+
+    try:
+        return finish(work())
+    except KeyboardInterrupt:
+        if if_interrupted is None:
+            raise
+        setup.screen.say(if_interrupted())
+        raise click.exceptions.Exit(exit_codes.INTERRUPTED) from None
 
 
 @asynccontextmanager
@@ -121,15 +129,12 @@ async def look_for(store: Store, name: str) -> None:
 
 
 async def _why(store: Store, name: str) -> ConfigurationError | None:
-    with suppress(FenceholdError):  # the worker itself reports what keeps it from its events
-        return await _unusable(store, name)
-    return None
-
-
-async def _unusable(store: Store, name: str) -> ConfigurationError | None:
     """The error if `init` would not help: only other outboxes exist, or the table is another program's. Else None."""
-    there = (await store.checkup.tables_made()).outboxes
-    fault = None if name in there else (await store.checkup.faults([name]))[name]
+    try:
+        there = (await store.checkup.tables_made()).outboxes
+        fault = None if name in there else (await store.checkup.faults([name]))[name]
+    except FenceholdError:  # the worker itself reports what keeps it from its events
+        return None
     if fault is not None and fault.code == "schema_missing":
         return NoOutbox(name, there) if there else None
     return fault if fault is not None and fault.code == "table_exists" else None

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fencehold.cli import exit_codes
-from fencehold.cli.outbox.options import StatusChoice, dry_run_option, opened, outbox_option
+from fencehold.cli.outbox.options import StatusChoice, dry_run_option, outbox_option, with_outbox
 from fencehold.cli.screen import span
-from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.cli.setup import Setup, with_setup
 from fencehold.model.durations import aged_seconds
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.outbox.events import Status
@@ -69,11 +69,10 @@ def purge(
             code="too_young",
         )
     tally = Tally()
-    try:
-        deleted = finish(_purge(setup, outbox_name, age_s, wanted, dry_run, tally))
-    except KeyboardInterrupt:
-        setup.screen.say(f"interrupted: {tally.deleted} were deleted for sure, a last batch perhaps; the rest stays")
-        return exit_codes.INTERRUPTED
+    deleted = with_outbox(
+        setup, outbox_name, lambda outbox: _purge(setup, outbox, age_s, wanted, dry_run, tally),
+        lambda: f"interrupted: {tally.deleted} were deleted for sure, a last batch perhaps; the rest stays",
+    )  # fmt: skip
     which = " and ".join(status.value for status in wanted)
     payload = {"dry_run": dry_run, "statuses": list(wanted), "older_than_s": age_s, "deleted": deleted}
     verb = "would be deleted" if dry_run else "deleted"
@@ -82,17 +81,12 @@ def purge(
 
 
 async def _purge(
-    setup: Setup, name: str, age_s: float, statuses: tuple[Status, ...], dry_run: bool, tally: Tally
+    setup: Setup, outbox: Outbox, age_s: float, statuses: tuple[Status, ...], dry_run: bool, tally: Tally
 ) -> int:
-    async with opened(setup, name) as outbox:
-        if dry_run:
-            return await outbox.purge(age_s, statuses=statuses, dry_run=True)
-        if setup.screen.is_json or not sys.stderr.isatty():
-            return await outbox.purge(age_s, statuses=statuses, on_progress=tally.told)
-        return await _with_bar(outbox, age_s, statuses, tally)
-
-
-async def _with_bar(outbox: Outbox, age_s: float, statuses: tuple[Status, ...], tally: Tally) -> int:
+    if dry_run:
+        return await outbox.purge(age_s, statuses=statuses, dry_run=True)
+    if setup.screen.is_json or not sys.stderr.isatty():
+        return await outbox.purge(age_s, statuses=statuses, on_progress=tally.told)
     total = await outbox.purge(age_s, statuses=statuses, dry_run=True)
     with _bar(total) as tally.on_progress:
         return await outbox.purge(age_s, statuses=statuses, on_progress=tally.told)

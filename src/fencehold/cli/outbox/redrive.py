@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from fencehold.cli import exit_codes
-from fencehold.cli.outbox.options import ALL_OR_NONE, dry_run_option, opened, outbox_option
+from fencehold.cli.outbox.options import all_or_none, dry_run_option, outbox_option, with_outbox
 from fencehold.cli.screen import span
-from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.cli.setup import Setup, with_setup
 from fencehold.runtime.outbox.outbox import REDRIVE_PER_MINUTE
 
 LIMIT_MAX = 1_000_000
@@ -42,12 +42,11 @@ def redrive(
     All are changed by one statement; the k-th becomes due k / PER_MINUTE minutes from now, so that what was just mended
     is not overrun.
     """
-    work = _redrive(setup, outbox_name, event_type, root_cause, limit, per_minute, dry_run)
-    try:
-        redriven = finish(work)
-    except KeyboardInterrupt:
-        setup.screen.say(ALL_OR_NONE)
-        return exit_codes.INTERRUPTED
+    redriven = with_outbox(
+        setup, outbox_name,
+        lambda outbox: outbox.redrive(event_type, root_cause, limit, per_minute=per_minute, dry_run=dry_run),
+        all_or_none,
+    )  # fmt: skip
     last_due_in_s = max(0, len(redriven) - 1) * 60.0 / per_minute
     payload = {
         "dry_run": dry_run, "event_type": event_type, "root_cause": root_cause, "per_minute": per_minute,
@@ -65,10 +64,3 @@ def _words(count: int, event_type: str, last_due_in_s: float, dry_run: bool) -> 
     letters = "1 dead letter" if count == 1 else f"{count} dead letters"
     are = "would be" if dry_run else "is" if count == 1 else "are"
     return f"{letters} of type {event_type!r} {are} PENDING again, the last due in {span(last_due_in_s)}"
-
-
-async def _redrive(
-    setup: Setup, name: str, event_type: str, root_cause: str, limit: int, per_minute: float, dry_run: bool
-) -> list[str]:
-    async with opened(setup, name) as outbox:
-        return await outbox.redrive(event_type, root_cause, limit, per_minute=per_minute, dry_run=dry_run)

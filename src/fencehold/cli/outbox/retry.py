@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import click
 
 from fencehold.cli import exit_codes
-from fencehold.cli.outbox.options import ALL_OR_NONE, dry_run_option, opened, outbox_option, tracking_ids
-from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.cli.outbox.options import all_or_none, dry_run_option, outbox_option, tracking_ids, with_outbox
+from fencehold.cli.setup import Setup, with_setup
 from fencehold.model.outbox.events import Status
 from fencehold.ports.events import Filter
-from fencehold.runtime.outbox.outbox import FIND_MAX
+from fencehold.runtime.outbox.outbox import FIND_MAX, Outbox
 
 EPILOG = """\b
 Examples:
@@ -55,11 +55,9 @@ def retry(setup: Setup, ids: tuple[str, ...], root_cause: str, dry_run: bool, ou
     wanted = tracking_ids(ids)
     if len(wanted) > FIND_MAX:
         raise click.UsageError(f"At most {FIND_MAX} at once; `outbox redrive` takes a whole type.")
-    try:
-        retried, left = finish(_retry(setup, outbox_name, wanted, root_cause, dry_run))
-    except KeyboardInterrupt:
-        setup.screen.say(ALL_OR_NONE)
-        return exit_codes.INTERRUPTED
+    retried, left = with_outbox(
+        setup, outbox_name, lambda outbox: _retry(outbox, wanted, root_cause, dry_run), all_or_none
+    )
     payload = {
         "dry_run": dry_run, "retried": retried,
         "left_alone": [{"tracking_id": one.tracking_id, "status": one.status, "why": one.why} for one in left],
@@ -71,11 +69,10 @@ def retry(setup: Setup, ids: tuple[str, ...], root_cause: str, dry_run: bool, ou
 
 
 async def _retry(
-    setup: Setup, name: str, wanted: list[str], root_cause: str, dry_run: bool
+    outbox: Outbox, wanted: list[str], root_cause: str, dry_run: bool
 ) -> tuple[list[str], list[LeftAlone]]:
-    async with opened(setup, name) as outbox:
-        changed = set(await outbox.retry(wanted, root_cause, dry_run=dry_run))
-        others = [one for one in wanted if one not in changed]
-        rows = await outbox.find(Filter(tracking_ids=tuple(others)), len(others)) if others else []
+    changed = set(await outbox.retry(wanted, root_cause, dry_run=dry_run))
+    others = [one for one in wanted if one not in changed]
+    rows = await outbox.find(Filter(tracking_ids=tuple(others)), len(others)) if others else []
     statuses = {row.tracking_id: row.status for row in rows}
     return [one for one in wanted if one in changed], [LeftAlone(one, statuses.get(one)) for one in others]

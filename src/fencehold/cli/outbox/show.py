@@ -7,7 +7,7 @@ import datetime as dt
 import click
 
 from fencehold.cli import exit_codes
-from fencehold.cli.outbox.options import lease_option, opened, outbox_option, tracking_ids
+from fencehold.cli.outbox.options import lease_option, outbox_option, tracking_ids, with_outbox
 from fencehold.cli.outbox.words import (
     ReaperSeen,
     error_raised,
@@ -20,10 +20,11 @@ from fencehold.cli.outbox.words import (
     why,
 )
 from fencehold.cli.screen import clean, moment, put
-from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.cli.setup import Setup, with_setup
 from fencehold.model.outbox.events import Status
-from fencehold.model.outbox.settings import outbox_flag, outbox_settings
+from fencehold.model.outbox.settings import OutboxSettings, outbox_flag, outbox_settings
 from fencehold.ports.events import EventRow, Filter
+from fencehold.runtime.outbox.outbox import Outbox
 
 EPILOG = """\b
 Examples:
@@ -46,7 +47,8 @@ def show(setup: Setup, tracking_id: str, outbox_name: str, lease: str) -> None:
     --lease is that of the workers; by it a reaper that has not run for long counts as missing.
     """
     wanted = tracking_ids([tracking_id])[0]
-    row, reaper = finish(_read(setup, outbox_name, wanted, lease))
+    settings = outbox_settings(lease=lease)
+    row, reaper = with_outbox(setup, outbox_name, lambda outbox: _read(outbox, wanted, settings))
     if row is None:
         raise exit_codes.Refused(
             f"There is no event {wanted} in outbox {outbox_name!r}.",
@@ -68,13 +70,13 @@ def show(setup: Setup, tracking_id: str, outbox_name: str, lease: str) -> None:
             put(f"\n{name}\n{clean(pretty(text))}")
 
 
-async def _read(setup: Setup, name: str, tracking_id: str, lease: str) -> tuple[EventRow | None, ReaperSeen | None]:
-    settings = outbox_settings(lease=lease)
-    async with opened(setup, name) as outbox:
-        rows = await outbox.find(Filter(tracking_ids=(tracking_id,)), 1)
-        if not rows or rows[0].status is not Status.PROCESSING or is_live(rows[0]):
-            return (rows[0] if rows else None), None
-        return rows[0], ReaperSeen.of(await outbox.stats(whole=False), settings, name)
+async def _read(
+    outbox: Outbox, tracking_id: str, settings: OutboxSettings
+) -> tuple[EventRow | None, ReaperSeen | None]:
+    rows = await outbox.find(Filter(tracking_ids=(tracking_id,)), 1)
+    if not rows or rows[0].status is not Status.PROCESSING or is_live(rows[0]):
+        return (rows[0] if rows else None), None
+    return rows[0], ReaperSeen.of(await outbox.stats(whole=False), settings, outbox.name)
 
 
 def _rows(row: EventRow) -> list[tuple[str, str]]:

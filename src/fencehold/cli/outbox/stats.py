@@ -6,10 +6,10 @@ from dataclasses import asdict
 
 import click
 
-from fencehold.cli.outbox.options import lease_option, opened, outbox_option
+from fencehold.cli.outbox.options import lease_option, outbox_option, with_outbox
 from fencehold.cli.outbox.words import ReaperSeen
 from fencehold.cli.screen import span
-from fencehold.cli.setup import Setup, finish, with_setup
+from fencehold.cli.setup import Setup, with_setup
 from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import Stats
 
@@ -32,15 +32,10 @@ def stats(setup: Setup, outbox_name: str, lease: str) -> None:
     --lease is that of the workers; by it a reaper that has not run for long counts as missing.
     """
     settings = outbox_settings(lease=lease)
-    found = finish(_stats(setup, outbox_name))
+    found = with_outbox(setup, outbox_name, lambda outbox: outbox.stats())
     reaper = ReaperSeen.of(found, settings, outbox_name)
     payload = {"stats": {"outbox": outbox_name, **asdict(found), "reaper_missing": reaper.missing}}
     setup.screen.table(payload, ("WHAT", "VALUE"), _rows(found, reaper))
-
-
-async def _stats(setup: Setup, name: str) -> Stats:
-    async with opened(setup, name) as outbox:
-        return await outbox.stats()
 
 
 def _rows(found: Stats, reaper: ReaperSeen) -> list[tuple[str, str]]:

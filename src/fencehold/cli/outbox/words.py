@@ -147,19 +147,14 @@ def holder(row: EventRow) -> str:
 
 
 def event_json(row: EventRow, *, with_content: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
-    for name in TIMES:
-        found[name] = found[name] and found[name].isoformat()
-    for name in ROUNDED:
-        found[name] = found[name] if found[name] is None else round(found[name], 3)
-    found["last_error"] = error_said(row) or None
+    found: dict[str, Any] = {f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name not in CONTENT}
+    found |= {name: found[name].isoformat() for name in TIMES if found[name]}
+    found |= {name: round(found[name], 3) for name in ROUNDED if found[name] is not None}
+    found |= {"last_error": without_secrets(error_said(row)) or None}
+    found |= {"root_cause": row.root_cause and without_secrets(row.root_cause)}
     if with_content:
         found["traceback"] = without_secrets(error_raised(row)) or None
-    for name in ("last_error", "root_cause"):
-        found[name] = found[name] and without_secrets(found[name])
-    for name in CONTENT:
-        text = found.pop(name)
-        if with_content:
+        for name, text in zip(CONTENT, (row.payload, row.metadata), strict=True):
             found[name] = None if text is None else content(text)
     return {**found, "tries": tries(row), "worker_id": holder(row) if row.lock_token else None}
 

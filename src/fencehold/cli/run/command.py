@@ -25,10 +25,10 @@ from fencehold.cli.run.candidacy import Candidacy, Deadline, elected
 from fencehold.cli.run.guarded import GUARDIAN_FROZEN, GUARDIAN_GONE, Guarded, Outcome
 from fencehold.cli.setup import SILENT_FOR_S, Setup, with_setup
 from fencehold.cli.signals import SignalForwarding
+from fencehold.model import names
 from fencehold.model.durations import seconds
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import FenceholdError, LeaseLost
-from fencehold.model.names import holder_id, lease_name
 from fencehold.runtime.election.held_lease import RELEASED
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.term import Term
@@ -138,15 +138,11 @@ def _plan(
     wait_s = seconds(wait, "--wait") if wait is not None else None
     path = executable(command[0], is_alone=len(command) == 1)
     plan = Plan(
-        setup, lease_name(name), path, tuple(command), settings.lease_s, seconds(grace, "--grace"), wait_s, no_wait,
-        not no_cgroup, _checked(holder_id),
+        setup, names.lease_name(name), path, tuple(command), settings.lease_s, seconds(grace, "--grace"), wait_s,
+        no_wait, not no_cgroup, None if holder_id is None else names.holder_id(holder_id),
     )  # fmt: skip
     setup.store()  # raises for a wrong URL or table name, before the guardian is started
     return plan
-
-
-def _checked(holder: str | None) -> str | None:
-    return None if holder is None else holder_id(holder)
 
 
 def executable(command: str, *, is_alone: bool = False) -> str:
@@ -307,14 +303,9 @@ def _ended(outcome: Outcome) -> str:
 
 
 def _why(term: Term, outcome: Outcome) -> str:
-    match outcome.because:
-        case guardian.DEADLINE:
-            return "it was not renewed in time"
-        case x if x == GUARDIAN_GONE:
-            return "the guardian process died"
-        case x if x == GUARDIAN_FROZEN:
-            return "the guardian process did not answer"
-        case _ if term.ended_because == RELEASED:
-            return "it was asked back"
-        case _:
-            return (term.ended_because or "it is over").replace("_", " ")
+    known = {
+        guardian.DEADLINE: "it was not renewed in time", GUARDIAN_GONE: "the guardian process died",
+        GUARDIAN_FROZEN: "the guardian process did not answer",
+    }  # fmt: skip
+    ended = "it was asked back" if term.ended_because == RELEASED else term.ended_because or "it is over"
+    return known.get(outcome.because, ended.replace("_", " "))

@@ -24,17 +24,13 @@ IDS_SHOWN_MAX = 5
 ASKED, AT_ONCE, OVER = "asked", "at once", "over"
 
 
-def nothing_left() -> list[str]:
-    return []
-
-
 @dataclass(frozen=True)
 class Stop:
     """How work is stopped gracefully, and how long that may take."""
 
     by: Callable[[], object]  # stops the work; called on the event loop
     within_s: float = math.inf  # from the signal: the time for the events of `left` to end
-    left: Callable[[], list[str]] = nothing_left  # tracking ids of events still handled; called on any thread
+    left: Callable[[], list[str]] = list  # tracking ids of events still handled; called on any thread
     spare_s: float = 0.0  # more time, for the store to answer, if no event is left
     last_words: Callable[[], None] | None = None  # logs what a second signal cuts off; called on any thread
 

@@ -6,17 +6,24 @@ import asyncio
 import dataclasses
 import os
 import signal
-from typing import Any
+import sys
+from collections import Counter
+from types import TracebackType
+from typing import Any, Self
 
 import click
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
 
 from fencehold.cli import exit_codes
-from fencehold.cli.screen import without_secrets
+from fencehold.cli.screen import clean, without_secrets
 from fencehold.cli.setup import Setup, with_setup
-from fencehold.cli.verify.screen import Watcher, findings_rows, payload
-from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.cli.signals import interruptible
+from fencehold.model.errors import ConfigurationError
 from fencehold.verify.contender_processes import ContenderFailed
 from fencehold.verify.hooks import HookRun
+from fencehold.verify.journal import Fault, Journal
 from fencehold.verify.plan import FAULTS, Plan, plan
 from fencehold.verify.report import page
 from fencehold.verify.run import run
@@ -42,6 +49,9 @@ Examples:
 Exit codes: 0 every invariant was put to the test and held, 1 one was broken or never put to the test,
 69 database unreachable, 78 bad configuration, 130 interrupted
 """
+
+
+CELL_CHARS_MAX = 300
 
 
 @click.command(epilog=EPILOG)
@@ -82,7 +92,7 @@ def finished(asked: Plan, watcher: Watcher) -> Verdict | int:
     """Run the plan. Returns the verdict, or an exit code if a signal interrupted it."""
     try:
         with watcher:
-            return asyncio.run(_interruptible(asked, watcher))
+            return asyncio.run(interruptible(run(asked, watcher), ENDING, watcher.say))
     except ContenderFailed as error:
         raise exit_codes.Refused(error.message, code=error.code, exit_code=exit_codes.INTERNAL) from error
 
@@ -107,34 +117,6 @@ def _must_be_writable(report: str) -> None:
         raise ConfigurationError(f"--report {report}: this user may not write there.", code="bad_report")
 
 
-async def _interruptible(asked: Plan, watcher: Watcher) -> Verdict | int:
-    """Run the plan. The first signal ends the run, which then removes everything it made.
-
-    Further signals change nothing: the cleanup has its own time limit.
-    """
-    loop = asyncio.get_running_loop()
-    task = asyncio.create_task(run(asked, watcher))
-    came: list[int] = []
-
-    def leave(signum: int) -> None:
-        if not came:
-            watcher.say("interrupted: cleaning up")
-            came.append(signum)
-            task.cancel()
-
-    for signum in ENDING:
-        loop.add_signal_handler(signum, leave, int(signum))
-    try:
-        return await task
-    except asyncio.CancelledError:
-        return 128 + came[0] if came else exit_codes.INTERRUPTED
-    except FenceholdError as error:
-        if not came:
-            raise
-        watcher.say(error.message)  # an error of the work that the signal interrupted
-        return 128 + came[0]
-
-
 def ended(hook: HookRun) -> str:
     return "it took too long" if hook.exit_code is None else f"exit code {hook.exit_code}"
 
@@ -155,3 +137,81 @@ def closing_lines(verdict: Verdict) -> list[str]:
         return [*lines, f"nothing was broken, but a run that never tested {names} proves nothing: {advice}"]
     checked = sum(one.checked for one in verdict.findings)
     return [*lines, f"passed: {checked} checks, {len(verdict.journal.faults)} faults, {verdict.took_s:.0f} s"]
+
+
+class Watcher:
+    """Prints progress to stderr, but none with `-o json`."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._screen = setup.screen
+        is_live = sys.stderr.isatty() and not setup.screen.is_json
+        self._status: Status | None = Console(stderr=True).status("starting") if is_live else None
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def say(self, text: str) -> None:
+        if self._status is not None:
+            self._status.console.print(f"fencehold: {clean(text)}", markup=False, highlight=False, soft_wrap=True)
+        else:
+            self._screen.say(text)
+
+    def fault(self, at_s: float, fault: Fault) -> None:
+        self.say(f"{at_s:5.1f} s  {fault.kind:14}  {fault.who or '-':6}  {fault.detail}")
+
+    def status(self, at_s: float, journal: Journal) -> None:
+        if self._status is not None:
+            counts = journal.counts
+            text = (
+                f"{at_s:.0f} s: {len(journal.faults)} faults, {counts['granted']} terms, {counts['write']} writes, "
+                f"{counts['handled']} events, {counts['item']} items, {counts['stale']} stale tries"
+            )
+            self._status.update(Text(text, no_wrap=True, overflow="ellipsis"))
+
+
+def findings_rows(verdict: Verdict) -> list[tuple[str, str, str, str]]:
+    return [
+        (one.invariant.name, str(one.checked), one.state, (one.first or "")[:CELL_CHARS_MAX])
+        for one in verdict.findings
+    ]
+
+
+def payload(verdict: Verdict, report: str | None) -> dict[str, Any]:
+    """The object that `-o json` prints."""
+    plan, began_s = verdict.plan, verdict.journal.began_s
+    return {
+        "verdict": verdict.word,
+        "database": plan.label,
+        "for_s": plan.for_s,
+        "took_s": round(verdict.took_s, 3),
+        "contenders": plan.contenders,
+        "lease_s": plan.lease_s,
+        "invariants": [
+            {
+                "name": one.invariant.name, "promise": one.invariant.promise, "checked": one.checked, "held": one.held,
+                "broken": one.broken, "counter_example": one.first and without_secrets(one.first),
+            }
+            for one in verdict.findings
+        ],
+        "faults": dict(Counter(fault.kind for fault in verdict.journal.faults)),
+        "not_tested": verdict.not_tested,
+        "hooks": [
+            {
+                "hook": one.hook, "command": without_secrets(one.command), "at_s": round(one.began_s - began_s, 3),
+                "took_s": round(one.ended_s - one.began_s, 3), "exit_code": one.exit_code,
+                "output": without_secrets(one.output),
+            }
+            for one in verdict.hooks
+        ],
+        "notes": [without_secrets(note) for note in verdict.journal.notes],
+        "left_behind": verdict.left_behind,
+        "report": report,
+    }  # fmt: skip

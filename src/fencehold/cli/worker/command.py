@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from fencehold.cli.worker.metrics_port import Measured, measured, metrics_option
 from fencehold.cli.worker.service import StopBy, serve
 from fencehold.model.outbox.settings import CONCURRENCY_MAX
 from fencehold.runtime.handlers.watch import blocked_by
+from fencehold.runtime.outbox.outbox import Outbox
 from fencehold.runtime.outbox.worker import Worker
 from fencehold.runtime.store import Store
 
@@ -40,15 +40,6 @@ Exit codes: 0 stopped in order, 1 stopped, but a handler did not end in time,
 78 bad configuration (no such module, no tables, no rights, no reaper), 80 gave up (--give-up-after),
 130 stopped at once by a second signal
 """
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The options as given. Creating the outbox and the worker checks them, before anything is sent."""
-
-    outbox_name: str
-    outbox: dict[str, Any]
-    worker: dict[str, Any]
 
 
 @click.command(epilog=EPILOG)
@@ -89,22 +80,19 @@ def worker(
     # Left out: this command prints the same error itself when it ends.
     log_lines.log_to_stderr(as_json=setup.screen.is_json, without=("worker_died",))
     handler = handler_import.load(handlers)
-    plan = _plan(outbox_name, **given)
+    of_outbox = {name: given.pop(name) for name in ("lease", "retry_base", "retry_cap", "ordered")}
+    of_worker = {"reaper": not given.pop("no_reaper"), **given}
+
+    async def work(stop_by: StopBy) -> int:
+        store = setup.patient_store(told.facts)
+        outbox = store.outbox(outbox_name, **of_outbox)
+        return await _work(setup, store, outbox, outbox.worker(handler, **of_worker), told, stop_by)
+
     with measured(metrics_host, metrics_port) as told:
-        return asyncio.run(serve(lambda stop_by: _work(setup, plan, handler, told, stop_by)))
+        return asyncio.run(serve(work))
 
 
-def _plan(
-    outbox_name: str, *, lease: str, retry_base: str, retry_cap: str, ordered: bool, no_reaper: bool, **rest: Any
-) -> Plan:
-    about_outbox = {"lease": lease, "retry_base": retry_base, "retry_cap": retry_cap, "ordered": ordered}
-    return Plan(outbox_name, about_outbox, {"reaper": not no_reaper, **rest})
-
-
-async def _work(setup: Setup, plan: Plan, handler: Any, told: Measured, stop_by: StopBy) -> int:
-    store = setup.patient_store(told.facts)
-    outbox = store.outbox(plan.outbox_name, **plan.outbox)
-    at_work = outbox.worker(handler, **plan.worker)
+async def _work(setup: Setup, store: Store, outbox: Outbox, at_work: Worker, told: Measured, stop_by: StopBy) -> int:
     at_work.on_stuck = lambda _: leave_soon(exit_codes.STUCK)
     why_blocked = partial(blocked_by, at_work._context, asyncio.get_running_loop(), threading.get_ident())
     async with told.health.watched(at_work.probe, lambda: at_work.settings.max_processing_s, why_blocked):

@@ -36,7 +36,7 @@ pytest.register_assert_rewrite(*(f"{__name__}.{room}" for room in ROOMS))
 
 from fencehold.testing.conformance import classes  # noqa: E402
 from fencehold.testing.conformance.classes import *  # noqa: E402, F403 - each name that classes.py exports
-from fencehold.testing.conformance.entry import Suite  # noqa: E402
+from fencehold.testing.conformance.classes import Suite  # noqa: E402
 
 __all__ = ["Suite"]
 __all__ += classes.__all__

@@ -1,6 +1,10 @@
-"""Every class of the suite."""
+"""Every class of the suite, and the one entry: a subclass of Suite holds each class that applies to one backend."""
 
 from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from fencehold.testing.conformance.items.batches import ItemBatches
 from fencehold.testing.conformance.items.crowd import ItemCrowd, ItemProcessCrowd
@@ -15,11 +19,10 @@ from fencehold.testing.conformance.leases.absences import Absences
 from fencehold.testing.conformance.leases.caller_fences import CallerFences
 from fencehold.testing.conformance.leases.crowd import Crowd, ProcessCrowd
 from fencehold.testing.conformance.leases.faults import NetworkFaults, Obstruction
-from fencehold.testing.conformance.leases.fences import Fences, PassingRenewals
+from fencehold.testing.conformance.leases.fences import Fences, PassingRenewals, SyncFences
 from fencehold.testing.conformance.leases.names import Names
 from fencehold.testing.conformance.leases.rules import Rules
 from fencehold.testing.conformance.leases.schemas import Schemas
-from fencehold.testing.conformance.leases.sync_fences import SyncFences
 from fencehold.testing.conformance.leases.times import Times
 from fencehold.testing.conformance.leases.verbs import Verbs
 from fencehold.testing.conformance.leases.waiting_writer import WaitingWriter
@@ -34,7 +37,8 @@ from fencehold.testing.conformance.outbox.rules import EventRules
 from fencehold.testing.conformance.outbox.schemas import EventSchemas
 from fencehold.testing.conformance.outbox.verbs import EventAdmins, EventVerbs
 from fencehold.testing.conformance.outbox.walk import EventWalk
-from fencehold.testing.conformance.suite import HarnessTests
+from fencehold.testing.conformance.suite import HarnessTests, why_not
+from fencehold.testing.harness import Harness, Traits
 
 __all__ = [
     "Rules",
@@ -82,3 +86,71 @@ __all__ = [
 ]
 
 CLASSES: tuple[type[HarnessTests], ...] = tuple(globals()[name] for name in __all__)
+
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Suite:
+    """The whole suite on one backend: classes inside a class, which pytest collects as it collects any other.
+
+        class TestSqlite(conformance.Suite, harness=SqliteHarness):
+            @pytest.mark.slow
+            class TestWalk(conformance.Walk):
+                test_limit_s = 120.0
+
+    The traits of `harness` declare what the store can do, and tests that need more are not collected. The fixture
+    `harness`, in the module or in the class, gives each test a harness of its own.
+    A class in the body replaces the suite's class of that name: for marks, a limit, or more tests.
+    `only` names classes, `leave_out` classes ("ItemCrowd") or tests ("ItemCrowd.test_...") with the reason.
+    `limit_s` is the limit of each test. Raises TypeError if a name is unknown or names what does not apply anyway.
+    """
+
+    traits: ClassVar[Traits]
+    not_collected: ClassVar[dict[str, str]]  # why not, by name as in `leave_out`
+
+    def __init_subclass__(
+        cls,
+        *,
+        harness: type[Harness],
+        only: Collection[str] = (),
+        leave_out: Mapping[str, str] = NOTHING,
+        limit_s: float | None = None,
+    ) -> None:
+        super().__init_subclass__()
+        cls.traits = harness.traits
+        own = {tests.__name__ for tests in CLASSES if f"Test{tests.__name__}" in vars(cls)}
+        reasons = {name: why_not(part, harness.traits.can) for tests in CLASSES for name, part in parts(tests)}
+        for name in (*own, *only, *leave_out):
+            if reasons.get(name, "is no part of the suite"):
+                raise TypeError(f"{cls.__name__}: {name} {reasons.get(name, 'is no part of the suite')}")
+        others = [tests.__name__ for tests in CLASSES if only and tests.__name__ not in only]
+        reasons |= dict(leave_out) | dict.fromkeys(others, "is left to another entry")
+        whole = {name for name, why in reasons.items() if why and "." not in name}
+        cls.not_collected = {
+            name: why for name, why in reasons.items() if why and (name in whole or name.partition(".")[0] not in whole)
+        }
+        for tests in CLASSES:
+            if tests.__name__ not in cls.not_collected:
+                cls._add(tests, limit_s)
+
+    @classmethod
+    def _add(cls, tests: type[HarnessTests], limit_s: float | None) -> None:
+        """Put the class here, without the tests that do not apply; pytest collects nothing that is None."""
+        name = f"Test{tests.__name__}"
+        part: Any = vars(cls).get(name) or type(name, (tests,), {"__module__": cls.__module__})
+        part.suite = cls
+        if limit_s is not None and "test_limit_s" not in vars(part):
+            part.test_limit_s = limit_s
+        for full_name, _ in parts(tests):
+            if full_name in cls.not_collected:
+                setattr(part, full_name.partition(".")[2], None)
+        setattr(cls, name, part)
+
+
+def parts(tests: type[HarnessTests]) -> Iterator[tuple[str, object]]:
+    """The class and each of its tests, by name."""
+    yield tests.__name__, tests
+    for name in dir(tests):
+        if name.startswith("test_") and callable(getattr(tests, name)):
+            yield f"{tests.__name__}.{name}", getattr(tests, name)

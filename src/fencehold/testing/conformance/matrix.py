@@ -19,7 +19,7 @@ import pytest
 from fencehold.model.election import leases, places
 from fencehold.model.items import items
 from fencehold.model.outbox import events
-from fencehold.testing.conformance.entry import Suite
+from fencehold.testing.conformance.classes import Suite
 from fencehold.testing.harness import Can, Harness
 
 #: The rules by table, and what a store must be able to do so that they apply to it.

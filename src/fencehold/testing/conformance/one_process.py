@@ -1,6 +1,6 @@
 """One of the processes of a crowd: connects clients, waits for the start, lets them work, prints what they return.
 
-The order comes as JSON in the first line of the standard input; `part` in it names a Part: `leases.crowd_process:PART`.
+The order comes as JSON in the first line of the standard input; `part` in it names a Part: `leases.crowd:PART`.
 """
 
 from __future__ import annotations

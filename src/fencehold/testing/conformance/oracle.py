@@ -1,16 +1,22 @@
-"""What the oracles of leases, events and items share. An oracle computes from a rule table what a store must answer."""
+"""What the oracles of leases, events and items share, and what keeps one side by side with a store.
+
+An oracle computes from a rule table what a store must answer.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from fencehold.model.election.leases import Lease, Refusal
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow
 from fencehold.ports.leases import Answer
+from fencehold.testing.conformance.suite import START
+from fencehold.testing.harness import Harness
 
 REMAINING_S_OFF_MAX = 1e-6  # a difference of two instants, as a float
 
@@ -27,12 +33,14 @@ class RuleOracle:
     """
 
     table: ClassVar[str]
+    rows: dict[Any, Any]  # as the rules require them
 
-    def __init__(self, applied: set[str] | None = None) -> None:
+    def __init__(self, applied: set[str]) -> None:
+        self.rows = {}
         self.fired: set[str] = set()
         self.refused: set[str] = set()
         self.last_rule: dict[Hashable, str | None] = {}  # for the last verb on a row, by the row's key; None: refused
-        self._applied = set() if applied is None else applied
+        self._applied = applied
 
     def decided(self, row: Hashable, rule: Rule | None, state: Enum, verb: Enum) -> None:
         """Record what the table decided on this row."""
@@ -85,3 +93,27 @@ def _agree_on_row(got: Lease | ItemRow, expected: Lease | ItemRow, what: str) ->
     assert off_s <= REMAINING_S_OFF_MAX, f"{what}: {got.remaining_s} s left, not {expected.remaining_s}"
     same = replace(got, remaining_s=expected.remaining_s) == expected
     assert same, f"{what}:\n  the store says {got}\n  the table says {expected}"
+
+
+C = TypeVar("C")
+
+
+class ClientsAndClock(Generic[C]):
+    """Clients of one store whose clock stands still at `now`."""
+
+    def __init__(self, harness: Harness, clients: Sequence[C]) -> None:
+        self.harness = harness
+        self.clients = clients
+        self.tick = harness.traits.tick
+        self.now = START
+        self._calls = 0
+
+    async def set_clock(self, at: dt.datetime) -> None:
+        self.now = at
+        await self.harness.set_clock(at)
+
+    @property
+    def client(self) -> C:
+        """Another client each time: any client may continue what another one began."""
+        self._calls += 1
+        return self.clients[self._calls % len(self.clients)]

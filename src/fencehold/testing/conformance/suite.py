@@ -7,8 +7,8 @@ import datetime as dt
 import functools
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -17,8 +17,7 @@ from fencehold.model.election.leases import Ask, Lease, TermKey
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer
-from fencehold.testing.conformance.doors import through
-from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
+from fencehold.testing.harness import CALL_LIMIT_S, Caller, Can, Door, Harness
 
 # Far from the process's own time, so that a test fails if the two are compared.
 START = dt.datetime(2031, 5, 17, 12, 0, 0, tzinfo=dt.UTC)
@@ -68,7 +67,7 @@ class HarnessTests:
 
     A test is a coroutine. The values of its arguments come from pytest (`harness`, parameters, fixtures), but those
     named in `supplies` are made in the test's own event loop. A test with the argument `door` is run once with each
-    kind of connection of the caller's.
+    kind of connection of the caller's; one with `other`, too, with those to that other database.
     """
 
     test_limit_s: ClassVar[float] = 55.0
@@ -111,7 +110,7 @@ async def _within(
             if "door" not in wanted:
                 await test(self, **given)
                 return
-            doors = harness.sql.doors()
+            doors = given.get("other", harness).sql.doors()
             assert doors, "the harness declares SQL, and gives no kind of connection"
             for door in doors:
                 with through(door):
@@ -120,10 +119,22 @@ async def _within(
             await harness.close()
 
 
+class WithoutLeases(HarnessTests):
+    """Base of the classes of tests for outboxes and items: the namespace is empty, without tables of leases."""
+
+    async def ready(self, harness: Harness) -> None:
+        await harness.prepare()
+
+
 async def client_at_start(harness: Harness) -> Backend:
     """One more client, and the store's clock stands at START."""
     await harness.set_clock(START)
     return await harness.client()
+
+
+async def elsewhere(harness: Harness) -> Harness:
+    """Another database of the same kind, with its tables."""
+    return await harness.another()
 
 
 async def held_by_ada(harness: Harness) -> TermKey:
@@ -138,6 +149,7 @@ class LeaseTests(HarnessTests):
     supplies: ClassVar[Mapping[str, Supply]] = {
         **dict.fromkeys(("backend", "one", "two"), client_at_start),
         "key": held_by_ada,
+        "other": elsewhere,
     }
 
 
@@ -187,3 +199,26 @@ async def row(backend: Backend, name: str) -> Lease:
 def plenty() -> float:
     """A long remaining time of the term: so the local clock refuses nothing, only the store can."""
     return 3600.0
+
+
+def through(door: Door) -> AbstractContextManager[None]:
+    """Add to a failure the kind of connection it happened with."""
+    return noted(f"with {door.title}")
+
+
+@contextmanager
+def noted(note: str) -> Iterator[None]:
+    """Add the note to a failure."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(note)
+        raise
+
+
+@asynccontextmanager
+async def begun(door: Door) -> AsyncIterator[Caller]:
+    """A connection of this kind whose transaction has begun."""
+    async with door.open() as caller:
+        await caller.begin()
+        yield caller

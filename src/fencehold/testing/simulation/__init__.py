@@ -9,7 +9,16 @@ Exit code 0: every schedule was clean; 1: a violation, with the command that rep
 Not promised: what no seed has tried. Nor that a schedule stays the same when the product or the simulation changes.
 """
 
-from fencehold.testing.simulation.kinds import KINDS, Outcome, simulate
-from fencehold.testing.simulation.sweep import FAULTS, Sweep, main, replay_command, report, sweep
+from fencehold.testing.simulation.sweep import (
+    FAULTS,
+    KINDS,
+    Outcome,
+    Sweep,
+    main,
+    replay_command,
+    report,
+    simulate,
+    sweep,
+)
 
 __all__ = ["FAULTS", "KINDS", "Outcome", "Sweep", "main", "replay_command", "report", "simulate", "sweep"]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from fencehold.backends.memory.backend import MemoryFences, MemoryLeases, Shelf
-from fencehold.backends.memory.items import MemoryItemPort
+from fencehold.backends.memory.items import MemoryItemPort, MemoryItems
 from fencehold.backends.memory.no_tables import NoTables
 from fencehold.backends.memory.outbox.events import MemoryEventAdmin, MemoryEventPort
 from fencehold.backends.memory.outbox.shelf import EventShelf
 from fencehold.backends.no_checkup import NoCheckup
 from fencehold.model.election.places import UNKNOWN, Place
-from fencehold.ports.events import OnAdded
 from fencehold.ports.fence import FencePort
 from fencehold.ports.leases import LeasePort
-from fencehold.ports.wakeup import Hint
 from fencehold.testing.simulation.loop import SimulationLoop
 from fencehold.testing.simulation.network import Line, Watch, over_line
 
@@ -27,55 +26,40 @@ def new_shelf(loop: SimulationLoop, place: Place = UNKNOWN) -> Shelf:
     return Shelf(now_s=lambda: EPOCH_0_S + loop.time(), place=place, origin=place)
 
 
-class WakeupOverLine:
-    """Hints are relayed once the process listens."""
+class HintsOverLine:
+    """Of leases or of events: what the store tells all of `relays` is passed on once the process listens."""
 
-    def __init__(self, shelf: Shelf, line: Line) -> None:
-        self._shelf, self._line = shelf, line
-        self._relays: list[Hint] = []
+    def __init__(self, relays: list[Callable[..., None]], line: Line) -> None:
+        self._relays, self._line = relays, line
+        self._mine: list[Callable[..., None]] = []
 
-    def on_hint(self, hint: Hint) -> None:
+    def on_hint(self, hint: Callable[..., None]) -> None:
         side, line = asyncio.get_running_loop(), self._line
-        self._relays.append(lambda what, name: line.tell(side, lambda: hint(what, name)))
+        self._mine.append(lambda *what: line.tell(side, partial(hint, *what)))
+
+    on_added = on_hint
 
     async def listen(self, limit_s: float) -> bool:
-        self._shelf.hints += [relay for relay in self._relays if relay not in self._shelf.hints]
-        return True
-
-
-class EventHintsOverLine:
-    def __init__(self, shelf: EventShelf, line: Line) -> None:
-        self._shelf, self._line = shelf, line
-        self._relays: list[Callable[[], None]] = []
-
-    def on_added(self, hint: OnAdded) -> None:
-        side, line = asyncio.get_running_loop(), self._line
-        self._relays.append(lambda: line.tell(side, hint))
-
-    async def listen(self, limit_s: float) -> bool:
-        self._shelf.relays += [relay for relay in self._relays if relay not in self._shelf.relays]
+        self._relays += [relay for relay in self._mine if relay not in self._relays]
         return True
 
     def close(self) -> None:
-        self._shelf.relays = [relay for relay in self._shelf.relays if relay not in self._relays]
+        self._relays[:] = [relay for relay in self._relays if relay not in self._mine]
 
 
 class EventsOverLine(NoTables):
     def __init__(self, shelf: EventShelf, line: Line, watch: Watch | None) -> None:
         self.port = over_line(MemoryEventPort(shelf), line, watch)
         self.admin = over_line(MemoryEventAdmin(shelf), line)
-        self.hints = EventHintsOverLine(shelf, line)
+        self.hints = HintsOverLine(shelf.relays, line)
 
     async def close(self) -> None:
         self.hints.close()
 
 
-class ItemsOverLine(NoTables):
+class ItemsOverLine(MemoryItems):
     def __init__(self, shelf: Shelf, kind: str, line: Line, watch: Watch | None) -> None:
         self.port = over_line(MemoryItemPort(shelf.items, kind), line, watch)
-
-    async def close(self) -> None:
-        return None
 
 
 class BackendOverLine:
@@ -87,7 +71,7 @@ class BackendOverLine:
     def __init__(self, shelf: Shelf, line: Line, watch: Watch | None = None) -> None:
         self.leases = over_line(MemoryLeases(shelf), line)
         self.fences = MemoryFences(shelf)
-        self.wakeup = WakeupOverLine(shelf, line)
+        self.wakeup = HintsOverLine(shelf.hints, line)
         self.checkup = NoCheckup("the store is simulated")
         self.schema = NoTables()
         self._shelf, self._line, self._watch = shelf, line, watch

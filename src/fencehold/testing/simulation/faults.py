@@ -6,7 +6,7 @@ code has no switch for any of them. Here are those that break what leases of sev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,24 +19,13 @@ Faults = Mapping[str, tuple[Patch, ...]]
 STILL_S = 5.0
 
 
-def _until_from_answer(trust: Trust, sent_s: float, trusted_s: float) -> float:
-    return trust._clock.now_s() + trusted_s
-
-
-def _remaining_without_deadline(trust: Trust) -> float:
-    return 0.0 if trust.ended_because else STILL_S
-
-
-def _remaining_though_ended(trust: Trust) -> float:
-    return max(0.0, trust.deadline_s - trust._clock.now_s())
+def answering(answer: Any) -> Callable[..., Any]:
+    """A function that does nothing but give this answer."""
+    return lambda *asked: answer
 
 
 def _extend_always(trust: Trust, sent_s: float, trusted_s: float) -> bool:
     trust.deadline_s = max(trust.deadline_s, sent_s + trusted_s)
-    return True
-
-
-def _always_attended(renewals: Renewals[Any], kept: Kept) -> bool:
     return True
 
 
@@ -51,16 +40,16 @@ def _refusals_unanswered(beats: Heartbeats[Any], due: Sequence[Kept], answers: S
 _ANSWERED = Heartbeats._answered
 
 OF_TRUST: Faults = {
-    "deadline_from_answer": ((Trust, "_until", _until_from_answer),),
-    "no_local_deadline": ((Trust, "remaining_s", property(_remaining_without_deadline)),),
+    "deadline_from_answer": ((Trust, "_until", lambda trust, sent_s, trusted_s: trust._clock.now_s() + trusted_s),),
+    "no_local_deadline": ((Trust, "remaining_s", property(lambda trust: 0.0 if trust.ended_because else STILL_S)),),
     "late_success_accepted": ((Trust, "extend", _extend_always),),
     "valid_again": (
-        (Trust, "remaining_s", property(_remaining_though_ended)),
+        (Trust, "remaining_s", property(lambda trust: max(0.0, trust.deadline_s - trust._clock.now_s()))),
         (Trust, "extend", _extend_always),
     ),
 }
 OF_HEARTBEATS: Faults = {"refusal_as_unknown": ((Heartbeats, "_answered", _refusals_unanswered),)}
-OF_STALLS: Faults = {"stall_ignored": ((Renewals, "_is_attended", _always_attended),)}
+OF_STALLS: Faults = {"stall_ignored": ((Renewals, "_is_attended", answering(True)),)}
 
 
 @contextmanager

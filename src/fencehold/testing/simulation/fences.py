@@ -6,16 +6,16 @@ What reaches the store is executed at that instant, whether or not its sender st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from fencehold.backends.memory.backend import MemoryFences
+from fencehold.backends.memory.backend import MemoryFences, MemoryTransaction
 from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.election.places import Place
 from fencehold.model.errors import LeaseLost, Unavailable
-from fencehold.ports.fence import DONE, GuardText, Params, RemainingS, SyncTransaction
+from fencehold.ports.fence import GuardText, RemainingS
 from fencehold.testing.history import Wrote
 from fencehold.testing.simulation.backend import new_shelf
 from fencehold.testing.simulation.loop import SimulationLoop
@@ -42,7 +42,7 @@ class FenceReferee(Referee):
             self.fail(f"a write of epoch {key.epoch} was accepted after one of epoch {newest}")
         self.kept.append(Wrote(key.name, key.holder_id, key.epoch, int(self.counts["writes accepted"])))
 
-    def refused(self, key: TermKey, why: str) -> None:
+    def refused(self, key: TermKey) -> None:
         self.counts["writes refused"] += 1
         self.trace.note("store", f"REFUSES a write of {key.holder_id} epoch {key.epoch}")
 
@@ -122,8 +122,8 @@ class FencedStore:
                 row is None or row.holder_id != key.holder_id or row.expires_at <= self.shelf.now()
             ):
                 raise LeaseLost("Another holds it.", name=key.name, epoch=key.epoch)
-        except LeaseLost as error:
-            self._writes.refused(key, str(error))
+        except LeaseLost:
+            self._writes.refused(key)
             raise
 
     def _end(self, transaction: OpenTransaction) -> None:
@@ -135,26 +135,19 @@ class FencedStore:
             self.shelf.fenced[transaction.key.name] -= 1
 
 
-class TransactionOverLine:
-    def __init__(self) -> None:
-        self.connection: Any = None
-
-    async def execute(self, statement: Any, params: Params = None) -> Any:
-        return None
-
-
-class FencesOverLine:
+class FencesOverLine(MemoryFences):
     """Fenced writes, made on the user's thread."""
 
     def __init__(self, store: FencedStore, line: Line) -> None:
+        super().__init__(store.shelf)
         self._store, self._line = store, line
 
     @asynccontextmanager
-    async def transaction(self, key: TermKey, remaining_s: RemainingS) -> AsyncIterator[TransactionOverLine]:
+    async def transaction(self, key: TermKey, remaining_s: RemainingS) -> AsyncIterator[MemoryTransaction]:
         line, store, opened = self._line, self._store, list[OpenTransaction]()
         try:
             await line.ask(lambda: opened.append(store.begin(key)), WRITE_LIMIT_S)
-            yield TransactionOverLine()
+            yield MemoryTransaction()
             await line.ask(lambda: store.commit(opened[0]), WRITE_LIMIT_S)
         finally:
             if opened and opened[0].is_open:
@@ -163,17 +156,5 @@ class FencesOverLine:
     async def write_guarded(self, key: TermKey) -> int:
         return await self._line.ask(lambda: self._store.write_guarded(key), WRITE_LIMIT_S)
 
-    def transaction_sync(self, key: TermKey, remaining_s: RemainingS) -> AbstractContextManager[SyncTransaction]:
-        raise NotImplementedError("a simulated process blocks by other means")
-
-    def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
-        return DONE
-
-    async def spoil(self, target: object) -> None:
-        return None
-
     def guard(self, key: TermKey) -> GuardText:
         return GuardText("", "", {"key": key})
-
-    async def close(self) -> None:
-        return None

@@ -15,7 +15,7 @@ from contextvars import Context, copy_context
 from heapq import heappush
 from typing import Any, TypeVar, TypeVarTuple
 
-from fencehold.testing.simulation.virtual_loop import Livelock, VirtualLoop, _OrderedFuture, _OrderedTask
+from fencehold.testing.simulation.virtual_loop import VirtualLoop, _OrderedFuture, _OrderedTask
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -36,17 +36,11 @@ class _Turn(asyncio.Handle):
         self._source_traceback = None
 
 
-class _Timer(asyncio.TimerHandle):
+class _Timer(_Turn, asyncio.TimerHandle):
     __slots__ = ()
 
     def __init__(self, when: float, callback: Callable[..., object], args: Any, loop: Any, context: Any) -> None:
-        self._context = context if context is not None else copy_context()
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
+        _Turn.__init__(self, callback, args, loop, context)
         self._when = when
         self._scheduled = True
 
@@ -56,15 +50,43 @@ class _Timer(asyncio.TimerHandle):
         self._callback = self._args = None  # type: ignore[assignment]
 
 
-class SimulationLoop(VirtualLoop):
+class _InWorld(asyncio.AbstractEventLoop):
+    """An event loop that keeps nothing itself: the world's loop does."""
+
+    _world: SimulationLoop
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self._world.soon(self, callback, args, context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._world.at(self, when, callback, args, context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._world.at(self, self._world._now + delay, callback, args, context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return self._world.future(self)
+
+    def create_task(self, coro: Any, *, name: object = None, context: Any = None, **options: Any) -> Any:
+        return self._world.task(self, coro, name, context)
+
+
+class SimulationLoop(_InWorld, VirtualLoop):
     """The loop of the world, in which the loops of all threads turn; `look` is called before time moves on."""
 
     halted = False
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.look: Callable[[], None] = _nothing
-        self.failed: Callable[[str], None] = _ignored
+        self._world = self
+        self.look: Callable[[], None] = lambda: None
+        self.failed: Callable[[str], None] = lambda text: None
         self._tasks_begun: list[asyncio.Task[Any]] = []
         self.set_exception_handler(self._log_failure)
 
@@ -72,27 +94,7 @@ class SimulationLoop(VirtualLoop):
         """Of all threads."""
         return [task for task in self._tasks_begun if not task.done()]
 
-    # The same as in VirtualLoop, in fewer steps: thousands of schedules have to fit into a test run.
-
-    def call_soon(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
-        return self.soon(self, callback, args, context)
-
-    def call_at(
-        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self.at(self, when, callback, args, context)
-
-    def call_later(
-        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self.at(self, self._now + delay, callback, args, context)
-
-    def create_task(self, coro: Any, *, name: object = None, context: Any = None, **options: Any) -> Any:
-        return self.task(self, coro, name, context)
-
-    # For the threads' loops, which keep nothing themselves
+    # For all loops. The same as in VirtualLoop, in fewer steps: thousands of schedules have to fit into a test run.
 
     def soon(self, loop: Any, callback: Callable[..., object], args: Any, context: Context | None) -> asyncio.Handle:
         handle = _Turn(callback, args, loop, context)
@@ -122,24 +124,17 @@ class SimulationLoop(VirtualLoop):
     def due_again(self, handles: list[asyncio.Handle]) -> None:
         self._queue.extend(handles)
 
-    def _run_once(self) -> None:
-        if not self._queue:
-            self.look()
-            self._jump_to_next_timer()
-        batch, self._queue = self._queue, []
-        count = len(batch)
-        self._callbacks_this_instant += count
-        if self._callbacks_this_instant > self._callbacks_per_instant_max:
-            raise Livelock(f"more than {self._callbacks_per_instant_max} callbacks at virtual time {self._now} s")
-        if count > 1 and self._draw is not None:
-            self._shuffle(batch, self._draw)
-        self.callbacks_run += count
+    def _jump_to_next_timer(self) -> None:
+        self.look()
+        super()._jump_to_next_timer()
+
+    def _run_batch(self, batch: list[asyncio.Handle]) -> None:
         try:
-            self._run_batch(batch)
+            self._run_in_turn(batch)
         finally:
             asyncio._set_running_loop(self)
 
-    def _run_batch(self, batch: list[asyncio.Handle]) -> None:
+    def _run_in_turn(self, batch: list[asyncio.Handle]) -> None:
         running: Any = self
         for handle in batch:
             if handle._cancelled:
@@ -160,7 +155,7 @@ class SimulationLoop(VirtualLoop):
         self.failed(f"{context.get('message')}: {context.get('exception')!r}")
 
 
-class Side(asyncio.AbstractEventLoop):
+class Side(_InWorld):
     """One thread of one process, as the event loop that runs on it."""
 
     def __init__(self, world: SimulationLoop, label: str) -> None:
@@ -219,32 +214,11 @@ class Side(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self._world.call_exception_handler(context)
 
-    def call_soon(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
-        return self._world.soon(self, callback, args, context)
-
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         self._mail.append((callback, args))
         return self._world.soon(self, self._take, (), context)
-
-    def call_at(
-        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self._world.at(self, when, callback, args, context)
-
-    def call_later(
-        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self._world.at(self, self._world._now + delay, callback, args, context)
-
-    def create_future(self) -> asyncio.Future[Any]:
-        return self._world.future(self)
-
-    def create_task(self, coro: Any, *, name: object = None, context: Any = None, **options: Any) -> Any:
-        return self._world.task(self, coro, name, context)
 
     def begin(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
         """A task of this thread, begun from the outside."""
@@ -254,11 +228,3 @@ class Side(asyncio.AbstractEventLoop):
 
 def side(world: SimulationLoop, label: str) -> Side:
     return Side(world, label)  # type: ignore[abstract]  # it has what the product uses of a loop
-
-
-def _nothing() -> None:
-    return None
-
-
-def _ignored(text: str) -> None:
-    return None

@@ -6,7 +6,7 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fencehold.ports.backend import Backend
 from fencehold.runtime.context import StoreContext
@@ -96,6 +96,17 @@ def _hand_over(done: asyncio.Task[T], result: asyncio.Future[T]) -> None:
         result.set_exception(error)
     else:
         result.set_result(done.result())
+
+
+class Judged(Protocol):
+    """What every referee reads of a process."""
+
+    name: str
+    clock: NodeClock
+    user: Side
+    keeper: Side
+    blocked_at_s: float | None
+    disturbed_s: float
 
 
 class Process(ABC):
@@ -207,16 +218,14 @@ class Process(ABC):
 class StoreProcess(Process):
     """One that has an open store: `context` is the store's own, with all that is real of it."""
 
+    call_limit_s: float  # of a call to the store
+
     def __init__(self, name: str, line: Line, referee: Referee, rng: random.Random) -> None:
         super().__init__(name, line, referee, rng)
         self.context = StoreContext(self.backend, self.clock, self, NoTraces(), label=name)
 
     @abstractmethod
     def backend(self) -> Backend: ...
-
-    @property
-    @abstractmethod
-    def call_limit_s(self) -> float: ...
 
     async def open(self) -> None:
         self.context.opened(await self.host.begin(self._open()), self.host)

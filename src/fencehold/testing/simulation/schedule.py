@@ -10,7 +10,7 @@ import asyncio
 import random
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
@@ -32,10 +32,14 @@ Trouble = tuple[float, Callable[[], None]]  # how often, and what happens
 
 
 class Schedule(ABC):
-    """`referee` and `nodes` are made by the subclass."""
+    """The subclass sets all that is declared here."""
 
     #: The ids of the rules that some schedule should meet.
     rules: ClassVar[frozenset[str]]
+    #: Those that fired in this run.
+    rules_fired: Collection[str]
+    #: How long requests that are under way may go on after all was closed.
+    settles_s: float
     referee: Referee
     nodes: Sequence[Process]
 
@@ -65,9 +69,6 @@ class Schedule(ABC):
     # --- what differs by kind ---
 
     @abstractmethod
-    def rules_fired(self) -> Sequence[str]: ...
-
-    @abstractmethod
     def troubles(self) -> tuple[Trouble, ...]: ...
 
     def target(self) -> Process:
@@ -85,11 +86,6 @@ class Schedule(ABC):
     def judge_left(self) -> None:
         """All has been closed: fail for what should not be left in the store."""
         return
-
-    @property
-    @abstractmethod
-    def settles_s(self) -> float:
-        """How long requests that are under way may go on after all was closed."""
 
     # --- what this seed is like ---
 

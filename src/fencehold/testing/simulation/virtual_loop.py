@@ -193,6 +193,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._draw is not None:
             self._shuffle(batch, self._draw)
         self.callbacks_run += len(batch)
+        self._run_batch(batch)
+
+    def _run_batch(self, batch: list[asyncio.Handle]) -> None:
         batch.reverse()
         try:
             while batch:

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Protocol, TypeVar
 
 import fencehold
-from fencehold.ports.facts import FactSink
+from fencehold.telemetry.fan_out import UNHEARD
 from fencehold.verify.plan import ITEM_KIND, ITEMS, LEASES, LOCK
 
 T = TypeVar("T")
@@ -22,39 +22,29 @@ class Scratch(Protocol):
     lease_table: str
     outbox: str
     has_locks: bool
+    url: str  # of the database itself, for the parent process
     left: list[str]  # what other runs made and have not removed yet
-
-    @property
-    def url(self) -> str:
-        """The URL of the database itself, for the parent process."""
-        ...
 
     @property
     def servers(self) -> Sequence[tuple[str, int]]:
         """The servers that get a fault proxy; empty: there is no network."""
-        ...
 
     def url_through(self, ports: Sequence[int]) -> str:
         """The URL of the database through proxies on these ports."""
-        ...
 
     async def make(self) -> None:
         """Make the place. Raises ConfigurationError if this user may not make it."""
-        ...
 
     async def prepare(self) -> None:
         """Make the contenders' tables, and the triggers for the judge; the library's own tables exist already."""
-        ...
 
     async def rows(self, statement: str) -> list[tuple[Any, ...]]: ...
 
     def held_up(self, counter: str) -> AbstractAsyncContextManager[None]:
         """Inside the block, a writer of this counter has to wait. Raises Unavailable if the database is away."""
-        ...
 
     async def drop(self) -> str | None:
         """Remove the place. Returns a text about what could not be removed; None: nothing is left."""
-        ...
 
 
 async def whole(work: Coroutine[Any, Any, T]) -> T:
@@ -78,9 +68,9 @@ def counters(scratch: Scratch) -> tuple[str, ...]:
     return (*LEASES, LOCK) if scratch.has_locks else LEASES
 
 
-async def make_tables(scratch: Scratch, facts: FactSink) -> None:
+async def make_tables(scratch: Scratch) -> None:
     """Make the library's own tables, as a user would make them, and the run's tables beside them."""
-    async with fencehold.connect(scratch.url, table=scratch.lease_table, facts=facts, open_timeout=0) as store:
+    async with fencehold.connect(scratch.url, table=scratch.lease_table, facts=UNHEARD, open_timeout=0) as store:
         store.outbox(scratch.outbox)
         items = store.items(ITEM_KIND)
         await store.init()

@@ -39,25 +39,17 @@ class PostgresScratch:
         self.outbox = f"{self.schema}.outbox"
         self.left: list[str] = []
         self._plan = plan
-        self._url = "postgresql://" + plan.url.partition("://")[2]
-        self._info = wire.conninfo(self._url)
+        self.url = "postgresql://" + plan.url.partition("://")[2]
+        self.servers: list[tuple[str, int]] = []
+        self._info = wire.conninfo(self.url)
         self._statements = RunStatements(self.dialect, self.schema)
-        self._servers: list[tuple[str, int]] = []
         self._password = ""
         self._may_exist = False
 
-    @property
-    def url(self) -> str:
-        return self._url
-
-    @property
-    def servers(self) -> Sequence[tuple[str, int]]:
-        return self._servers
-
     def url_through(self, ports: Sequence[int]) -> str:
         """Keeps the names of the hosts as they were given: a certificate is still checked against them."""
-        given = {key: value for key, value in conninfo_to_dict(self._url).items() if key not in hosts.KEYS}
-        given |= {"host": ",".join(host for host, _ in self._servers), "hostaddr": ",".join("127.0.0.1" for _ in ports)}
+        given = {key: value for key, value in conninfo_to_dict(self.url).items() if key not in hosts.KEYS}
+        given |= {"host": ",".join(host for host, _ in self.servers), "hostaddr": ",".join("127.0.0.1" for _ in ports)}
         given["port"] = ",".join(map(str, ports))
         if self._password:
             given["password"] = self._password
@@ -99,7 +91,7 @@ class PostgresScratch:
                     hint="Give the server's TCP address.",
                     code="verify_unsupported",
                 )
-            self._servers.append((place, int(port or connection.info.port or DEFAULT_PORT)))
+            self.servers.append((place, int(port or connection.info.port or DEFAULT_PORT)))
 
     async def _must_have_room(self, connection: wire.Connection) -> None:
         needed = self._plan.contenders * CONNECTIONS_PER_CONTENDER + SPARE_CONNECTIONS

@@ -36,14 +36,11 @@ class SqliteScratch:
     def __init__(self, plan: Plan) -> None:
         backend_for(plan.url)  # refuses a URL that names no file
         self._given = os.path.abspath(sqlite_path(plan.url))
-        self._query = plan.url.partition("?")[2]
         self.path = f"{self._given}.{PREFIX}{plan.mark}"
+        query = plan.url.partition("?")[2]
+        self.url = f"sqlite:///{quote(self.path)}" + (f"?{query}" if query else "")
         self.left: list[str] = []
         self._statements = RunStatements(self.dialect)
-
-    @property
-    def url(self) -> str:
-        return f"sqlite:///{quote(self.path)}" + (f"?{self._query}" if self._query else "")
 
     def url_through(self, ports: Sequence[int]) -> str:
         return self.url

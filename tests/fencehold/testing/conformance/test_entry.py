@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fencehold.testing import conformance
-from fencehold.testing.conformance.entry import parts
+from fencehold.testing.conformance.classes import parts
 from fencehold.testing.harness import Can
 from tests.examples.json_file_harness import JsonFileHarness
 from tests.fencehold.testing.conformance.memory_harness import MemoryHarness

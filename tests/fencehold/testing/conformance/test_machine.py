@@ -1,4 +1,4 @@
-"""The state machine on every store, and the faults it must find: each is planted into the real backend's own SQL."""
+"""Random calls on every store, and the faults it must find: each is planted into the real backend's own SQL."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ import pytest
 from fencehold.ports.backend import Backend
 from fencehold.testing import conformance, machine
 from fencehold.testing.harness import LEASE_TABLE
+from tests.examples.json_file_harness import JsonFileHarness
 from tests.fencehold.testing.conformance.memory_harness import MemoryHarness
 from tests.fencehold.testing.conformance.postgres_harness import PostgresHarness
 from tests.fencehold.testing.conformance.sqlite_harness import SqliteHarness
@@ -88,7 +89,11 @@ def test_sqlite_obeys_the_table(tmp_path: Path):
 
 
 def test_postgres_obeys_the_table(every_postgres: AnyPostgres, database_of: Callable[[AnyPostgres], str]):
-    machine.check(PostgresHarness(database_of(every_postgres)), examples=30)
+    machine.check(PostgresHarness(database_of(every_postgres)), examples=8)
+
+
+def test_a_store_without_fences_obeys_the_table(tmp_path: Path):
+    machine.check(JsonFileHarness(tmp_path / "leases.json"), examples=4)
 
 
 @pytest.mark.parametrize("planted", IN_SQLITE, ids=title)

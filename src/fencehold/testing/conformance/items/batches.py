@@ -28,8 +28,7 @@ class ItemBatches(ItemTests):
         assert await pair.next("NEW") == []
         assert await pair.next("never") == []
 
-    async def test_what_is_to_be_skipped_hides_nobody_and_is_not_touched(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness, clients=2)
+    async def test_what_is_to_be_skipped_hides_nobody_and_is_not_touched(self, pair: ItemPair) -> None:
         names = ["a", "a'b", 'with "quotes", {and} commas', "back\\slash", "é/?#", "e", "f"]
         for number, item_id in enumerate(names):
             await pair.set_clock(START + number * SECOND)
@@ -89,8 +88,7 @@ class ItemBatches(ItemTests):
         await pair.set_clock(START + LEASE)
         assert sorted(await pair.next("NEW", holder="cy")) == ["other", "own"]
 
-    async def test_a_batch_is_leased_until_one_instant_each_under_its_own_key(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness, clients=2)
+    async def test_a_batch_is_leased_until_one_instant_each_under_its_own_key(self, pair: ItemPair) -> None:
         for number in range(BATCH):
             await pair.put(f"item {number}", "NEW", {"n": number})
         ids = await pair.next("NEW", BATCH, "bob", 30.0)
@@ -129,8 +127,7 @@ class ItemBatches(ItemTests):
         assert sorted(await pair.next("NEW")) == ["lapsed", "never leased", "own", "own too"]
 
     async def test_of_two_keys_to_one_item_the_holders_counts_once(self, pair: ItemPair) -> None:
-        await pair.put("deal")
-        stale = await pair.take("deal")
+        stale = await pair.leased("deal")
         mine = await pair.take("deal")
         other = ItemKey("deal", "bob", mine.token)
         until = await pair.port.renew([other, stale, mine, mine], 60.0, CALL_LIMIT_S)
@@ -171,8 +168,7 @@ class ItemBatches(ItemTests):
         row(await one.save(mine, "SENT"))
 
     async def test_init_may_be_repeated_and_keeps_what_is_there(self, harness: Harness, pair: ItemPair) -> None:
-        await pair.put("deal", "NEW", {"n": 1})
-        key = await pair.take("deal")
+        key = await pair.leased("deal", {"n": 1})
         again = await harness.items("another kind")
         assert await again.init(CALL_LIMIT_S) == [], "the tables of one kind are those of all"
         row(await pair.save(key, "SENT"))

@@ -7,13 +7,13 @@ import contextlib
 import datetime as dt
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fencehold.model.items.items import HELD_BY_ANOTHER, ItemKey
+from fencehold.ports.backend import Backend
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, ItemStore, NewItem
-from fencehold.testing.conformance.items.drain import DONE, NEW, drain
 from fencehold.testing.conformance.items.pair import EVERYTHING, ItemTests, row
-from fencehold.testing.conformance.processes import told_by_processes
+from fencehold.testing.conformance.processes import Order, Part, told_by_processes
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, needs
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Can, Harness
 
@@ -23,6 +23,10 @@ ITEMS = 120
 PRIZES = 20
 PROCESSES = 2
 HOLDERS_PER_PROCESS = 3
+BATCH = 7
+PAUSE_S = 0.005
+DRAIN_LIMIT_S = 40.0
+NEW, DONE = "NEW", "DONE"
 
 
 class ItemCrowd(ItemTests):
@@ -121,7 +125,7 @@ class ItemProcessCrowd(ItemTests):
         for item_id in prizes:
             row(await store.port.put(NewItem(item_id, "PRIZE", "{}", "whoever"), CALL_LIMIT_S))
         order = {"kind": ITEM_KIND, "clients": HOLDERS_PER_PROCESS, "race": prizes}
-        told = await told_by_processes(harness, "items.drain:PART", PROCESSES, order)
+        told = await told_by_processes(harness, "items.crowd:PART", PROCESSES, order)
         assert Counter(-n for line in told for n in line if n < 0) == Counter(range(1, PRIZES + 1))
         await assert_all_done(store, [n for line in told for n in line if n >= 0])
 
@@ -184,3 +188,53 @@ async def assert_all_done(store: ItemStore, done: list[int]) -> None:
     assert [one.holder_id for one in rows] == [None] * ITEMS
     assert await store.port.find(NEW, EVERYTHING, CALL_LIMIT_S) == []
     assert sorted(int(one.document_json) for one in rows) == [1000 + n for n in range(ITEMS)]
+
+
+# One processor, which may be in a process of its own: it takes, saves and breaks until no item is left in the state
+
+
+async def drain(items: ItemStore, who: str, note: Callable[[int], None]) -> None:
+    """Process items until none is NEW; call `note` with the number of each item that is saved.
+
+    If another processor fails, its items stay NEW for ever: hence a limit, on this thread's own loop.
+    """
+    async with asyncio.timeout(DRAIN_LIMIT_S):
+        await _drain(items, who, note)
+
+
+async def _drain(items: ItemStore, who: str, note: Callable[[int], None]) -> None:
+    while True:
+        taken = await items.port.next_for_state(NEW, BATCH, who, LEASE_S, CALL_LIMIT_S)
+        for one in taken:
+            number = int(one.document_json)
+            saved = await items.port.save(one.key, DONE, str(1000 + number), CALL_LIMIT_S)
+            assert isinstance(saved, ItemRow), f"{who} lost an item it held: {saved}"
+            note(number)
+        keys = [one.key for one in taken]
+        assert not keys or await items.port.break_leases(keys, CALL_LIMIT_S) == {}, f"{who} could not break its own"
+        if not taken:
+            if not await items.port.find(NEW, 1, CALL_LIMIT_S):
+                return
+            await asyncio.sleep(PAUSE_S)  # what others are taking may come back
+
+
+async def race(items: ItemStore, ids: list[str], who: str) -> list[str]:
+    """Acquire all of them, in the same order as the others do; return those that were granted."""
+    answers = [(item_id, await items.port.acquire(item_id, who, LEASE_S, CALL_LIMIT_S)) for item_id in ids]
+    return [item_id for item_id, answer in answers if isinstance(answer, ItemRow)]
+
+
+async def connected(backend: Backend, order: Order) -> ItemStore:
+    items = backend.items(order["kind"])
+    await items.port.find(NEW, 1, CALL_LIMIT_S)
+    return items
+
+
+async def work(items: ItemStore, order: Order, who: str) -> list[int]:
+    """Race and drain; the items that were won in the race are the negative numbers."""
+    done = [-int(item_id) for item_id in await race(items, order["race"], who)]
+    await drain(items, who, done.append)
+    return done
+
+
+PART = Part(connected, work, lambda items: items.close())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -33,11 +34,7 @@ class ItemLocks(ItemTests):
         calls = (lambda: port.save(key, "SENT", None, CALL_LIMIT_S), lambda: port.delete(key, CALL_LIMIT_S))
         for call in calls:
             await harness.set_clock(START)
-            async with locked(harness) as other:
-                waiting = await started(harness, call())
-                await harness.set_clock(START + LEASE)
-                await other.commit()
-                assert refused(await waiting).reason == LAPSED
+            assert refused(await waited(harness, call(), at=START + LEASE)).reason == LAPSED
         assert (await port.get(["deal"], CALL_LIMIT_S))["deal"].state == "NEW"
 
     async def test_a_renewal_that_waited_past_its_lease_does_not_revive_it(self, harness: Harness) -> None:
@@ -69,22 +66,15 @@ class ItemLocks(ItemTests):
             lambda: port.put(NewItem("deal", "SENT", "{}", "ada"), CALL_LIMIT_S),
         )
         for call in calls:
-            async with locked(harness) as other:
-                waiting = await started(harness, call())
-                await other.execute(HAND_OVER)
-                await other.commit()
-                no = refused(await waiting)
-                assert no.current is not None
-                assert (no.reason, no.current.holder_id, no.current.state) == (HELD_BY_ANOTHER, "bob", "NEW")
+            no = refused(await waited(harness, call(), HAND_OVER))
+            assert no.current is not None
+            assert (no.reason, no.current.holder_id, no.current.state) == (HELD_BY_ANOTHER, "bob", "NEW")
             key = await held_again(port)
 
     async def test_whoever_waited_while_it_was_deleted_hears_that(self, harness: Harness) -> None:
         port, key = await held(harness)
-        async with locked(harness) as other:
-            waiting = await started(harness, port.save(key, "SENT", None, CALL_LIMIT_S))
-            await other.execute(GONE)
-            await other.commit()
-            assert refused(await waiting).reason == ABSENT
+        no = refused(await waited(harness, port.save(key, "SENT", None, CALL_LIMIT_S), GONE))
+        assert no.reason == ABSENT
 
     async def test_a_row_that_stays_locked_makes_a_verb_unavailable_and_changes_nothing(self, harness: Harness) -> None:
         port, key = await held(harness)
@@ -109,20 +99,13 @@ class ItemLocks(ItemTests):
     async def test_a_lease_that_was_waited_for_begins_with_its_grant(self, harness: Harness) -> None:
         port, key = await held(harness)
         assert await port.break_leases([key], CALL_LIMIT_S) == {}
-        async with locked(harness) as other:
-            waiting = await started(harness, port.acquire("deal", "bob", LEASE_S, CALL_LIMIT_S))
-            await harness.set_clock(START + LEASE)
-            await other.commit()
-            granted = row(await waiting)
+        granted = row(await waited(harness, port.acquire("deal", "bob", LEASE_S, CALL_LIMIT_S), at=START + LEASE))
         assert (granted.leased_at, granted.expires_at) == (START + LEASE, START + 2 * LEASE)
 
     async def test_a_put_that_waited_begins_its_state_when_it_is_done(self, harness: Harness) -> None:
         port, _ = await held(harness)
-        async with locked(harness) as other:
-            waiting = await started(harness, port.put(NewItem("deal", "SENT", "{}", "ada"), CALL_LIMIT_S))
-            await harness.set_clock(START + LEASE)
-            await other.commit()
-            assert row(await waiting).state_timestamp == START + LEASE
+        call = port.put(NewItem("deal", "SENT", "{}", "ada"), CALL_LIMIT_S)
+        assert row(await waited(harness, call, at=START + LEASE)).state_timestamp == START + LEASE
 
     async def test_a_put_of_what_another_is_just_putting_waits_and_replaces_it(self, harness: Harness) -> None:
         await harness.set_clock(START)
@@ -137,10 +120,7 @@ class ItemLocks(ItemTests):
 
     async def test_a_break_that_waited_has_broken_the_lease(self, harness: Harness) -> None:
         port, key = await held(harness)
-        async with locked(harness) as other:
-            waiting = await started(harness, port.break_leases([key], CALL_LIMIT_S))
-            await other.commit()
-            assert await waiting == {}
+        assert await waited(harness, port.break_leases([key], CALL_LIMIT_S)) == {}
         assert (await port.get(["deal"], CALL_LIMIT_S))["deal"].holder_id is None
 
     async def test_an_item_that_another_session_has_locked_is_left_out_and_not_waited_for(
@@ -184,6 +164,20 @@ async def locked(harness: Harness) -> AsyncIterator[Caller]:
         await caller.execute(TOUCH)
         yield caller
         await caller.rollback()
+
+
+async def waited(
+    harness: Harness, call: Coroutine[Any, Any, T], meanwhile: str | None = None, at: dt.datetime | None = None
+) -> T:
+    """The answer to a call that waits until another session has run this statement, or until this time of the store."""
+    async with locked(harness) as other:
+        waiting = await started(harness, call)
+        if meanwhile is not None:
+            await other.execute(meanwhile)
+        if at is not None:
+            await harness.set_clock(at)
+        await other.commit()
+        return await waiting
 
 
 async def started(harness: Harness, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

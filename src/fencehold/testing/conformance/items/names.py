@@ -51,8 +51,7 @@ class ItemNames(ItemTests):
             assert (taken.id, taken.state) == (str(number), name)
 
     async def test_holders_are_kept_apart(self, pair: ItemPair) -> None:
-        await pair.put("deal")
-        key = await pair.take("deal", ODD[0])
+        key = await pair.leased("deal", holder=ODD[0])
         for other in ODD[1::3]:
             await pair.acquire("deal", names.holder_id(other))
             await pair.save(ItemKey("deal", other, key.token), "X")

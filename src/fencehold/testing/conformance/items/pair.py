@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from fencehold.model.items.items import ItemKey, Request, Verb
+from fencehold.model.items.items import ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
 from fencehold.ports.items import ItemAnswer, ItemPort, ItemRefusal, ItemRow, ItemStore, NewItem
-from fencehold.testing.conformance.items.oracle import ItemOracle
-from fencehold.testing.conformance.oracle import agree
-from fencehold.testing.conformance.pair import ClientsAndClock
-from fencehold.testing.conformance.suite import LEASE_S, START, HarnessTests, Supply, needs
+from fencehold.testing.conformance.oracle import ClientsAndClock, RuleOracle, agree
+from fencehold.testing.conformance.suite import LEASE_S, START, Supply, WithoutLeases, needs
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Can, Harness
 
 EVERYTHING = 10_000
@@ -35,6 +34,53 @@ def refused(answer: ItemAnswer | None) -> ItemRefusal:
     return answer
 
 
+class ItemOracle(RuleOracle):
+    """Items as the rules require them, computed from model/items/items.py alone."""
+
+    table = "items"
+    rows: dict[str, StoredItem]
+
+    def __init__(self, applied: set[str]) -> None:
+        super().__init__(applied)
+        self.token_highest: dict[str, int] = {}  # of each item that ever existed: a delete does not reset it
+
+    def change(self, item_id: str, verb: Verb, request: Request) -> ItemAnswer | None:
+        """Apply the verb by the table and return the required answer; None: the item is gone, or never existed."""
+        row = self.rows.get(item_id)
+        rule = decide(row, verb, request)
+        self.decided(item_id, rule, row_state(row, request.now), verb)
+        if rule is None:
+            return ItemRefusal(refusal_reason(row, request.now), self.view(item_id, request.now))
+        after = rule.then(row, request)
+        if after is None:
+            self.rows.pop(item_id, None)
+        else:
+            self.rows[item_id] = after
+            self.token_highest[item_id] = max(after.token, self.token_highest.get(item_id, 0))
+        return self.view(item_id, request.now)
+
+    def view(self, item_id: str, now: dt.datetime) -> ItemRow | None:
+        row = self.rows.get(item_id)
+        if row is None:
+            return None
+        view = ItemRow(item_id, row.state, row.state_timestamp, row.document, row.token)
+        if row_state(row, now) is not Row.LIVE:
+            return view
+        assert row.expires_at is not None, "a live lease ends"
+        return replace(
+            view, holder_id=row.holder_id, leased_at=row.leased_at, lease_s=row.lease_s, expires_at=row.expires_at,
+            remaining_s=(row.expires_at - now).total_seconds(),
+        )  # fmt: skip
+
+    def free_in(self, state: str, now: dt.datetime) -> list[str]:
+        """Return the items that may be taken, the longest in this state first."""
+        found = (i for i, row in self.rows.items() if row.state == state and row_state(row, now) is Row.FREE)
+        return self.oldest_first(found)
+
+    def oldest_first(self, ids: Iterable[str]) -> list[str]:
+        return sorted(ids, key=lambda item_id: self.rows[item_id].state_timestamp)
+
+
 class ItemPair(ClientsAndClock[ItemStore]):
     """The items of one kind, in the store and in the oracle: every call goes to both, and a difference fails."""
 
@@ -44,7 +90,7 @@ class ItemPair(ClientsAndClock[ItemStore]):
         self.tick = harness.traits.item_tick or harness.traits.tick
 
     @classmethod
-    async def of(cls, harness: Harness, clients: int = 1, kind: str = ITEM_KIND) -> ItemPair:
+    async def of(cls, harness: Harness, clients: int = 2, kind: str = ITEM_KIND) -> ItemPair:
         await harness.set_clock(START)
         return cls(harness, [await harness.items(kind) for _ in range(clients)])
 
@@ -73,6 +119,11 @@ class ItemPair(ClientsAndClock[ItemStore]):
     async def take(self, item_id: str, holder: str = "ada", lease_s: float = LEASE_S) -> ItemKey:
         """Acquire the item and return the key of the new lease."""
         return row(await self.acquire(item_id, holder, lease_s)).key
+
+    async def leased(self, item_id: str, document: Any = None, holder: str = "ada") -> ItemKey:
+        """Put a new item, acquire it and return the key of its first lease."""
+        await self.put(item_id, document=document, holder=holder)
+        return await self.take(item_id, holder)
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float = LEASE_S) -> list[str]:
         """Renew the leases and return the ids that were not refused."""
@@ -166,10 +217,5 @@ class ItemPair(ClientsAndClock[ItemStore]):
 
 
 @needs(Can.ITEMS)
-class ItemTests(HarnessTests):
-    """Base of the classes of tests for items: the namespace is empty, without tables of leases."""
-
+class ItemTests(WithoutLeases):
     supplies: ClassVar[Mapping[str, Supply]] = {"pair": ItemPair.of}
-
-    async def ready(self, harness: Harness) -> None:
-        await harness.prepare()

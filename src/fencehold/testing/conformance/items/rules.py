@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from fencehold.model.items.items import RULES, ItemKey, Verb
-from fencehold.testing.conformance.doors import noted
 from fencehold.testing.conformance.items.pair import NEVER_GRANTED, ItemPair, ItemTests
 from fencehold.testing.conformance.oracle import check_cases
-from fencehold.testing.conformance.suite import LEASE, START
+from fencehold.testing.conformance.suite import LEASE, START, noted
 
 PUT, ACQUIRE, RENEW, BREAK, SAVE, DELETE, NEXT = Verb
 
@@ -145,8 +144,7 @@ class ItemRules(ItemTests):
     async def test_a_holder_that_lost_its_item_cannot_touch_it_even_if_it_has_leased_it_again(
         self, pair: ItemPair
     ) -> None:
-        await pair.put("deal")
-        stale = await pair.take("deal")
+        stale = await pair.leased("deal")
         await pair.set_clock(START + LEASE)
         await pair.take("deal", "bob")
         await pair.set_clock(START + 2 * LEASE)

@@ -48,10 +48,8 @@ class ItemTimes(ItemTests):
             await pair.put(item_id)
         assert await pair.next("NEW") == ["a", "b", "c", "d"]
 
-    async def test_a_jump_forward_gives_the_item_away_and_stops_the_first_holder(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness, clients=2)
-        await pair.put("deal")
-        first = await pair.take("deal")
+    async def test_a_jump_forward_gives_the_item_away_and_stops_the_first_holder(self, pair: ItemPair) -> None:
+        first = await pair.leased("deal")
         await pair.set_clock(START + HOURS)
         second = await pair.take("deal", "bob")
         assert second.token > first.token
@@ -60,10 +58,8 @@ class ItemTimes(ItemTests):
         refused(await pair.acquire("deal"))
         assert await pair.renew([first, second]) == ["deal"]
 
-    async def test_a_jump_back_keeps_the_holder_and_the_tokens_rising(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness, clients=2)
-        await pair.put("deal")
-        first = await pair.take("deal")
+    async def test_a_jump_back_keeps_the_holder_and_the_tokens_rising(self, pair: ItemPair) -> None:
+        first = await pair.leased("deal")
         await pair.set_clock(START - HOURS)
         refused(await pair.acquire("deal", "bob"))
         assert await pair.renew([first]) == ["deal"]

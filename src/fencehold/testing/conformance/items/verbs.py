@@ -7,7 +7,7 @@ import datetime as dt
 from fencehold.model.items.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.testing.conformance.items.pair import ItemPair, ItemTests, refused, row
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
-from fencehold.testing.harness import CALL_LIMIT_S, Harness
+from fencehold.testing.harness import CALL_LIMIT_S
 
 SECOND = dt.timedelta(seconds=1)
 
@@ -26,8 +26,7 @@ class ItemVerbs(ItemTests):
         assert (lapsed.lease_s, lapsed.remaining_s, lapsed.token) == (0.0, 0.0, held.token)
 
     async def test_a_refusal_names_the_holder_and_until_when(self, pair: ItemPair) -> None:
-        await pair.put("deal", "NEW", {"n": 1})
-        await pair.take("deal")
+        await pair.leased("deal", {"n": 1})
         bobs = ItemKey("deal", "bob", 0)
         broken = await pair.break_leases(bobs)
         for answer in (await pair.acquire("deal", "bob"), await pair.put("deal", "X", holder="bob"), broken[bobs]):
@@ -38,16 +37,14 @@ class ItemVerbs(ItemTests):
 
     async def test_a_refusal_says_whether_the_item_is_absent_free_or_held_again(self, pair: ItemPair) -> None:
         assert refused(await pair.acquire("deal")).reason == ABSENT
-        await pair.put("deal")
-        first = await pair.take("deal")
+        first = await pair.leased("deal")
         await pair.take("deal")
         assert refused(await pair.save(first, "X")).reason == HELD_BY_ANOTHER, "by a later lease of its own"
         await pair.set_clock(START + LEASE)
         assert refused(await pair.save(first, "X")).reason == LAPSED
         assert refused(await pair.delete(first)).reason == LAPSED
 
-    async def test_every_lease_has_a_higher_token_also_after_the_item_was_deleted(self, harness: Harness) -> None:
-        pair = await ItemPair.of(harness, clients=2)
+    async def test_every_lease_has_a_higher_token_also_after_the_item_was_deleted(self, pair: ItemPair) -> None:
         tokens = []
         for turn in range(3):
             await pair.put("deal", "NEW", {"turn": turn})
@@ -62,19 +59,16 @@ class ItemVerbs(ItemTests):
         assert tokens == sorted(set(tokens))
 
     async def test_a_stale_holder_cannot_touch_an_item_that_was_deleted_and_put_again(self, pair: ItemPair) -> None:
-        await pair.put("deal")
-        stale = await pair.take("deal")
+        stale = await pair.leased("deal")
         await pair.delete(stale)
-        await pair.put("deal", "NEW", "the second of this name")
-        held = await pair.take("deal")
+        held = await pair.leased("deal", "the second of this name")
         refused(await pair.save(stale, "X"))
         refused(await pair.delete(stale))
         assert await pair.renew([stale, held]) == ["deal"]
         assert list(await pair.break_leases(stale)) == [stale]
 
     async def test_a_renewal_touches_the_lease_and_nothing_else(self, pair: ItemPair) -> None:
-        await pair.put("deal", "NEW", {"n": 1})
-        key = await pair.take("deal")
+        key = await pair.leased("deal", {"n": 1})
         await pair.set_clock(START + 7 * SECOND)
         await pair.save(key, "FINISHED", document={"n": 2})
         await pair.set_clock(START + 9 * SECOND)
@@ -84,15 +78,13 @@ class ItemVerbs(ItemTests):
         assert (seen.leased_at, seen.expires_at, seen.lease_s) == (START, START + 99 * SECOND, 90.0)
 
     async def test_a_renewal_may_shorten_a_lease(self, pair: ItemPair) -> None:
-        await pair.put("deal")
-        key = await pair.take("deal")
+        key = await pair.leased("deal")
         await pair.renew([key], 2.0)
         await pair.set_clock(START + 2 * SECOND)
         assert await pair.next("NEW", holder="bob") == ["deal"]
 
     async def test_what_a_save_does_not_name_stays(self, pair: ItemPair) -> None:
-        await pair.put("deal", "NEW", {"n": 1})
-        key = await pair.take("deal")
+        key = await pair.leased("deal", {"n": 1})
         await pair.set_clock(START + SECOND)
         kept = row(await pair.save(key, document={"n": 2}))
         assert (kept.state, kept.state_timestamp) == ("NEW", START), "no transition, no new place in the queue"
@@ -113,8 +105,7 @@ class ItemVerbs(ItemTests):
         assert await pair.next("NEW") == ["c", "a", "b"]
 
     async def test_a_put_under_an_own_lease_leaves_the_lease(self, pair: ItemPair) -> None:
-        await pair.put("deal")
-        key = await pair.take("deal")
+        key = await pair.leased("deal")
         await pair.set_clock(START + SECOND)
         put = row(await pair.put("deal", "SENT", {"n": 2}))
         assert (put.token, put.holder_id, put.expires_at) == (key.token, "ada", START + LEASE)

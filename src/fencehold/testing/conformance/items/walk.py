@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencehold.model.items.items import RULES, ItemKey, Row, row_state
@@ -36,7 +36,7 @@ class ItemWalker(RandomWalk):
     """Keeps every key that was ever given: any client may use any of them late, even for the other kind."""
 
     def __init__(self, pairs: list[ItemPair]) -> None:
-        super().__init__()
+        super().__init__(*pairs)
         self.pairs = pairs
         self.pair = pairs[0]
         self._keys = [ItemKey("1", "ada", NEVER_GRANTED)]
@@ -44,9 +44,13 @@ class ItemWalker(RandomWalk):
     def moves(self) -> Mapping[Move, int]:
         self.pair = self.random.choice(self.pairs)
         return {
-            self._move_clock: 16, self._put: 18, self._acquire: 16, self._next: 14, self._renew: 12, self._break: 9,
+            self.move_clock: 16, self._put: 18, self._acquire: 16, self._next: 14, self._renew: 12, self._break: 9,
             self._save: 14, self._delete: 7, self._find: 3,
         }  # fmt: skip
+
+    def edges(self) -> Iterable[dt.datetime | None]:
+        rows = [row for pair in self.pairs for row in pair.oracle.rows.values()]
+        return [row.expires_at for row in rows if row_state(row, self.pair.now) is Row.LIVE]
 
     # Draws
 
@@ -76,24 +80,7 @@ class ItemWalker(RandomWalk):
         drawn = (self._a_key() for _ in range(self.random.choice((1, 1, 2, 4))))
         return list({key.id: key for key in drawn}.values())
 
-    def _instant(self) -> dt.datetime:
-        """Mostly around the instant at which the next lease lapses, so that some are live and some have just lapsed."""
-        now, tick = self.pair.now, self.pair.tick
-        rows = [row for pair in self.pairs for row in pair.oracle.rows.values()]
-        edges = [row.expires_at for row in rows if row.expires_at is not None and row_state(row, now) is Row.LIVE]
-        ahead = [edge + n * tick for edge in edges for n in (-1, 0, 1) if edge + n * tick > now]
-        if ahead and self.random.random() < 0.7:
-            return self.random.choice(sorted(ahead)[:3])
-        return now + self.random.choice((tick, tick, dt.timedelta(seconds=1)))
-
     # Moves
-
-    async def _move_clock(self) -> None:
-        at = self._instant()
-        self.note(f"clock to {at.isoformat()}")
-        await self.pair.harness.set_clock(at)
-        for pair in self.pairs:
-            pair.now = at
 
     async def _put(self) -> None:
         (item_id, holder), state = self._an_item_and_holder(), self.random.choice(STATES)

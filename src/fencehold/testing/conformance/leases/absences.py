@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
-from fencehold.testing.conformance.suite import LeaseTests, plenty, refused_with, take, unless
+from fencehold.testing.conformance.suite import LeaseTests, plenty, refused_with, unless
 from fencehold.testing.harness import ITEM_KIND, OUTBOX_TABLE, Can, Harness
 
 
@@ -14,8 +15,8 @@ class Absences(LeaseTests):
     """For a store that lacks a part: a program is told so, and no class of tests is left out by mistake."""
 
     @unless(Can.FENCES)
-    async def test_every_fence_is_refused_and_a_term_that_is_over_is_lost(self, backend: Backend) -> None:
-        key, fences = await take(backend, "job", "ada"), backend.fences
+    async def test_every_fence_is_refused_and_a_term_that_is_over_is_lost(self, backend: Backend, key: TermKey) -> None:
+        fences = backend.fences
         for call in (
             lambda: fences.transaction(key, plenty),
             lambda: fences.transaction_sync(key, plenty),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import random
 
-from fencehold.model.election.leases import TermKey
-from fencehold.testing.conformance.leases.crowd_process import try_once
+from fencehold.model.election.leases import Ask, Lease, TermKey
+from fencehold.model.errors import Unavailable
+from fencehold.ports.backend import Backend
 from fencehold.testing.conformance.leases.fences import fenced
-from fencehold.testing.conformance.processes import told_by_processes
+from fencehold.testing.conformance.processes import Order, Part, told_by_processes
 from fencehold.testing.conformance.suite import LEASE_S, LeaseTests, ask, granted, needs, release, take, unless
-from fencehold.testing.harness import ADD_NOTE, COUNT, READ_COUNT, Can, Harness
+from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, COUNT, READ_COUNT, Can, Harness
 
 CONTENDERS = 32
 ROUNDS = 6
@@ -18,6 +20,7 @@ WRITES = 3
 PROCESSES = 8
 CONTENDERS_PER_PROCESS = 4
 TURNS = 2
+POLL_S_MAX = 0.03
 
 
 class Crowd(LeaseTests):
@@ -73,9 +76,54 @@ async def turns_taken(harness: Harness, writes: list[str]) -> list[int]:
     """Let processes take turns, each writing this under the fence; return the epochs, each granted once."""
     await harness.shift_clock(dt.timedelta())
     order = {"clients": CONTENDERS_PER_PROCESS, "turns": TURNS, "writes": writes}
-    told = await told_by_processes(harness, "leases.crowd_process:PART", PROCESSES, order)
+    told = await told_by_processes(harness, "leases.crowd:PART", PROCESSES, order)
     epochs = sorted(epoch for line in told for epoch in line)
     turns = PROCESSES * CONTENDERS_PER_PROCESS * TURNS
     assert epochs == list(range(1, turns + 1)), "an epoch was granted twice, or skipped"
     assert (await take(await harness.client(), "job", "the last")).epoch == turns + 1
     return epochs
+
+
+# One contender, which may be in a process of its own
+
+
+async def contend(backend: Backend, order: Order, who: str) -> list[int]:
+    """Lead for `turns` terms and return their epochs; in each, write once under the fence and give the lease back."""
+    epochs: list[int] = []
+    while len(epochs) < order["turns"]:
+        lease = await try_once(backend, Ask("job", who, LEASE_S, f"{who}, turn {len(epochs)}"))
+        if lease is None:
+            await asyncio.sleep(random.uniform(0.001, POLL_S_MAX))  # as a follower polls; lets the others try
+            continue
+        key = lease.key(LEASE_S)
+        if order["writes"]:
+            async with backend.fences.transaction(key, lambda: LEASE_S) as tx:
+                for statement in order["writes"]:
+                    await tx.execute(statement.format(note=lease.epoch))
+        answers = await backend.leases.release([key], CALL_LIMIT_S)
+        assert isinstance(answers[0], Lease), f"{who} could not give back {key}: {answers[0]}"
+        epochs.append(lease.epoch)
+    return epochs
+
+
+async def try_once(backend: Backend, ask: Ask) -> Lease | None:
+    try:
+        answer = await backend.leases.acquire(ask, CALL_LIMIT_S)
+    except Unavailable as error:
+        if error.code != "busy":
+            raise
+        return None
+    return answer if isinstance(answer, Lease) else None
+
+
+async def connected(backend: Backend, order: Order) -> Backend:
+    await backend.open(CALL_LIMIT_S)
+    return backend
+
+
+async def close(backend: Backend) -> None:
+    await backend.fences.close()
+    await backend.close()
+
+
+PART = Part(connected, contend, close)

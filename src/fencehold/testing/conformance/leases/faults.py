@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
@@ -18,7 +20,9 @@ from fencehold.testing.conformance.suite import (
     LEASE_S,
     START,
     LeaseTests,
+    Supply,
     ask,
+    client_at_start,
     granted,
     needs,
     renew,
@@ -26,7 +30,7 @@ from fencehold.testing.conformance.suite import (
     take,
 )
 from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
-from fencehold.testing.proxy import Fault
+from fencehold.testing.proxy import Fault, FaultProxy
 
 LIMIT_S = 0.25
 TERM_S = 0.6
@@ -45,8 +49,9 @@ def writing_calls(backend: Backend, key: TermKey) -> dict[str, Call]:
     }
 
 
-def reading_calls(backend: Backend, key: TermKey) -> dict[str, Call]:
+def all_calls(backend: Backend, key: TermKey) -> dict[str, Call]:
     return {
+        **writing_calls(backend, key),
         "read": lambda: backend.leases.read([key.name], LIMIT_S),
         "list": lambda: backend.leases.list("", LIMIT_S),
     }
@@ -94,126 +99,123 @@ class Obstruction(LeaseTests):
         await is_let_in(harness, backend, key)
 
 
+@dataclass(frozen=True)
+class Network:
+    """A client behind a proxy, the key of the lease "job" that it took at START, and a client that is not disturbed."""
+
+    proxy: FaultProxy
+    backend: Backend
+    key: TermKey
+    direct: Backend
+
+
+async def network_at_start(harness: Harness) -> Network:
+    direct = await client_at_start(harness)
+    proxy, backend = await harness.network()
+    return Network(proxy, backend, await take(backend, "job", "ada"), direct)
+
+
 @needs(Can.NETWORK)
 class NetworkFaults(LeaseTests):
-    async def test_cut_before_the_request_nothing_is_granted_or_changed(self, harness: Harness) -> None:
-        direct = await harness.client()
-        proxy, backend = await harness.network()
-        await harness.set_clock(START)
-        key = await take(backend, "job", "ada")
-        before = await row(direct, "job")
-        proxy.cut()
-        for call in (*writing_calls(backend, key).values(), *reading_calls(backend, key).values()):
+    supplies: ClassVar[Mapping[str, Supply]] = {"net": network_at_start}
+
+    async def test_cut_before_the_request_nothing_is_granted_or_changed(self, net: Network) -> None:
+        before = await row(net.direct, "job")
+        net.proxy.cut()
+        for call in all_calls(net.backend, net.key).values():
             with pytest.raises((Unavailable, Uncertain)):
                 await call()
-        assert await row(direct, "job") == before
-        proxy.heal()
-        await well_again(backend, "job")
-        granted(await renew(backend, key))
+        assert await row(net.direct, "job") == before
+        net.proxy.heal()
+        await well_again(net.backend, "job")
+        granted(await renew(net.backend, net.key))
 
     @pytest.mark.parametrize("fault", [Fault.RESET_ONE, Fault.CLOSE_ALL, Fault.DROP_ANSWERS, Fault.FREEZE])
     async def test_a_lost_answer_to_acquire_is_uncertain_and_the_repeat_knows_its_own_grant(
-        self, harness: Harness, fault: Fault
+        self, net: Network, fault: Fault
     ) -> None:
-        direct = await harness.client()
-        proxy, backend = await harness.network()
-        await harness.set_clock(START)
-        trip = proxy.when_seen(b"the one lost name", fault)
+        trip = net.proxy.when_seen(b"the one lost name", fault)
         request = ask("the one lost name", "ada", nonce="the same both times")
         with pytest.raises(Uncertain):
-            await backend.leases.acquire(request, LIMIT_S)
+            await net.backend.leases.acquire(request, LIMIT_S)
         await trip.wait()
-        executed = await seen_by(direct, request.name, "ada")
-        assert isinstance(await direct.leases.acquire(ask(request.name, "bob"), CALL_LIMIT_S), Refusal)
-        proxy.heal()
-        await well_again(backend, request.name)
-        again = granted(await backend.leases.acquire(request, CALL_LIMIT_S))
+        executed = await seen_by(net.direct, request.name, "ada")
+        assert isinstance(await net.direct.leases.acquire(ask(request.name, "bob"), CALL_LIMIT_S), Refusal)
+        net.proxy.heal()
+        await well_again(net.backend, request.name)
+        again = granted(await net.backend.leases.acquire(request, CALL_LIMIT_S))
         assert (again.epoch, again.expires_at) == (executed.epoch, executed.expires_at) == (1, START + LEASE)
 
-    async def test_a_lost_answer_to_a_renewal_is_uncertain_and_the_lease_goes_on(self, harness: Harness) -> None:
-        direct = await harness.client()
-        proxy, backend = await harness.network()
-        await harness.set_clock(START)
-        key = await take(backend, "job", "ada")
+    async def test_a_lost_answer_to_a_renewal_is_uncertain_and_the_lease_goes_on(
+        self, harness: Harness, net: Network
+    ) -> None:
         await harness.set_clock(START + LEASE / 2)
-        proxy.drop_answers()
+        net.proxy.drop_answers()
         with pytest.raises(Uncertain):
-            await backend.leases.renew([key], LIMIT_S)
-        proxy.heal()
-        await well_again(backend, "job")
-        assert granted(await renew(backend, key)).epoch == 1
-        assert (await row(direct, "job")).expires_at == START + LEASE * 1.5
+            await net.backend.leases.renew([net.key], LIMIT_S)
+        net.proxy.heal()
+        await well_again(net.backend, "job")
+        assert granted(await renew(net.backend, net.key)).epoch == 1
+        assert (await row(net.direct, "job")).expires_at == START + LEASE * 1.5
 
-    async def test_cut_after_the_answer_the_lease_is_still_held(self, harness: Harness) -> None:
-        proxy, backend = await harness.network()
-        key = await take(backend, "job", "ada")
-        proxy.close_all()
-        await well_again(backend, "job")
-        assert granted(await renew(backend, key)).epoch == key.epoch
+    async def test_cut_after_the_answer_the_lease_is_still_held(self, net: Network) -> None:
+        net.proxy.close_all()
+        await well_again(net.backend, "job")
+        assert granted(await renew(net.backend, net.key)).epoch == net.key.epoch
 
-    async def test_on_a_frozen_connection_every_call_returns_within_its_limit(self, harness: Harness) -> None:
-        direct = await harness.client()
-        proxy, backend = await harness.network()
-        key = await take(backend, "job", "ada")
-        proxy.freeze()
-        for title, call in {**writing_calls(backend, key), **reading_calls(backend, key)}.items():
+    async def test_on_a_frozen_connection_every_call_returns_within_its_limit(self, net: Network) -> None:
+        net.proxy.freeze()
+        for title, call in all_calls(net.backend, net.key).items():
             begun_s = time.monotonic()
             with pytest.raises((Unavailable, Uncertain)):
                 await call()
             assert time.monotonic() - begun_s < LIMIT_S + SLACK_S, title
-        assert (await row(direct, "job")).holder_id == "ada"
-        proxy.heal()
-        await well_again(backend, "job")
+        assert (await row(net.direct, "job")).holder_id == "ada"
+        net.proxy.heal()
+        await well_again(net.backend, "job")
 
     @needs(Can.FENCES)
-    async def test_a_frozen_fenced_transaction_ends_with_its_term_and_writes_nothing(self, harness: Harness) -> None:
-        proxy, backend = await harness.network()
-        key = await take(backend, "job", "ada")
+    async def test_a_frozen_fenced_transaction_ends_with_its_term_and_writes_nothing(
+        self, harness: Harness, net: Network
+    ) -> None:
         ends_s = time.monotonic() + TERM_S
         with pytest.raises(LeaseLost):
-            await fenced(harness, backend, key, 1, proxy.freeze, 2, remaining_s=lambda: ends_s - time.monotonic())
+            await fenced(
+                harness, net.backend, net.key, 1, net.proxy.freeze, 2, remaining_s=lambda: ends_s - time.monotonic()
+            )
         assert time.monotonic() < ends_s + SLACK_S
         assert await harness.written() == []
 
     @needs(Can.FENCES)
-    async def test_a_connection_cut_inside_the_body_writes_nothing(self, harness: Harness) -> None:
-        proxy, backend = await harness.network()
-        key = await take(backend, "job", "ada")
+    async def test_a_connection_cut_inside_the_body_writes_nothing(self, harness: Harness, net: Network) -> None:
         with pytest.raises(FenceholdError):
-            await fenced(harness, backend, key, 1, proxy.cut, 2)
+            await fenced(harness, net.backend, net.key, 1, net.proxy.cut, 2)
         assert await harness.written() == []
-        proxy.heal()
-        await well_again(backend, "job")
-        await fenced(harness, backend, key, 3)
+        net.proxy.heal()
+        await well_again(net.backend, "job")
+        await fenced(harness, net.backend, net.key, 3)
         assert await harness.written() == [3]
 
     @needs(Can.FENCES)
-    async def test_a_lost_answer_to_the_commit_is_uncertain(self, harness: Harness) -> None:
-        proxy, backend = await harness.network()
-        key = await take(backend, "job", "ada")
+    async def test_a_lost_answer_to_the_commit_is_uncertain(self, harness: Harness, net: Network) -> None:
         ends_s = time.monotonic() + TERM_S
-        lose = functools.partial(proxy.when_seen, harness.traits.commit_bytes, Fault.DROP_ANSWERS)
+        lose = functools.partial(net.proxy.when_seen, harness.traits.commit_bytes, Fault.DROP_ANSWERS)
         with pytest.raises(Uncertain):
-            await fenced(harness, backend, key, 1, lose, remaining_s=lambda: ends_s - time.monotonic())
+            await fenced(harness, net.backend, net.key, 1, lose, remaining_s=lambda: ends_s - time.monotonic())
         assert await harness.written() in ([], [1])
 
     @needs(Can.FENCES)
-    async def test_a_commit_that_never_arrived_is_no_yes(self, harness: Harness) -> None:
-        proxy, backend = await harness.network()
-        key = await take(backend, "job", "ada")
+    async def test_a_commit_that_never_arrived_is_no_yes(self, harness: Harness, net: Network) -> None:
         with pytest.raises((Unavailable, Uncertain)):
-            await fenced(harness, backend, key, 1, proxy.cut)
+            await fenced(harness, net.backend, net.key, 1, net.proxy.cut)
         assert await harness.written() == []
 
-    async def test_many_calls_at_once_through_a_reset_each_have_an_honest_answer(self, harness: Harness) -> None:
-        direct = await harness.client()
-        proxy, backend = await harness.network()
-        await harness.set_clock(START)
-        trip = proxy.when_seen(b"job 5", Fault.RESET_ONE)
-        calls = (backend.leases.acquire(ask(f"job {n}", "ada", f"n{n}", LEASE_S), 5.0) for n in range(10))
+    async def test_many_calls_at_once_through_a_reset_each_have_an_honest_answer(self, net: Network) -> None:
+        trip = net.proxy.when_seen(b"job 5", Fault.RESET_ONE)
+        calls = (net.backend.leases.acquire(ask(f"job {n}", "ada", f"n{n}", LEASE_S), 5.0) for n in range(10))
         answers = await asyncio.gather(*calls, return_exceptions=True)
         await trip.wait()
-        rows = await direct.leases.read([f"job {n}" for n in range(10)], CALL_LIMIT_S)
+        rows = await net.direct.leases.read([f"job {n}" for n in range(10)], CALL_LIMIT_S)
         for number, answer in enumerate(answers):
             name = f"job {number}"
             match answer:

@@ -28,7 +28,7 @@ from fencehold.testing.conformance.suite import (
     renew,
     take,
 )
-from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
+from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, Can, Harness
 
 TRY_LIMIT_S = 0.3
 
@@ -215,6 +215,46 @@ class PassingRenewals(LeaseTests):
         async with one.fences.transaction(key, plenty):
             other = await take(two, "other", "bob")
             granted(await renew(two, other))
+
+
+async def in_thread(
+    harness: Harness, backend: Backend, key: TermKey, *steps: Step, remaining_s: RemainingS = plenty
+) -> None:
+    """Run the transaction in a thread, as a program without an event loop does."""
+    loop = asyncio.get_running_loop()
+
+    def run() -> None:
+        with backend.fences.transaction_sync(key, remaining_s) as tx:
+            for step in steps:
+                match step:
+                    case int():
+                        tx.execute(ADD_NOTE.format(note=step))
+                    case str():
+                        with suppress(harness.sql.error):
+                            tx.execute(step)
+                    case _:
+                        meanwhile = step()
+                        if inspect.iscoroutine(meanwhile):
+                            asyncio.run_coroutine_threadsafe(meanwhile, loop).result(CALL_LIMIT_S)
+
+    await asyncio.to_thread(run)
+
+
+@needs(Can.SQL)
+class SyncFences(FencedTransactions):
+    fenced = staticmethod(in_thread)
+
+    async def test_an_obstructed_store_is_told_in_the_library_s_own_words(
+        self, harness: Harness, one: Backend, two: Backend, key: TermKey
+    ) -> None:
+        """Another transaction blocks this one: that is our error. Only the caller's statements raise the driver's."""
+
+        async def blocked() -> None:
+            with suppress(FenceholdError):
+                await in_thread(harness, two, key, 2, remaining_s=lambda: 0.2)
+
+        await fenced(harness, one, key, 1, blocked)
+        assert set(await harness.written()) <= {1, 2}
 
 
 async def taken_in_the_end(backend: Backend, name: str, holder: str) -> None:

@@ -52,27 +52,23 @@ class Verbs(LeaseTests):
         assert (again.epoch, again.acquired_at, again.expires_at) == (1, first.acquired_at, first.expires_at)
         assert again.remaining_s == LEASE_S / 2, "a repeat is trusted for what is left, not for a whole lease"
 
-    async def test_a_refused_acquire_shows_who_holds_it_and_until_when(self, one: Backend, two: Backend) -> None:
-        await take(one, "job", "ada")
-        answer = await two.leases.acquire(ask("job", "bob"), CALL_LIMIT_S)
+    async def test_a_refused_acquire_shows_who_holds_it_and_until_when(self, backend: Backend, key: TermKey) -> None:
+        answer = await backend.leases.acquire(ask("job", "bob"), CALL_LIMIT_S)
         assert isinstance(answer, Refusal)
         assert answer.current is not None
         assert (answer.current.holder_id, answer.current.expires_at) == ("ada", START + LEASE)
 
     async def test_a_request_to_step_down_shows_in_the_next_renewal_and_not_in_the_next_term(
-        self, harness: Harness
+        self, one: Backend, two: Backend, key: TermKey
     ) -> None:
-        holder, operator = await harness.client(), await harness.client()
-        await harness.set_clock(START)
-        key = await take(holder, "job", "ada")
-        assert granted(await renew(holder, key)).step_down_requested is False
-        asked = granted(await operator.leases.ask_step_down("job", key.epoch, CALL_LIMIT_S))
+        assert granted(await renew(one, key)).step_down_requested is False
+        asked = granted(await two.leases.ask_step_down("job", key.epoch, CALL_LIMIT_S))
         assert asked.step_down_requested is True
-        assert granted(await renew(holder, key)).step_down_requested is True
-        await release(holder, key)
-        assert (await row(operator, "job")).epoch == key.epoch
-        await take(operator, "job", "bob")
-        assert (await row(operator, "job")).step_down_requested is False
+        assert granted(await renew(one, key)).step_down_requested is True
+        await release(one, key)
+        assert (await row(two, "job")).epoch == key.epoch
+        await take(two, "job", "bob")
+        assert (await row(two, "job")).step_down_requested is False
 
     async def test_a_batch_is_answered_in_order_whatever_is_in_it(self, harness: Harness, backend: Backend) -> None:
         keys = [await take(backend, f"job {n}", "ada", nonce=f"n{n}") for n in range(5)]

@@ -14,9 +14,8 @@ from typing import Any
 from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
-from fencehold.testing.conformance.doors import begun
 from fencehold.testing.conformance.leases.caller_fences import count, guarded, held
-from fencehold.testing.conformance.suite import LEASE, START, LeaseTests, ask, needs, plenty, proves, take
+from fencehold.testing.conformance.suite import LEASE, START, LeaseTests, ask, begun, needs, plenty, proves, take
 from fencehold.testing.harness import CALL_LIMIT_S, COUNT, LEASE_TABLE, Caller, Can, Door, Harness
 
 Write = Callable[[], Coroutine[Any, Any, object]]

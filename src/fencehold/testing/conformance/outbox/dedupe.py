@@ -7,9 +7,8 @@ import uuid
 from dataclasses import replace
 
 from fencehold.ports.events import Events, Filter
-from fencehold.testing.conformance.doors import begun
 from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventTests, Pair, ask, event, first_time
-from fencehold.testing.conformance.suite import needs
+from fencehold.testing.conformance.suite import begun, needs
 from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, Can, Door, Harness
 
 AT_ONCE = 4

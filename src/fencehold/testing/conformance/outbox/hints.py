@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from fencehold.ports.events import Events
-from fencehold.testing.conformance.doors import begun
 from fencehold.testing.conformance.outbox.pair import EventTests, add_in, claim, event
-from fencehold.testing.conformance.suite import needs
+from fencehold.testing.conformance.suite import begun, needs
 from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Can, Door, Harness
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from fencehold.model.outbox.events import RULES, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
-from fencehold.testing.conformance.doors import noted
 from fencehold.testing.conformance.oracle import check_cases
 from fencehold.testing.conformance.outbox.pair import LEASE, EventTests, Pair, ask, event, stray
-from fencehold.testing.conformance.suite import START, proves
+from fencehold.testing.conformance.suite import START, noted, proves
 
 DELAY_S = 7.5
 DELAY = dt.timedelta(seconds=DELAY_S)

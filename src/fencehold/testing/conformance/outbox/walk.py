@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from fencehold.model.outbox.events import RULES, Request, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
@@ -32,16 +33,21 @@ class EventWalker(RandomWalk):
     """Keeps every key that was ever given: any client may use any of them late."""
 
     def __init__(self, pair: Pair) -> None:
-        super().__init__()
+        super().__init__(pair)
         self.pair = pair
         self._keys: list[ClaimKey] = [stray("never sent")]
         self._tokens = 0
 
     def moves(self) -> Mapping[Move, int]:
         return {
-            self._move_clock: 24, self._add: 12, self._claim: 22, self._glance: 6, self._renew: 8, self._complete: 6,
-            self._fail: 14, self._release: 4, self._reap: 8, self._redrive: 6,
+            self.move_clock: 24, self._add: 12, self._claim: 22, self._glance: 6,
+            partial(self._change, Verb.RENEW): 8, partial(self._change, Verb.COMPLETE): 6, self._fail: 14,
+            partial(self._change, Verb.RELEASE): 4, self._reap: 8, self._redrive: 6,
         }  # fmt: skip
+
+    def edges(self) -> Iterable[dt.datetime | None]:
+        rows = [row.stored for row in self.pair.oracle.rows.values()]
+        return [edge for row in rows for edge in (row.due_at, row.locked_until)]
 
     # Draws
 
@@ -62,24 +68,7 @@ class EventWalker(RandomWalk):
         self._tokens += 1
         return f"token {self._tokens}"
 
-    def _instant(self) -> dt.datetime:
-        """Mostly around the instant at which an event becomes due or a lease lapses."""
-        now = self.pair.now
-        rows = [row.stored for row in self.pair.oracle.rows.values()]
-        edges = [edge for row in rows for edge in (row.due_at, row.locked_until) if edge is not None]
-        ahead = [
-            at for at in (edge + n * self.pair.harness.traits.tick for edge in edges for n in (-1, 0, 1)) if at > now
-        ]
-        if ahead and self.random.random() < 0.7:
-            return self.random.choice(ahead)
-        return now + dt.timedelta(milliseconds=self.random.randrange(0, 2000))
-
     # Moves
-
-    async def _move_clock(self) -> None:
-        at = self._instant()
-        self.note(f"clock to {at.isoformat()}")
-        await self.pair.set_clock(at)
 
     async def _add(self) -> None:
         aggregate_type, aggregate_id = self.random.choice(AGGREGATES)
@@ -113,15 +102,6 @@ class EventWalker(RandomWalk):
             request = Request(self.pair.now, asked.token, asked.lease_s)
             assert self.pair.oracle.change(claim.id, Verb.CLAIM, request), f"{claim} was not to be had"
             self._keys.append(claim.key)
-
-    async def _renew(self) -> None:
-        await self._change(Verb.RENEW)
-
-    async def _complete(self) -> None:
-        await self._change(Verb.COMPLETE)
-
-    async def _release(self) -> None:
-        await self._change(Verb.RELEASE)
 
     async def _change(self, verb: Verb) -> None:
         keys, lease_s = self._some_keys(), self.random.choice(LENGTHS_S)

@@ -16,8 +16,8 @@ from fencehold.model.items.items import RULES, Row, Rule, Verb, always, is_holde
 from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.item import Item
 from fencehold.runtime.items.keeper import ItemRenewals
-from fencehold.runtime.items.lease import GONE, LEFT, ItemLease
-from fencehold.testing.simulation.faults import OF_HEARTBEATS, OF_STALLS, OF_TRUST, Faults, Patch
+from fencehold.runtime.items.lease import GONE, LEFT
+from fencehold.testing.simulation.faults import OF_HEARTBEATS, OF_STALLS, OF_TRUST, Faults, Patch, answering
 
 
 def _unchecked(verb: Verb) -> tuple[Patch, ...]:
@@ -26,18 +26,10 @@ def _unchecked(verb: Verb) -> tuple[Patch, ...]:
     return ((items, "RULES", tuple(changed)),)
 
 
-def _one_token(shelf: ItemShelf) -> int:
-    return 7
-
-
 async def _break_later(item: Item[Any]) -> asyncio.CancelledError | None:
     if item._lease.ended_because not in GONE:
         item._lease.end(LEFT)
         item._context.start_breaking([item._lease])
-    return None
-
-
-def _not_cancelled(item: Item[Any]) -> None:
     return None
 
 
@@ -51,10 +43,6 @@ def _asking_freely(context: ItemsContext, kind: str, holder_id: str, item_id: st
     yield
 
 
-def _no_limit(renewals: ItemRenewals, kept: ItemLease) -> float:
-    return math.inf
-
-
 _LEAVE = Item.__aexit__
 
 FAULTS: Faults = {
@@ -64,10 +52,10 @@ FAULTS: Faults = {
     "save_unchecked": _unchecked(Verb.SAVE),
     "save_after_expiry": ((items, "RULES", (*RULES, Rule(Row.FREE, Verb.SAVE, is_holder, Row.FREE, write))),),
     "taken_while_held": _unchecked(Verb.ACQUIRE),
-    "token_repeats": ((ItemShelf, "next_token", _one_token),),
+    "token_repeats": ((ItemShelf, "next_token", answering(7)),),
     "break_not_awaited": ((Item, "_give_back", _break_later),),
-    "lost_body_runs_on": ((Item, "_ended", _not_cancelled),),
+    "lost_body_runs_on": ((Item, "_ended", answering(None)),),
     "loss_not_raised": ((Item, "__aexit__", _leave_quietly),),
     "taken_from_own_body": ((ItemsContext, "asking", _asking_freely),),
-    "processing_without_limit": ((ItemRenewals, "_max_s", _no_limit),),
+    "processing_without_limit": ((ItemRenewals, "_max_s", answering(math.inf)),),
 }

@@ -38,6 +38,7 @@ class ItemNode(StoreProcess):
         self._shelf = shelf
         super().__init__(name, line, referee, rng)
         self._settings, self._referee = settings, referee
+        self.call_limit_s = settings.call_limit_s
         self._items_context = ItemsContext(self.context, FirstUse(self.context))
         self._items = Items(KIND, name, settings, self._items_context)
         self._work = ItemWork(self, self._items, referee, rng)
@@ -49,10 +50,6 @@ class ItemNode(StoreProcess):
 
     def backend(self) -> BackendOverLine:
         return BackendOverLine(self._shelf, self.line, self)
-
-    @property
-    def call_limit_s(self) -> float:
-        return self._settings.call_limit_s
 
     def held(self) -> Iterable[ItemLease]:
         return self._items_context._held.values()

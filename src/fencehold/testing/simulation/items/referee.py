@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from fencehold.model.items.items import ItemKey, Request, Verb
+from fencehold.backends.memory.items import ItemShelf, Place
+from fencehold.model.items.items import ItemKey, Request, Row, Verb, decide, row_state
 from fencehold.model.items.settings import ItemSettings
 from fencehold.runtime.items.context import BREAK_LIMIT_S
 from fencehold.runtime.items.lease import BROKEN, DONE, ItemLease
-from fencehold.testing.simulation.loop import Side, SimulationLoop
+from fencehold.testing.simulation.loop import SimulationLoop
 from fencehold.testing.simulation.network import STUTTER_S_MAX
-from fencehold.testing.simulation.process import NodeClock, Process
+from fencehold.testing.simulation.process import Judged
 from fencehold.testing.simulation.referee import (
     BODY_STOP_S_MAX,
     LONG_AGO,
@@ -35,15 +36,8 @@ from fencehold.testing.simulation.referee import (
 REMEMBERED = 20  # leases that are over
 
 
-class Holder(Protocol):
+class Holder(Judged, Protocol):
     """What the referee reads of a node."""
-
-    name: str
-    clock: NodeClock
-    user: Side
-    keeper: Side
-    blocked_at_s: float | None
-    disturbed_s: float
 
     @property
     def inside(self) -> Collection[ItemLease]: ...
@@ -145,7 +139,7 @@ class ItemReferee(Referee):
             if lease.key in keys and age_s > (lease.max_s + rounds_s) * SMALL_DRIFT:
                 self.fail(f"{node.name} renews item {lease.key.id}, whose handler has run for {age_s:.2f} s")
 
-    def left(self, node: Process, lease: ItemLease, since_s: float, ran_s: float) -> None:
+    def left(self, node: Judged, lease: ItemLease, since_s: float, ran_s: float) -> None:
         """Called when a block has ended: its body had ended at `since_s`, when its thread had run for `ran_s`."""
         record = self.records[lease.key.id]
         is_held = record.token == lease.key.token and self.loop.time() < record.until_s
@@ -199,3 +193,27 @@ class ItemReferee(Referee):
         since_s = self._leaving.setdefault(lease, (node.user.running_s(), node.keeper.running_s()))
         if min(node.user.running_s() - since_s[0], node.keeper.running_s() - since_s[1]) > limit_s:
             self.fail(f"{node.name}'s body of item {lease.key.id} outlived its lease")
+
+
+class JudgedItems(ItemShelf):
+    """The store of the items: the memory backend's, with the referee beside every change."""
+
+    def __init__(self, now: Callable[[], dt.datetime], referee: ItemReferee) -> None:
+        super().__init__(now)
+        self.fired: list[str] = []
+        self._referee = referee
+
+    def apply(self, place: Place, verb: Verb, request: Request) -> bool:
+        rule = decide(self.rows.get(place), verb, request)
+        done = super().apply(place, verb, request)
+        if rule is not None:
+            self.fired.append(rule.id)
+            self._referee.executed(place[1], verb, request)
+        return done
+
+    def lapse_early(self) -> None:
+        """End the lease that was granted first, although its holder did nothing wrong."""
+        live = [place for place, row in self.rows.items() if row_state(row, self.now()) is Row.LIVE]
+        for place in live[:1]:
+            self.rows[place] = replace(self.rows[place], expires_at=self.now())
+            self._referee.lapsed_early(place[1])

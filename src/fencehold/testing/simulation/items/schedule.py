@@ -10,13 +10,13 @@ from fencehold.model.items.settings import item_settings
 from fencehold.runtime.items.item import LIMIT_S
 from fencehold.testing.simulation.backend import new_shelf
 from fencehold.testing.simulation.items.node import LAST_STATE, ItemNode
-from fencehold.testing.simulation.items.referee import ItemReferee
-from fencehold.testing.simulation.items.store import JudgedItems
+from fencehold.testing.simulation.items.referee import ItemReferee, JudgedItems
 from fencehold.testing.simulation.schedule import LIVENESS_SLACK_S, NODES, Schedule, Trouble
 
 
 class ItemSchedule(Schedule):
     rules = frozenset(rule.id for rule in RULES)
+    settles_s = LIMIT_S
     referee: ItemReferee
     nodes: Sequence[ItemNode]
 
@@ -26,19 +26,14 @@ class ItemSchedule(Schedule):
         self.referee = ItemReferee(self.loop, self.trace, self.settings)
         self.shelf = new_shelf(self.loop)
         self.shelf.items = self.items = JudgedItems(self.shelf.now, self.referee)
+        self.rules_fired = self.items.fired
         self.nodes = [ItemNode(name, self.line(), self.shelf, self.settings, self.referee, self.rng) for name in NODES]
-
-    @property
-    def settles_s(self) -> float:
-        return LIMIT_S
-
-    def rules_fired(self) -> Sequence[str]:
-        return self.items.fired
 
     def troubles(self) -> tuple[Trouble, ...]:
         return (
             (0.25, self.pauses), (0.13, self.blocks), (0.20, self.gets_no_answers), (0.06, self.store_restarts),
-            (0.10, self.restarts), (0.10, self._cancels_an_act), (0.05, self.items.lapse_early),
+            (0.10, self.restarts), (0.10, lambda: self.rng.choice(self.nodes).cancel_act()),
+            (0.05, self.items.lapse_early),
         )  # fmt: skip
 
     async def judge_calm(self) -> None:
@@ -50,15 +45,10 @@ class ItemSchedule(Schedule):
         self.nodes[0].user.begin(self.nodes[0].finish())
         # An acquire that was cancelled may be under way still; what is taken meanwhile is left to lapse.
         limit_s = self.settings.trusted_s + self.lease_s + LIVENESS_SLACK_S
-        await self.wait_for(self._all_done, limit_s, "items are not free")
-
-    def _all_done(self) -> bool:
-        return all(row.state == LAST_STATE for row in self.items.rows.values())
+        rows = self.items.rows
+        await self.wait_for(lambda: all(r.state == LAST_STATE for r in rows.values()), limit_s, "items are not free")
 
     def judge_left(self) -> None:
         now = self.shelf.now()
         if held := [item_id for item_id, record in self.referee.records.items() if record.until > now]:
             self.referee.fail(f"items are held: {held}")
-
-    def _cancels_an_act(self) -> None:
-        self.rng.choice(self.nodes).cancel_act()

@@ -22,6 +22,9 @@ STATES = ("new", "old")
 STEPS_MAX = 4
 
 
+Body = Callable[[Item], Awaitable[None]]
+
+
 class BadLuck(Exception):
     """A body fails."""
 
@@ -39,9 +42,10 @@ class ItemWork:
         self._process, self._items, self._referee = process, items, referee
         self._rng, self._draw = rng, rng.random
         self._acts: tuple[tuple[float, Callable[[], Awaitable[None]]], ...] = (
-            (4, self._use_one), (3, self._use_next), (2, self._hold_one), (1, self._put), (1, self._delete),
+            (4, lambda: self._use_one(self.body)), (3, self._use_next), (2, self._hold_one), (1, self._put),
+            (1, lambda: self._use_one(self._delete_and_stay)),
         )  # fmt: skip
-        self._steps: tuple[tuple[float, Callable[[Item], Awaitable[None]]], ...] = (
+        self._steps: tuple[tuple[float, Body], ...] = (
             (6, self._save), (2, self._renew), (3, self._dawdle), (1, self._block), (1, self._fail), (0.5, self._break),
         )  # fmt: skip
 
@@ -51,8 +55,8 @@ class ItemWork:
 
     # --- one act ---
 
-    async def _use_one(self) -> None:
-        await self._use(await self._items.acquire(self._rng.choice(IDS)), self.body)
+    async def _use_one(self, body: Body) -> None:
+        await self._use(await self._items.acquire(self._rng.choice(IDS)), body)
 
     async def _use_next(self) -> None:
         for item in await self._items.next_for_state(self._rng.choice(STATES), 2):
@@ -71,22 +75,16 @@ class ItemWork:
     async def _put(self) -> None:
         await self._items.put(self._rng.choice(IDS), state=self._rng.choice(STATES), document={})
 
-    async def _delete(self) -> None:
-        await self._use(await self._items.acquire(self._rng.choice(IDS)), self._delete_and_stay)
-
-    async def _deleted(self, item: Item) -> None:
+    async def _delete_and_stay(self, item: Item) -> None:
         self.deleting.add(item._lease.key)
         try:
-            await self._items.delete(item)
+            with suppress(*UNANSWERED):
+                await self._items.delete(item)
         finally:
             self.deleting.discard(item._lease.key)
-
-    async def _delete_and_stay(self, item: Item) -> None:
-        with suppress(*UNANSWERED):
-            await self._deleted(item)
         await asyncio.sleep(self._draw())
 
-    async def _use(self, item: Item, body: Callable[[Item], Awaitable[None]]) -> None:
+    async def _use(self, item: Item, body: Body) -> None:
         lease, is_ours, ended = item._lease, True, list[float]()
         try:
             async with item:

@@ -55,18 +55,10 @@ async def _bodies_not_awaited(bodies: TermBodies, limit_s: float) -> bool:
     return True
 
 
-def _next_without_jump(epoch: int | None, last: Place, now: Place) -> int:
-    return 1 if epoch is None else epoch + 1
-
-
 def _next_with_one_jump(epoch: int | None, last: Place, now: Place) -> int:
     """Jump once, however many timelines lie between."""
     lift = places.EPOCH_JUMP * min(1, places.decide(last, now).jumps(last, now))
     return 1 + lift if epoch is None else epoch + (lift or 1)
-
-
-def _next_born_at_1(epoch: int | None, last: Place, now: Place) -> int:
-    return 1 if epoch is None else _NEXT_EPOCH(epoch, last, now)
 
 
 def _apply_recording_renewals(shelf: Shelf, verb: Verb, request: Request) -> Rule | None:
@@ -94,8 +86,10 @@ FAULTS: Faults = {
         (LeaseMechanism, "attempt", _attempt_believing_hints),
         (LeaseMechanism, "_hear", _hear_and_believe),
     ),
-    "no_jump": ((places, "next_epoch", _next_without_jump),),
+    "no_jump": ((places, "next_epoch", lambda epoch, last, now: 1 if epoch is None else epoch + 1),),
     "jump_once": ((places, "next_epoch", _next_with_one_jump),),
-    "born_at_1": ((places, "next_epoch", _next_born_at_1),),
+    "born_at_1": (
+        (places, "next_epoch", lambda epoch, last, now: 1 if epoch is None else _NEXT_EPOCH(epoch, last, now)),
+    ),
     "renewal_records": ((Shelf, "apply", _apply_recording_renewals),),
 }

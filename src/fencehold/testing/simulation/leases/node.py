@@ -6,6 +6,7 @@ import asyncio
 import random
 from typing import Any
 
+from fencehold.model.election.leases import Ask, Refusal
 from fencehold.model.election.retry import FixedInterval, RetryStrategy
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import LeaseLost, Unavailable, Uncertain
@@ -14,11 +15,10 @@ from fencehold.runtime.election.candidates import Candidates
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.term import Term
 from fencehold.testing.simulation.backend import BackendOverLine
-from fencehold.testing.simulation.fences import LEASE_NAME
-from fencehold.testing.simulation.leases.network import backend
+from fencehold.testing.simulation.fences import LEASE_NAME, FencesOverLine
 from fencehold.testing.simulation.leases.referee import LeaseReferee
 from fencehold.testing.simulation.leases.store import LeaseStore
-from fencehold.testing.simulation.network import Line
+from fencehold.testing.simulation.network import Line, over_line
 from fencehold.testing.simulation.process import StoreProcess
 from fencehold.testing.simulation.referee import BODY_STOP_S_MAX
 
@@ -29,25 +29,30 @@ class LeaseNode(StoreProcess):
         rng: random.Random,
     ) -> None:  # fmt: skip
         super().__init__(name, line, referee, rng)
-        self.settings = settings
+        self.settings, self.call_limit_s = settings, settings.call_limit_s
         self.bodies: dict[int, int] = {}
-        self.asks = 0  # acquires, numbered
+        self.asked: Ask | None = None  # the newest; an earlier one's grant need not be found any more
         self._store, self._referee = store, referee
         self._leader: Leader | None = None
         self._work: asyncio.Task[None] | None = None
         referee.nodes[name] = self
 
     def backend(self) -> BackendOverLine:
-        return backend(self, self.line, self._store, self._referee)
+        made = BackendOverLine(self._store.shelf, self.line)
+        made.leases = over_line(self._store.leases, self.line, self)
+        made.fences = FencesOverLine(self._store, self.line)
+        return made
 
-    @property
-    def call_limit_s(self) -> float:
-        return self.settings.call_limit_s
+    def sending(self, verb: str, args: tuple[Any, ...]) -> None:
+        if verb == "acquire":
+            self.asked = args[0]
+        elif verb == "renew":
+            self._referee.renewing(self, args[0])
 
-    def next_ask(self) -> int:
-        """Number an acquire: an earlier one's grant need not be found any more."""
-        self.asks += 1
-        return self.asks
+    def answered(self, verb: str, args: tuple[Any, ...], answer: Any) -> None:
+        if verb == "renew":
+            refused = (key for key, one in zip(args[0], answer, strict=True) if isinstance(one, Refusal))
+            self._referee.refused_epochs |= {key.epoch for key in refused}
 
     def answer_lost(self) -> None:
         if not self._referee.granted_now(self):  # that one is to be found again
@@ -58,7 +63,7 @@ class LeaseNode(StoreProcess):
     async def start(self) -> None:
         if self._leader is None or self._draw() < 0.5:
             self._leader = self._candidate()
-        self.next_ask()
+        self.asked = None
         await self._leader.start()
         self._work = asyncio.create_task(self._working(self._leader), name=f"{self.name}-work")
 
@@ -72,7 +77,7 @@ class LeaseNode(StoreProcess):
     async def stop(self) -> None:
         assert self._leader is not None, "started first"
         timeout_s = self.some_timeout_s(2.0)
-        self.next_ask()
+        self.asked = None
         self.disturb()
         self._trace.note(self.name, f"shuts down, timeout {timeout_s}")
         await self.within(self._own_s(timeout_s) + DRAIN_LIMIT_S, "shutdown", self._leader.shutdown(timeout_s))
@@ -116,7 +121,7 @@ class LeaseNode(StoreProcess):
             if self._draw() < 0.5:
                 async with term.transaction() as tx:
                     await self.pause_point()
-                    await tx.execute("write")
+                    await tx.execute(lambda: None)
             else:
                 guard = term.guard()
                 await self.pause_point()

@@ -15,33 +15,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from fencehold.model.election.leases import Lease, TermKey
+from fencehold.model.election.leases import Ask, Lease, TermKey
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.runtime.election.held_lease import HeldLease
 from fencehold.runtime.election.term import Term
-from fencehold.testing.history import Believed, Ended, Event, Granted, Refused, check
+from fencehold.testing.history import Believed, Event, Granted, check
 from fencehold.testing.simulation.fences import FenceReferee
-from fencehold.testing.simulation.loop import Side, SimulationLoop
-from fencehold.testing.simulation.process import NodeClock
+from fencehold.testing.simulation.loop import SimulationLoop
+from fencehold.testing.simulation.process import Judged
 from fencehold.testing.simulation.referee import BODY_STOP_S_MAX, ROUNDING_S, SLACK_S, SMALL_DRIFT, Trace
 
 STORM_REFUSALS = 15
 
 
-class Candidate(Protocol):
+class Candidate(Judged, Protocol):
     """What the referee reads of a node."""
 
-    name: str
-    clock: NodeClock
-    user: Side
-    keeper: Side
     bodies: dict[int, int]
     settings: LeaderSettings
-    blocked_at_s: float | None
-    disturbed_s: float
-    asks: int
-
-    def next_ask(self) -> int: ...
+    asked: Ask | None
 
 
 @dataclass(eq=False)
@@ -70,10 +62,10 @@ class LeaseReferee(FenceReferee):
         super().__init__(loop, trace)
         self.nodes: dict[str, Candidate] = {}
         self.history: list[Event] = []
-        self._believed: list[Belief] = []
+        self.refused_epochs: set[int] = set()  # by a renewal, once the refusal has arrived
+        self.believed: list[Belief] = []
         self._over: dict[str, Belief] = {}
         self._leaving: list[tuple[Belief, float]] = []
-        self._refused_epochs: set[int] = set()
         self._taken: dict[int, float] = {}
         self._row_epoch = 0
         self._row_until_s = 0.0
@@ -84,7 +76,7 @@ class LeaseReferee(FenceReferee):
 
     # --- what the store executed ---
 
-    def granted(self, lease: Lease, is_latest: bool) -> None:
+    def granted(self, lease: Lease, ask: Ask) -> None:
         now_s = self.loop.time()
         self.history.append(Granted(lease.name, lease.holder_id, lease.epoch, now_s))
         self.trace.note("store", f"grants epoch {lease.epoch} to {lease.holder_id}")
@@ -93,7 +85,10 @@ class LeaseReferee(FenceReferee):
         self._granted_at_s[lease.epoch] = node.keeper.running_s()
         # The process gives up waiting, backs off once and asks again: by then the nonce must have shown it the grant.
         due_s = now_s + 2 * node.settings.call_limit_s + node.settings.acquire_every_s + SLACK_S
-        self._orphan = Orphan(node, lease.epoch, now_s, due_s) if is_latest else None
+        self._orphan = Orphan(node, lease.epoch, now_s, due_s) if ask is node.asked else None
+
+    def renewed(self, lease: Lease) -> None:
+        self.row_lives_until(lease.epoch, self.loop.time() + lease.remaining_s)
 
     def acquire_refused(self, holder_id: str) -> None:
         """Fail if a candidate asks on and on: one refusal is enough for it, the rest is only load for the store."""
@@ -114,7 +109,7 @@ class LeaseReferee(FenceReferee):
         self._row_until_s = now_s
         node = self.nodes[lease.holder_id]
         belief = next(
-            (b for b in (*self._believed, self._over.get(node.name)) if b and b.term.epoch == lease.epoch), None
+            (b for b in (*self.believed, self._over.get(node.name)) if b and b.term.epoch == lease.epoch), None
         )
         if belief is not None and node.bodies.get(lease.epoch) and now_s < belief.until_s - ROUNDING_S:
             self.fail(f"{node.name} gave epoch {lease.epoch} back while a body of that term was still running")
@@ -137,10 +132,6 @@ class LeaseReferee(FenceReferee):
         self._orphan = None
         self.row_lives_until(row.epoch if row else 0, now_s + left_s)
 
-    def refused(self, key: TermKey, why: str) -> None:
-        super().refused(key, why)
-        self.history.append(Refused(key.name, key.holder_id, key.epoch, self.loop.time(), why))
-
     # --- what a process did ---
 
     def renewing(self, node: Candidate, keys: Sequence[TermKey]) -> None:
@@ -154,10 +145,6 @@ class LeaseReferee(FenceReferee):
         if silent_s > rounds_s * SMALL_DRIFT + SLACK_S:
             self.fail(f"{node.name} renews although its event loop has been blocked for {silent_s:.2f} s")
 
-    def renewal_refused(self, key: TermKey) -> None:
-        """Called on the keeper's thread, when the refusal arrives."""
-        self._refused_epochs.add(key.epoch)
-
     def leads(self, node: Candidate, term: Term) -> None:
         """Called on the user's thread, when a term begins."""
         now_s = self.loop.time()
@@ -167,14 +154,14 @@ class LeaseReferee(FenceReferee):
         if term.epoch <= last:
             self.fail(f"{node.name} begins a term with epoch {term.epoch} after epoch {last}")
         self._newest_term[node.name] = term.epoch
-        self._believed.append(Belief(node, term, term._held, now_s, now_s + term.remaining_s / node.clock.rate))
+        self.believed.append(Belief(node, term, term._held, now_s, now_s + term.remaining_s / node.clock.rate))
         if self._orphan is not None and self._orphan.epoch == term.epoch:
             self._orphan = None
 
     # --- whenever something happened and all of it is done, before time moves on ---
 
     def judge(self, now_s: float) -> None:
-        if self._believed:
+        if self.believed:
             self._judge_believed(now_s)
         for belief in self._over.values():
             if belief.held.remaining_s > 0:
@@ -186,7 +173,7 @@ class LeaseReferee(FenceReferee):
 
     def _judge_believed(self, now_s: float) -> None:
         ended = False
-        for belief in self._believed:
+        for belief in self.believed:
             left_s = belief.held.remaining_s
             if left_s > 0:
                 belief.until_s = now_s + left_s / belief.node.clock.rate
@@ -195,13 +182,13 @@ class LeaseReferee(FenceReferee):
                 ended = True
         if ended:
             self._close_ended(now_s)
-        if len(self._believed) > 1:
+        if len(self.believed) > 1:
             self._judge_overlap()
 
     def _judge_valid(self, belief: Belief) -> None:
         """Also for what is left of it: a process that is paused now will not learn that it is over."""
         epoch = belief.term.epoch
-        if epoch in self._refused_epochs:
+        if epoch in self.refused_epochs:
             self.fail(f"{belief.node.name}'s epoch {epoch} is still valid after its renewal was refused")
         if epoch in self._taken:
             return
@@ -212,14 +199,14 @@ class LeaseReferee(FenceReferee):
             )
 
     def _judge_overlap(self) -> None:
-        valid = [b for b in self._believed if b.term.epoch not in self._taken]
+        valid = [b for b in self.believed if b.term.epoch not in self._taken]
         if len(valid) > 1:
             both = " and ".join(f"{b.node.name} epoch {b.term.epoch}" for b in valid)
             self.fail(f"two terms are valid at once: {both}")
 
     def _close_ended(self, now_s: float) -> None:
-        for belief in [b for b in self._believed if not b.term.is_valid]:
-            self._believed.remove(belief)
+        for belief in [b for b in self.believed if not b.term.is_valid]:
+            self.believed.remove(belief)
             self._over[belief.node.name] = belief
             term, why = belief.term, belief.term.ended_because or "its deadline passed"
             self.trace.note(belief.node.name, f"epoch {term.epoch} is no longer valid: {why}")
@@ -227,7 +214,6 @@ class LeaseReferee(FenceReferee):
             end_s = max(belief.start_s, min(now_s, belief.until_s, self._taken.get(term.epoch, now_s)))
             self.counts["seconds led"] += end_s - belief.start_s
             self.history.append(Believed(term.name, term.holder_id, term.epoch, belief.start_s, end_s))
-            self.history.append(Ended(term.name, term.holder_id, term.epoch, now_s, why))
             if belief.node.bodies.get(term.epoch):
                 self._leaving.append((belief, belief.node.user.running_s()))
 
@@ -249,10 +235,6 @@ class LeaseReferee(FenceReferee):
             )
 
     # --- the verdict ---
-
-    @property
-    def somebody_leads(self) -> bool:
-        return bool(self._believed)
 
     def judge_end(self) -> None:
         found = check([*self.history, *self.kept])

@@ -26,7 +26,9 @@ class LeaseSchedule(Schedule):
         super().__init__(seed, trace)
         self.referee = LeaseReferee(self.loop, self.trace)
         self.store = LeaseStore(self.loop, self.referee)
+        self.rules_fired = self.store.shelf.fired
         self.settings = self._some_settings()
+        self.settles_s = self.settings.call_limit_s
         self.nodes = [LeaseNode(name, self.line(), self.store, self.settings, self.referee, self.rng) for name in NODES]
 
     def _some_settings(self) -> LeaderSettings:
@@ -36,13 +38,6 @@ class LeaseSchedule(Schedule):
             on_error="retry" if self.draw() < 0.8 else "drop",
             release_on_stop=self.draw() < 0.85,
         )
-
-    @property
-    def settles_s(self) -> float:
-        return self.settings.call_limit_s
-
-    def rules_fired(self) -> Sequence[str]:
-        return self.store.shelf.fired
 
     def restart_store(self) -> None:
         self.store.restart()
@@ -62,7 +57,7 @@ class LeaseSchedule(Schedule):
 
     async def judge_calm(self) -> None:
         limit_s = max(self.lease_s, READ_LIMIT_S) + self.settings.acquire_every_s + LIVENESS_SLACK_S
-        await self.wait_for(lambda: self.referee.somebody_leads, limit_s, "nobody leads")
+        await self.wait_for(lambda: bool(self.referee.believed), limit_s, "nobody leads")
 
     # --- troubles ---
 

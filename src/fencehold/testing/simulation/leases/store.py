@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fencehold.backends.memory.backend import MemoryLeases
@@ -28,17 +28,15 @@ class LeaseStore(FencedStore):
     def __init__(self, loop: SimulationLoop, referee: LeaseReferee) -> None:
         super().__init__(loop, referee)
         self.commits = [Commit(None, 0)]
+        self.leases = JudgedLeases(self, referee)
         self._referee = referee
-        self._leases = MemoryLeases(self.shelf)
 
-    # --- commits, and the loss of them ---
-
-    def _committed(self) -> None:
+    def committed(self) -> None:
         self.commits.append(Commit(self.row, len(self._referee.kept)))
 
     def wrote(self, key: TermKey) -> None:
         super().wrote(key)
-        self._committed()
+        self.committed()
 
     def promote(self, lost: int) -> None:
         """Let a standby take over that lacks the last `lost` commits, on a timeline of its own.
@@ -57,40 +55,9 @@ class LeaseStore(FencedStore):
         self.commits.append(kept)
         self._referee.promoted(kept.row, left_s, kept.writes)
 
-    # --- leases ---
-
-    def acquire(self, ask: Ask, is_latest: bool) -> Answer:
-        before = self.row
-        answer = at_once(self._leases.acquire(ask, 0.0))
-        if isinstance(answer, Refusal):
-            self._referee.acquire_refused(ask.holder_id)
-        elif isinstance(answer, Lease) and answer.epoch != (before.epoch if before else 0):
-            self._referee.granted(answer, is_latest)
-            self._committed()
-        return answer
-
-    def renew(self, keys: Sequence[TermKey]) -> list[Answer]:
-        answers = at_once(self._leases.renew(keys, 0.0))
-        for answer in answers:
-            if isinstance(answer, Lease):
-                self._referee.row_lives_until(answer.epoch, self._loop.time() + answer.remaining_s)
-                self._committed()
-        return answers
-
-    def release(self, keys: Sequence[TermKey]) -> list[Answer]:
-        answers = at_once(self._leases.release(keys, 0.0))
-        for answer in answers:
-            if isinstance(answer, Lease):
-                self._referee.released(answer)
-                self._committed()
-        return answers
-
-    def read(self, names: Sequence[str]) -> dict[str, Lease]:
-        return at_once(self._leases.read(names, 0.0))
-
     def ask_step_down(self) -> None:
         if self.row is not None:
-            at_once(self._leases.ask_step_down(LEASE_NAME, self.row.epoch, 0.0))
+            at_once(self.leases.ask_step_down(LEASE_NAME, self.row.epoch, 0.0))
 
     def take_away(self) -> None:
         """End the lease although its holder did nothing wrong, as an operator does, or a clock that jumps."""
@@ -98,5 +65,36 @@ class LeaseStore(FencedStore):
         if row is not None and row.expires_at > self.shelf.now():
             self.shelf.rows[LEASE_NAME] = replace(row, expires_at=self.shelf.now())
             self._referee.taken_away(row.epoch)
-            self._committed()
+            self.committed()
             self.shelf.notify("released", LEASE_NAME)
+
+
+class JudgedLeases(MemoryLeases):
+    """The verbs, with the referee beside every change."""
+
+    def __init__(self, store: LeaseStore, referee: LeaseReferee) -> None:
+        super().__init__(store.shelf)
+        self._store, self._referee = store, referee
+
+    async def acquire(self, ask: Ask, limit_s: float) -> Answer:
+        before = self._store.row
+        answer = await super().acquire(ask, limit_s)
+        if isinstance(answer, Refusal):
+            self._referee.acquire_refused(ask.holder_id)
+        elif isinstance(answer, Lease) and answer.epoch != (before.epoch if before else 0):
+            self._referee.granted(answer, ask)
+            self._store.committed()
+        return answer
+
+    async def renew(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        return self._judged(await super().renew(keys, limit_s), self._referee.renewed)
+
+    async def release(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
+        return self._judged(await super().release(keys, limit_s), self._referee.released)
+
+    def _judged(self, answers: list[Answer], judge: Callable[[Lease], None]) -> list[Answer]:
+        for lease in answers:
+            if isinstance(lease, Lease):
+                judge(lease)
+                self._store.committed()
+        return answers

@@ -8,7 +8,7 @@ from fencehold.model.election.election import LockState
 from fencehold.ports.lock_session import Companion
 from fencehold.runtime.lock.mechanism import Grant, SessionMechanism, Timing
 from fencehold.runtime.lock.session_lock import SessionLock
-from fencehold.testing.simulation.faults import OF_TRUST, Faults
+from fencehold.testing.simulation.faults import OF_TRUST, Faults, answering
 
 
 async def _prove_whenever(mechanism: SessionMechanism[Any], grant: Grant) -> None:
@@ -44,18 +44,10 @@ async def _fenced_unasked(
     return old
 
 
-def _same_term(mechanism: SessionMechanism[Any], grant: Grant) -> bool:
-    return False
-
-
 async def _close_nothing(mechanism: SessionMechanism[Any]) -> None:
     grant, mechanism._session, mechanism._grant = mechanism._grant, None, None
     if grant is not None:
         grant.end()
-
-
-def _not_ended(grant: Grant) -> None:
-    return None
 
 
 _FENCED = SessionMechanism._fenced
@@ -66,8 +58,8 @@ FAULTS: Faults = {
     "refusal_as_unknown": ((SessionMechanism, "_probe", _probe_for_life),),
     "grace_keeps_leader": ((SessionLock, "is_leader", property(_leads_while_reconnecting)),),
     "resumed_unasked": ((SessionMechanism, "_fenced", _fenced_unasked),),
-    "new_term_hidden": ((SessionMechanism, "is_new_term", _same_term),),
+    "new_term_hidden": ((SessionMechanism, "is_new_term", answering(False)),),
     "connection_kept": ((SessionMechanism, "close", _close_nothing),),
-    "end_forgotten": ((Grant, "end", _not_ended),),
+    "end_forgotten": ((Grant, "end", answering(None)),),
     "no_margin": ((Timing, "margin_s", 0.0),),
 }

@@ -51,17 +51,17 @@ class LockNode(Process):
         self._referee, self._health_s = referee, settings.timing.health_interval_s
         companion = CompanionOverLine(server, line, name) if has_epoch else None
         self.lock = SimulatedLock(settings, self, lambda: SessionOverLine(line, server, silent_s_max), companion)
-        self.lock.on_acquired(partial(referee.tell, self, ACQUIRED))
-        self.lock.on_lost(partial(referee.tell, self, LOST))
-        self.lock.on_released(partial(referee.tell, self, RELEASED))
-        self.lock.on_stopped(partial(referee.tell, self, STOPPED))
-        self.changes: set[str] = set()  # of its state
+        for what, call_at in (
+            (ACQUIRED, self.lock.on_acquired), (LOST, self.lock.on_lost), (RELEASED, self.lock.on_released),
+            (STOPPED, self.lock.on_stopped),
+        ):  # fmt: skip
+            call_at(partial(referee.tell, self, what))
         self._work: asyncio.Task[None] | None = None
         referee.nodes[name] = self
 
     def heard(self, event: str, fields: dict[str, Any]) -> None:
         if event == "state_change":
-            self.changes.add(f"{fields['old']} -> {fields['new']}")
+            self._referee.changes.add(f"{fields['old']} -> {fields['new']}")
         elif event in {"lock_acquired", "leadership_recovered"}:
             self._referee.leads(self, fields["epoch"], is_resumed=event == "leadership_recovered")
 
@@ -107,6 +107,6 @@ class LockNode(Process):
         try:
             async with term.transaction() as tx:
                 await self.pause_point()
-                await tx.execute("write")
+                await tx.execute(lambda: None)
         except (LeaseLost, Unavailable, Uncertain):
             return

@@ -17,8 +17,9 @@ from fencehold.model.election.leases import Lease
 from fencehold.runtime.lock.mechanism import Grant, Timing
 from fencehold.runtime.lock.session_lock import SessionLock
 from fencehold.testing.simulation.fences import FenceReferee
-from fencehold.testing.simulation.loop import Side, SimulationLoop
+from fencehold.testing.simulation.loop import SimulationLoop
 from fencehold.testing.simulation.network import STUTTER_S_MAX
+from fencehold.testing.simulation.process import Judged
 from fencehold.testing.simulation.referee import SLACK_S, Trace
 
 REMEMBERED = 6  # grants of each process
@@ -28,11 +29,8 @@ AFTER = {ACQUIRED: {LOST, RELEASED, STOPPED}, LOST: {ACQUIRED, STOPPED}, RELEASE
 AFTER[STOPPED] = {ACQUIRED, STOPPED}
 
 
-class Contender(Protocol):
+class Contender(Judged, Protocol):
     """What the referee reads of a node."""
-
-    name: str
-    user: Side
 
     @property
     def lock(self) -> SessionLock[Any]: ...
@@ -51,6 +49,7 @@ class LockReferee(FenceReferee):
     def __init__(self, loop: SimulationLoop, trace: Trace, timing: Timing) -> None:
         super().__init__(loop, trace)
         self.nodes: dict[str, Contender] = {}
+        self.changes: set[str] = set()  # of states
         self.terms: dict[str, int] = {}  # begun, by process
         self.told: dict[str, list[str]] = {}  # callbacks that were called, by process
         self._step_back_s = 2 * (timing.probe_limit_s + STUTTER_S_MAX) + SLACK_S  # the probe, and the epoch's renewal

@@ -20,6 +20,7 @@ RETRY_S_MAX = 2.0
 
 class LockSchedule(Schedule):
     rules = frozenset(f"{row.source.value} -> {row.target.value}" for row in TABLE if row.source is not row.target)
+    settles_s = ROUND_TRIP_LIMIT_S
     referee: LockReferee
     nodes: Sequence[LockNode]
 
@@ -27,6 +28,7 @@ class LockSchedule(Schedule):
         super().__init__(seed, trace)
         self.timing = Timing(self.lease_s * HEALTH_PART)
         self.referee = LockReferee(self.loop, self.trace, self.timing)
+        self.rules_fired = self.referee.changes
         self.server = self.referee.server = LockServer(self.loop, self.referee)
         silent_s_max = self.timing.trust_s if self.draw() < 0.8 else None
         has_epoch = self.draw() < 0.6
@@ -44,13 +46,6 @@ class LockSchedule(Schedule):
         )
         grace_s = self.lease_s * (0.3 + 1.5 * draw()) if draw() < 0.7 else None
         return LockSettings(self.timing, retry, grace_s, auto_reacquire=draw() < 0.8, shutdown_event=None)
-
-    @property
-    def settles_s(self) -> float:
-        return ROUND_TRIP_LIMIT_S
-
-    def rules_fired(self) -> Sequence[str]:
-        return [change for node in self.nodes for change in node.changes]
 
     def restart_store(self) -> None:
         self.server.restart()

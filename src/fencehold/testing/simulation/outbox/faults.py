@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from fencehold.backends.memory.outbox import events as memory
-from fencehold.backends.memory.outbox.shelf import EventShelf, Kept
 from fencehold.model.outbox import events
 from fencehold.model.outbox.events import RULES, Request, Rule, Status, Stored, Verb, has_lapsed, recover, tries_left
 from fencehold.model.outbox.settings import OutboxSettings
 from fencehold.ports.events import ClaimAsk
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent
 from fencehold.runtime.outbox.event_renewals import EventRenewals
 from fencehold.runtime.outbox.handler_runs import HandlerRuns
 from fencehold.runtime.outbox.reaper import Reaper
 from fencehold.runtime.outbox.worker import Worker
-from fencehold.testing.simulation.faults import OF_HEARTBEATS, OF_TRUST, Faults, Patch
+from fencehold.testing.simulation.faults import OF_HEARTBEATS, OF_TRUST, Faults, Patch, answering
 
 RESULTS = frozenset({Verb.RENEW, Verb.COMPLETE, Verb.FAIL, Verb.RELEASE})
-
-
-def _held_by_anybody(row: Stored, request: Request) -> bool:
-    return not has_lapsed(row, request)
-
-
-def _of_token(row: Stored, request: Request) -> bool:
-    return row.lock_token == request.token
-
-
-def _always(row: Stored, request: Request) -> bool:
-    return True
 
 
 def _rules(of: frozenset[Verb], instead: Callable[[Stored, Request], bool]) -> tuple[Patch, ...]:
@@ -50,10 +35,6 @@ def _rules(of: frozenset[Verb], instead: Callable[[Stored, Request], bool]) -> t
     return ((events, "RULES", tuple(changed(rule) for rule in RULES)),)
 
 
-def _all_held(shelf: EventShelf, now: dt.datetime) -> Iterator[Kept]:
-    return (row for row in shelf.unfinished.values() if row.stored.status is Status.PROCESSING)
-
-
 def _recover_uncounted(row: Stored, request: Request) -> Stored:
     return replace(recover(row, request), retry_count=row.retry_count)
 
@@ -68,14 +49,6 @@ def _ask_for_suspects(worker: Worker, limit: int, settings: OutboxSettings, swee
     return ask and replace(ask, suspects_max=None)
 
 
-def _no_limit(renewals: EventRenewals, kept: ClaimedEvent) -> float:
-    return math.inf
-
-
-def _not_cancelled(runs: HandlerRuns, claimed: ClaimedEvent) -> None:
-    return None
-
-
 async def _run_nothing(reaper: Reaper, port: Any) -> None:
     return None
 
@@ -85,15 +58,18 @@ _ASK = Worker._ask
 FAULTS: Faults = {
     **OF_TRUST,
     **OF_HEARTBEATS,
-    "token_ignored": _rules(RESULTS, _held_by_anybody),
-    "result_after_expiry": _rules(RESULTS - {Verb.RENEW}, _of_token),
-    "reaper_takes_live": (*_rules(frozenset({Verb.REAP}), _always), (memory, "_lapsed", _all_held)),
+    "token_ignored": _rules(RESULTS, lambda row, request: not has_lapsed(row, request)),
+    "result_after_expiry": _rules(RESULTS - {Verb.RENEW}, lambda row, request: row.lock_token == request.token),
+    "reaper_takes_live": (
+        *_rules(frozenset({Verb.REAP}), answering(True)),
+        (memory, "_lapsed", lambda shelf, now: (row for row in shelf.unfinished.values() if row.stored.lock_token)),
+    ),
     "recovery_not_counted": (
         (events, "RULES", tuple(replace(r, then=_recover_uncounted) if r.then is recover else r for r in RULES)),
     ),
     "token_per_worker": ((Worker, "_ask", _ask_with_one_token),),
     "suspects_together": ((Worker, "_ask", _ask_for_suspects),),
-    "processing_without_limit": ((EventRenewals, "_max_s", _no_limit),),
-    "lost_handler_runs_on": ((HandlerRuns, "lose", _not_cancelled),),
+    "processing_without_limit": ((EventRenewals, "_max_s", answering(math.inf)),),
+    "lost_handler_runs_on": ((HandlerRuns, "lose", answering(None)),),
     "nothing_reaped": ((Reaper, "_run_once", _run_nothing),),
 }

@@ -47,6 +47,7 @@ class OutboxNode(StoreProcess):
         self.confirmed: list[str] = []  # what was added for sure, by tracking ids
         self.concurrency = 1 + int(3 * self._draw())
         self._settings, self._referee = settings, referee
+        self.call_limit_s = settings.call_limit_s
         self._outbox = Outbox(OUTBOX, settings, OutboxContext(self.context, FirstUse(self.context)))
         self._has_batches, self._max_processing_s = self._draw() < 0.25, settings.lease_s * (1 + 2 * self._draw())
         self._behaviours: tuple[tuple[float, Callable[[], Awaitable[None]]], ...] = (
@@ -61,10 +62,6 @@ class OutboxNode(StoreProcess):
 
     def backend(self) -> BackendOverLine:
         return BackendOverLine(self._shelf, self.line, self)
-
-    @property
-    def call_limit_s(self) -> float:
-        return self._settings.call_limit_s
 
     def sending(self, verb: str, args: tuple[Any, ...]) -> None:
         if verb == "renew":

@@ -11,32 +11,28 @@ nothing is renewed for longer than a handler may take. The schedule judges the r
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from fencehold.backends.memory.outbox.shelf import Kept
+from fencehold.backends.memory.outbox.shelf import EventShelf, Kept
 from fencehold.model.outbox.events import Request, Status, Verb
+from fencehold.model.outbox.new_events import NewEvent
 from fencehold.model.outbox.settings import OutboxSettings
 from fencehold.ports.events import ClaimKey
 from fencehold.runtime.outbox.claimed_event import ClaimedEvent
 from fencehold.runtime.outbox.handler_runs import LOST_GRACE_S
 from fencehold.runtime.outbox.reaper import AGAIN_S
 from fencehold.runtime.outbox.worker import Worker
-from fencehold.testing.simulation.loop import Side, SimulationLoop
+from fencehold.testing.simulation.loop import SimulationLoop
 from fencehold.testing.simulation.network import STUTTER_S_MAX
-from fencehold.testing.simulation.process import NodeClock
+from fencehold.testing.simulation.process import Judged
 from fencehold.testing.simulation.referee import LONG_AGO, ROUNDING_S, SLACK_S, SMALL_DRIFT, Referee, Trace
 
 
-class WorkerNode(Protocol):
+class WorkerNode(Judged, Protocol):
     """What the referee reads of a node."""
 
-    name: str
-    clock: NodeClock
-    user: Side
-    keeper: Side
-    disturbed_s: float
     reaps_since_s: float | None
     concurrency: int
 
@@ -219,3 +215,30 @@ class OutboxReferee(Referee):
         limit_s = max(self._settings.reap_every_s, AGAIN_S) * SMALL_DRIFT + 2 * self._call_s + SLACK_S
         if now_s > since_s + limit_s:
             self.fail(f"event {record.id} has lapsed {now_s - record.until_s:.2f} s ago and is not recovered")
+
+
+class JudgedEvents(EventShelf):
+    """The store of the events: the memory backend's, with the referee beside every change."""
+
+    def __init__(self, now: Callable[[], dt.datetime], referee: OutboxReferee) -> None:
+        super().__init__(now)
+        self._referee = referee
+
+    def add(self, event: NewEvent) -> bool:
+        is_new = super().add(event)
+        if is_new:
+            self._referee.added(self.by_tracking_id[event.tracking_id])
+        return is_new
+
+    def apply(self, event_id: int, verb: Verb, request: Request) -> Kept | None:
+        row = super().apply(event_id, verb, request)
+        if row is not None:
+            self._referee.executed(row, verb, request)
+        return row
+
+    def lapse_early(self) -> None:
+        """End the lease of the event that was claimed first, although its worker did nothing wrong."""
+        held = [row for row in self.unfinished.values() if row.stored.status is Status.PROCESSING]
+        for row in held[:1]:
+            row.stored = replace(row.stored, locked_until=self.now())
+            self._referee.lapsed_early(row)

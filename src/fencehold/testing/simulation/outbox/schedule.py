@@ -13,8 +13,7 @@ from fencehold.runtime.outbox.outbox import LIMIT_S
 from fencehold.testing.simulation.backend import new_shelf
 from fencehold.testing.simulation.network import at_once
 from fencehold.testing.simulation.outbox.node import OUTBOX, QUICK_S_MAX, OutboxNode
-from fencehold.testing.simulation.outbox.referee import OutboxReferee
-from fencehold.testing.simulation.outbox.store import JudgedEvents
+from fencehold.testing.simulation.outbox.referee import JudgedEvents, OutboxReferee
 from fencehold.testing.simulation.schedule import LIVENESS_SLACK_S, NODES, Schedule, Trouble
 
 MAX_RETRIES = 3
@@ -24,6 +23,7 @@ POLL_S = 1.0
 
 class OutboxSchedule(Schedule):
     rules = frozenset(rule.id for rule in RULES)
+    settles_s = LIMIT_S
     referee: OutboxReferee
     nodes: Sequence[OutboxNode]
 
@@ -34,6 +34,7 @@ class OutboxSchedule(Schedule):
         self.shelf = new_shelf(self.loop)
         self.events = JudgedEvents(self.shelf.now, self.referee)
         self.shelf.outboxes[OUTBOX] = self.events
+        self.rules_fired = self.events.fired
         self.nodes = [
             OutboxNode(name, self.line(), self.shelf, self.settings, self.referee, self.rng) for name in NODES
         ]
@@ -44,17 +45,11 @@ class OutboxSchedule(Schedule):
             in_order=self.draw() < 0.3,
         )  # fmt: skip
 
-    @property
-    def settles_s(self) -> float:
-        return LIMIT_S
-
-    def rules_fired(self) -> Sequence[str]:
-        return self.events.fired
-
     def troubles(self) -> tuple[Trouble, ...]:
         return (
             (0.25, self.pauses), (0.10, self.blocks), (0.20, self.gets_no_answers), (0.06, self.store_restarts),
-            (0.12, self.restarts), (0.07, self._cancels_its_worker), (0.05, self._pauses_or_resumes),
+            (0.12, self.restarts), (0.07, lambda: self._node().cancel_run()),
+            (0.05, lambda: self._node().pause_or_resume()),
             (0.05, self._redrives), (0.05, self.events.notify), (0.05, self.events.lapse_early),
         )  # fmt: skip
 
@@ -70,10 +65,8 @@ class OutboxSchedule(Schedule):
         turns = len([one for one in self.referee.records.values() if not one.is_final])
         queue_s = turns * (tries_s if self.settings.in_order else QUICK_S_MAX)
         limit_s = self.lease_s + self.settings.reap_every_s + slowest_s + tries_s + queue_s + LIVENESS_SLACK_S
-        await self.wait_for(self._all_final, limit_s, "events are unfinished")
-
-    def _all_final(self) -> bool:
-        return all(record.is_final for record in self.referee.records.values())
+        records = self.referee.records
+        await self.wait_for(lambda: all(r.is_final for r in records.values()), limit_s, "events are unfinished")
 
     def judge_left(self) -> None:
         now = self.shelf.now()
@@ -90,12 +83,6 @@ class OutboxSchedule(Schedule):
                 self.referee.fail(f"{what}: {found}")
 
     # --- troubles ---
-
-    def _cancels_its_worker(self) -> None:
-        self._node().cancel_run()
-
-    def _pauses_or_resumes(self) -> None:
-        self._node().pause_or_resume()
 
     def _node(self) -> OutboxNode:
         return self.rng.choice(self.nodes)
