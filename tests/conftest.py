@@ -35,7 +35,7 @@ import pytest
 
 from tests.servers import marks
 from tests.servers.cosmos import CosmosServer
-from tests.servers.limits import limited
+from tests.servers.limits import limited, stretched
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import AnyPostgres, GivenServer, PostgresServer, binaries_of, fresh_database, majors
 from tests.servers.programs import Missing, find, reason
@@ -61,7 +61,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     """Runs the test itself, sync or async, so that the limit holds for both."""
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     marker = pyfuncitem.get_closest_marker("limit")
-    limit_s = float(marker.args[0]) if marker else 60.0
+    limit_s = stretched(float(marker.args[0]) if marker else 60.0)
     if pyfuncitem.config.getoption("usepdb"):
         limit_s = 24 * 3600.0
     limited(pyfuncitem.obj, arguments, limit_s)

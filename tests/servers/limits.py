@@ -9,6 +9,7 @@ import faulthandler
 import functools
 import inspect
 import io
+import os
 import signal
 import sys
 import tempfile
@@ -22,10 +23,18 @@ import pytest
 
 GRACE_S = 5.0
 LAST_RESORT_S = 60.0
+LOAD_MEANT = 2.0  # of each core: the parts of a run that stand beside each other
+STRETCH_MAX = 4.0
 
 
 class TooLong(KeyboardInterrupt):
     """Raised by the alarm. Of the kind that asyncio lets through instead of storing it in some task."""
+
+
+def stretched(limit_s: float) -> float:
+    """The limit on this machine as it is now: what else it has to do makes everything take longer."""
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return limit_s * min(STRETCH_MAX, max(1.0, load / LOAD_MEANT))
 
 
 def limited(test: Callable[..., Any], arguments: Mapping[str, Any], limit_s: float) -> None:
