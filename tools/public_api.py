@@ -18,11 +18,12 @@ from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.txt"
 MODULES = (
-    "fencehold", "fencehold.sync", "fencehold.telemetry.prometheus", "pgleaderlock",
-    "mssqlleaderlock",
+    "fencehold", "fencehold.sync", "fencehold.own_tables", "fencehold.service", "fencehold.command",
+    "fencehold.telemetry.prometheus", "pgleaderlock", "mssqlleaderlock",
 )  # fmt: skip
 #: Their constructors are not public: the store makes them.
 MADE_BY_THE_STORE = ("fencehold.runtime", "fencehold.sync", "fencehold.ports")
+MADE_BY_USERS = ("Statement",)
 #: Made by dataclasses and enums; they differ between versions of Python.
 GIVEN_BY_PYTHON = ("mro", "name", "value")
 HEAD = "# Every public name and its signature. Written by `make api`; a test fails while it is not current.\n"
@@ -46,6 +47,8 @@ def of_name(name: str, thing: Any) -> Iterator[str]:
         yield from (f"    {line}" for line in sorted(members(thing)))
     elif inspect.isfunction(thing):
         yield called(name, thing)
+    elif isinstance(thing, int):
+        yield f"{name} = {thing}"
     else:
         yield f"{name}: a name for types"
 
@@ -58,7 +61,8 @@ def bases(thing: type) -> str:
 def members(thing: type) -> Iterator[str]:
     for name, member in inspect.getmembers_static(thing):
         is_own = any(name in vars(base) for base in thing.__mro__ if base.__module__.partition(".")[0] in ours())
-        is_made_by_user = name == "__init__" and not thing.__module__.startswith(MADE_BY_THE_STORE)
+        is_the_stores = thing.__module__.startswith(MADE_BY_THE_STORE) and thing.__name__ not in MADE_BY_USERS
+        is_made_by_user = name == "__init__" and not is_the_stores
         if not is_own or (name.startswith("_") and not is_made_by_user) or name in GIVEN_BY_PYTHON:
             continue
         if isinstance(member, property):
@@ -93,7 +97,9 @@ def parameters(signature: inspect.Signature) -> Iterator[str]:
         stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
         is_keyword = is_keyword or stars == "*"
         kind = annotation(one.annotation)
-        default = "" if one.default is one.empty else f" = {one.default!r}"
+        is_named = inspect.isroutine(one.default) or inspect.isclass(one.default)
+        said = one.default.__name__ if is_named else repr(one.default)
+        default = "" if one.default is one.empty else f" = {said}"
         yield f"{stars}{one.name}" + (f": {kind}" if kind else "") + default
 
 

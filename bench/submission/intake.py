@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from bench.children import Child, children
 from bench.report import Finding
 from bench.submission.ground import TARGET, Ground
-from submission_manager.stores.postgres.store import POOL_SIZE
+from submission_manager.stores.opening import POOL_SIZE
 
 RATIO_MIN = 0.6
 CLIENTS = 32

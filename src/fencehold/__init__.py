@@ -1,6 +1,7 @@
 """Leases on the database you already have, with the fence applied for you."""
 
 from fencehold.connect import connect
+from fencehold.model.durable import Durability
 from fencehold.model.durations import Duration
 from fencehold.model.election.election import LockState
 from fencehold.model.election.leases import Lease
@@ -52,6 +53,7 @@ __all__ = [
     "Connection",
     "Cursor",
     "DecorrelatedJitter",
+    "Durability",
     "Duration",
     "Event",
     "EventHandler",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from fencehold.model.errors import LeaseLost, Unavailable, Uncertain
+from fencehold import LeaseLost, Unavailable, Uncertain
 
 #: Error codes of calls that got no answer. Every other error is an answer, except NOT_SENT: those calls were never
 #: sent, so they show neither that the database answers nor that it does not.

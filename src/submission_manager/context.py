@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink
+from fencehold.service import Clock
 from submission_manager.executor.metrics import ExecutorMetrics
 
 

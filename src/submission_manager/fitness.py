@@ -6,7 +6,7 @@ right would be noticed only after a message was sent, when its outcome cannot be
 
 from __future__ import annotations
 
-from fencehold.model.errors import ConfigurationError
+from fencehold import ConfigurationError
 from submission_manager.own_words import HINTS, INIT
 from submission_manager.ports import FitnessPort
 

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Self, TypeVar
+from typing import Self
 
 import fencehold
-from fencehold.connect import backend_for, label
-from fencehold.model.errors import ConfigurationError, FenceholdError, redact
-from fencehold.ports.backend import Backend
-from fencehold.ports.fact_table import OutageFacts
-from fencehold.ports.facts import FactSink
-from fencehold.runtime.core.clock import BootClock
-from fencehold.runtime.core.repeated_failures import Outage
-from fencehold.telemetry.fan_out import FanOut
+from fencehold import ConfigurationError, FactSink, FanOut, FenceholdError
+from fencehold.service import BootClock, label, redact, until_answered
 from submission_manager.answers import Answers
 from submission_manager.context import ServiceContext
 from submission_manager.executor.backlog import BacklogWatch
@@ -37,14 +30,9 @@ from submission_manager.own_words import OwnWords
 from submission_manager.ports import IntakePort, IntentStore
 from submission_manager.registry.registry import Registry
 from submission_manager.settings import Settings
-from submission_manager.stores.heard import HeardAttempts, HeardIntake, HeardSchedule
 from submission_manager.stores.opening import LEASE_TABLE, open_store
 from submission_manager.webhook import WebhookClient
 
-T = TypeVar("T")
-
-REACH_LIMIT_S = 4.0  # for one try: so that an outage is logged within 5 s
-INIT_LIMIT_S = 60.0
 READY_LIMIT_S = 10.0
 STEP_DOWN_LIMIT_S = 5.0
 CONCURRENT_WRITES = 4  # fenced transactions at the same time: more would only wait in the database
@@ -128,24 +116,21 @@ class Instance:
 
     async def _start(self) -> None:
         settings = self.settings
-        store = open_store(settings.database, settings.durable, self._facts)
+        store = open_store(settings.database, settings.durable, self._facts, self._answers)
         self._stack.push_async_callback(store.close)
-        outage = Outage(OutageFacts(self._facts), self._clock)
-        await outage.wait_for(lambda: self._of_leases(lambda leases: leases.open(REACH_LIMIT_S)))
-        await outage.wait_for(lambda: self._prepare(store))
-        await outage.wait_for(store.open)
         leases = await self._stack.enter_async_context(
             fencehold.connect(settings.database, table=LEASE_TABLE, facts=self._facts, durable=settings.durable)
         )
+        await until_answered(lambda: self._prepare(store, leases), self._facts, self._clock)
+        await until_answered(store.open, self._facts, self._clock)
         outgoing = await self._stack.enter_async_context(Outgoing())
         self.leader = leases.leader(
             settings.lease_name, lease=settings.lease_duration_s, renew_every=settings.renew_interval_s,
             acquire_every=settings.acquire_interval_s, holder_id=settings.holder_id, on_error=settings.on_sql_error,
             release_on_stop=settings.release_on_stop,
         )  # fmt: skip
-        intake = HeardIntake(store.intake, self._answers)
-        leadership = self._running = self._leadership(store, intake, outgoing)
-        self._bind(intake, leadership)  # before leading: if the port is in use, the error comes before any work
+        leadership = self._running = self._leadership(store, outgoing)
+        self._bind(store.intake, leadership)  # before leading: if the port is in use, the error comes before any work
         self._stack.push_async_callback(self.listening.stop)
         self._leading = asyncio.create_task(leadership.run(), name="submission-leadership")
         self._stack.push_async_callback(self._stop_leading, leadership)
@@ -163,10 +148,10 @@ class Instance:
             database=label(settings.database),
         )  # fmt: skip
 
-    async def _prepare(self, store: IntentStore) -> None:
+    async def _prepare(self, store: IntentStore, leases: fencehold.Store) -> None:
         if self._creates_tables:
             try:
-                steps = await self._create_leases() + await store.init()
+                steps = await leases.init() + await store.init()
             except ConfigurationError as error:
                 if error.code != "schema_missing":
                     raise
@@ -175,7 +160,7 @@ class Instance:
                 raise ConfigurationError(error.message, hint=hint, code="bad_url") from None
             if steps:
                 self._facts.fact("tables_created", steps=steps, database=label(self.settings.database))
-        missing = await self._missing(store) or await self._lease_parts_missing()
+        missing = await self._missing(store) or await leases.missing()
         if missing:
             raise tables_missing(missing)
         misfit = await Fitness(store.intake, self.settings.lease_name).misfit(READY_LIMIT_S)
@@ -190,35 +175,16 @@ class Instance:
                 raise
             return [error.message.rstrip(".")]  # such as a database file that does not exist
 
-    async def _create_leases(self) -> list[str]:
-        """Create only the lease table: the service does not need fencehold's other tables."""
-        return await self._of_leases(lambda leases: leases.schema.init(INIT_LIMIT_S, self._waits))
-
-    async def _lease_parts_missing(self) -> list[str]:
-        """The parts missing from a lease table that an older version created."""
-        return await self._of_leases(lambda leases: leases.schema.missing(READY_LIMIT_S))
-
-    async def _of_leases(self, ask: Callable[[Backend], Awaitable[T]]) -> T:
-        backend = backend_for(self.settings.database, LEASE_TABLE)()
-        try:
-            return await ask(backend)
-        finally:
-            await backend.close()
-
-    def _waits(self, what: str) -> None:
-        self._facts.fact("schema_waiting", detail=what)
-
-    def _leadership(self, store: IntentStore, intake: IntakePort, outgoing: Outgoing) -> Leadership:
+    def _leadership(self, store: IntentStore, outgoing: Outgoing) -> Leadership:
         settings, clock = self.settings, self._clock
-        attempts, schedule = HeardAttempts(store.attempts, self._answers), HeardSchedule(store.schedule, self._answers)
         writes = asyncio.Semaphore(CONCURRENT_WRITES)
         webhooks = WebhookDelivery(
-            attempts, WebhookClient(outgoing),
+            store.attempts, WebhookClient(outgoing),
             WebhookSettings(concurrency=settings.webhook_concurrency, limit_s=settings.webhook_timeout_s),
             writes=writes, clock=clock, metrics=self.metrics, facts=self._facts,
         )  # fmt: skip
         executor = Executor(
-            attempts, GatewayClient(outgoing), webhooks,
+            store.attempts, GatewayClient(outgoing), webhooks,
             ExecutorSettings(
                 concurrency=settings.concurrency,
                 concurrency_total=max(CONCURRENCY_TOTAL_MIN, settings.concurrency),
@@ -236,8 +202,8 @@ class Instance:
             priorities=self._registry.priorities,
         )
         context = ServiceContext(clock, self.metrics, self._facts)
-        reader = ScheduleReader(schedule, Fitness(intake, settings.lease_name), chosen, context)
-        backlog = BacklogWatch(attempts, self.metrics, self._facts)
+        reader = ScheduleReader(store.schedule, Fitness(store.intake, settings.lease_name), chosen, context)
+        backlog = BacklogWatch(store.attempts, self.metrics, self._facts)
         return Leadership(self.leader, reader, executor, webhooks, backlog, chosen, context)
 
     def _bind(self, intake: IntakePort, leadership: Leadership) -> None:

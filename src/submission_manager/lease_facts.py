@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fencehold.model.errors import redact
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink
+from fencehold.service import redact
 from submission_manager.own_words import CODED, HINTS
 
 LASTING = (*HINTS, "too_many_connections")

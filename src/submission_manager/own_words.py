@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink
 
 PRINTS = "`submission-manager sql init` prints it"
 INIT = f"Start one instance without --no-init as a user who may create tables, or run the SQL by hand: {PRINTS}."

@@ -10,7 +10,7 @@ import datetime as dt
 import enum
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fencehold import Term
 from submission_manager.model.backlog import Backlog
@@ -99,8 +99,7 @@ class Cursor:
     guard: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(NamedTuple):
     """One row of the schedule. `due_at` None: there is nothing more to do for this intent.
 
     `gateway_url` names the lane it runs in: a gateway that hangs blocks only its own lane. `deadline_at` is the

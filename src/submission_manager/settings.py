@@ -5,15 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
-from fencehold.connect import scheme
-from fencehold.model import durations, names
-from fencehold.model.durable import Durability, durable
-from fencehold.model.election.settings import OnError, leader_settings
-from fencehold.model.errors import ConfigurationError
+from fencehold import ConfigurationError, Durability, OnError
+from fencehold.service import check_leader, default_holder_id, scheme, seconds
 
 DATABASES = ("sqlite", "postgresql", "mssql")
+DURABLE = get_args(Durability)
 DURATION, WHOLE, TEXT, SWITCH = "DURATION", "NUMBER", "TEXT", "SWITCH"
 WORDS = {word: is_on for is_on, said in ((True, "on yes true 1"), (False, "off no false 0")) for word in said.split()}
 CONNECTIONS_MOST = 10_000
@@ -124,7 +122,7 @@ def settings(given: Mapping[str, Any] | None = None, environment: Mapping[str, s
     said = {one: _said(one, given or {}, environment or {}) for one in SETTINGS}
     problems: list[str] = []
     got = {_FIELD_OF[one.name]: _value(one, value, problems) for one, value in said.items()}
-    got["holder_id"] = got["holder_id"] or names.default_holder_id()
+    got["holder_id"] = got["holder_id"] or default_holder_id()
     _relations(got, problems)
     if problems:
         raise ConfigurationError(
@@ -154,7 +152,7 @@ def _value(one: Setting, value: Any, problems: list[str]) -> Any:
     try:
         match one.kind:
             case "DURATION":
-                return durations.seconds(value, what, may_be_zero=one.may_be_zero)
+                return seconds(value, what, may_be_zero=one.may_be_zero)
             case "NUMBER":
                 return None if value is None else _whole(one, value, what)
             case "SWITCH":
@@ -181,13 +179,15 @@ def _switch(value: Any, what: str) -> bool:
 
 def _text(one: Setting, value: str | None) -> str | None:
     what = f"{one.option} ({one.variable})"
+    if value is None and one.default is None:
+        return None
     match one.name:
         case "holder_id":
-            return None if value is None else names.holder_id(value)
-        case "durable":
-            return None if value is None else _durable(value, what)
+            check_leader(holder_id=value)
         case "lease_name":
-            return names.lease_name(value)
+            check_leader(value or "")
+        case "durable" if value not in DURABLE:
+            raise ConfigurationError(f"{what}: durable is {value!r:.60}; it must be {' or '.join(map(repr, DURABLE))}")
         case "on_sql_error" if value not in ("drop", "retry"):
             raise ConfigurationError(f"{what} is {value!r:.60}; it must be drop or retry")
         case "database" if scheme(value) not in DATABASES:
@@ -195,14 +195,6 @@ def _text(one: Setting, value: str | None) -> str | None:
             raise ConfigurationError(f"{what} names no SQLite file, PostgreSQL or SQL Server database")
     if not value or "\0" in value:
         raise ConfigurationError(f"{what} is empty")
-    return value
-
-
-def _durable(value: str, what: str) -> str:
-    try:
-        durable(value)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{what}: {error.message}") from None
     return value
 
 
@@ -216,6 +208,6 @@ def _relations(got: Mapping[str, Any], problems: list[str]) -> None:
         problems.append(f"--renew-interval ({renew_s:g} s) must be below --lease-duration ({lease_s:g} s)")
         return
     try:
-        leader_settings(lease=lease_s, renew_every=renew_s, acquire_every=acquire_s)
+        check_leader(lease=lease_s, renew_every=renew_s, acquire_every=acquire_s)
     except ConfigurationError as error:
         problems.append(error.message.rstrip("."))

@@ -18,7 +18,7 @@ from submission_manager.cli.sql import script
 from submission_manager.lease_facts import FewerLines, OneLoss
 from submission_manager.own_words import HINTS, own_hint, own_text
 from submission_manager.stores.opening import LEASE_TABLE
-from submission_manager.stores.sqlite.store import SqliteSchedule
+from submission_manager.stores.sqlite import SqliteSchedule
 from tests.servers.roles import Role
 from tests.submission_manager.cli.test_cli import run
 from tests.submission_manager.http.parts import Facts, until

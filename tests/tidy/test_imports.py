@@ -37,10 +37,13 @@ SERVICE: dict[str, set[str]] = {
     | {"sm.webhook", "sm.outgoing", "sm.http", "sm.own_words", "sm.lease_facts", "sm.fitness", "sm.answers"}
     | {"sm.context"},
     "sm.cli": _SHARED
-    | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.metrics", "sm.http", "sm.demo", "sm.stores", "cli"}
+    | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.metrics", "sm.http", "sm.demo", "sm.stores", "command"}
     | {"sm.own_words"},
-    "sm.demo": _SHARED | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.stores", "cli"},
+    "sm.demo": _SHARED | {"sm.registry", "sm.instance", "sm.fake_gateway", "sm.stores"},
 }
+
+#: All that the service may import of fencehold: what any other service may.
+PUBLIC = ("fencehold", "fencehold.command", "fencehold.own_tables", "fencehold.service")
 
 #: room -> the rooms it may import (besides itself). `connect` is every module at the top of fencehold.
 ALLOWED: dict[str, set[str]] = {
@@ -53,23 +56,24 @@ ALLOWED: dict[str, set[str]] = {
     "sync": STORAGE | {"connect"},
     "console": STORAGE | {"connect", "sync"},
     "cli": STORAGE | {"connect", "console", "testing", "verify"},
+    "command": STORAGE | {"connect", "cli"},
     "verify": STORAGE | {"connect", "testing", *LOCKS},
     "testing": STORAGE | {"connect", *LOCKS} | set(SERVICE),
     **{room: STORAGE | {"connect"} for room in LOCKS},
-    **{room: STORAGE | {"connect"} | below for room, below in SERVICE.items()},
+    **{room: {"connect"} | below for room, below in SERVICE.items()},
 }
 
 #: the folder in backends/ that holds what the SQL databases share
 SHARED = "sql"
-SERVICE_STORES = "submission_manager/stores"
+OWN_SCHEMA = "submission_manager/stores/own_schema.py"
 
 #: driver -> folders or files (below src) that may import it
 DRIVERS: dict[str, tuple[str, ...]] = {
-    "psycopg": ("fencehold/backends/postgres", "fencehold/testing", "fencehold/verify", "pgleaderlock", SERVICE_STORES),
-    "psycopg_pool": ("fencehold/backends/postgres", "fencehold/testing", "pgleaderlock", SERVICE_STORES),
+    "psycopg": ("fencehold/backends/postgres", "fencehold/testing", "fencehold/verify", "pgleaderlock", OWN_SCHEMA),
+    "psycopg_pool": ("fencehold/backends/postgres", "fencehold/testing", "pgleaderlock"),
     "mssql_python": ("fencehold/backends/sqlserver", "fencehold/testing"),
     "azure": ("fencehold/backends/cosmos", "fencehold/testing"),
-    "sqlite3": ("fencehold/backends/sqlite", "fencehold/testing", "fencehold/verify", SERVICE_STORES),
+    "sqlite3": ("fencehold/backends/sqlite", "fencehold/testing", "fencehold/verify"),
     "prometheus_client": ("fencehold/telemetry/prometheus.py", "submission_manager/metrics.py"),
     "httpx": (
         "submission_manager/outgoing.py",
@@ -144,6 +148,48 @@ def foreign_drivers(src: Path) -> list[str]:
     ]
 
 
+def private_names(src: Path) -> list[str]:
+    """What the service uses of fencehold that no other service could: names that are in no `__all__`."""
+    public = {module: exported(src, module) for module in PUBLIC}
+    return [
+        f"{path.relative_to(src)}:{line}: {name} is not public"
+        for path, tree in parsed(src)
+        if path.is_relative_to(src / "submission_manager")
+        for line, name in used_of_fencehold(src, path, tree)
+        if name not in PUBLIC and name.rpartition(".")[2] not in public.get(name.rpartition(".")[0], ())
+    ]
+
+
+def used_of_fencehold(src: Path, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Modules and names of fencehold, whole: imported, or as attributes of the package."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found = [alias.name for alias in names]
+            case ast.ImportFrom(names=names):
+                found = [f"{absolute(src, path, node)}.{alias.name}" for alias in names]
+            case ast.Attribute(value=ast.Name(id="fencehold"), attr=name):
+                found = [f"fencehold.{name}"]
+            case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]) if is_import_call(function):
+                found = [name]
+            case _:
+                continue
+        yield from ((node.lineno, name) for name in found if name.partition(".")[0] == "fencehold")
+
+
+def exported(src: Path, module: str) -> set[str]:
+    """What the module lists in `__all__`; the version is public too."""
+    place = src.joinpath(*module.split("."))
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    lists = [
+        ast.literal_eval(node.value)
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    return {"__version__", *(name for names in lists for name in names)}
+
+
 def module_name(src: Path, path: Path) -> str:
     parts = list(path.relative_to(src).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -190,6 +236,10 @@ def test_drivers_stay_in_their_backends():
     assert foreign_drivers(ROOT / "src") == []
 
 
+def test_the_service_uses_of_fencehold_what_any_other_service_could():
+    assert private_names(ROOT / "src") == []
+
+
 def plant(src: Path, **texts: str) -> None:
     for name, text in texts.items():
         path = src.joinpath(*name.split("__")).with_suffix(".py")
@@ -222,9 +272,31 @@ def test_a_wrong_direction_inside_the_service_is_found(tmp_path):
         submission_manager__http__a="from submission_manager.instance import Instance",
         submission_manager__instance="from submission_manager.stores.sqlite import a",
         submission_manager__cli__a="from fencehold.cli import screen",
+        submission_manager__cli__b="from fencehold.command import put",
         submission_manager__schedule="from submission_manager.cli import a",
     )
-    assert len(wrong_directions(tmp_path)) == 5
+    assert len(wrong_directions(tmp_path)) == 6
+
+
+def test_a_name_that_only_fencehold_itself_may_use_is_found_in_the_service(tmp_path):
+    plant(
+        tmp_path,
+        fencehold__service="from fencehold.model.errors import redact, hidden\n__all__ = ['redact']",
+        fencehold__model__errors="__all__ = ['redact']",
+        submission_manager__right="import fencehold\nfrom fencehold import Term, service\nservice.redact\n"
+        "from fencehold.service import redact\nfencehold.connect(fencehold.__version__)",
+        submission_manager__a="from fencehold.model.errors import redact",
+        submission_manager__b="def f():\n    import fencehold.model.errors",
+        submission_manager__c="from fencehold.service import hidden",
+        submission_manager__d="import fencehold\nfencehold.ports.clock.Clock()",
+        submission_manager__e="from fencehold import Clock",
+        submission_manager__f="import importlib\nimportlib.import_module('fencehold.model')",
+    )
+    package = "from fencehold.ports.clock import Clock\n__all__ = ['Term', 'connect']"
+    (tmp_path / "fencehold" / "__init__.py").write_text(package)
+    assert [line.split(":")[0] for line in private_names(tmp_path)] == [
+        f"submission_manager/{name}.py" for name in "abcdef"
+    ]
 
 
 def test_right_directions_pass(tmp_path):

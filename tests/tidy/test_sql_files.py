@@ -15,6 +15,7 @@ from tests.tidy.tree import ROOT, docstrings, parsed
 BACKENDS = ROOT / "src" / "fencehold" / "backends"
 #: The service's dialects stand side by side in one folder.
 SERVICE = ROOT / "src" / "submission_manager" / "stores" / "sql"
+DEMO = ROOT / "src" / "submission_manager" / "demo" / "sql"
 VERIFY = ROOT / "src" / "fencehold" / "verify" / "sql"
 TOPICS = ["", "outbox", "items"]
 RULE_IDS = {"outbox": {rule.id for rule in events.RULES}, "items": {rule.id for rule in items.RULES}}
@@ -123,20 +124,14 @@ def test_the_services_python_files_hold_no_statements():
     assert statements_in_python(ROOT / "src" / "submission_manager") == []
 
 
-def test_the_services_statements_are_named_after_their_files_and_the_same_in_every_dialect(tmp_path):
-    for dialect in SERVICE.iterdir():
+@pytest.mark.parametrize(("folder", "count"), [(SERVICE, 3), (DEMO, 3), (VERIFY, 2)], ids=["service", "demo", "verify"])
+def test_statements_beside_the_backends_are_named_after_their_files_and_the_same_in_every_dialect(
+    folder: Path, count: int, tmp_path: Path
+) -> None:
+    for dialect in folder.iterdir():
         (tmp_path / dialect.name).mkdir()
         (tmp_path / dialect.name / "sql").symlink_to(dialect)
-    assert len(dialects(tmp_path)) >= 2
-    assert misnamed_statements(tmp_path) == []
-    assert uneven_dialects(tmp_path) == []
-
-
-def test_the_statements_of_verify_are_named_after_their_files_and_the_same_in_every_dialect(tmp_path):
-    for dialect in VERIFY.iterdir():
-        (tmp_path / dialect.name).mkdir()
-        (tmp_path / dialect.name / "sql").symlink_to(dialect)
-    assert len(dialects(tmp_path)) == 2
+    assert len(dialects(tmp_path)) == count
     assert misnamed_statements(tmp_path) == []
     assert uneven_dialects(tmp_path) == []
 

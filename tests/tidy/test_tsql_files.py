@@ -21,7 +21,7 @@ WITHOUT_HEADER = {"guard", "steps_record", "steps_recorded"}
 #: Conditions, not statements.
 CONDITIONS = {"guard", "steps_recorded"}
 #: What makes tables and triggers, batch by batch; a trigger's body is inside the transaction that set it off.
-MAKING = {path for path in FILES if path.parent.name == "migrations" or path.stem == "audit_install"}
+MAKING = {path for path in FILES if path.parent.name == "migrations"}
 DECLARED = re.compile(r"@\w+ \w+(?: \( \w+ \))? = $")
 
 

@@ -6,17 +6,15 @@ import itertools
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
 
 import click
 
 import fencehold
 from fencehold.cli import exit_codes
 from fencehold.cli.commands import Commands
-from fencehold.cli.failures import as_ours, is_bare, steady_streams
+from fencehold.cli.failures import as_ours, executed, is_bare
 from fencehold.cli.screen import Screen
 from fencehold.cli.setup import Setup, options
-from fencehold.model.errors import FenceholdError
 
 IMPORTS = {
     "demo": lambda: import_module("fencehold.cli.demo.command").demo,
@@ -84,21 +82,15 @@ def cli(context: click.Context, dsn: str | None, table: str | None, output: str 
 
 def execute(arguments: Sequence[str]) -> int:
     """Run the command line; returns the exit code. Prints a failure as one message with code and hint, on stderr."""
-    steady_streams()
-    try:
-        answer: Any = cli.main(args=list(arguments), prog_name="fencehold", standalone_mode=False)
-        return answer if isinstance(answer, int) else exit_codes.OK
-    except (KeyboardInterrupt, click.Abort):
-        return exit_codes.INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last place that can print it as a message
-        if is_bare(error) and not _wants_json(arguments):
-            print(error.format_message(), file=sys.stderr)
-        return _told(as_ours(error, "fencehold"), _wants_json(arguments))
+    return executed(cli, arguments, "fencehold", lambda error: _failed(error, _wants_json(arguments)))
 
 
-def _told(error: FenceholdError, as_json: bool) -> int:
-    Screen("json" if as_json else "table").error(error)
-    return exit_codes.of_error(error)
+def _failed(error: Exception, as_json: bool) -> int:
+    if is_bare(error) and not as_json:
+        print(error.format_message(), file=sys.stderr)
+    ours = as_ours(error, "fencehold")
+    Screen("json" if as_json else "table").error(ours)
+    return exit_codes.of_error(ours)
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

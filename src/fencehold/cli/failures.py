@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import TypeGuard
+from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard
 
 import click
 
 from fencehold.cli import exit_codes
+from fencehold.cli.screen import clean
 from fencehold.model.errors import ConfigurationError, FenceholdError
 
 
@@ -37,6 +39,43 @@ def _parsed_for(error: click.UsageError) -> click.Context | None:
     """The command whose options were being read: click does not note it where an option lacks its value."""
     contexts = [frame.f_locals.get("ctx") for frame, _ in traceback.walk_tb(error.__traceback__)]
     return next((one for one in reversed(contexts) if isinstance(one, click.Context)), None)
+
+
+def the_hint(code: str, hint: str) -> str:
+    return hint
+
+
+def execute(
+    command: click.Command,
+    arguments: Sequence[str],
+    program: str,
+    hint_for: Callable[[str, str], str] = the_hint,
+) -> int:
+    """Run the command line and return the exit code, never with a traceback; 0 if the command returns no number.
+
+    An error is one message with code and hint on stderr, without passwords. `hint_for` gets both and returns the hint
+    to print: for a program whose own commands help where an error names those of `fencehold`.
+    """
+    return executed(command, arguments, program, lambda error: _told(as_ours(error, program), program, hint_for))
+
+
+def executed(command: click.Command, arguments: Sequence[str], program: str, failed: Callable[[Exception], int]) -> int:
+    """Run the command line and return the exit code; `failed` prints an error and returns its exit code."""
+    steady_streams()
+    try:
+        answer: Any = command.main(args=list(arguments), prog_name=program, standalone_mode=False)
+        return answer if isinstance(answer, int) else exit_codes.OK
+    except (KeyboardInterrupt, click.Abort):
+        return exit_codes.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last place that can print it as a message
+        return failed(error)
+
+
+def _told(error: FenceholdError, program: str, hint_for: Callable[[str, str], str]) -> int:
+    click.echo(f"{program}: [{error.code}] {clean(error.message)}", err=True)
+    if hint := hint_for(error.code, error.hint):
+        click.echo(f"  hint: {clean(hint)}", err=True)
+    return exit_codes.of_error(error)
 
 
 def as_ours(error: Exception, program: str) -> FenceholdError:

@@ -45,8 +45,12 @@ class SignalForwarding:
             self.interrupted.set_result(signum)
 
 
+def silent(text: str) -> None:
+    """Say nothing."""
+
+
 async def interruptible(
-    work: Coroutine[Any, Any, T], signals: Iterable[signal.Signals], say: Callable[[str], None] = lambda text: None
+    work: Coroutine[Any, Any, T], signals: Iterable[signal.Signals], say: Callable[[str], None] = silent
 ) -> T | int:
     """The result of `work`, or 128 + n if signal n ended it: the first one cancels it, and it cleans up.
 

@@ -22,6 +22,8 @@ boot_s = _machine_clock()
 
 
 class Clock(Protocol):
+    """Time and waiting as an argument, so that a test can put its own in their place."""
+
     def now_s(self) -> float:
         """Seconds on a clock that never goes back and runs through suspend."""
         ...

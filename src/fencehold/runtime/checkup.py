@@ -48,6 +48,10 @@ class StoreCheckup:
         """What keeps the tables of leases, of items and of each outbox from being used, with the advice that helps."""
         return await self._of_tables(outboxes, lambda tables: tables.fault(LIMIT_S), lambda error: error)
 
+    async def missing(self, outboxes: Sequence[str]) -> Mapping[str, list[str]]:
+        """What `init` would make of the tables of leases, of items and of each outbox, by name."""
+        return await self._of_tables(outboxes, lambda tables: tables.missing(LIMIT_S), lambda _: [])
+
     async def rights_missing(self, outboxes: Sequence[str]) -> Mapping[str, list[str]]:
         """What this role lacks on the tables of leases, of items and of each outbox."""
         return await self._of_tables(outboxes, lambda tables: tables.rights_missing(LIMIT_S), lambda _: [])

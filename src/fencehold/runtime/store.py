@@ -21,7 +21,7 @@ from fencehold.ports.clock import Clock
 from fencehold.ports.fact_table import OutageFacts
 from fencehold.ports.facts import FactSink
 from fencehold.ports.traces import TracePort
-from fencehold.runtime.checkup import StoreCheckup
+from fencehold.runtime.checkup import LEASES, StoreCheckup
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core import forks, keeper_thread
 from fencehold.runtime.core.block_kinds import AsyncBlock, NotAwaited
@@ -181,6 +181,15 @@ class Store(AsyncBlock, NotAwaited):
             steps += await outbox.init()
         self._first_use.begin([outbox.name for outbox in outboxes] + ([ITEMS] if has_items else []))
         return steps
+
+    async def missing(self) -> list[str]:
+        """What `init` would make just now, by name, such as `fencehold_leases.lease_id`; empty when all is there.
+
+        Changes nothing, and needs no right to make tables.
+        """
+        declared = [LEASES, *([ITEMS] if self._has_items else []), *self._outboxes]
+        found = await self.checkup.missing(list(self._outboxes))
+        return [part for tables in declared for part in found[tables]]
 
     def _waits(self, what: str) -> None:
         self._context.facts.schema_waiting(detail=what)

@@ -78,6 +78,10 @@ class Store(PlainBlock, NotAwaited):
         """
         return self._running().run(self._store.init())
 
+    def missing(self) -> list[str]:
+        """What `init` would make just now, by name, such as `fencehold_leases.lease_id`; empty when all is there."""
+        return self._running().run(self._store.missing())
+
     def leader(self, name: str, **settings: Unpack[LeaderOptions]) -> Leader:
         """A candidate for the lease `name`; every setting is checked here, before anything is sent."""
         loop = self._running()

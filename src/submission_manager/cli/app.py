@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
 import fencehold
-from fencehold.cli import exit_codes
-from fencehold.cli.failures import as_ours, steady_streams
-from fencehold.cli.screen import clean
-from fencehold.model.errors import FenceholdError
+from fencehold import command
 from submission_manager.cli import check, gateway, serve, sql
 from submission_manager.cli.demo import command as demo
 from submission_manager.own_words import own_hint
@@ -53,19 +49,4 @@ for _command in (serve.serve, check.check, sql.sql, gateway.gateway, demo.demo):
 
 def execute(arguments: Sequence[str]) -> int:
     """Run the command line; returns the exit code. Prints a failure as one message with code and hint, on stderr."""
-    steady_streams()
-    try:
-        answer: Any = cli.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
-        return answer if isinstance(answer, int) else exit_codes.OK
-    except (KeyboardInterrupt, click.Abort):
-        return exit_codes.INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last place that can print it as a message
-        return _told(as_ours(error, PROGRAM))
-
-
-def _told(error: FenceholdError) -> int:
-    click.echo(f"{PROGRAM}: [{error.code}] {clean(error.message)}", err=True)
-    hint = own_hint(error.code, error.hint)
-    if hint:
-        click.echo(f"  hint: {clean(hint)}", err=True)
-    return exit_codes.of_error(error)
+    return command.execute(cli, arguments, PROGRAM, own_hint)

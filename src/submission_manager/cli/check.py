@@ -6,8 +6,7 @@ import os
 
 import click
 
-from fencehold.cli import exit_codes
-from fencehold.cli.screen import clean
+from fencehold.command import BAD_CONFIGURATION, OK, clean
 from submission_manager.registry import registry as registries
 from submission_manager.settings import BY_NAME, settings
 
@@ -43,7 +42,7 @@ def check(registry: str, retry_delay: str) -> int:
         for problem in error.problems:
             place = f"{registry}: " if problem.startswith(OF_THE_FILE) else ""
             click.echo(clean(place + problem).replace("\n", " "))
-        return exit_codes.BAD_CONFIGURATION
+        return BAD_CONFIGURATION
     never_retried = found.never_retried(settings({"retry_delay": retry_delay}).retry_delay_s)
     count = len(found.contracts)
     click.echo(f"ok: {count} target{'s' if count != 1 else ''}")
@@ -52,4 +51,4 @@ def check(registry: str, retry_delay: str) -> int:
     for target in never_retried:
         place = f"{target}: maxAcceptanceSeconds is not above --retry-delay ({retry_delay})"
         click.echo(clean(f"warning: {place}; it gets one attempt and no other"), err=True)
-    return exit_codes.OK
+    return OK

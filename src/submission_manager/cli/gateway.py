@@ -7,12 +7,9 @@ import sys
 
 import click
 
-from fencehold.cli import exit_codes
-from fencehold.cli.run.watchdog import Stop
-from fencehold.cli.worker.service import StopBy
-from fencehold.cli.worker.service import serve as serving
-from fencehold.model import durations
-from fencehold.model.errors import ConfigurationError
+from fencehold import ConfigurationError, command
+from fencehold.command import OK, Stop, StopBy
+from fencehold.service import seconds
 from submission_manager.fake_gateway import Behaviour, FakeGateway
 from submission_manager.http.server import Listening
 
@@ -47,11 +44,11 @@ def gateway(
     most_s = max(least_s, _delay(delay_max, "--delay-max"))
     behaviour = Behaviour(least_s, most_s, **shares)  # type: ignore[arg-type]
     app = _gateway(behaviour, record)
-    return asyncio.run(serving(lambda stop_by: _serve(app, host, port, stop_by)))
+    return asyncio.run(command.serve(lambda stop_by: _serve(app, host, port, stop_by)))
 
 
 def _delay(given: str | None, what: str) -> float:
-    return 0.0 if given in (None, "0", "0s") else durations.seconds(str(given), what)
+    return 0.0 if given in (None, "0", "0s") else seconds(str(given), what)
 
 
 def _gateway(behaviour: Behaviour, record: str | None) -> FakeGateway:
@@ -73,4 +70,4 @@ async def _serve(app: FakeGateway, host: str, port: int, stop_by: StopBy) -> int
     finally:
         await listening.stop()
         app.calls.close()
-    return exit_codes.OK
+    return OK

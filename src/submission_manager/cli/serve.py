@@ -9,15 +9,9 @@ from typing import Any
 
 import click
 
-from fencehold.cli import exit_codes
-from fencehold.cli.run.watchdog import Stop
-from fencehold.cli.screen import keep_secret
-from fencehold.cli.setup import DSN_VARIABLE
-from fencehold.cli.worker.service import StopBy
-from fencehold.cli.worker.service import serve as serving
-from fencehold.connect import label
-from fencehold.model.errors import ConfigurationError
-from fencehold.ports.facts import FactSink
+from fencehold import ConfigurationError, FactSink, command
+from fencehold.command import NO, OK, Stop, StopBy, keep_secret
+from fencehold.service import label
 from submission_manager.cli.early_stop import EARLY_STOP
 from submission_manager.cli.service_log import FORMATS, WEIGHTS, service_log
 from submission_manager.http.descriptors import raise_limit
@@ -27,6 +21,7 @@ from submission_manager.registry import registry as registries
 from submission_manager.settings import SETTINGS, SWITCH, Setting, Settings, settings, unknown_variables
 
 NEVER_RETRIED = "the retry delay is as long as their maxAcceptanceSeconds or longer: they get one attempt and no other"
+DSN_VARIABLE = "FENCEHOLD_DSN"  # with which `fencehold` names its database
 CLOSING_S = 15.0  # after draining, for releasing the lease and closing connections
 
 EPILOG = """\b
@@ -104,7 +99,7 @@ def serve(creates_tables: bool, log_format: str, log_level: str, **given: Any) -
         facts.fact("variable_ignored", variable=DSN_VARIABLE, database=label(chosen.database), why=why)
     leave_out_creation_times()
     raise_limit()
-    return asyncio.run(serving(lambda stop_by: _serve(chosen, registry, facts, creates_tables, stop_by)))
+    return asyncio.run(command.serve(lambda stop_by: _serve(chosen, registry, facts, creates_tables, stop_by)))
 
 
 async def _serve(
@@ -117,4 +112,4 @@ async def _serve(
         within_s = chosen.drain_delay_s + 2 * chosen.drain_timeout_s
         stop_by(Stop(instance.ask_to_stop, within_s=within_s, spare_s=CLOSING_S, last_words=instance.log_cut))
         await instance.serve()
-    return exit_codes.NO if instance.attempts_cut else exit_codes.OK
+    return NO if instance.attempts_cut else OK

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from fencehold.cli import log_lines
-from fencehold.telemetry.logs import LogSink
+from fencehold import LogSink
+from fencehold.command import log_to_stderr
 
 LEVELS = {
     "leader_renewed": logging.INFO,
@@ -43,7 +43,7 @@ WEIGHTS = ("debug", "info", "warning", "error")
 
 
 def service_log(log_format: str, log_level: str) -> LogSink:
-    log_lines.log_to_stderr(as_json=log_format == "json")
+    log_to_stderr(as_json=log_format == "json")
     logging.getLogger("fencehold").setLevel(log_level.upper())
     # These libraries log single connections; the service counts what matters of them.
     for noisy in ("uvicorn.error", "uvicorn.access", "httpx", "httpcore"):

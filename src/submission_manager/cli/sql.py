@@ -6,10 +6,8 @@ import os
 
 import click
 
-from fencehold.cli.screen import put
-from fencehold.cli.sql.rights import rights
-from fencehold.connect import backend_for
-from fencehold.model.errors import ConfigurationError
+from fencehold import ConfigurationError
+from fencehold.command import lease_script, put
 from submission_manager.settings import BY_NAME
 from submission_manager.stores.opening import LEASE_TABLE, kind_of, open_store
 
@@ -55,11 +53,8 @@ def init(dialect: str | None) -> None:
 
 def script(dialect: str) -> str:
     address = ADDRESSES[dialect]
-    leases = backend_for(address, LEASE_TABLE)().schema.script()
-    intents = open_store(address).script()
-    if dialect == "sqlite":
-        return f"{leases}\n{intents}\n{FILE_RIGHTS}"
-    return f"{leases}\n{rights(dialect, 'leases', LEASE_TABLE)}\n{intents}\n{INTENTS}"
+    rights = FILE_RIGHTS if dialect == "sqlite" else INTENTS
+    return f"{lease_script(address, LEASE_TABLE)}\n{open_store(address).script()}\n{rights}"
 
 
 def _of_url(url: str | None) -> str:

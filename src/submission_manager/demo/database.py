@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import quote
 
-from fencehold.connect import backend_for, scheme
-from fencehold.model.errors import ConfigurationError
-from submission_manager.stores.audit import Audit
+import fencehold
+from fencehold.service import scheme
+from submission_manager.demo.audit import Audit
 from submission_manager.stores.opening import LEASE_TABLE, open_store
-
-INIT_LIMIT_S = 60.0
 
 
 async def prepare(url: str) -> Audit:
     """Create the tables and install the audit. Call it before the first instance starts, to log the first grant too."""
-    backend = backend_for(url, LEASE_TABLE)()
-    try:
-        await backend.schema.init(INIT_LIMIT_S)
-    finally:
-        await backend.close()
+    async with fencehold.connect(url, table=LEASE_TABLE, facts=fencehold.FanOut()) as leases:
+        await leases.init()
     store = open_store(url)
     try:
         await store.init()
     finally:
         await store.close()
     audit = Audit(url)
-    await asyncio.to_thread(audit.install)
+    await audit.install()
     return audit
 
 
@@ -41,17 +33,11 @@ async def a_place(given: str | None, folder: Path) -> AsyncIterator[str]:
         yield f"sqlite:///{folder / 'demo.db'}"
         return
     if scheme(given) != "postgresql":
-        raise ConfigurationError(
+        raise fencehold.ConfigurationError(
             "The demo's own SQLite file needs no URL; for another database give a postgresql:// URL.", code="bad_url"
         )
-    backend_for(given, LEASE_TABLE)  # raises for a bad URL, without showing its password
-    name = f"submission_manager_demo_{secrets.token_hex(4)}"
-    owner = Audit("postgresql://" + given.partition("://")[2])
-    await asyncio.to_thread(owner.make_schema, name)
-    try:
-        mark = "&" if "?" in given else "?"
-        yield f"{given}{mark}options={quote(f'-csearch_path={name}')}"
-    finally:
-        # An interrupt must wait here: nothing may be left behind.
-        await asyncio.shield(asyncio.to_thread(owner.drop_schema, name))
-        owner.close()
+    fencehold.connect(given)  # raises for a bad URL, without showing its password
+    from submission_manager.stores.own_schema import own_schema
+
+    async with own_schema(given) as url:
+        yield url

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from submission_manager.demo.audit import Evidence, Seen
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
-from submission_manager.stores.audit import Evidence, Seen
 
 GRANTED, STARTED, RECORDED = "granted", "started", "recorded"
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fencehold.model.errors import Unavailable
+from fencehold import Unavailable
 from submission_manager.demo.load import Connection
 
 HOST = "127.0.0.1"

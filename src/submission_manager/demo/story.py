@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fencehold.model.errors import Unavailable
+from fencehold import Unavailable
+from submission_manager.demo.audit import Audit, Glance
 from submission_manager.demo.database import prepare
 from submission_manager.demo.evidence import Verdict, verdict
 from submission_manager.demo.front import RoundRobin
 from submission_manager.demo.load import Load
 from submission_manager.demo.stage import HOST, PROGRAM, Instance, Stage, free_port, haproxy, haproxy_config
-from submission_manager.stores.audit import Audit, Glance
 
 CLIENTS = 10
 INTENTS_PER_S = 25.0
@@ -86,7 +86,7 @@ class Story:
                 await self._chapters(scene)
                 feeding.cancel()
                 await self._until(lambda seen: self._is_over(scene, seen), "all intents to be over")
-                evidence = await asyncio.to_thread(self._audit.evidence)
+                evidence = await self._audit.evidence()
             finally:
                 for task in (watching, feeding):
                     task.cancel()
@@ -101,7 +101,7 @@ class Story:
     async def _staged(self) -> AsyncIterator[Scene]:
         async with AsyncExitStack() as stack:
             self._audit = await prepare(self._database)
-            stack.callback(self._audit.close)
+            stack.push_async_callback(self._audit.close)
             registry = self._folder / "registry.json"
             stage = Stage(self._folder, settings(self._database, registry, self._lease_s))
             stack.push_async_callback(stage.close)
@@ -133,7 +133,7 @@ class Story:
         """Update the glance at intervals. Ignores errors, such as a busy database: the story's waits have limits."""
         while True:
             with contextlib.suppress(Exception):
-                scene.glance = await asyncio.to_thread(self._audit.glance)
+                scene.glance = await self._audit.glance()
             await asyncio.sleep(LOOK_EVERY_S)
 
     # --- the chapters ---
@@ -187,7 +187,7 @@ class Story:
         while True:
             leader, epoch = await self._leader(scene)
             await leader.freeze()
-            if not await asyncio.to_thread(self._audit.is_locked):
+            if not await self._audit.is_locked():
                 return leader, epoch
             leader.thaw()
             await asyncio.sleep(LOOK_EVERY_S)

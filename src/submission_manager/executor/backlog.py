@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from fencehold import FenceholdError
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink, FenceholdError
 from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.tenure import Tenure
 from submission_manager.ports import AttemptPort

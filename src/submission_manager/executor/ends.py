@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink
 from submission_manager.executor.late import LateWatch
 from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.tenure import Tenure

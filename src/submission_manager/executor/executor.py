@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from fencehold import FenceholdError, LeaseLost, Uncertain
-from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink, FenceholdError, LeaseLost, Uncertain
+from fencehold.service import Clock
 from submission_manager.executor.ends import Ends
 from submission_manager.executor.expiry import Expiry
 from submission_manager.executor.gateways import GatewayWatch

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from fencehold import FenceholdError, LeaseLost
-from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink, FenceholdError, LeaseLost
+from fencehold.service import Clock
 from submission_manager.executor.ends import Ends
 from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.parking import Parking, is_locked, unanswered

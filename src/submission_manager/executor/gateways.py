@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink
 from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Recorded, Started
+from submission_manager.rare_log import RareLines
 
 LOG_EVERY_S = 60.0
 NAME_CHARS_MAX = 120
@@ -45,13 +45,13 @@ class Count:
             self.newest = failure
 
 
-class GatewayWatch:
+class GatewayWatch(RareLines):
     """Logs a gateway's first failure at once, then once a minute the failures and attempts, until a minute has none."""
 
     def __init__(self, metrics: ExecutorMetrics, facts: FactSink) -> None:
+        super().__init__(LOG_EVERY_S)
         self._metrics, self._facts = metrics, facts
         self._failing: dict[str, Count] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def ended(self, started: Started, outcome: Outcome, recorded: Recorded, seconds: float) -> None:
         """Count one recorded attempt; `seconds` is the duration of its call."""
@@ -66,33 +66,15 @@ class GatewayWatch:
             self._facts.fact("attempt_rejected", gateway=name, **fields)
         self._count(name, fields if word == "failed" else None)
 
-    def close(self) -> None:
-        """Log the counts that are not logged yet."""
-        for name, timer in self._timers.items():
-            timer.cancel()
-            self._fact(name)
-        self._timers.clear()
-        self._failing.clear()
-
     def _count(self, name: str, failure: dict[str, Any] | None) -> None:
-        if name in self._failing:
-            self._failing[name].add(failure)
-        elif failure is not None:
-            self._failing[name] = Count()
-            self._failing[name].add(failure)
-            self._summed_up(name)
+        if failure is not None or name in self._failing:
+            self._failing.setdefault(name, Count()).add(failure)
+            self._occurred(name)
 
-    def _summed_up(self, name: str) -> None:
-        if not self._fact(name):
-            del self._failing[name], self._timers[name]
-            return
-        self._failing[name] = Count()
-        self._timers[name] = asyncio.get_running_loop().call_later(LOG_EVERY_S, self._summed_up, name)
-
-    def _fact(self, name: str) -> bool:
-        """Log the failures since the last line. Returns False, and logs nothing, if there were none."""
-        count = self._failing[name]
+    def _log(self, kind: str) -> bool:
+        count = self._failing.pop(kind)
         if count.failures:
             counts = {"failures": count.failures, "attempts": count.attempts}
-            self._facts.fact("attempt_failed", gateway=name, **counts, **count.newest)
+            self._facts.fact("attempt_failed", gateway=kind, **counts, **count.newest)
+            self._failing[kind] = Count()
         return count.failures > 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink
+from submission_manager.rare_log import RareLines
 
 LOG_EVERY_S = 60.0
 PASSED = "their deadline passed before the gateway's acceptance was on record"
@@ -30,13 +30,13 @@ class Missed:
         return PASSED + (SOME_NO_TIME if self.no_time_left else "") + (TAKEN if self.accepted_late else "")
 
 
-class LateWatch:
+class LateWatch(RareLines):
     """Logs a target that misses deadlines, until a minute has none. `close` logs what is left."""
 
     def __init__(self, facts: FactSink) -> None:
+        super().__init__(LOG_EVERY_S)
         self._facts = facts
         self._missed: dict[str, Missed] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def missed(self, target: str, intent_id: str, *, is_accepted: bool = False, is_early: bool = False) -> None:
         """Count an intent ended by its deadline. `is_accepted`: the provider has it; `is_early`: not yet passed."""
@@ -45,29 +45,14 @@ class LateWatch:
         missed.no_time_left += is_early
         missed.accepted_late += is_accepted
         missed.newest = intent_id
-        if target not in self._timers:
-            self._summed_up(target)
+        self._occurred(target)
 
-    def close(self) -> None:
-        for timer in self._timers.values():
-            timer.cancel()
-        for target in list(self._missed):
-            self._fact(target)
-        self._timers.clear()
-
-    def _summed_up(self, target: str) -> None:
-        if self._fact(target):
-            self._timers[target] = asyncio.get_running_loop().call_later(LOG_EVERY_S, self._summed_up, target)
-        else:
-            del self._timers[target]
-
-    def _fact(self, target: str) -> bool:
-        """Log the count since the last line. Returns False, and logs nothing, if there was none."""
-        missed = self._missed.pop(target, None)
+    def _log(self, kind: str) -> bool:
+        missed = self._missed.pop(kind, None)
         if missed is None:
             return False
         self._facts.fact(
-            "deadlines_missed", submission_target=target, intents=missed.intents, accepted_late=missed.accepted_late,
+            "deadlines_missed", submission_target=kind, intents=missed.intents, accepted_late=missed.accepted_late,
             no_time_left=missed.no_time_left, intent_id=missed.newest, why=missed.why,
         )  # fmt: skip
         return True

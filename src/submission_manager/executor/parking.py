@@ -6,8 +6,7 @@ leader would meet it too.
 
 from __future__ import annotations
 
-from fencehold import FenceholdError, Unavailable
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink, FenceholdError, Unavailable
 from submission_manager.model.intents import ERROR_CHARS_MAX
 from submission_manager.rare_log import RareLog
 

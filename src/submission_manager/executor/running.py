@@ -7,7 +7,7 @@ import enum
 from collections import Counter, deque
 from typing import Any
 
-from fencehold.ports.clock import Clock
+from fencehold.service import Clock
 from submission_manager.executor.tenure import Tenure
 from submission_manager.model.outcomes import Outcome
 from submission_manager.ports import Started

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 
-from fencehold import ConfigurationError, FenceholdError, Term, Unavailable, Uncertain
-from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
+from fencehold import ConfigurationError, FactSink, FenceholdError, Term, Unavailable, Uncertain
+from fencehold.service import Clock
 from submission_manager.rare_log import RareLog
 from submission_manager.schedule.schedule import VIRTUAL_US, Schedule, micros
 

@@ -10,9 +10,8 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 
-from fencehold import LeaseLost
-from fencehold.ports.clock import Clock
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink, LeaseLost
+from fencehold.service import Clock
 from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.parking import PAUSE_MAX_S, is_locked
 from submission_manager.executor.tenure import SQL_ERRORS, Dropped, Tenure

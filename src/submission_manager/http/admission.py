@@ -14,8 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from fencehold.model.errors import FenceholdError
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink, FenceholdError
 from submission_manager.ports import IntakePort
 
 LOOK_EVERY_S = 1.0

@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from fencehold.model.errors import FenceholdError, redact
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink, FenceholdError
+from fencehold.service import redact
 from submission_manager.answers import Answers
 from submission_manager.http import docs_page, openapi, probes, refusals, wire
 from submission_manager.http.admission import Admission

@@ -9,7 +9,7 @@ from typing import Protocol
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from fencehold.model.errors import FenceholdError
+from fencehold import FenceholdError
 from submission_manager.http import refusals, requests, wire
 from submission_manager.http.admission import Admission
 from submission_manager.http.refusals import send_answer

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from starlette.types import Receive, Scope, Send
 
-from fencehold.model.errors import ConfigurationError, FenceholdError, redact
-from fencehold.ports.facts import FactSink
+from fencehold import ConfigurationError, FactSink, FenceholdError
+from fencehold.service import redact
 from submission_manager.answers import Answers
 from submission_manager.http.refusals import send_answer
 from submission_manager.ports import IntakePort

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Send
 
-from fencehold.model.errors import ConfigurationError, FenceholdError, Uncertain
+from fencehold import ConfigurationError, FenceholdError, Uncertain
 from submission_manager.http import wire
 
 Headers = Mapping[str, str]

@@ -14,8 +14,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from fencehold.model.errors import ConfigurationError
-from fencehold.ports.facts import FactSink
+from fencehold import ConfigurationError, FactSink
 from submission_manager.settings import CONNECTIONS_MOST
 
 BACKLOG = 2048

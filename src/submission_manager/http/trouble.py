@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from fencehold.model.errors import FenceholdError, redact
-from fencehold.ports.facts import FactSink
+from fencehold import FactSink, FenceholdError
+from fencehold.service import redact
 from submission_manager.rare_log import RareLog
 
 LOG_EVERY_S = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from fencehold.model.errors import FenceholdError
+from fencehold import FenceholdError
 from submission_manager.model.intents import Status
 from submission_manager.ports import IntakePort, Progress
 

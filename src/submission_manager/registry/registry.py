@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fencehold.model.errors import ConfigurationError
+from fencehold import ConfigurationError
 from submission_manager.model.contracts import Contract, Queueing
 from submission_manager.registry.checks import Problems, at, top
 

@@ -1,46 +1,32 @@
 """Attempts: every write is one fenced transaction of the term; the rules decide while the row is locked.
 
-Each transaction is written once, as steps without I/O: a generator yields a statement and gets its row back.
-PostgreSQL runs them statement by statement, SQLite in one call on its thread.
+Each transaction is written once, as steps without I/O: a generator yields a statement and gets its rows back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from fencehold import FenceholdError, Term, Uncertain
+from fencehold import Term, Uncertain
+from fencehold.own_tables import OwnTables, Row, Statement, Steps
+from submission_manager.answers import Answers
+from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract
 from submission_manager.model.intents import ERROR_CHARS_MAX, REASON_CHARS_MAX, Exhausted, Intent, Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Case, Outcome, Verdict, deadline, judge
 from submission_manager.ports import Expired, NotNow, Over, Recorded, Started
 from submission_manager.stores import rows
-from submission_manager.stores.dialect import Dialect
+from submission_manager.stores.asking import Asking
 
 UNKNOWN = Outcome(Answer.ERROR, error=OUTCOME_UNKNOWN)
 #: The longest wait for a locked row; no longer, because takeovers and other writes wait for this transaction.
 LOCK_WAIT_MS = 1000
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement that a step yields.
-
-    `has_row`: the step gets its first row, or None if there is none. `has_rows`: the step gets all rows.
-    """
-
-    name: str
-    params: Mapping[str, Any]
-    has_row: bool = False
-    has_rows: bool = False
-
-
-Steps = Generator[Statement, Any, T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +61,12 @@ class Marker:
         return (self.epoch, self.holder_id) == (term.epoch, term.holder_id)
 
 
-class Attempts:
-    """The four writes of the executor. If one raises LeaseLost, nothing was written."""
+class Attempts(Asking):
+    """Implements AttemptPort. If a write raises LeaseLost, nothing was written."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
-        self._statements = dialect.statements
+    def __init__(self, tables: OwnTables, answers: Answers) -> None:
+        super().__init__(tables, answers)
+        self._tables = tables
         self._open: set[tuple[str, int]] = set()  # Started was returned, no outcome recorded yet: (id, epoch)
         self._unsure: set[tuple[str, int]] = set()  # a record was sent, perhaps committed: (key, epoch)
 
@@ -115,30 +101,15 @@ class Attempts:
         texts = {"status": status.value, "error": rows.fitted(error, ERROR_CHARS_MAX)}
         await self._fenced(term, _one(Statement("told", {"id": intent_id, **texts, "wait_ms": LOCK_WAIT_MS})))
 
-    async def _fenced(self, term: Term, steps: Steps[T]) -> T:
-        """Run the steps in one fenced transaction and return their result."""
-        limit_s = 0.0
-        try:
-            async with term.transaction() as tx:
-                limit_s = getattr(tx, "limit_s", 0.0)
-                answer: Any = None
-                while True:
-                    try:
-                        asked = steps.send(answer)
-                    except StopIteration as end:
-                        return end.value  # type: ignore[no-any-return]
-                    cursor = await tx.execute(self._statements[asked.name], asked.params)
-                    answer = await cursor.fetchone() if asked.has_row else None
-                    if asked.has_rows:
-                        answer = await cursor.fetchall()
-        except self._dialect.data_errors:
-            raise
-        except self._dialect.driver_error as error:
-            raise self._fault(error, limit_s) from None
+    async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
+        return [rows.over(row) for row in await self._rows("owed", {"limit": limit}, limit_s)]
 
-    def _fault(self, error: Any, limit_s: float) -> FenceholdError:
-        """The driver's error as ours. `limit_s`: the limit that the transaction sets for each of its statements."""
-        return self._dialect.fault(error)
+    async def backlog(self, late_s: int, rows_max: int, limit_s: float) -> Backlog:
+        (row,) = await self._rows("backlog", {"late_s": late_s, "limit": rows_max}, limit_s)
+        return rows.backlog(row)
+
+    async def _fenced(self, term: Term, steps: Steps[T]) -> T:
+        return await self._of(self._tables.fenced(term, steps))
 
     # --- the steps of each transaction ---
 
@@ -152,8 +123,7 @@ class Attempts:
 
     def _begin(self, term: Term, found: Locked, retry_delay_s: float) -> Steps[Started | NotNow]:
         if found.marker is not None and not found.marker.is_of(term):
-            recorded = yield from self._append(found, found.marker.started_at, UNKNOWN, retry_delay_s)
-            return NotNow(recorded.status, recorded.due_at, recorded.over, unknown_outcome=True)
+            return left_behind((yield from self._append(found, found.marker.started_at, UNKNOWN, retry_delay_s)))
         if found.marker is not None:
             return self._begun(term, found, found.marker)
         until = deadline(found.contract, found.created_at)
@@ -163,8 +133,8 @@ class Attempts:
             return NotNow(recorded.status, over=recorded.over)
         if found.due_at is None or found.due_at > found.now:
             return NotNow(Status.PENDING, found.due_at)
-        marker = {"epoch": term.epoch, "holder": term.holder_id, "now": self._dialect.stamp(found.now)}
-        yield Statement("mark", {"id": found.intent_id, **marker})
+        owner = {"epoch": term.epoch, "holder": term.holder_id}
+        yield Statement("mark", {"id": found.intent_id, "now": found.now, **owner})
         return started_of(found, found.now)
 
     def _begun(self, term: Term, found: Locked, marker: Marker) -> Started | NotNow:
@@ -181,50 +151,51 @@ class Attempts:
         found = yield from self._marked(term, started)
         if found is not None:
             return (yield from self._append(found, started.started_at, outcome, retry_delay_s))
+        return (yield from self._recorded_before(term, started, retry_delay_s))
+
+    def _recorded_before(self, term: Term, started: Started, retry_delay_s: float) -> Steps[Recorded | None]:
+        """The result of a record that was committed but whose answer was lost; None if it was not committed."""
         if (started.key, term.epoch) not in self._unsure:
             return None
-        row = yield Statement("read", {"id": started.intent_id}, has_row=True)
-        return None if row is None else recorded_before(rows.intent(row, self._dialect), started, retry_delay_s)
+        found = yield Statement("read", {"id": started.intent_id})
+        return recorded_before(rows.intent(found[0]), started, retry_delay_s) if found else None
 
     def _expire(self, term: Term, ids: list[str]) -> Steps[Expired]:
         ended, unknown = yield from self._ended(term, ids)
-        over = [rows.over(row, self._dialect) for row in ended]
+        over = [rows.over(row) for row in ended]
         others = set(ids) - {one.intent.intent_id for one in over}
         if not others:
             return Expired(over, [], unknown)
-        found = yield Statement("progress", {"ids": self._listed(others)}, has_rows=True)
-        return Expired(over, [row[0] for row in found if row[1] == Status.PENDING], unknown)
+        found = yield Statement("progress", {"ids": list(others)})
+        return Expired(over, [row["intent_id"] for row in found if row["status"] == Status.PENDING], unknown)
 
-    def _ended(self, term: Term, ids: Iterable[str]) -> Steps[tuple[list[rows.Row], int]]:
+    def _ended(self, term: Term, ids: list[str]) -> Steps[tuple[list[Row], int]]:
         """The rows of those that are over now, and how many of them had a start without a recorded outcome."""
-        params = {"ids": self._listed(ids), "epoch": term.epoch, "holder": term.holder_id, "error": OUTCOME_UNKNOWN}
-        found = yield Statement("expire", params, has_rows=True)
-        return [row[:-1] for row in found], sum(row[-1] for row in found)
-
-    def _listed(self, ids: Iterable[str]) -> Any:
-        return list(ids)
+        params = {"ids": ids, "epoch": term.epoch, "holder": term.holder_id, "error": OUTCOME_UNKNOWN}
+        found = yield Statement("expire", params)
+        return found, sum(row["unknown"] for row in found)
 
     def _marked(self, term: Term, started: Started) -> Steps[Locked | None]:
         """The row with this attempt's marker; None if the attempt has been recorded already."""
-        row = yield Statement("lock_marker", {"id": started.intent_id, "wait_ms": LOCK_WAIT_MS}, has_row=True)
-        if row is None:
+        found = yield Statement("lock_marker", {"id": started.intent_id, "wait_ms": LOCK_WAIT_MS})
+        if not found:
             return None
-        status, count, *marks, now = row
-        found = Locked(
-            started.intent_id, started.contract, started.payload, started.created_at, Status(status), count, None,
-            self._marker(*marks), self._dialect.instant(now),
+        row = found[0]
+        mine = Locked(
+            started.intent_id, started.contract, started.payload, started.created_at, Status(row["status"]),
+            row["attempt_count"], None, marker(row), row["now"],
         )  # fmt: skip
-        is_ours = found.marker is not None and found.marker.is_of(term)
-        is_this_attempt = found.status is Status.PENDING and is_ours and found.number == started.attempt_number
-        return found if is_this_attempt else None
+        is_ours = mine.marker is not None and mine.marker.is_of(term)
+        is_this_attempt = mine.status is Status.PENDING and is_ours and mine.number == started.attempt_number
+        return mine if is_this_attempt else None
 
     def _append(
         self, found: Locked, started_at: dt.datetime, outcome: Outcome, retry_delay_s: float
     ) -> Steps[Recorded]:
         case = Case(found.contract, outcome, found.number, found.created_at, found.now, retry_delay_s)
-        stamps = {"started_at": self._dialect.stamp(started_at), "now": self._dialect.stamp(found.now)}
+        times = {"started_at": started_at, "now": found.now}
         texts = {**said(outcome), "error": error_text(outcome)}
-        yield Statement("append", {"id": found.intent_id, "number": found.number, **stamps, **texts})
+        yield Statement("append", {"id": found.intent_id, "number": found.number, **times, **texts})
         return (yield from self._settle(found, judge(case), found.number, outcome))
 
     def _settle(self, found: Locked, verdict: Verdict, attempt_count: int, outcome: Outcome | None) -> Steps[Recorded]:
@@ -232,42 +203,51 @@ class Attempts:
         texts = said(outcome if is_over else None)
         params = {
             "id": found.intent_id, "status": verdict.status.value, "attempt_count": attempt_count,
-            "next_attempt_at": self._dialect.stamp_or_none(verdict.retry_at),
-            "completed_at": self._dialect.stamp(found.now) if is_over else None,
-            "exhausted_reason": verdict.exhausted_reason and verdict.exhausted_reason.value,
-            "now": self._dialect.stamp(found.now), **texts,
+            "next_attempt_at": verdict.retry_at, "completed_at": found.now if is_over else None,
+            "exhausted_reason": verdict.exhausted_reason and verdict.exhausted_reason.value, "now": found.now, **texts,
         }  # fmt: skip
-        yield Statement("settle", params)
+        settled = yield Statement("settle", params)
         if not is_over:
-            # Rounded as the column stores it: the schedule compares this time with the one it reads later.
-            due_at = self._dialect.instant_or_none(params["next_attempt_at"])
-            return Recorded(verdict.status, found.now, due_at)
-        reason = texts["outcome_reason"] if verdict.status is Status.REJECTED else None
-        intent = Intent(
-            found.intent_id, found.contract.submission_target, found.created_at, verdict.status, attempt_count,
-            found.now, reason, params["exhausted_reason"],
-        )  # fmt: skip
-        return Recorded(verdict.status, found.now, over=Over(intent, found.contract.webhook))
+            return Recorded(verdict.status, found.now, settled[0]["next_attempt_at"])
+        over = ended(found, verdict.status, attempt_count, found.now, texts["outcome_reason"], verdict.exhausted_reason)
+        return Recorded(verdict.status, found.now, over=over)
 
     def _locked(self, intent_id: str) -> Steps[Locked | None]:
-        row = yield Statement("lock", {"id": intent_id, "wait_ms": LOCK_WAIT_MS}, has_row=True)
-        if row is None:
-            return None
-        payload, *contract, target, created_at, status, count, due_at, started_at, epoch, holder, now = row
-        time = self._dialect.instant
-        return Locked(
-            intent_id, rows.contract(tuple(contract), target), payload, time(created_at), Status(status), count,
-            self._dialect.instant_or_none(due_at), self._marker(started_at, epoch, holder), time(now),
-        )  # fmt: skip
+        found = yield Statement("lock", {"id": intent_id, "wait_ms": LOCK_WAIT_MS})
+        return locked(intent_id, found[0]) if found else None
 
-    def _marker(self, started_at: Any, epoch: int | None, holder: str | None) -> Marker | None:
-        if epoch is None or holder is None:
-            return None
-        return Marker(self._dialect.instant(started_at), epoch, holder)
+
+def locked(intent_id: str, row: Row) -> Locked:
+    return Locked(
+        intent_id, rows.contract(row), row["payload"], row["created_at"], Status(row["status"]), row["attempt_count"],
+        row["next_attempt_at"], marker(row), row["now"],
+    )  # fmt: skip
+
+
+def marker(row: Row) -> Marker | None:
+    if row["attempt_epoch"] is None or row["attempt_holder"] is None:
+        return None
+    return Marker(row["attempt_started_at"], row["attempt_epoch"], row["attempt_holder"])
 
 
 def _one(statement: Statement) -> Steps[None]:
     yield statement
+
+
+def left_behind(recorded: Recorded) -> NotNow:
+    """The answer to a start that found, and recorded, an attempt that an earlier term left open."""
+    return NotNow(recorded.status, recorded.due_at, recorded.over, unknown_outcome=True)
+
+
+def ended(
+    of: Locked | Started, status: Status, attempt_count: int, at: dt.datetime, reason: str | None = None,
+    exhausted_reason: str | None = None,
+) -> Over:  # fmt: skip
+    """An intent that ended just now; `reason`: what the gateway said in its last answer."""
+    rejected_reason = reason if status is Status.REJECTED else None
+    target, webhook = of.contract.submission_target, of.contract.webhook
+    intent = Intent(of.intent_id, target, of.created_at, status, attempt_count, at, rejected_reason, exhausted_reason)
+    return Over(intent, webhook)
 
 
 def started_of(found: Locked, started_at: dt.datetime) -> Started:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from fencehold.model.errors import Unavailable, Uncertain
+from fencehold import Unavailable, Uncertain
 from submission_manager.model.intents import NewIntent
 from submission_manager.ports import Submitted
 

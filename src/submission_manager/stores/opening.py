@@ -1,17 +1,57 @@
-"""Chooses the service's store by the database URL; the only place that does."""
+"""Chooses the parts of the service's store by the database URL; the only place that does."""
 
 from __future__ import annotations
 
-from urllib.parse import unquote
-
-from fencehold.connect import backend_for, scheme
-from fencehold.model.durable import durable as durability
-from fencehold.model.errors import ConfigurationError
-from fencehold.ports.facts import FactSink
+from fencehold import ConfigurationError, Durability, FactSink
+from fencehold.own_tables import OwnTables, own_tables
+from fencehold.service import scheme
+from submission_manager.answers import Answers
 from submission_manager.ports import IntentStore
+from submission_manager.stores.attempts import Attempts
+from submission_manager.stores.intake import INTAKE_LANES, Intake
+from submission_manager.stores.postgres import PostgresIntake, PostgresSchedule
+from submission_manager.stores.schedule import Schedule
+from submission_manager.stores.sqlite import SqliteAttempts, SqliteIntake, SqliteSchedule
+from submission_manager.stores.sqlserver.attempts import SqlServerAttempts
+from submission_manager.stores.sqlserver.intake import SqlServerIntake
+from submission_manager.stores.sqlserver.schedule import SqlServerSchedule
 
 LEASE_TABLE = "submission_manager_leases"
+PACKAGE, TABLE = "submission_manager.stores", "submission_intents"
+POOL_SIZE = INTAKE_LANES + 4
+WRITES = 4  # as many as the executor's concurrent writes
 KNOWN = "sqlite:///file.db, postgresql://user@host/db or mssql://user@host/db"
+
+#: By dialect: how submissions are stored, how the schedule is read, how attempts are recorded.
+PARTS: dict[str, tuple[type[Intake], type[Schedule], type[Attempts]]] = {
+    "sqlite": (SqliteIntake, SqliteSchedule, SqliteAttempts),
+    "postgres": (PostgresIntake, PostgresSchedule, Attempts),
+    "sqlserver": (SqlServerIntake, SqlServerSchedule, SqlServerAttempts),
+}
+
+
+class Store:
+    """Implements IntentStore. `init` and `script` are those of the service's own tables, without the leases'."""
+
+    def __init__(self, tables: OwnTables, answers: Answers) -> None:
+        intake, schedule, attempts = PARTS[tables.dialect]
+        self._tables = tables
+        self.intake = intake(tables, answers)
+        self.schedule = schedule(tables.reader(), answers)
+        self.attempts = attempts(tables, answers)
+
+    async def open(self) -> None:
+        await self._tables.open()
+
+    async def init(self) -> list[str]:
+        return await self._tables.init()
+
+    def script(self) -> str:
+        return self._tables.script()
+
+    async def close(self) -> None:
+        await self.intake.close()
+        await self._tables.close()
 
 
 def kind_of(url: str) -> str:
@@ -22,28 +62,18 @@ def kind_of(url: str) -> str:
         raise ConfigurationError(error.message, hint=f"Use {KNOWN}.", code=error.code) from None
 
 
-def open_store(url: str, durable: str | None = None, facts: FactSink | None = None) -> IntentStore:
+def open_store(
+    url: str, durable: Durability | None = None, facts: FactSink | None = None, answers: Answers | None = None
+) -> IntentStore:
     """The store for the database at `url`, not yet open.
 
     Raises ConfigurationError for a wrong URL, without showing its password. The leases are in the same database:
-    `fencehold.connect(url, table=LEASE_TABLE)`, with the same `durable`.
+    `fencehold.connect(url, table=LEASE_TABLE)`, with the same `durable`. `answers` records whether it answers.
     """
     kind = kind_of(url)
     if kind not in ("sqlite", "postgresql", "mssql"):
         raise ConfigurationError(f"The service has no store for {kind!r}.", hint=f"Use {KNOWN}.", code="bad_url")
-    asked = durability(durable)
-    backend_for(url, LEASE_TABLE, None, asked)  # raises if the leases could not use it or a driver is missing
-    rest = url.partition("://")[2]
-    match kind:
-        case "postgresql":
-            from submission_manager.stores.postgres.store import PostgresStore
-
-            return PostgresStore("postgresql://" + rest, asked, facts)
-        case "mssql":
-            from submission_manager.stores.sqlserver.store import SqlServerStore
-
-            return SqlServerStore("mssql://" + rest)
-        case _:
-            from submission_manager.stores.sqlite.store import SqliteStore
-
-            return SqliteStore(unquote(rest.partition("?")[0].removeprefix("/")))
+    tables = own_tables(
+        url, PACKAGE, TABLE, connections=POOL_SIZE, fenced_connections=WRITES, durable=durable, facts=facts
+    )
+    return Store(tables, answers or Answers())

@@ -8,70 +8,75 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fencehold.model.errors import ConfigurationError
+from fencehold import ConfigurationError
+from fencehold.own_tables import Row
 from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
 from submission_manager.model.intents import INTENT_ID_CHARS_MAX, Attempt, Intent, NewIntent, Status, WebhookStatus
 from submission_manager.ports import Due, LeftOpen, Over, Submission, Submitted
-from submission_manager.stores.dialect import Dialect
-
-Row = tuple[Any, ...]
-#: One shared string for all rows with the same gateway or target: up to a million rows are kept in memory.
-Texts = dict[str, str]
-INTENT_COLUMNS = 8
 
 
-def intent(row: Row, dialect: Dialect) -> Intent:
-    intent_id, target, created_at, status, count, completed_at, reason, exhausted = row[:INTENT_COLUMNS]
+def intent(row: Row) -> Intent:
     return Intent(
-        intent_id, target, dialect.instant(created_at), Status(status), count, dialect.instant_or_none(completed_at),
-        rejected_reason=reason if status == Status.REJECTED else None, exhausted_reason=exhausted,
+        row["intent_id"], row["submission_target"], row["created_at"], Status(row["status"]), row["attempt_count"],
+        row["completed_at"], rejected_reason=row["final_outcome_reason"] if row["status"] == Status.REJECTED else None,
+        exhausted_reason=row["exhausted_reason"],
     )  # fmt: skip
 
 
-def history(rows: list[Row], dialect: Dialect) -> tuple[Intent, list[Attempt]] | None:
-    if not rows:
+def history(found: list[Row]) -> tuple[Intent, list[Attempt]] | None:
+    if not found:
         return None
-    tails = [row[INTENT_COLUMNS:] for row in rows]
-    return intent(rows[0], dialect), [attempt(tail, dialect) for tail in tails if tail[0] is not None]
+    return intent(found[0]), [attempt(row) for row in found if row["attempt_number"] is not None]
 
 
-def attempt(row: Row, dialect: Dialect) -> Attempt:
-    number, started_at, finished_at, *rest = row
-    return Attempt(number, dialect.instant(started_at), dialect.instant(finished_at), *rest)
+def attempt(row: Row) -> Attempt:
+    return Attempt(
+        row["attempt_number"], row["started_at"], row["finished_at"], row["outcome_status"], row["outcome_reason"],
+        row["error"],
+    )  # fmt: skip
 
 
-def over(row: Row, dialect: Dialect) -> Over:
-    return Over(intent(row, dialect), webhook(*row[INTENT_COLUMNS:]))
+def over(row: Row) -> Over:
+    return Over(intent(row), webhook(row))
 
 
-def backlog(row: Row, dialect: Dialect) -> Backlog:
-    overdue, oldest_at, past_deadline, now = row
-    oldest_s = 0.0 if oldest_at is None else (dialect.instant(now) - dialect.instant(oldest_at)).total_seconds()
-    return Backlog(overdue, max(0.0, oldest_s), past_deadline)
+def backlog(row: Row) -> Backlog:
+    oldest_s = 0.0 if row["oldest_at"] is None else (row["now"] - row["oldest_at"]).total_seconds()
+    return Backlog(row["overdue"], max(0.0, oldest_s), row["past_deadline"])
 
 
-def due(row: Row, texts: Texts) -> Due:
-    """One row of the schedule, from a row whose times are converted already.
+def dues(found: list[Row]) -> list[Due]:
+    """Rows of the schedule. A statement returns `deadline_s` only if the policy is a deadline.
 
-    The statement returns `deadline_s` only if the policy is a deadline.
+    All rows with the same gateway or target share one string: up to a million of them are kept in memory.
     """
-    intent_id, due_at, modified_at, url, target, created_at, deadline_s = row[:7]
-    until = None if deadline_s is None else created_at + dt.timedelta(seconds=deadline_s)
-    return Due(intent_id, due_at, modified_at, texts.setdefault(url, url), texts.setdefault(target, target), until)
+    texts: dict[str, str] = {}
+    due = []
+    for row in found:
+        url, target, deadline_s = row["gateway_url"], row["submission_target"], row["deadline_s"]
+        until = None if deadline_s is None else row["created_at"] + dt.timedelta(seconds=deadline_s)
+        due.append(
+            Due(
+                row["intent_id"], row["next_attempt_at"], row["last_modified_at"], texts.setdefault(url, url),
+                texts.setdefault(target, target), until,
+            )
+        )  # fmt: skip
+    return due
 
 
-def webhook(url: str | None, headers: str | None, headers_env: str | None, secret_env: str | None) -> Webhook | None:
-    if url is None:
+def webhook(row: Row) -> Webhook | None:
+    if row["webhook_url"] is None:
         return None
-    return Webhook(url, json.loads(headers or "{}"), json.loads(headers_env or "{}"), secret_env)
+    headers, headers_env = (json.loads(row[name] or "{}") for name in ("webhook_headers", "webhook_headers_env"))
+    return Webhook(row["webhook_url"], headers, headers_env, row["webhook_secret_env"])
 
 
-def contract(row: Row, target: str) -> Contract:
-    gateway_type, gateway_url, policy, seconds, attempts, outcomes, *hook = row
+def contract(row: Row) -> Contract:
     return Contract(
-        target, GatewayType(gateway_type), gateway_url, Policy(policy), tuple(json.loads(outcomes)),
-        max_acceptance_seconds=seconds, max_attempts=attempts, webhook=webhook(*hook),
+        row["submission_target"], GatewayType(row["gateway_type"]), row["gateway_url"], Policy(row["policy"]),
+        tuple(json.loads(row["terminal_outcomes"])), max_acceptance_seconds=row["max_acceptance_seconds"],
+        max_attempts=row["max_attempts"], webhook=webhook(row),
     )  # fmt: skip
 
 
@@ -96,24 +101,24 @@ def payload_hash(payload: bytes | None) -> bytes:
     return hashlib.sha256(payload or b"").digest()
 
 
-def known(new: NewIntent, row: Row, dialect: Dialect) -> Submitted:
+def known(new: NewIntent, row: Row) -> Submitted:
     """The result for an id that is stored already: KNOWN if target and payload are the same, else CONFLICT."""
-    is_same = is_repeat(new.contract.submission_target, new.payload, row, dialect)
-    return Submitted(Submission.KNOWN if is_same else Submission.CONFLICT, intent(row, dialect))
+    is_same = is_repeat(new.contract.submission_target, new.payload, row)
+    return Submitted(Submission.KNOWN if is_same else Submission.CONFLICT, intent(row))
 
 
-def is_repeat(target: str, payload: bytes | None, row: Row, dialect: Dialect) -> bool:
-    return intent(row, dialect).submission_target == target and bytes(row[-1]) == payload_hash(payload)
+def is_repeat(target: str, payload: bytes | None, row: Row) -> bool:
+    return row["submission_target"] == target and bytes(row["payload_hash"]) == payload_hash(payload)
 
 
-def created(new: NewIntent, created_at: Any, dialect: Dialect) -> Submitted:
-    at = dialect.instant(created_at)
-    fresh = Intent(new.intent_id, new.contract.submission_target, at, Status.PENDING, 0)
+def created(new: NewIntent, row: Row) -> Submitted:
+    fresh = Intent(new.intent_id, new.contract.submission_target, row["created_at"], Status.PENDING, 0)
     return Submitted(Submission.CREATED, fresh)
 
 
 def left_open(found: list[Row]) -> LeftOpen:
-    return LeftOpen(found[0][2] if found else 0, [(intent_id, number) for intent_id, number, _ in found])
+    first = [(row["intent_id"], row["attempt_number"]) for row in found]
+    return LeftOpen(found[0]["attempts"] if found else 0, first)
 
 
 def owner(found: list[Row], lease_name: str) -> str | None:
@@ -122,8 +127,8 @@ def owner(found: list[Row], lease_name: str) -> str | None:
     Tables of an older version have no recorded owner. If other leases exist and `lease_name` is not among them, one of
     those is returned, so that a new lease does not get the tables.
     """
-    recorded = [str(name) for name, is_owner in found if is_owner]
-    others = sorted(str(name) for name, is_owner in found if not is_owner)
+    recorded = [str(row["lease_name"]) for row in found if row["is_owner"]]
+    others = sorted(str(row["lease_name"]) for row in found if not row["is_owner"])
     if recorded:
         return recorded[0]
     return None if not others or lease_name in others else others[0]

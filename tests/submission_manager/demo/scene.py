@@ -16,10 +16,10 @@ from typing import Any
 import httpx
 import psycopg
 
+from submission_manager.demo.audit import Audit, Glance
 from submission_manager.demo.database import prepare
 from submission_manager.demo.evidence import Verdict, verdict
 from submission_manager.demo.load import Load
-from submission_manager.stores.audit import Audit, Glance
 from tests.across_packages.processes import execute
 from tests.servers.haproxy import HaProxy
 from tests.servers.process import free_port
@@ -111,7 +111,7 @@ class Scene:
     async def glance(self) -> Glance | None:
         """None while the database is away."""
         try:
-            return await asyncio.to_thread(self.audit.glance)
+            return await self.audit.glance()
         except psycopg.OperationalError:
             return None
 
@@ -173,7 +173,7 @@ class Scene:
         while True:
             leader, epoch = await self.leader()
             leader.freeze()
-            if not await asyncio.to_thread(self.audit.is_locked):
+            if not await self.audit.is_locked():
                 return leader, epoch
             leader.thaw()
             await asyncio.sleep(LOOK_EVERY_S)
@@ -186,7 +186,7 @@ class Scene:
     # --- the end ---
 
     async def verdict(self) -> Verdict:
-        evidence = await asyncio.to_thread(self.audit.evidence)
+        evidence = await self.audit.evidence()
         return verdict(self.load.acknowledged, evidence, self.gateway.calls())
 
 
@@ -220,3 +220,4 @@ async def a_scene(url: str, folder: Path) -> AsyncIterator[Scene]:
                 await scene.close()
     finally:
         gateway.close()
+        await audit.close()

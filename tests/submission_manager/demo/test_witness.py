@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,11 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from submission_manager.demo.audit import Audit
 from submission_manager.demo.database import prepare
 from submission_manager.demo.evidence import Verdict, verdict
 from submission_manager.model.intents import NewIntent
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
-from submission_manager.stores.audit import Audit
 from submission_manager.stores.opening import open_store
 from tests.across_packages.processes import execute
 from tests.submission_manager.service_url import service_url
@@ -60,7 +59,7 @@ class Hand:
         await execute(self.url, f"UPDATE submission_intents SET {change} WHERE intent_id = 'x'")
 
     async def verdict(self, *calls: str, acknowledged: tuple[str, ...] = ("x",)) -> Verdict:
-        return verdict(acknowledged, await asyncio.to_thread(self._audit.evidence), calls)
+        return verdict(acknowledged, await self._audit.evidence(), calls)
 
 
 @asynccontextmanager
@@ -71,7 +70,7 @@ async def a_hand(url: str) -> AsyncIterator[Hand]:
         await store.intake.submit(NewIntent("x", b"{}", TWICE), 60.0)
         yield Hand(url, audit)
     finally:
-        audit.close()
+        await audit.close()
         await store.close()
 
 

@@ -15,7 +15,6 @@ from fencehold.runtime.election.candidates import Candidates
 from submission_manager.context import ServiceContext
 from submission_manager.executor.backlog import BacklogWatch
 from submission_manager.executor.executor import Executor, ExecutorSettings
-from submission_manager.executor.metrics import NoMetrics
 from submission_manager.executor.webhooks import WebhookDelivery, WebhookSettings
 from submission_manager.fitness import Fitness
 from submission_manager.leadership.leadership import Leadership
@@ -46,6 +45,58 @@ class Facts:
 
     def names(self) -> list[str]:
         return [event for event, _ in self.told]
+
+
+class NoMetrics:
+    """Counts nothing."""
+
+    def role(self, is_leader: bool, epoch: int) -> None:
+        return None
+
+    def queue_depth(self, intents: int) -> None:
+        return None
+
+    def inflight(self, attempts: int) -> None:
+        return None
+
+    def queue_delay(self, seconds: float) -> None:
+        return None
+
+    def attempt(self, outcome_status: str, seconds: float | None) -> None:
+        return None
+
+    def gateway_call(self, gateway: str, outcome: str, seconds: float) -> None:
+        return None
+
+    def backlog(self, found: Backlog | None) -> None:
+        return None
+
+    def retry_scheduled(self) -> None:
+        return None
+
+    def terminal(self, status: str, seconds_since_created: float) -> None:
+        return None
+
+    def exhausted(self, reason: str) -> None:
+        return None
+
+    def target_ended(self, target: str, status: str, exhausted_reason: str | None) -> None:
+        return None
+
+    def accepted_late(self, target: str) -> None:
+        return None
+
+    def fenced_out(self, write: str) -> None:
+        return None
+
+    def rebuilt(self, intents: int, seconds: float) -> None:
+        return None
+
+    def refreshed(self, rows: int, seconds: float, lag_s: float) -> None:
+        return None
+
+    def webhook(self, status: str, seconds: float) -> None:
+        return None
 
 
 class Counts(NoMetrics):

@@ -19,7 +19,6 @@ from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
 from submission_manager.ports import Progress, Submission, Submitted
 from submission_manager.registry.registry import parse
 from submission_manager.settings import Settings, settings
-from submission_manager.stores.heard import HeardIntake
 
 REGISTRY = """
 # two targets
@@ -102,6 +101,16 @@ class FakeIntake:
             raise self.trouble
 
 
+class Heard:
+    """As the store's own intake does, records of every call whether the database answered."""
+
+    def __init__(self, intake: FakeIntake, answers: Answers) -> None:
+        self._intake, self._answers = intake, answers
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: self._answers.of(getattr(self._intake, name)(*args))
+
+
 @dataclass
 class FakeTerm:
     epoch: int = 7
@@ -160,7 +169,7 @@ async def running(
     chosen = settings_for(**given)
     answers = Answers()
     parts = Parts(
-        HeardIntake(intake, answers), parse(REGISTRY), role, metrics, facts, chosen, backlogs_max=backlogs_max or {},
+        Heard(intake, answers), parse(REGISTRY), role, metrics, facts, chosen, backlogs_max=backlogs_max or {},
         keeps_from_leading=keeps_from_leading, answers=answers,
     )  # fmt: skip
     app = App(parts)

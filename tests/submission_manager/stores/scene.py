@@ -14,13 +14,14 @@ import psycopg
 
 import fencehold
 from fencehold import Term
-from fencehold.backends.sql.statements import pyformat
+from fencehold.backends.sql.own_tables import OwnStatements
+from fencehold.backends.sql.statements import named, pyformat
 from fencehold.backends.sqlserver.params import bound
 from fencehold.connect import backend_for
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
 from submission_manager.model.intents import NewIntent
 from submission_manager.ports import Cursor, Due, IntentStore, Submitted
-from submission_manager.stores.opening import LEASE_TABLE, open_store
+from submission_manager.stores.opening import LEASE_TABLE, PACKAGE, TABLE, open_store
 from tests.servers.sqlserver import open_connection
 
 LIMIT_S = 30.0
@@ -143,6 +144,12 @@ class Scene:
         """All that the two tables hold."""
         intents = self.sql("SELECT * FROM submission_intents ORDER BY intent_id")
         return [list(intents), list(self.sql("SELECT * FROM submission_attempts ORDER BY intent_id, attempt_number"))]
+
+
+def statements(url: str) -> OwnStatements:
+    """The service's own statements, as they are sent to the database at the URL."""
+    dialect = {"sqlite": "sqlite", "mssql": "sqlserver"}.get(url.partition(":")[0], "postgres")
+    return OwnStatements(dialect, PACKAGE, TABLE, pyformat if dialect == "postgres" else named)
 
 
 async def make_lease_table(url: str) -> None:

@@ -72,6 +72,15 @@ async def test_a_retry_is_due_when_the_record_says_so_and_not_before(url):
         assert await at.store.attempts.start(term, "a", 600.0) == NotNow(Status.PENDING, recorded.due_at)
 
 
+async def test_the_time_of_a_retry_is_told_as_the_schedule_will_read_it(url):
+    async with scene(url) as at:
+        term = await at.term()
+        await at.submit("a", TWICE)
+        recorded = await at.store.attempts.record(term, await started(at, term), TROUBLE, 60.000_777)
+        assert recorded.due_at is not None
+        assert [row.due_at for row in (await at.rebuilt())[0]] == [recorded.due_at]
+
+
 async def test_a_rejection_keeps_its_reason_and_a_last_attempt_exhausts(url):
     async with scene(url) as at:
         term = await at.term()

@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
+from fencehold.backends.sqlite.own_tables import SqliteOwnTables
 from fencehold.model.errors import FenceholdError
 from submission_manager.model.intents import NewIntent
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Cursor, LeftOpen, Started
-from submission_manager.stores.opening import open_store
-from submission_manager.stores.sqlite.store import SqliteStore
+from submission_manager.stores.opening import Store, open_store
 from tests.submission_manager.stores.scene import LIMIT_S, TWICE, contract, scene
 
 
@@ -108,8 +108,9 @@ async def test_on_sqlite_a_clock_that_steps_back_hides_nothing(sqlite_url):
     async with scene(sqlite_url) as at:
         await at.submit("before")
         _, cursor = await at.rebuilt()
-        assert isinstance(at.store, SqliteStore)
-        writer = at.store._writer.connection(LIMIT_S)
+        assert isinstance(at.store, Store)
+        assert isinstance(at.store._tables, SqliteOwnTables)
+        writer = at.store._tables._writer.connection(LIMIT_S)
         writer.create_function("strftime", -1, lambda *_: "2001-01-01T00:00:00.000Z")
         stepped_back = await at.submit("after")
         assert stepped_back.intent.created_at < cursor.last_modified_at

@@ -24,8 +24,10 @@ from fencehold.ports.fact_table import StoreFacts
 from fencehold.ports.facts import FactSink
 
 GRANTS = ("acquire", "next_for_state")  # the statements that give a token to a holder
-REPEATS = ("submitted", "add")  # may write nothing, because an earlier call did, and still answer that it is stored
-CHECKED = (*GRANTS, "submit", "submitted")
+#: Promises of statements that are not the library's own: one that writes, and one that only reads what is stored.
+PROMISED, PROMISED_BEFORE = "promised", "promised_before"
+REPEATS = (PROMISED_BEFORE, "add")  # may write nothing, because an earlier call did, and still answer that it is stored
+CHECKED = (*GRANTS, PROMISED, PROMISED_BEFORE)
 WARNING = "01000"
 WAITS_IN = "syncrep.c"  # the source file of the server's warning; its text is in the server's language
 IN_ENGLISH = re.compile("synchronous replication")
@@ -139,8 +141,8 @@ class Commits:
 class Replicated(Commits):
     """Every commit of the store's own waits for a standby, and one whose wait was cancelled is Uncertain.
 
-    After grants, fenced commits and intents, but not after others, it also checks that the server waits at all. Without
-    a standby to wait for, nothing is granted, no intent is taken and no fenced transaction begins. If `durable` does
+    After grants, fenced commits and promises, but not after others, it also checks that the server waits at all.
+    Without a standby to wait for, nothing is granted or promised and no fenced transaction begins. If `durable` does
     not refuse, all of them go on with a warning.
     """
 

@@ -48,6 +48,11 @@ class PostgresTransaction:
         self.mark = callers.mark()
         self._term = term
 
+    @property
+    def limit_s(self) -> float:
+        """The limit that the fence sets for each statement and each pause of this transaction."""
+        return int(callers.limit_ms(self._term.key)) / 1000
+
     async def execute(self, statement: Any, params: Params = None) -> psycopg.AsyncCursor[Any]:
         return await self.run(self.connection.execute(statement, params))
 

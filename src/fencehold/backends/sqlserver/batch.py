@@ -6,8 +6,8 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from fencehold.backends.sqlserver import driver, faults
 from fencehold.backends.sqlserver.line import Line
@@ -17,31 +17,43 @@ DEADLOCK_TRIES = 5
 DEADLOCK_PAUSE_S = 0.02
 
 Rows = list[tuple[Any, ...]]
+T = TypeVar("T")
+Execute = Callable[[driver.Connection, str, tuple[Any, ...]], T]
+
+
+def rows(connection: driver.Connection, text: str, values: tuple[Any, ...] = ()) -> Rows:
+    """Return the rows of the batch's only result set."""
+    with contextlib.closing(connection.cursor()) as cursor:
+        return rows_on(cursor, text, values)
+
+
+def rows_on(cursor: driver.Cursor, text: str, values: tuple[Any, ...]) -> Rows:
+    """The same on an open cursor. Some servers send row counts before the result set, which are skipped."""
+    cursor.execute(text, *values)
+    while not cursor.description:
+        if not cursor.nextset():
+            return []
+    return [tuple(row) for row in cursor.fetchall()]
 
 
 def run(line: Line, sql: str, params: Mapping[str, Any], limit_s: float) -> Rows:
-    """Run the batch on the line's thread. A deadlock's victim was rolled back whole, so it is run again."""
+    """Run the batch on the line's thread and return its rows."""
+    return read(line, sql, params, limit_s, rows)
+
+
+def read(line: Line, sql: str, params: Mapping[str, Any], limit_s: float, execute: Execute[T]) -> T:
+    """Run the batch by `execute`. A deadlock's victim was rolled back whole, so it is run again."""
     ends_s = time.monotonic() + limit_s
     text, values = bound(sql, params)
     for tries in range(1, DEADLOCK_TRIES + 1):
         try:
             bounded(line, ends_s - time.monotonic())
-            return rows(line.connection, text, values)
+            return execute(line.connection, text, values)
         except driver.Error as error:
             if not faults.is_deadlock(error) or tries == DEADLOCK_TRIES or time.monotonic() >= ends_s:
                 raise
             time.sleep(random.uniform(0, DEADLOCK_PAUSE_S * tries))
     raise AssertionError("the last try returns or raises")
-
-
-def rows(connection: driver.Connection, text: str, values: tuple[Any, ...] = ()) -> Rows:
-    """Return the rows of the batch's only result set. Some servers send row counts before it, which are skipped."""
-    with contextlib.closing(connection.cursor()) as cursor:
-        cursor.execute(text, *values)
-        while not cursor.description:
-            if not cursor.nextset():
-                return []
-        return [tuple(row) for row in cursor.fetchall()]
 
 
 def bounded(line: Line, limit_s: float) -> None:

@@ -21,6 +21,7 @@ SELF_CONTAINED_PROVIDER = "mssql-odbc"
 PROVIDER_VARIABLE = "MSSQL_PYTHON_NATIVE_PROVIDER"
 
 Connection = mssql_python.Connection
+Cursor = mssql_python.Cursor
 Error = mssql_python.Error
 DataError = mssql_python.DataError
 IntegrityError = mssql_python.IntegrityError

@@ -39,6 +39,30 @@ def listed(text: str) -> str:
     return text.replace("%", "%25").replace("\\", "%5C").replace('"', "%22")
 
 
+def own(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters of a service's own as the driver takes them.
+
+    None becomes NO_TEXT, and a time its text; a list becomes one text for OPENJSON: of rows, or of texts as `$.id`.
+    """
+    return {name: _own(value) for name, value in params.items()}
+
+
+def _own(value: Any) -> Any:
+    if value is None:
+        return NO_TEXT
+    if isinstance(value, list):
+        return rows_json(_in_list(one if isinstance(one, Mapping) else {"id": one}) for one in value)
+    return instant_text(value) if isinstance(value, dt.datetime) else value
+
+
+def _in_list(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: listed(value) if isinstance(value, str) else _time(value) for name, value in row.items()}
+
+
+def _time(value: Any) -> Any:
+    return instant_text(value) if isinstance(value, dt.datetime) else value
+
+
 def microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 

@@ -101,12 +101,12 @@ def sorted_out(line: Line, future: Future[T]) -> T:
 def unanswered(limit_s: float, was_sent: bool) -> Unavailable | Uncertain:
     if not was_sent:
         return Unavailable(
-            f"SQL Server did not answer within {limit_s:.1f} s of connecting; nothing was sent.",
+            f"SQL Server did not answer within {max(0.0, limit_s):.1f} s of connecting; nothing was sent.",
             hint="Check host, port and network, and that the server runs.",
             code="unreachable",
         )
     hint = "It counts as lost until the store says otherwise."
-    return Uncertain(f"SQL Server gave no answer within {limit_s:.1f} s.", hint=hint, code="no_answer")
+    return Uncertain(f"SQL Server gave no answer within {max(0.0, limit_s):.1f} s.", hint=hint, code="no_answer")
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:

@@ -56,13 +56,23 @@ def init(setup: Setup, dialect: str | None, outbox_names: tuple[str, ...], with_
 
 def _script(dialect: str, table: str, outboxes: list[str], with_items: bool) -> str:
     backend = backend_for(PLACEHOLDERS[dialect], table)()
-    made = [(backend.schema.script(), "leases", table)]  # (script, topic, table) of everything that init creates
+    made = [lease_script(PLACEHOLDERS[dialect], table)]
     if with_items:  # the items of all kinds share one table
-        made.append((backend.items("any").script(), "items", items_table(table)))
-    made += [(backend.events(one).script(), "outbox", one) for one in outboxes]
-    if dialect == "sqlite":
-        return "\n".join([*(script for script, _, _ in made), FILE_RIGHTS])
-    return "\n".join(f"{script}\n{rights(dialect, topic, name)}" for script, topic, name in made)
+        made.append(_with_rights(backend.items("any").script(), dialect, "items", items_table(table)))
+    made += [_with_rights(backend.events(one).script(), dialect, "outbox", one) for one in outboxes]
+    return "\n".join([*made, FILE_RIGHTS] if dialect == "sqlite" else made)
+
+
+def lease_script(url: str, table: str) -> str:
+    """The SQL that makes the lease table on a database of this kind, with the least GRANTs as comments. Opens nothing.
+
+    SQLite has no GRANTs.
+    """
+    return _with_rights(backend_for(url, table)().schema.script(), scheme(url), "leases", table)
+
+
+def _with_rights(script: str, dialect: str, topic: str, table: str) -> str:
+    return script if dialect == "sqlite" else f"{script}\n{rights(dialect, topic, table)}"
 
 
 def _dialect(setup: Setup, given: str | None) -> str:

@@ -9,6 +9,8 @@ from fencehold.ports.time_limit import TimeLimit
 
 
 class BootClock:
+    """Never goes back, and keeps counting while the machine is suspended."""
+
     def now_s(self) -> float:
         return boot_s()
 

@@ -7,14 +7,15 @@ import json
 import shutil
 import signal
 import tempfile
+from collections.abc import Coroutine
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
-from fencehold.cli import exit_codes
-from fencehold.cli.screen import keep_secret, put
-from fencehold.model.errors import ConfigurationError
+from fencehold import ConfigurationError
+from fencehold.command import NO, OK, interruptible, keep_secret, put
 from submission_manager.cli.demo.screen import DemoScreen
 from submission_manager.demo.database import a_place
 from submission_manager.demo.story import Story, Told
@@ -70,30 +71,14 @@ def demo(seconds: float, database: str | None, output: str) -> int:
         keep_secret(database)
     folder = Path(tempfile.mkdtemp(prefix="submission-manager-demo-"))
     try:
-        return asyncio.run(_interruptible(database, folder, seconds, output == "json"))
+        return asyncio.run(_interruptible(_show(database, folder, seconds, output == "json")))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _interruptible(database: str | None, folder: Path, seconds: float, is_json: bool) -> int:
+async def _interruptible(show: Coroutine[Any, Any, int]) -> int:
     """Run the demo so that SIGTERM, SIGHUP and Ctrl-C clean up everything; a second signal does not cut that short."""
-    loop = asyncio.get_running_loop()
-    show = asyncio.create_task(_show(database, folder, seconds, is_json))
-    came: list[int] = []
-
-    def leave(signum: int) -> None:
-        came.append(signum)
-        if len(came) == 1:
-            show.cancel()
-
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(signum, leave, int(signum))
-    try:
-        return await show
-    except asyncio.CancelledError:
-        if came:
-            return 128 + came[0]
-        raise
+    return await interruptible(show, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
 async def _show(database: str | None, folder: Path, seconds: float, is_json: bool) -> int:
@@ -102,7 +87,7 @@ async def _show(database: str | None, folder: Path, seconds: float, is_json: boo
         screen.show(story)
         told = await story.run()
     put(json.dumps(_payload(told, screen), indent=2) if is_json else "\n" + "\n".join(_lines(told)))
-    return exit_codes.OK if told.verdict.is_good else exit_codes.NO
+    return OK if told.verdict.is_good else NO
 
 
 def _lines(told: Told) -> list[str]:

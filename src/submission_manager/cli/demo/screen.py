@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fencehold.cli.screen import clean, put
+from fencehold.command import clean, put
 from submission_manager.demo.stage import Instance
 from submission_manager.demo.story import Scene, Story
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 import fencehold
-from fencehold.model.durable import Durable
 from fencehold.model.election.leases import Lease
 from fencehold.model.errors import Unavailable, Uncertain
+from fencehold.own_tables import own_tables
+from submission_manager.answers import Answers
 from submission_manager.model.intents import NewIntent
 from submission_manager.ports import IntentStore, Submission
-from submission_manager.stores.opening import open_store
-from submission_manager.stores.postgres.store import PostgresStore
+from submission_manager.stores.opening import PACKAGE, TABLE, Store, open_store
 from tests.fencehold.backends.postgres.test_replicated import LIMIT_S, Facts, opened, request, until_waiting
 from tests.servers.pair import Pair, ask, until
 from tests.submission_manager.stores.scene import contract
@@ -133,7 +133,8 @@ async def test_without_a_standby_no_intent_is_taken_until_there_is_one_again(pai
 
 async def test_an_intent_is_taken_without_a_standby_with_a_warning_where_that_was_chosen(pair: Pair, url: str) -> None:
     facts = Facts()
-    store = PostgresStore(url, Durable("on", refuses=False), facts)
+    tables = own_tables(url, PACKAGE, TABLE, durable="replicated", without_standby="warn", facts=facts)
+    store = Store(tables, Answers())
     await store.init()
     await store.open()
     pair.wait_for("")

@@ -1,9 +1,11 @@
 """Nothing of the library holds SQLite's write lock for longer than its statements take."""
 
 import ast
+import datetime as dt
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,14 +18,19 @@ from fencehold.model.errors import LeaseLost
 from fencehold.model.items.items import ItemKey
 from fencehold.model.outbox.events import Status
 from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Filter
+from fencehold.ports.fence import GuardText
 from fencehold.ports.items import ItemRow, NewItem
 from fencehold.testing.conformance.outbox.pair import event
 from tests.fencehold.backends.sqlite.lock_witness import witnessed, writers
+from tests.fencehold.own_tables.notebook import opened, write, written
 from tests.tidy.tree import ROOT, Function, functions, parsed
 
 LIMIT_S = 5.0
 BACKEND = ROOT / "src" / "fencehold" / "backends" / "sqlite"
-HARMLESS = ("fencehold.backends.sqlite", "fencehold.backends.sql.statements", "json", "contextlib")
+HARMLESS = (
+    "fencehold.backends.sqlite", "fencehold.backends.sql.statements", "fencehold.backends.sql.own_tables",
+    "fencehold.backends.sql.own_rows", "fencehold.ports.own_tables", "json", "contextlib", "functools", "threading",
+)  # fmt: skip
 
 
 async def use_leases(backend: SqliteBackend) -> None:
@@ -66,13 +73,38 @@ async def use_items(items: SqliteItems) -> None:
     assert await items.port.delete(ItemKey("a", "me", taken.token), LIMIT_S) is None
 
 
+class FakeTerm:
+    name, holder_id, epoch, remaining_s = "x", "me", 1, 30.0
+
+    def check(self) -> None:
+        return None
+
+    def lost(self, why: str) -> LeaseLost:
+        return LeaseLost(why)
+
+    def guard(self) -> GuardText:
+        return GuardText("1 = :one", "1 = :one", {"one": 1})
+
+    def transaction(self) -> Any:
+        raise AssertionError("each of its pauses would hold the lock")
+
+
+async def use_own_tables(path: str) -> None:
+    tables = opened(f"sqlite:///{path}")
+    await tables.init()
+    await tables.run_all([write("a", 1, dt.datetime.now(dt.UTC)), write("b")], LIMIT_S)
+    assert await tables.fenced(FakeTerm(), written(write("c"), write("d"))) == 2
+    await tables.close()
+
+
 async def test_no_transaction_of_the_library_spans_a_turn_of_the_event_loop_or_another_call(tmp_path, monkeypatch):
-    with witnessed(monkeypatch, *HARMLESS) as witness:
+    with witnessed(monkeypatch, *HARMLESS, written.__module__) as witness:
         backend = SqliteBackend(str(tmp_path / "a.db"), "fencehold_leases")
         events, items = backend.events("outbox"), backend.items("kind")
         await use_leases(backend)
         await use_events(events)
         await use_items(items)
+        await use_own_tables(str(tmp_path / "a.db"))
         for part in (events, items, backend):
             await part.close()
     assert witness.faults == []
@@ -114,7 +146,6 @@ def test_a_transaction_is_begun_in_known_places_only():
         ("fences.py", "enter"),  # the caller's own: term.transaction()
         ("checkup.py", "_write"),  # the doctor's: rolled back by the same call
         ("schema.py", "script"),  # a text for SQLite's shell
-        ("audit.py", "is_locked"),  # of demonstrations and tests
     }
 
 

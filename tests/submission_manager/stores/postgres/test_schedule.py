@@ -7,13 +7,13 @@ from collections import Counter
 import psycopg
 import pytest
 
+from fencehold.backends.postgres.own_tables import PostgresReader
 from submission_manager.model.contracts import Policy
 from submission_manager.model.intents import NewIntent, Status
 from submission_manager.ports import NotNow
 from submission_manager.stores import rows as mapping
-from submission_manager.stores.postgres.schedule import PostgresSchedule
-from submission_manager.stores.postgres.store import PostgresStore
-from tests.submission_manager.stores.scene import LIMIT_S, TWICE, Scene, contract, scene
+from submission_manager.stores.postgres import PostgresSchedule
+from tests.submission_manager.stores.scene import LIMIT_S, TWICE, Scene, contract, scene, statements
 
 HELD_OPEN_S_MAX = 2.0
 SUBMITTERS = 32
@@ -33,8 +33,7 @@ def submission(*ids: str) -> dict[str, object]:
 
 
 def statement(at: Scene, name: str) -> str:
-    assert isinstance(at.store, PostgresStore)
-    return at.store._schema._statements[name]
+    return statements(at.url)[name]
 
 
 async def submit_and_hold(at: Scene, intent_id: str, hold_s: float) -> None:
@@ -163,7 +162,8 @@ async def test_the_schedule_reads_by_its_indexes_whatever_the_statistics_say(tab
         schedule = at.store.schedule
         assert isinstance(schedule, PostgresSchedule)
         await at.rebuilt()
-        session = schedule._session
+        assert isinstance(schedule._reader, PostgresReader)
+        session = schedule._reader._session
         long_ago = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
         params = dict.fromkeys(("from_at", "after_at", "floor_at"), long_ago) | dict.fromkeys(
             ("from_id", "after_id", "floor_id"), ""

@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from fencehold.backends.sqlserver.params import bound
+from fencehold.backends.sqlserver.params import bound, own
 from submission_manager.model.intents import NewIntent
-from submission_manager.stores.sqlserver import store as sqlserver_store
+from submission_manager.stores.sqlserver import intake
 from tests.servers.sqlserver import open_connection
-from tests.submission_manager.stores.scene import Scene, contract
+from tests.submission_manager.stores.scene import Scene, contract, statements
 
 Run = Callable[..., Any]
 SESSIONS = "SELECT session_id FROM sys.dm_exec_sessions WHERE database_id = DB_ID() AND session_id <> @@SPID"
@@ -19,13 +19,12 @@ READS_WAIT = "SELECT 1 - CAST(is_read_committed_snapshot_on AS int) FROM sys.dat
 
 
 def statement(at: Scene, name: str) -> str:
-    assert isinstance(at.store, sqlserver_store.SqlServerStore)
-    return at.store._schema._statements.named(name)
+    return statements(at.url).named(name)
 
 
 def submission(*ids: str) -> dict[str, Any]:
     """The parameters of the store's own statement."""
-    return sqlserver_store.submission([NewIntent(intent_id, b"{}", contract()) for intent_id in ids])
+    return own(intake.submission([NewIntent(intent_id, b"{}", contract()) for intent_id in ids]))
 
 
 def execute(connection: Any, text: str, params: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:

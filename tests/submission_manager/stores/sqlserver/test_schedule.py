@@ -10,7 +10,6 @@ from contextlib import closing
 
 import pytest
 
-from submission_manager.stores.sqlserver.store import SqlServerStore
 from tests.servers.sqlserver import open_connection
 from tests.submission_manager.stores.scene import LIMIT_S, TWICE, Scene, scene
 from tests.submission_manager.stores.sqlserver.others import execute, reads_wait, statement, submission, transaction
@@ -169,5 +168,4 @@ async def test_rows_of_one_instant_finer_than_a_microsecond_are_read_once_each_a
 
 async def test_nobody_is_told_of_a_submission_and_nobody_waits_for_it(sqlserver_tables_url):
     async with scene(sqlserver_tables_url) as at:
-        assert isinstance(at.store, SqlServerStore)
         assert await at.store.schedule.listen(LIMIT_S) is False

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from submission_manager.stores.statements import StoreStatements
+from tests.submission_manager.stores.scene import statements
 
 WRITES = ("UPDATE ", "INSERT INTO submission_attempts")
-STATEMENTS = StoreStatements("sqlserver", "fencehold.backends.sqlserver")
+STATEMENTS = statements("mssql://")
 
 
 @pytest.mark.parametrize("name", ["horizon", "refresh"])

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from fencehold import ConfigurationError, FenceholdError, Unavailable
+from fencehold.backends.sqlserver import own_pool, own_tables
 from fencehold.backends.sqlserver.line import Line
 from fencehold.connect import backend_for
 from fencehold.model.election.leases import Ask, Lease
@@ -19,8 +20,6 @@ from submission_manager.model.intents import NewIntent, Status
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import NotNow, Started, Submission
 from submission_manager.stores.opening import LEASE_TABLE, open_store
-from submission_manager.stores.sqlserver import attempts as sqlserver_attempts
-from submission_manager.stores.sqlserver import pool as sqlserver_pool
 from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT, TWICE, contract, scene
 from tests.submission_manager.stores.sqlserver.others import (
     kill_others,
@@ -63,7 +62,7 @@ async def test_a_kept_connection_that_died_is_replaced_without_a_word(sqlserver_
 async def test_a_record_is_not_said_twice_but_a_connection_that_died_meanwhile_costs_nobody_the_lease(
     sqlserver_tables_url, monkeypatch
 ):
-    monkeypatch.setattr(sqlserver_pool, "FRESH_S", 0.0)
+    monkeypatch.setattr(own_pool, "FRESH_S", 0.0)
     async with scene(sqlserver_tables_url) as at:
         await at.submit("a", TWICE)
         term = await at.term()
@@ -110,7 +109,7 @@ async def test_a_row_that_somebody_keeps_locked_is_given_up_and_costs_nobody_the
         assert isinstance(await at.store.attempts.start(term, "b", 0.0), Started)
         async with transaction(at) as run:
             await run(LOCKED)
-            monkeypatch.setattr(sqlserver_attempts, "WRITE_LIMIT_S", 2.0)
+            monkeypatch.setattr(own_tables, "WRITE_LIMIT_S", 2.0)
             with pytest.raises(Unavailable) as caught:
                 await at.store.attempts.start(term, "a", 0.0)
         assert caught.value.code == "locked"
@@ -121,7 +120,7 @@ async def test_a_row_that_somebody_keeps_locked_is_given_up_and_costs_nobody_the
 
 async def test_nobody_takes_over_while_a_record_waits_for_its_row(sqlserver_tables_url, monkeypatch):
     """Its lease is over by now, and a takeover is refused all the same: what it writes is still of its own epoch."""
-    monkeypatch.setattr(sqlserver_attempts, "WRITE_LIMIT_S", 50.0)
+    monkeypatch.setattr(own_tables, "WRITE_LIMIT_S", 50.0)
     async with scene(sqlserver_tables_url) as at:
         await at.submit("a", TWICE)
         term = await at.term()
@@ -183,7 +182,7 @@ async def test_on_a_network_that_went_dead_every_call_ends_within_its_limit_and_
             answers = await asyncio.gather(*calls, return_exceptions=True)
             assert all(isinstance(answer, FenceholdError) for answer in answers), answers
             assert time.monotonic() - began_s < 3.0
-            monkeypatch.setattr(sqlserver_pool, "HANGING_MAX", 5)
+            monkeypatch.setattr(own_pool, "HANGING_MAX", 5)
             monkeypatch.setattr(Line, "is_connecting", False)  # as after ten seconds each
             for _ in range(30):
                 with pytest.raises(FenceholdError):

@@ -12,4 +12,4 @@ locked AS MATERIALIZED (
       FROM submission_intents CROSS JOIN limited
      WHERE intent_id = :id
        FOR NO KEY UPDATE OF submission_intents)
-SELECT locked.*, clock_timestamp() FROM locked;
+SELECT locked.*, clock_timestamp() AS now FROM locked;

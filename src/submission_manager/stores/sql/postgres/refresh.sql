@@ -14,7 +14,8 @@ fresh AS MATERIALIZED (
      WHERE (last_modified_at, intent_id) > (CAST(:from_at AS timestamptz), CAST(:from_id AS text))
      ORDER BY last_modified_at, intent_id
      LIMIT :limit)
-(SELECT intent_id, next_attempt_at, last_modified_at, gateway_url, submission_target, created_at, deadline_s, CAST(NULL AS text)
+(SELECT intent_id, next_attempt_at, last_modified_at, gateway_url, submission_target, created_at, deadline_s,
+        CAST(NULL AS text) AS snapshot
    FROM (SELECT intent_id, next_attempt_at, last_modified_at, gateway_url, submission_target, created_at, deadline_s FROM late
           WHERE (last_modified_at, intent_id) > (CAST(:after_at AS timestamptz), CAST(:after_id AS text))
             AND (last_modified_at, intent_id) <= (CAST(:floor_at AS timestamptz), CAST(:floor_id AS text))

@@ -1,12 +1,12 @@
 -- name: backlog
 -- Of the pending intents that are due, the longest due first and at most so many: how many have been due for :late_s
 -- seconds and more, since when the first of them is, how many are past their deadline with no attempt under way, and the clock.
-SELECT count(*) FILTER (WHERE next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-' || :late_s || ' seconds')),
-       min(next_attempt_at),
+SELECT count(*) FILTER (WHERE next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-' || :late_s || ' seconds')) AS overdue,
+       min(next_attempt_at) AS oldest_at,
        count(*) FILTER (WHERE policy = 'deadline' AND attempt_epoch IS NULL
                           AND strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '+' || max_acceptance_seconds || ' seconds')
-                              <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
-       strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+                              <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) AS past_deadline,
+       strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AS now
   FROM (SELECT next_attempt_at, policy, attempt_epoch, created_at, max_acceptance_seconds
           FROM submission_intents
          WHERE next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')

@@ -15,4 +15,5 @@ UPDATE submission_intents
            AND strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '+' || max_acceptance_seconds || ' seconds') <= :now) AS found
  WHERE intent_id = found.found_id
 RETURNING intent_id, submission_target, created_at, status, attempt_count, completed_at, final_outcome_reason,
-          exhausted_reason, webhook_url, CAST(webhook_headers AS text), CAST(webhook_headers_env AS text), webhook_secret_env;
+          exhausted_reason, webhook_url, CAST(webhook_headers AS text) AS webhook_headers,
+          CAST(webhook_headers_env AS text) AS webhook_headers_env, webhook_secret_env;

@@ -49,8 +49,8 @@ BEGIN
 END
 IF @verdict IN (N'lost', N'busy') ROLLBACK TRANSACTION;
 ELSE COMMIT TRANSACTION;
-SELECT @verdict AS verdict, @now AS now, @status AS status, @attempt_count AS attempt_count, @due_at AS due_at,
-       @started_at AS started_at, @started_epoch AS started_epoch, @started_holder AS started_holder, @payload AS payload,
+SELECT @verdict AS verdict, @now AS now, @status AS status, @attempt_count AS attempt_count, @due_at AS next_attempt_at,
+       @started_at AS attempt_started_at, @started_epoch AS attempt_epoch, @started_holder AS attempt_holder, @payload AS payload,
        @gateway_type AS gateway_type, @gateway_url AS gateway_url, @policy AS policy,
        @max_acceptance_seconds AS max_acceptance_seconds, @max_attempts AS max_attempts,
        @terminal_outcomes AS terminal_outcomes, @webhook_url AS webhook_url, @webhook_headers AS webhook_headers,

@@ -50,4 +50,4 @@ BEGIN
 END
 IF @verdict = N'settled' COMMIT TRANSACTION;
 ELSE ROLLBACK TRANSACTION;
-SELECT @verdict AS verdict, @now AS now, @status AS status, @exhausted_reason AS exhausted_reason, @due_at AS due_at;
+SELECT @verdict AS verdict, @now AS now, @status AS status, @exhausted_reason AS exhausted_reason, @due_at AS next_attempt_at;

@@ -1,0 +1,40 @@
+"""Rows by name, with their times in UTC."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fencehold.ports.own_tables import Row
+
+
+@functools.lru_cache(maxsize=512)
+def times(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of the columns that hold times."""
+    return tuple(name for name in columns if name == "now" or name.endswith("_at"))
+
+
+def by_name(
+    description: Sequence[Sequence[Any]],
+    found: Iterable[Sequence[Any]],
+    instant: Callable[[Any], dt.datetime] | None,
+) -> list[Row]:
+    """Return the rows of a statement as dicts. `instant` converts the value of a column with times; None: it is right.
+
+    `description` is that of the cursor.
+    """
+    columns = tuple([column[0] for column in description])
+    rows = [dict(zip(columns, values, strict=False)) for values in found]  # strict costs half as much again
+    if instant is None:
+        return rows
+    names = times(columns)
+    known: dict[Any, dt.datetime | None] = {None: None}  # most rows have some of their times twice
+    for row in rows:
+        for name in names:
+            value = row[name]
+            if value not in known:
+                known[value] = instant(value)
+            row[name] = known[value]
+    return rows

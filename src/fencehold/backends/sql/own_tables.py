@@ -1,0 +1,110 @@
+"""What the SQL databases share for tables of a service's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from fencehold.backends.sql.statements import Statements, Topic, named
+from fencehold.model.errors import Unavailable
+from fencehold.ports.own_tables import INIT_LIMIT_S, OPEN_LIMIT_S, Row, Statement, Steps
+from fencehold.ports.schema import SchemaPort
+
+T = TypeVar("T")
+
+PROBE = Statement("probe")
+
+
+class OwnStatements(Statements):
+    """The service's statements in one dialect; those that record steps or probe a connection are fencehold's own."""
+
+    def __init__(self, dialect: str, package: str, table: str, style: Callable[[str], str] = named) -> None:
+        super().__init__(package, table, style, Topic(dialect, table))
+        self._shared = Statements(f"fencehold.backends.{dialect}", table, style)
+
+    def __getitem__(self, name: str) -> str:
+        return super().__getitem__(name) if name in self else self._shared[name]
+
+    def named(self, name: str) -> str:
+        return super().named(name) if name in self else self._shared.named(name)
+
+    def reads(self, name: str) -> bool:
+        """Whether the statement cannot write, as far as its first word shows."""
+        return self.named(name).startswith("SELECT")
+
+
+class RunsOneByOne:
+    """What is the same however a single statement is run."""
+
+    async def run(self, statement: Statement, limit_s: float) -> list[Row]:
+        raise NotImplementedError
+
+    async def run_all(self, statements: Sequence[Statement], limit_s: float) -> list[list[Row]]:
+        left_s = fixed(limit_s)
+        return [await self.run(statement, left_s()) for statement in statements]
+
+
+class ReaderBase(RunsOneByOne):
+    """A reader on a database that cannot notify."""
+
+    def on_hint(self, hint: Callable[[], None]) -> None:
+        return None
+
+    async def listen(self, limit_s: float) -> bool:
+        return False
+
+
+class OwnTablesBase(RunsOneByOne):
+    def __init__(self, statements: OwnStatements, schema: SchemaPort) -> None:
+        self._statements = statements
+        self._schema = schema
+
+    async def open(self, limit_s: float = OPEN_LIMIT_S) -> None:
+        await self.run(PROBE, limit_s)
+
+    async def init(self, limit_s: float = INIT_LIMIT_S) -> list[str]:
+        return await self._schema.init(limit_s)
+
+    def script(self) -> str:
+        return self._schema.script()
+
+    async def missing(self, limit_s: float) -> list[str]:
+        left_s = fixed(limit_s)
+        table = self._statements.table
+        if missing := await self.run(Statement("missing"), limit_s):
+            return names(missing)
+        applied = names(await self.run(Statement("steps_applied", {"component": table}), left_s()))
+        return [] if {step.name for step in self._statements.steps} <= set(applied) else [f"{table} (an old one)"]
+
+    async def rights_missing(self, limit_s: float) -> list[str]:
+        return names(await self.run(Statement("rights_missing"), limit_s))
+
+
+def names(rows: list[Row]) -> list[str]:
+    """Return the values of a statement's only column."""
+    return [value for row in rows for value in row.values()]
+
+
+async def driven(steps: Steps[T], ask: Callable[[Statement], Awaitable[list[Row]]]) -> T:
+    """Return the result of the steps; `ask` runs each statement that they yield."""
+    try:
+        asked = next(steps)
+        while True:
+            asked = steps.send(await ask(asked))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def fixed(limit_s: float) -> Callable[[], float]:
+    """Fix a limit that starts now; the result returns the seconds left."""
+    ends_s = time.monotonic() + limit_s
+    return lambda: ends_s - time.monotonic()
+
+
+def busy() -> Unavailable:
+    return Unavailable("Every connection was busy; nothing was sent.", code="busy")
+
+
+def closed() -> Unavailable:
+    return Unavailable("The store is closed.", code="store_closed")

@@ -1,0 +1,138 @@
+"""A pool of lines (a connection with its thread) for the batches of a service's own.
+
+Every batch ends within its limit, though the driver's own call may not: its line is then abandoned, and the next batch
+gets a new one. The number of hanging lines is limited: a server that does not answer must not fill the process with
+threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from fencehold.backends.sql.abandoned import retrieve
+from fencehold.backends.sql.own_rows import by_name
+from fencehold.backends.sql.own_tables import PROBE, OwnStatements, busy, closed, fixed
+from fencehold.backends.sqlserver import batch, driver, faults
+from fencehold.backends.sqlserver.address import Address
+from fencehold.backends.sqlserver.line import Line
+from fencehold.backends.sqlserver.params import instant, own
+from fencehold.backends.sqlserver.session import unanswered
+from fencehold.model.errors import Unavailable, Uncertain
+from fencehold.ports.own_tables import Row, Statement
+
+HANGING_MAX = 50
+FRESH_S = 1.0  # a line that answered within this time is not probed first
+PROBE_LIMIT_S = 2.0
+
+
+class Pool:
+    """A line that had an error is abandoned; one that died while idle is replaced."""
+
+    def __init__(self, address: Address, statements: OwnStatements, size: int, name: str) -> None:
+        self._address = address
+        self._statements = statements
+        self._size = size
+        self._name = name
+        self._turns = asyncio.Semaphore(size)
+        self._idle: list[tuple[Line, float]] = []
+        self._is_closed = False
+
+    async def run(self, statement: Statement, limit_s: float) -> list[Row]:
+        """The rows of one batch. If a value is bad, and not the database, raises the driver's own error."""
+        left_s = fixed(limit_s)
+        await self._turn(limit_s)
+        try:
+            while True:
+                line, was_kept = await self._checkout(left_s, is_probed=not statement.may_repeat)
+                try:
+                    rows = await self._answer(line, statement, left_s())
+                except Uncertain:
+                    if not (statement.may_repeat and was_kept and left_s() > 0):
+                        raise
+                else:
+                    self._keep(line)
+                    return rows
+        finally:
+            self._turns.release()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        while self._idle:
+            self._idle.pop()[0].leave()
+
+    async def _turn(self, limit_s: float) -> None:
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise busy() from None
+
+    async def _checkout(self, left_s: Callable[[], float], *, is_probed: bool) -> tuple[Line, bool]:
+        """A line, and whether an earlier batch used it."""
+        if self._is_closed:
+            raise closed()
+        while self._idle:
+            line, since_s = self._idle.pop()
+            if not is_probed or time.monotonic() - since_s < FRESH_S or await self._lives(line, left_s()):
+                return line, True
+        if sum(thread.name == self._name for thread in threading.enumerate()) >= self._size + HANGING_MAX:
+            raise Unavailable(
+                "SQL Server has left too many earlier calls without an answer; nothing was sent.", code="unreachable"
+            )
+        return Line(self._address, name=self._name), False
+
+    async def _lives(self, line: Line, limit_s: float) -> bool:
+        try:
+            await self._answer(line, PROBE, min(limit_s, PROBE_LIMIT_S))
+        except (Uncertain, Unavailable):
+            return False
+        return True
+
+    def _keep(self, line: Line) -> None:
+        if self._is_closed:
+            line.leave()
+        else:
+            self._idle.append((line, time.monotonic()))
+
+    async def _answer(self, line: Line, statement: Statement, limit_s: float) -> list[Row]:
+        """Run one batch on the line. Abandon the line if it does not answer, fails, or the caller stops waiting.
+
+        But keep a line that is still connecting for the next call: otherwise a slow login would start anew each time.
+        """
+        sql, params = self._statements.named(statement.name), own(statement.params)
+        future = line.submit(lambda _: batch.read(line, sql, params, limit_s, named_rows))
+        try:
+            waiting = asyncio.wrap_future(future)
+            waiting.add_done_callback(retrieve)
+            done, _ = await asyncio.wait([waiting], timeout=max(0.0, limit_s))
+            if not done:
+                raise unanswered(limit_s, was_sent=not future.cancel())
+            return _sorted_out(line, future)
+        except BaseException:
+            future.cancel()
+            if line.is_connecting:
+                self._keep(line)
+            else:
+                line.leave()
+            raise
+
+
+def named_rows(connection: driver.Connection, text: str, values: tuple[Any, ...]) -> list[Row]:
+    with contextlib.closing(connection.cursor()) as cursor:
+        found = batch.rows_on(cursor, text, values)
+        return by_name(cursor.description or (), found, instant)
+
+
+def _sorted_out(line: Line, future: Future[list[Row]]) -> list[Row]:
+    try:
+        return future.result()
+    except (driver.DataError, driver.IntegrityError):
+        raise
+    except driver.Error as error:
+        raise (faults.of_statement(error) if line.is_open else faults.of_connect(error)) from None

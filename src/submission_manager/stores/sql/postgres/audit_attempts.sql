@@ -1,2 +1,0 @@
--- name: audit_attempts
-SELECT intent_id, attempt_number FROM submission_attempts ORDER BY intent_id, attempt_number;

@@ -1,0 +1,2 @@
+-- name: changes
+LISTEN "notes";

@@ -1,0 +1,2 @@
+-- name: lightest
+SELECT min(weight) AS weight FROM notes;

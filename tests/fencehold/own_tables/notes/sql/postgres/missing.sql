@@ -1,0 +1,2 @@
+-- name: missing
+SELECT 'notes' AS name WHERE to_regclass('notes') IS NULL;

@@ -1,0 +1,2 @@
+-- name: lightest
+SELECT MIN(weight) AS weight FROM notes;

@@ -1,0 +1,2 @@
+-- name: missing
+SELECT N'notes' AS name WHERE OBJECT_ID(N'notes') IS NULL;
