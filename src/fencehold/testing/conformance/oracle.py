@@ -96,14 +96,16 @@ def _agree_on_row(got: Lease | ItemRow, expected: Lease | ItemRow, what: str) ->
 
 
 C = TypeVar("C")
+R = TypeVar("R", bound=RuleOracle)
 
 
-class ClientsAndClock(Generic[C]):
-    """Clients of one store whose clock stands still at `now`."""
+class ClientsAndOracle(Generic[C, R]):
+    """Clients of one store whose clock stands still at `now`, and the oracle that says what they must answer."""
 
-    def __init__(self, harness: Harness, clients: Sequence[C]) -> None:
+    def __init__(self, harness: Harness, clients: Sequence[C], oracle: type[R]) -> None:
         self.harness = harness
         self.clients = clients
+        self.oracle = oracle(harness.applied)
         self.tick = harness.traits.tick
         self.now = START
         self._calls = 0

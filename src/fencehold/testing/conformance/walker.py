@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
-from fencehold.testing.conformance.oracle import ClientsAndClock
+from fencehold.testing.conformance.oracle import ClientsAndOracle
 
 SEED = 20_310_517
 SHOWN = 12
@@ -22,7 +22,7 @@ class RandomWalk(ABC):
 
     goes_back: ClassVar[float] = 0.0  # how often the clock may jump back
 
-    def __init__(self, *pairs: ClientsAndClock[Any], rng: random.Random | None = None) -> None:
+    def __init__(self, *pairs: ClientsAndOracle[Any, Any], rng: random.Random | None = None) -> None:
         self.random = rng or random.Random(SEED)
         self.trail: list[str] = []
         self._clocks = pairs

@@ -9,7 +9,7 @@ import pytest
 
 from fencehold.model import names
 from fencehold.model.items.items import ItemKey
-from fencehold.ports.items import ItemRow, ItemStore, NewItem
+from fencehold.ports.items import ItemPort, ItemRow, NewItem
 from fencehold.testing.conformance.items.pair import EVERYTHING, ItemPair, ItemTests, as_json, row
 from fencehold.testing.conformance.leases.names import AWKWARD, LOOK_ALIKES
 from fencehold.testing.conformance.suite import LEASE_S, START, needs
@@ -27,8 +27,7 @@ DOCUMENTS: tuple[Any, ...] = (
 
 
 class ItemNames(ItemTests):
-    async def test_ids_are_kept_apart_and_come_back_unchanged(self, harness: Harness) -> None:
-        port = (await prepared(harness)).port
+    async def test_ids_are_kept_apart_and_come_back_unchanged(self, port: ItemPort) -> None:
         for name in ODD:
             row(await port.put(NewItem(names.item_id(name), "NEW", as_json(name), "ada"), CALL_LIMIT_S))
         taken = await port.next_for_state("NEW", EVERYTHING, "ada", LEASE_S, CALL_LIMIT_S)
@@ -41,8 +40,7 @@ class ItemNames(ItemTests):
         left = await port.next_for_state("NEW", EVERYTHING, "bob", LEASE_S, CALL_LIMIT_S)
         assert {one.id for one in left} == {key.id for key in keys[::2]}
 
-    async def test_states_are_kept_apart(self, harness: Harness) -> None:
-        port = (await prepared(harness)).port
+    async def test_states_are_kept_apart(self, port: ItemPort) -> None:
         for number, name in enumerate(ODD):
             row(await port.put(NewItem(str(number), names.item_state(name), "1", "ada"), CALL_LIMIT_S))
         for number, name in list(enumerate(ODD))[::4]:
@@ -115,11 +113,6 @@ class ItemKinds(ItemTests):
             for item_id in ("7", "8"):
                 row(await store.port.put(NewItem(item_id, "NEW", as_json(kind), "ada"), CALL_LIMIT_S))
         assert await empty.port.kinds(CALL_LIMIT_S) == sorted(SOME_ODD)
-
-
-async def prepared(harness: Harness) -> ItemStore:
-    await harness.set_clock(START)
-    return await harness.items()
 
 
 def document(one: ItemRow) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from fencehold.model.items.items import ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
 from fencehold.ports.items import ItemAnswer, ItemPort, ItemRefusal, ItemRow, ItemStore, NewItem
-from fencehold.testing.conformance.oracle import ClientsAndClock, RuleOracle, agree
+from fencehold.testing.conformance.oracle import ClientsAndOracle, RuleOracle, agree
 from fencehold.testing.conformance.suite import LEASE_S, START, Supply, WithoutLeases, needs
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Can, Harness
 
@@ -81,12 +81,11 @@ class ItemOracle(RuleOracle):
         return sorted(ids, key=lambda item_id: self.rows[item_id].state_timestamp)
 
 
-class ItemPair(ClientsAndClock[ItemStore]):
+class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
     """The items of one kind, in the store and in the oracle: every call goes to both, and a difference fails."""
 
     def __init__(self, harness: Harness, clients: Sequence[ItemStore]) -> None:
-        super().__init__(harness, clients)
-        self.oracle = ItemOracle(harness.applied)
+        super().__init__(harness, clients, ItemOracle)
         self.tick = harness.traits.item_tick or harness.traits.tick
 
     @classmethod
@@ -216,6 +215,15 @@ class ItemPair(ClientsAndClock[ItemStore]):
         return got
 
 
+async def port_at_start(harness: Harness) -> ItemPort:
+    """One more client of the items, and the store's clock stands at START."""
+    await harness.set_clock(START)
+    return (await harness.items()).port
+
+
 @needs(Can.ITEMS)
 class ItemTests(WithoutLeases):
-    supplies: ClassVar[Mapping[str, Supply]] = {"pair": ItemPair.of}
+    supplies: ClassVar[Mapping[str, Supply]] = {
+        "pair": ItemPair.of,
+        **dict.fromkeys(("port", "one", "two"), port_at_start),
+    }

@@ -19,38 +19,38 @@ class EventDedupe(EventTests):
         first = event(payload="first", tracking_id=uuid.uuid4())
         [event_id] = await pair.add(first)
         again, other = replace(first, payload='"again"', priority=9), event(tracking_id=uuid.uuid4())
-        assert await pair.events.port.add([again, other], CALL_LIMIT_S) == [other.tracking_id]
-        assert await pair.events.port.add([again, other], CALL_LIMIT_S) == []
-        [row] = await pair.events.admin.find(Filter(tracking_ids=(first.tracking_id,)), 9, CALL_LIMIT_S)
+        assert await pair.client.port.add([again, other], CALL_LIMIT_S) == [other.tracking_id]
+        assert await pair.client.port.add([again, other], CALL_LIMIT_S) == []
+        [row] = await pair.client.admin.find(Filter(tracking_ids=(first.tracking_id,)), 9, CALL_LIMIT_S)
         assert (row.id, row.payload, row.priority) == (event_id, first.payload, 0)
 
     async def test_a_tracking_id_given_twice_in_one_batch_is_stored_once(self, pair: Pair) -> None:
         one = event(tracking_id=uuid.uuid4())
-        assert await pair.events.port.add([one, replace(one, payload="2")], CALL_LIMIT_S) == [one.tracking_id]
-        rows = await pair.events.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)
+        assert await pair.client.port.add([one, replace(one, payload="2")], CALL_LIMIT_S) == [one.tracking_id]
+        rows = await pair.client.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)
         assert [row.payload for row in rows] == [one.payload]
 
     async def test_a_known_event_far_down_in_what_is_made_as_it_is_taken_is_left_out(self, pair: Pair) -> None:
         known = event(tracking_id=uuid.uuid4())
-        await pair.events.port.add([known], CALL_LIMIT_S)
+        await pair.client.port.add([known], CALL_LIMIT_S)
         more = [event(payload=n) for n in range(250)]
-        added = await pair.events.port.add(iter([*more, known]), CALL_LIMIT_S)
+        added = await pair.client.port.add(iter([*more, known]), CALL_LIMIT_S)
         assert sorted(added) == sorted(one.tracking_id for one in more)
-        assert len(await pair.events.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)) == len(more) + 1
+        assert len(await pair.client.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)) == len(more) + 1
 
     async def test_a_finished_event_stays_known(self, pair: Pair) -> None:
         one = event(tracking_id=uuid.uuid4())
         await pair.add(one)
         await pair.claim(ask("a"))
-        await pair.events.port.turn([row.key for row in pair.oracle.rows.values()], None, CALL_LIMIT_S)
-        assert await pair.events.port.add([one], CALL_LIMIT_S) == []
+        await pair.client.port.turn([row.key for row in pair.oracle.rows.values()], None, CALL_LIMIT_S)
+        assert await pair.client.port.add([one], CALL_LIMIT_S) == []
 
     async def test_of_many_who_add_the_same_event_at_once_one_has_added_it(self, harness: Harness) -> None:
         pair = await Pair.of(harness, clients=AT_ONCE)
         ones = [event(payload=n, tracking_id=uuid.uuid4()) for n in range(20)]
         added = await asyncio.gather(*(client.port.add(ones, CALL_LIMIT_S) for client in pair.clients))
         assert sorted(tracking_id for some in added for tracking_id in some) == sorted(one.tracking_id for one in ones)
-        assert len(await pair.events.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)) == len(ones)
+        assert len(await pair.client.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)) == len(ones)
 
 
 @needs(Can.SQL)

@@ -11,8 +11,8 @@ from fencehold.model.outbox.events import Request, Status, Stored, Verb, apply
 from fencehold.model.outbox.new_events import NewEvent, new_event, new_tracking_id
 from fencehold.model.outbox.settings import outbox_settings
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventPort, EventRow, Events, Failure, Filter
-from fencehold.testing.conformance.oracle import ClientsAndClock, RuleOracle
-from fencehold.testing.conformance.suite import START, Supply, WithoutLeases, elsewhere, needs
+from fencehold.testing.conformance.oracle import ClientsAndOracle, RuleOracle
+from fencehold.testing.conformance.suite import START, Supply, WithoutLeases, needs
 from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 LEASE_S = 60.0
@@ -154,30 +154,22 @@ def agree(got: EventRow, expected: Expected, what: str) -> None:
     assert got.created_at == expected.created_at, what
 
 
-class Pair(ClientsAndClock[Events]):
+class Pair(ClientsAndOracle[Events, EventOracle]):
     """The events in the store and in the oracle: every call goes to both, and a difference fails."""
-
-    def __init__(self, harness: Harness, clients: Sequence[Events]) -> None:
-        super().__init__(harness, clients)
-        self.oracle = EventOracle(harness.applied)
 
     @classmethod
     async def of(cls, harness: Harness, clients: int = 1) -> Pair:
         await harness.set_clock(START)
-        return cls(harness, [await harness.events() for _ in range(clients)])
-
-    @property
-    def events(self) -> Events:
-        return self.client
+        return cls(harness, [await harness.events() for _ in range(clients)], EventOracle)
 
     def key(self, event_id: int, token: str) -> ClaimKey:
         """The key of this event with this token, whoever holds the event."""
         return ClaimKey(event_id, token, self.oracle.rows[event_id].new.tracking_id)
 
     async def add(self, *events: NewEvent) -> list[int]:
-        added = await self.events.port.add(events, CALL_LIMIT_S)
+        added = await self.client.port.add(events, CALL_LIMIT_S)
         assert sorted(added) == sorted(one.tracking_id for one in events)
-        rows = await self.events.admin.find(Filter(tracking_ids=tuple(added)), EVERYTHING, CALL_LIMIT_S)
+        rows = await self.client.admin.find(Filter(tracking_ids=tuple(added)), EVERYTHING, CALL_LIMIT_S)
         ids = {row.tracking_id: row.id for row in rows}
         for one in events:
             self.oracle.add(ids[one.tracking_id], one, self.now)
@@ -186,7 +178,7 @@ class Pair(ClientsAndClock[Events]):
     async def claim(self, ask: ClaimAsk, completed: Sequence[ClaimKey] = ()) -> list[int]:
         expected_done = self._allowed(Verb.COMPLETE, completed)
         expected = self.oracle.claim(ask, self.now)
-        turn = await self.events.port.turn(completed, ask, CALL_LIMIT_S)
+        turn = await self.client.port.turn(completed, ask, CALL_LIMIT_S)
         assert set(turn.completed) == set(expected_done)
         assert [one.id for one in turn.claims] == expected, f"claimed with {ask}"
         for one in turn.claims:
@@ -197,7 +189,7 @@ class Pair(ClientsAndClock[Events]):
     async def change(self, verb: Verb, keys: Sequence[ClaimKey], lease_s: float = LEASE_S) -> list[int]:
         """Renew, complete or release; return the ids that were not refused."""
         expected = self._allowed(verb, keys, lease_s=lease_s)
-        port = self.events.port
+        port = self.client.port
         match verb:
             case Verb.RENEW:
                 until = await port.renew(keys, lease_s, CALL_LIMIT_S)
@@ -217,14 +209,14 @@ class Pair(ClientsAndClock[Events]):
             request = Request(self.now, one.key.token, error=one.error, delay_s=one.delay_s, retry=one.retry)
             if self.oracle.change(one.key.id, Verb.FAIL, request):
                 expected[one.key] = self.oracle.rows[one.key.id].stored.status
-        assert dict(await self.events.port.fail(failures, CALL_LIMIT_S)) == expected
+        assert dict(await self.client.port.fail(failures, CALL_LIMIT_S)) == expected
         await self._checked([one.key.id for one in failures], f"fail {failures}")
         return [key.id for key in expected]
 
     async def reap(self, limit: int = EVERYTHING) -> list[int]:
         before = {row.id: row.stored for row in self.oracle.rows.values()}
         expected = self.oracle.reap(limit, self.now)
-        got = await self.events.port.reap(limit, CALL_LIMIT_S)
+        got = await self.client.port.reap(limit, CALL_LIMIT_S)
         assert sorted(one.id for one in got) == sorted(expected)
         for one in got:
             row, was = self.oracle.rows[one.id], before[one.id]
@@ -242,12 +234,12 @@ class Pair(ClientsAndClock[Events]):
         named = {self.oracle.rows[event_id].new.tracking_id: event_id for event_id in ids}
         expected = self.oracle.redrive(ids, cause, limit, spread_s, self.now)
         which = Filter(tuple(Status), tracking_ids=tuple(named))
-        got = await self.events.admin.redrive(which, cause, limit, spread_s, CALL_LIMIT_S)
+        got = await self.client.admin.redrive(which, cause, limit, spread_s, CALL_LIMIT_S)
         assert [named[tracking_id] for tracking_id in got] == expected
         await self._checked(ids, f"redrive {ids}")
 
     async def check_all(self) -> None:
-        rows = await self.events.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)
+        rows = await self.client.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)
         assert [row.id for row in rows] == sorted(self.oracle.rows, reverse=True)
         for row in rows:
             agree(row, self.oracle.rows[row.id], "all rows")
@@ -268,7 +260,7 @@ class Pair(ClientsAndClock[Events]):
     async def _checked(self, ids: Sequence[int], what: str) -> list[int]:
         known = {self.oracle.rows[event_id].new.tracking_id for event_id in ids if event_id in self.oracle.rows}
         if known:
-            rows = await self.events.admin.find(Filter(tracking_ids=tuple(known)), EVERYTHING, CALL_LIMIT_S)
+            rows = await self.client.admin.find(Filter(tracking_ids=tuple(known)), EVERYTHING, CALL_LIMIT_S)
             assert len(rows) == len(known)
             for row in rows:
                 agree(row, self.oracle.rows[row.id], what)
@@ -279,6 +271,6 @@ class Pair(ClientsAndClock[Events]):
 class EventTests(WithoutLeases):
     supplies: ClassVar[Mapping[str, Supply]] = {
         "pair": Pair.of,
-        "other": elsewhere,
+        "other": Harness.another,
         **dict.fromkeys(("events", "one", "two"), lambda harness: harness.events()),
     }

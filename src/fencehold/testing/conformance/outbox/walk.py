@@ -96,7 +96,7 @@ class EventWalker(RandomWalk):
         """Claim without a sweep: it may miss an event, but what it claims must be claimable."""
         asked = ask(self._token(), 2, 5.0, sweep=False)
         self.note(f"glance {asked}")
-        got = (await self.pair.events.port.turn([], asked, CALL_LIMIT_S)).claims
+        got = (await self.pair.client.port.turn([], asked, CALL_LIMIT_S)).claims
         assert len(got) <= asked.limit
         for claim in got:
             request = Request(self.pair.now, asked.token, asked.lease_s)
