@@ -6,7 +6,7 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from fencehold.ports.backend import Backend
 from fencehold.runtime.context import StoreContext
@@ -96,17 +96,6 @@ def _hand_over(done: asyncio.Task[T], result: asyncio.Future[T]) -> None:
         result.set_exception(error)
     else:
         result.set_result(done.result())
-
-
-class Judged(Protocol):
-    """What every referee reads of a process."""
-
-    name: str
-    clock: NodeClock
-    user: Side
-    keeper: Side
-    blocked_at_s: float | None
-    disturbed_s: float
 
 
 class Process(ABC):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from fencehold.backends.memory.backend import Shelf
-from fencehold.model.items.items import ItemKey
 from fencehold.model.items.settings import ItemSettings
 from fencehold.runtime.core.handler_loop import CLOSE_SLACK_S
 from fencehold.runtime.first_use import FirstUse
@@ -20,10 +19,9 @@ from fencehold.runtime.items.keeper import STOP_LIMIT_S
 from fencehold.runtime.items.lease import ItemLease
 from fencehold.runtime.items.processor import ItemProcessor
 from fencehold.testing.simulation.backend import BackendOverLine
-from fencehold.testing.simulation.items.referee import ItemReferee
+from fencehold.testing.simulation.items.referee import Holder, ItemReferee
 from fencehold.testing.simulation.items.work import EXPECTED, KIND, STATES, ItemWork
 from fencehold.testing.simulation.network import STUTTER_S_MAX, Line
-from fencehold.testing.simulation.process import StoreProcess
 from fencehold.testing.simulation.referee import BODY_STOP_S_MAX
 
 USERS = 2
@@ -31,7 +29,7 @@ IDLE_S_MAX = 1.5
 LAST_STATE = "done"
 
 
-class ItemNode(StoreProcess):
+class ItemNode(Holder):
     def __init__(
         self, name: str, line: Line, shelf: Shelf, settings: ItemSettings, referee: ItemReferee, rng: random.Random
     ) -> None:
@@ -42,6 +40,7 @@ class ItemNode(StoreProcess):
         self._items_context = ItemsContext(self.context, FirstUse(self.context))
         self._items = Items(KIND, name, settings, self._items_context)
         self._work = ItemWork(self, self._items, referee, rng)
+        self.inside, self.deleting = self._work.inside, self._work.deleting
         self._users: list[asyncio.Task[None]] = []
         self._acts: list[asyncio.Task[None]] = []
         self._processors: list[tuple[ItemProcessor, asyncio.Task[None]]] = []
@@ -53,14 +52,6 @@ class ItemNode(StoreProcess):
 
     def held(self) -> Iterable[ItemLease]:
         return self._items_context._held.values()
-
-    @property
-    def inside(self) -> Collection[ItemLease]:
-        return self._work.inside
-
-    @property
-    def deleting(self) -> Collection[ItemKey]:
-        return self._work.deleting
 
     def sending(self, verb: str, args: tuple[Any, ...]) -> None:
         if verb == "renew":

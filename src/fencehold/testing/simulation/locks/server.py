@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from fencehold.backends.memory.backend import MemoryLeases
 from fencehold.model.election.leases import Ask, Lease, TermKey
-from fencehold.model.election.lock_errors import ConnectionError, LockError  # noqa: A004 - spec 002's name
+from fencehold.model.election.lock_errors import ConnectionError  # noqa: A004 - spec 002's name
 from fencehold.model.errors import Unavailable
 from fencehold.testing.simulation.fences import LEASE_NAME, FencedStore
 from fencehold.testing.simulation.locks.referee import LockReferee
@@ -129,10 +129,6 @@ class LockServer(FencedStore):
 
     def renew(self, key: TermKey) -> bool:
         return isinstance(at_once(self._leases.renew([key], 0.0))[0], Lease)
-
-    def renew_surely(self, key: TermKey) -> None:
-        if not self.renew(key):
-            raise LockError("the fencing epoch was taken over")
 
     def release(self, key: TermKey) -> None:
         at_once(self._leases.release([key], 0.0))

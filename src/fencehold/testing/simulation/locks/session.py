@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fencehold.model.election.leases import TermKey
-from fencehold.model.election.lock_errors import ConnectionError  # noqa: A004 - spec 002's name
+from fencehold.model.election.lock_errors import ConnectionError, LockError  # noqa: A004 - spec 002's name
 from fencehold.ports.fence import FencePort
 from fencehold.testing.simulation.fences import LEASE_NAME, FencesOverLine
 from fencehold.testing.simulation.locks.server import LockServer, ServerSession
@@ -116,7 +116,8 @@ class CompanionOverLine:
         return await session.ask(lambda _: self._server.renew(self._key(epoch, lease_s)), limit_s)
 
     async def renew(self, session: SessionOverLine, epoch: int, lease_s: float, limit_s: float) -> None:
-        await session.ask(lambda _: self._server.renew_surely(self._key(epoch, lease_s)), limit_s)
+        if not await self.resume(session, epoch, lease_s, limit_s):
+            raise LockError("the fencing epoch was taken over")
 
     async def release(self, session: SessionOverLine, epoch: int, limit_s: float) -> None:
         await session.ask(lambda _: self._server.release(self._key(epoch, 0.0)), limit_s)

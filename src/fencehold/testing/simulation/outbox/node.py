@@ -21,8 +21,8 @@ from fencehold.runtime.outbox.worker import Worker
 from fencehold.runtime.outbox.worker_background import STOP_LIMIT_S
 from fencehold.testing.simulation.backend import BackendOverLine
 from fencehold.testing.simulation.network import STUTTER_S_MAX, Line
-from fencehold.testing.simulation.outbox.referee import OutboxReferee
-from fencehold.testing.simulation.process import TROUBLE_S, StoreProcess
+from fencehold.testing.simulation.outbox.referee import OutboxReferee, WorkerNode
+from fencehold.testing.simulation.process import TROUBLE_S
 
 OUTBOX = "outbox"
 EVENTS_MAX = 5  # that each process adds
@@ -35,7 +35,7 @@ STUBBORN_S_MAX = 3.0
 CALLS_OF_A_TURN = 3  # and a pause of a second, if one fails
 
 
-class OutboxNode(StoreProcess):
+class OutboxNode(WorkerNode):
     def __init__(
         self, name: str, line: Line, shelf: Shelf, settings: OutboxSettings, referee: OutboxReferee, rng: random.Random
     ) -> None:
@@ -55,8 +55,8 @@ class OutboxNode(StoreProcess):
             (1, self._blocking), (2, self._raising), (0.5, self._rejecting), (0.5, self._cancelling),
         )  # fmt: skip
         self._running: asyncio.Task[None] | None = None
-        self._works: asyncio.Task[None] | None = None
-        self._adds: asyncio.Task[None] | None = None
+        self._works: asyncio.Task[None]
+        self._adds: asyncio.Task[None]
         self._is_stopping = False
         referee.nodes[name] = self
 
@@ -85,8 +85,6 @@ class OutboxNode(StoreProcess):
         self._adds = asyncio.create_task(self._adding(), name=f"{self.name}-adds")
 
     async def stop(self) -> None:
-        assert self._works is not None, "started first"
-        assert self._adds is not None, "started first"
         self._is_stopping = True
         self._adds.cancel()
         self.workers[-1].stop()
