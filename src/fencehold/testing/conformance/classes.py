@@ -6,14 +6,13 @@ from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from fencehold.testing.conformance.items.batches import ItemBatches
 from fencehold.testing.conformance.items.crowd import ItemCrowd, ItemProcessCrowd
 from fencehold.testing.conformance.items.locks import ItemLocks
 from fencehold.testing.conformance.items.names import ItemKinds, ItemNames
 from fencehold.testing.conformance.items.rules import ItemRules
 from fencehold.testing.conformance.items.schemas import ItemSchemas
 from fencehold.testing.conformance.items.times import ItemTimes
-from fencehold.testing.conformance.items.verbs import ItemVerbs
+from fencehold.testing.conformance.items.verbs import ItemBatches, ItemVerbs
 from fencehold.testing.conformance.items.walk import ItemWalk
 from fencehold.testing.conformance.leases.absences import Absences
 from fencehold.testing.conformance.leases.caller_fences import CallerFences

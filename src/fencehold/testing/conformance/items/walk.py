@@ -9,8 +9,7 @@ from typing import Any
 from fencehold.model.items.items import RULES, ItemKey, Row, row_state
 from fencehold.ports.items import ItemRow
 from fencehold.testing.conformance.items.pair import NEVER_GRANTED, ItemPair, ItemTests
-from fencehold.testing.conformance.oracle import check_all_fired
-from fencehold.testing.conformance.walker import Move, RandomWalk
+from fencehold.testing.conformance.oracle import Move, RandomWalk, check_all_fired
 from fencehold.testing.harness import Harness
 
 PART_OF_LEASE_WALK = 3  # fewer steps than for leases, because it checks the items after every step

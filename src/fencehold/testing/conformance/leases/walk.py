@@ -12,9 +12,8 @@ from fencehold.model.election.leases import RULES, Ask, Lease, Row, TermKey, Ver
 from fencehold.model.errors import LeaseLost
 from fencehold.testing.conformance.leases.fences import fenced
 from fencehold.testing.conformance.leases.pair import LeasePair
-from fencehold.testing.conformance.oracle import agree, check_all_fired
+from fencehold.testing.conformance.oracle import Move, RandomWalk, agree, check_all_fired
 from fencehold.testing.conformance.suite import LeaseTests
-from fencehold.testing.conformance.walker import Move, RandomWalk
 from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 NAMES = ("alpha", "Alpha", "beta")

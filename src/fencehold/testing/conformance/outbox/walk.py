@@ -8,9 +8,8 @@ from functools import partial
 
 from fencehold.model.outbox.events import RULES, Request, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
-from fencehold.testing.conformance.oracle import check_all_fired
+from fencehold.testing.conformance.oracle import Move, RandomWalk, check_all_fired
 from fencehold.testing.conformance.outbox.pair import EventTests, Pair, ask, event, stray
-from fencehold.testing.conformance.walker import Move, RandomWalk
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 PART_OF_LEASE_WALK = 5  # fewer steps than for leases, because it checks the rows after every step

@@ -27,8 +27,8 @@ class LeaseNode(Candidate):
         self, name: str, line: Line, store: LeaseStore, settings: LeaderSettings, referee: LeaseReferee,
         rng: random.Random,
     ) -> None:  # fmt: skip
-        super().__init__(name, line, referee, rng)
-        self.settings, self.call_limit_s = settings, settings.call_limit_s
+        super().__init__(name, line, store.shelf, settings.call_limit_s, referee, rng)
+        self.settings = settings
         self.bodies: dict[int, int] = {}
         self.asked: Ask | None = None  # the newest; an earlier one's grant need not be found any more
         self._store, self._referee = store, referee
@@ -37,7 +37,7 @@ class LeaseNode(Candidate):
         referee.nodes[name] = self
 
     def backend(self) -> BackendOverLine:
-        made = BackendOverLine(self._store.shelf, self.line)
+        made = super().backend()
         made.leases = over_line(self._store.leases, self.line, self)
         made.fences = FencesOverLine(self._store, self.line)
         return made

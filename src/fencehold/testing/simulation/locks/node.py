@@ -14,8 +14,7 @@ from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S
 from fencehold.runtime.lock.mechanism import ROUND_TRIP_LIMIT_S
 from fencehold.runtime.lock.session_lock import LockSettings, SessionLock
 from fencehold.testing.simulation.locks.referee import ACQUIRED, LOST, RELEASED, STOPPED, Contender, LockReferee
-from fencehold.testing.simulation.locks.server import LockServer
-from fencehold.testing.simulation.locks.session import CompanionOverLine, SessionOverLine
+from fencehold.testing.simulation.locks.server import CompanionOverLine, LockServer, SessionOverLine
 from fencehold.testing.simulation.network import STUTTER_S_MAX, Line
 from fencehold.testing.simulation.process import NodeClock, Process
 
