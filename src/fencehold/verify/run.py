@@ -13,11 +13,11 @@ from fencehold.model.errors import FenceholdError
 from fencehold.telemetry.fan_out import UNHEARD
 from fencehold.testing.history import boottime_s
 from fencehold.verify import faults
-from fencehold.verify.claiming import HELD, PLAIN
 from fencehold.verify.contender_processes import ContenderProcesses
 from fencehold.verify.hooks import HookRun, passwords, run_hook
 from fencehold.verify.journal import Fault, Journal
 from fencehold.verify.plan import DRAIN_LIMIT_S, Plan
+from fencehold.verify.roles import HELD, PLAIN
 from fencehold.verify.scratch.place import Scratch, make_tables, to_the_end
 from fencehold.verify.verdict import Verdict, beliefs, findings, gathered, lock_beliefs
 

@@ -1,8 +1,14 @@
-"""What the verbs of an outbox promise beyond a single rule: order, limits, batches, and what an operator sees."""
+"""What the verbs of an outbox promise beyond a single rule: order, limits, batches, and what an operator sees.
+
+An event is stored once, however often it is added.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +19,7 @@ from fencehold.testing.conformance.suite import START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 SECOND = dt.timedelta(seconds=1)
+AT_ONCE = 4
 
 #: The outcome of each try, and whether the event then counts as recovered, and as a suspect.
 HISTORIES = {
@@ -248,6 +255,45 @@ class EventAdmins(EventTests):
         admin = pair.client.admin
         assert await admin.purge(Filter((Status.COMPLETED,)), 3, CALL_LIMIT_S) == 3
         assert await found(pair, Filter()) == [ids[4], ids[3]], "the oldest go first"
+
+
+class EventDedupe(EventTests):
+    async def test_a_known_tracking_id_is_left_alone_and_left_out(self, pair: Pair) -> None:
+        first = event(payload="first", tracking_id=uuid.uuid4())
+        [event_id] = await pair.add(first)
+        again, other = replace(first, payload='"again"', priority=9), event(tracking_id=uuid.uuid4())
+        assert await pair.client.port.add([again, other], CALL_LIMIT_S) == [other.tracking_id]
+        assert await pair.client.port.add([again, other], CALL_LIMIT_S) == []
+        [row] = await pair.client.admin.find(Filter(tracking_ids=(first.tracking_id,)), 9, CALL_LIMIT_S)
+        assert (row.id, row.payload, row.priority) == (event_id, first.payload, 0)
+
+    async def test_a_tracking_id_given_twice_in_one_batch_is_stored_once(self, pair: Pair) -> None:
+        one = event(tracking_id=uuid.uuid4())
+        assert await pair.client.port.add([one, replace(one, payload="2")], CALL_LIMIT_S) == [one.tracking_id]
+        rows = await pair.client.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)
+        assert [row.payload for row in rows] == [one.payload]
+
+    async def test_a_known_event_far_down_in_what_is_made_as_it_is_taken_is_left_out(self, pair: Pair) -> None:
+        known = event(tracking_id=uuid.uuid4())
+        await pair.client.port.add([known], CALL_LIMIT_S)
+        more = [event(payload=n) for n in range(250)]
+        added = await pair.client.port.add(iter([*more, known]), CALL_LIMIT_S)
+        assert sorted(added) == sorted(one.tracking_id for one in more)
+        assert len(await pair.client.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)) == len(more) + 1
+
+    async def test_a_finished_event_stays_known(self, pair: Pair) -> None:
+        one = event(tracking_id=uuid.uuid4())
+        await pair.add(one)
+        await pair.claim(ask("a"))
+        await pair.client.port.turn([row.key for row in pair.oracle.rows.values()], None, CALL_LIMIT_S)
+        assert await pair.client.port.add([one], CALL_LIMIT_S) == []
+
+    async def test_of_many_who_add_the_same_event_at_once_one_has_added_it(self, harness: Harness) -> None:
+        pair = await Pair.of(harness, clients=AT_ONCE)
+        ones = [event(payload=n, tracking_id=uuid.uuid4()) for n in range(20)]
+        added = await asyncio.gather(*(client.port.add(ones, CALL_LIMIT_S) for client in pair.clients))
+        assert sorted(tracking_id for some in added for tracking_id in some) == sorted(one.tracking_id for one in ones)
+        assert len(await pair.client.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)) == len(ones)
 
 
 async def in_every_status(pair: Pair) -> dict[Status, int]:
