@@ -92,7 +92,7 @@ async def test_a_patroni_that_hangs_is_left_by_every_session_before_another_node
 
 
 def connected(url: str, node: PatroniNode) -> psycopg.Connection[Any]:
-    """A session at this node. Until its first checks the proxy takes every node for a primary; then it cuts sessions."""
+    """A session at this node. Until its first checks the proxy takes every node for a primary; then it cuts some."""
     while True:  # the limit of the test ends it
         try:
             session = psycopg.connect(url, autocommit=True)
