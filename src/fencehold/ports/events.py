@@ -1,6 +1,7 @@
 """Events of one outbox. The rules are in model/outbox/events.py; a verb is one statement (or transaction), one limit.
 
-Two protocols: EventPort for workers and the reaper, who call it all the time; EventAdmin for operators, now and then.
+EventPort is for producers, workers and the reaper, who call it all the time; EventsInTx for what is written in a
+caller's own transaction; EventAdmin for operators, now and then.
 """
 
 from __future__ import annotations
@@ -196,14 +197,6 @@ class EventPort(Protocol):
         """
         ...
 
-    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
-        """The same inside the caller's own transaction, on the caller's connection or session.
-
-        `outbox_id` is the result of `identity`. Raises ConfigurationError (wrong_store) if the connection leads to
-        another database.
-        """
-        ...
-
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         """Complete these and claim the next, in one round trip where the database can."""
         ...
@@ -247,37 +240,51 @@ class EventAdmin(Protocol):
         """Delete up to `limit` finished events; events in any other status are never deleted."""
         ...
 
-    async def identity(self, limit_s: float) -> str:
-        """Return what identifies this outbox: it never changes, and copies of the database keep it.
 
-        Empty: this database needs none.
-        """
+class EventsInTx(Protocol):
+    """What is written inside the caller's own transaction, on the caller's connection or session.
+
+    `outbox_id` is the result of `identity`. Raises ConfigurationError (wrong_store) if the connection leads to another
+    database.
+    """
+
+    def add(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
+        """Store the events and return the tracking ids of those that were not known yet, as EventPort.add does."""
         ...
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
-        """Record, inside the caller's transaction, that this consumer has this event; False if that was known already.
-
-        A connection to another database is refused, as in `add_in`.
-        """
+        """Record that this consumer has this event; False if that was known already."""
         ...
 
+    async def identity(self, limit_s: float) -> str:
+        """Return what identifies this outbox: it never changes, and copies of the database keep it.
 
-OnAdded = Callable[[], None]
+        Asked on the outbox's own connection. Empty: this database needs none.
+        """
+        ...
 
 
 class EventHints(Protocol):
     """Hints that events were added, called on the event loop that asked. A hint may be lost or false."""
 
-    def on_added(self, hint: OnAdded) -> None: ...
+    def on_hint(self, hint: Callable[[], None]) -> None: ...
 
-    async def listen(self, limit_s: float) -> bool: ...
+    async def listen(self, limit_s: float) -> bool:
+        """Start to listen, or make sure that it does already. False if this database cannot notify."""
+        ...
 
 
-class Events(SchemaPort, Protocol):
+class Events(Protocol):
     """One outbox of one database, as a backend offers it; all on one connection of its own, opened when needed."""
 
     @property
+    def schema(self) -> SchemaPort: ...
+
+    @property
     def port(self) -> EventPort: ...
+
+    @property
+    def in_tx(self) -> EventsInTx: ...
 
     @property
     def admin(self) -> EventAdmin: ...

@@ -7,10 +7,9 @@ import contextlib
 import datetime as dt
 import itertools
 import time
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.arrays import array, text_array
 from fencehold.backends.postgres.callers import PostgresCallersOutbox
@@ -24,7 +23,7 @@ from fencehold.backends.sql.statements import OUTBOX, Statements, pyformat
 from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent
-from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, OnAdded, Recovered, Turn
+from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
 
 COPY_MIN = 50  # events: for fewer, one statement is faster than a bulk load and its hint
 COPY_CHUNK = 100  # events sent at a time
@@ -87,7 +86,6 @@ class PostgresEventPort:
     def __init__(self, session: EventSession, statements: Statements) -> None:
         self._session = session
         self._statements = statements
-        self._callers = PostgresCallersOutbox(statements)
         self._floors = Floors()
         self._may_sweep_s = 0.0
         session.on_hint(lambda _, priorities: self._floors.know(priorities))
@@ -109,9 +107,6 @@ class PostgresEventPort:
         with contextlib.suppress(Unavailable, Uncertain):  # the events are stored, even if the hint fails
             await self._session.run("notify", {"priorities": priorities}, limit_s)
         return [event.tracking_id for event in made]
-
-    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
-        return self._callers.add_in(target, [event_rows.add_params(events, outbox_id)])
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         if ask is None or ask.limit == 0:
@@ -188,22 +183,23 @@ class PostgresEventHints:
     def __init__(self, session: EventSession) -> None:
         self._session = session
 
-    def on_added(self, hint: OnAdded) -> None:
+    def on_hint(self, hint: Callable[[], None]) -> None:
         self._session.on_hint(lambda _, __: hint())
 
     async def listen(self, limit_s: float) -> bool:
         return await self._session.listen(limit_s)
 
 
-class PostgresEvents(OwnTables):
+class PostgresEvents:
     """One outbox in one event loop: one connection for everything, opened when first needed."""
 
     def __init__(self, info: str, package: str, table: str, commits: Commits | None = None) -> None:
         statements = Statements(package, table, pyformat, OUTBOX)
         self._session = EventSession(info, statements, commits)
-        super().__init__(PostgresSchema(info, statements))
+        self.schema = PostgresSchema(info, statements)
         self.port = PostgresEventPort(self._session, statements)
-        self.admin = PostgresEventAdmin(self._session, statements)
+        self.in_tx = PostgresCallersOutbox(statements, self._session.run)
+        self.admin = PostgresEventAdmin(self._session)
         self.hints = PostgresEventHints(self._session)
 
     async def close(self) -> None:

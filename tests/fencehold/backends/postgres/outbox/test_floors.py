@@ -24,7 +24,7 @@ SETTINGS = outbox_settings()
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[PostgresEvents]:
     events = PostgresBackend(url, "fencehold_leases").events("outbox")
-    await events.init(LIMIT_S)
+    await events.schema.init(LIMIT_S)
     yield events
     await events.close()
 
@@ -84,7 +84,7 @@ async def test_after_a_sweep_every_priority_is_known_and_the_highest_comes_first
 async def test_a_hint_makes_a_new_priority_known_at_once(postgres_url: str) -> None:
     async with opened(postgres_url) as events:
         heard = asyncio.Event()
-        events.hints.on_added(heard.set)
+        events.hints.on_hint(heard.set)
         assert await events.hints.listen(LIMIT_S)
         await add(events, "first")
         assert types(await claim(events, 1, sweep=True)) == ["first"]
