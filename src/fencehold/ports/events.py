@@ -87,8 +87,8 @@ class ClaimAsk:
     """Asks for up to `limit` due events of these types (None: all), most urgent first, under a token for `lease_s`.
 
     `in_order`: of each aggregate only the oldest unfinished event, and none while another event of it is held.
-    `sweep`: look at all due events, not only at those that came after the last claim (some backends need no sweep).
-    `patient`: if a sweep has become slow, put it off until a later claim.
+    `may_miss`: an event that became visible late (after a long transaction, say) may be left to a later claim, for up
+    to some seconds. For workers, which claim again and again; a backend that finds all at no cost ignores it.
     `suspects_max`: at most so many suspects (None: all); a suspect was recovered at least twice in a row.
     """
 
@@ -97,8 +97,7 @@ class ClaimAsk:
     lease_s: float
     event_types: tuple[str, ...] | None = None
     in_order: bool = False
-    sweep: bool = True
-    patient: bool = False
+    may_miss: bool = False
     suspects_max: int | None = None
 
 

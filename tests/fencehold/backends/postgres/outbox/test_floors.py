@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -34,7 +35,9 @@ async def add(events: PostgresEvents, *kinds: str, priority: int = 0) -> None:
 
 
 async def claim(events: PostgresEvents, limit: int, *, sweep: bool) -> list[Claim]:
-    ask = ClaimAsk(limit, f"w/{id(object())}", 30.0, sweep=sweep, patient=True)
+    ask = ClaimAsk(limit, f"w/{id(object())}", 30.0, may_miss=not sweep)
+    if not sweep:
+        events.port._sweeps._rests_until_s = math.inf
     return (await events.port.turn([], ask, LIMIT_S)).claims
 
 
@@ -59,7 +62,6 @@ async def test_an_event_of_a_transaction_that_ended_late_is_found_by_the_sweep(p
             assert types(await claim(events, 5, sweep=False)) == ["early"]
             await slow.commit()
         assert types(await claim(events, 5, sweep=False)) == []
-        events.port._may_sweep_s = 0.0
         assert types(await claim(events, 5, sweep=True)) == ["late"]
 
 
