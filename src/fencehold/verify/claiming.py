@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from fencehold.model.errors import FenceholdError
-from fencehold.ports.backend import Backend
+from fencehold.ports.backend import Backend, events_of
 from fencehold.ports.events import Claim, ClaimAsk, EventRow, Filter
 from fencehold.runtime.store import Store
 from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale
@@ -34,7 +34,7 @@ class Claiming(Role):
 
     def __init__(self, brief: Brief, backend: Backend, windows: Windows) -> None:
         super().__init__(brief, windows)
-        self._events = backend.events(brief.outbox)
+        self._events = events_of(backend, brief.outbox)
         self._is_calm = False
 
     def listen(self, orders: Orders) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 import fencehold
 from fencehold.model.errors import FenceholdError
 from fencehold.model.items.items import ItemKey
-from fencehold.ports.backend import Backend
+from fencehold.ports.backend import Backend, items_of
 from fencehold.ports.items import ItemRow
 from fencehold.runtime.store import Store
 from fencehold.verify.messages import Brief, Windows, tell, tell_stale
@@ -25,7 +25,7 @@ class Holding(Role):
 
     def __init__(self, brief: Brief, backend: Backend, windows: Windows) -> None:
         super().__init__(brief, windows)
-        self._items = backend.items(ITEM_KIND)
+        self._items = items_of(backend, ITEM_KIND)
 
     async def run(self, store: Store) -> None:
         items = store.items(ITEM_KIND, lease=self._brief.lease_s, holder_id=self._brief.who)
@@ -54,17 +54,17 @@ class Holding(Role):
 
         So only the database decides whether to accept it.
         """
-        port, lease_s = self._items.port, self._brief.lease_s
-        row = await port.acquire(random.choice(ITEMS[2:]), f"{self._brief.who}-late", lease_s / 2, lease_s)
+        items, lease_s = self._items, self._brief.lease_s
+        row = await items.leases.acquire(random.choice(ITEMS[2:]), f"{self._brief.who}-late", lease_s / 2, lease_s)
         if not isinstance(row, ItemRow):
             return
         tell("item", item=row.id, token=row.token)
-        await port.save(row.key, None, json.dumps(document(row.token, 0)), lease_s)
+        await items.port.save(row.key, None, json.dumps(document(row.token, 0)), lease_s)
         async with self.window("held", item=row.id, token=row.token):
             successor = await found(lambda: self._successor(row.key), 3 * lease_s, lease_s / 20)
             if successor is not None:
                 seen = f"{successor.holder_id} had been given token {successor.token}"
-                answer = await port.save(row.key, None, json.dumps(document(row.token, 1)), lease_s)
+                answer = await items.port.save(row.key, None, json.dumps(document(row.token, 1)), lease_s)
                 tell_stale("SAVE", row.id, f"token {row.token}", seen, isinstance(answer, ItemRow))
             tell("item_left", item=row.id, token=row.token)
 

@@ -11,6 +11,7 @@ from fencehold.cli.sql.rights import rights
 from fencehold.connect import backend_for, scheme
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.names import table_name
+from fencehold.ports.backend import events_of, items_of
 
 # backend_for() selects the dialect by an address; no database is opened.
 PLACEHOLDERS = {"sqlite": "sqlite:///any.db", "postgresql": "postgresql://any/any", "mssql": "mssql://any/any"}
@@ -58,8 +59,8 @@ def _script(dialect: str, table: str, outboxes: list[str], with_items: bool) -> 
     backend = backend_for(PLACEHOLDERS[dialect], table)()
     made = [lease_script(PLACEHOLDERS[dialect], table)]
     if with_items:  # the items of all kinds share one table
-        made.append(_with_rights(backend.items("any").script(), dialect, "items", items_table(table)))
-    made += [_with_rights(backend.events(one).script(), dialect, "outbox", one) for one in outboxes]
+        made.append(_with_rights(items_of(backend, "any").schema.script(), dialect, "items", items_table(table)))
+    made += [_with_rights(events_of(backend, one).schema.script(), dialect, "outbox", one) for one in outboxes]
     return "\n".join([*made, FILE_RIGHTS] if dialect == "sqlite" else made)
 
 

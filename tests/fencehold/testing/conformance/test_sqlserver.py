@@ -98,18 +98,18 @@ class TestSqlServer(conformance.Suite, harness=SqlServerHarness, limit_s=290.0):
                     pytest.skip("READ_COMMITTED_SNAPSHOT is off: who reads waits for who writes")
 
         async def test_a_renewal_that_had_to_wait_past_its_lease_does_not_revive_it(self, harness: Harness) -> None:
-            port, key = await held(harness)
+            items, key = await held(harness)
             async with locked(harness) as other:
-                waiting = await started(harness, port.renew([key], LEASE_S, CALL_LIMIT_S))
+                waiting = await started(harness, items.leases.renew([key], LEASE_S, CALL_LIMIT_S))
                 await harness.set_clock(START + LEASE)
                 await other.commit()
                 assert await waiting == {}
 
         async def test_an_item_that_left_its_state_while_it_was_waited_for_is_not_taken(self, harness: Harness) -> None:
-            port, key = await held(harness)
-            assert await port.break_leases([key], CALL_LIMIT_S) == {}
+            items, key = await held(harness)
+            assert await items.leases.break_leases([key], CALL_LIMIT_S) == {}
             async with locked(harness) as other:
-                waiting = await started(harness, port.next_for_state("NEW", 9, "bob", LEASE_S, CALL_LIMIT_S))
+                waiting = await started(harness, items.leases.next_for_state("NEW", 9, "bob", LEASE_S, CALL_LIMIT_S))
                 await other.execute(f"UPDATE {ITEM_TABLE} SET state = 'SENT' WHERE id = 'deal'")
                 await other.commit()
                 assert await waiting == []

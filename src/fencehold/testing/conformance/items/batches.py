@@ -47,7 +47,7 @@ class ItemBatches(ItemTests):
         async def taken(since_s: int | None, before_s: int | None, *skip: str) -> list[str]:
             since, before = (None if after_s is None else START + after_s * SECOND for after_s in (since_s, before_s))
             stretch = Stretch(since, before)
-            got = await pair.port.next_for_state("NEW", 9, "ada", LEASE_S, CALL_LIMIT_S, skip, stretch)
+            got = await pair.leases.next_for_state("NEW", 9, "ada", LEASE_S, CALL_LIMIT_S, skip, stretch)
             return [one.id for one in got]
 
         assert await taken(1, 1) == []
@@ -62,7 +62,7 @@ class ItemBatches(ItemTests):
             await pair.port.put(NewItem(item_id, "NEW", "1", "ada"), CALL_LIMIT_S)
         await pair.set_clock(START + SECOND)
         await pair.put("last")
-        left = await pair.port.next_for_state("NEW", 20, "ada", LEASE_S, CALL_LIMIT_S, resting)
+        left = await pair.leases.next_for_state("NEW", 20, "ada", LEASE_S, CALL_LIMIT_S, resting)
         assert [one.id for one in left] == ["last"]
         assert {one.token for one in (await pair.port.get(resting, CALL_LIMIT_S)).values()} == {0}
 
@@ -130,16 +130,16 @@ class ItemBatches(ItemTests):
         stale = await pair.leased("deal")
         mine = await pair.take("deal")
         other = ItemKey("deal", "bob", mine.token)
-        until = await pair.port.renew([other, stale, mine, mine], 60.0, CALL_LIMIT_S)
+        until = await pair.leases.renew([other, stale, mine, mine], 60.0, CALL_LIMIT_S)
         assert until == {mine: START + LEASE}
-        assert mine not in await pair.port.break_leases([other, mine, mine], CALL_LIMIT_S)
+        assert mine not in await pair.leases.break_leases([other, mine, mine], CALL_LIMIT_S)
         assert (await pair.port.get(["deal"], CALL_LIMIT_S))["deal"].holder_id is None
 
     async def test_nothing_asked_is_nothing_answered(self, pair: ItemPair) -> None:
         assert await pair.port.get([], CALL_LIMIT_S) == {}
         assert await pair.port.get(["never was"], CALL_LIMIT_S) == {}
-        assert await pair.port.renew([], 60.0, CALL_LIMIT_S) == {}
-        assert await pair.port.break_leases([], CALL_LIMIT_S) == {}
+        assert await pair.leases.renew([], 60.0, CALL_LIMIT_S) == {}
+        assert await pair.leases.break_leases([], CALL_LIMIT_S) == {}
         assert await pair.find() == []
 
     async def test_some_of_those_asked_for_are_there(self, pair: ItemPair) -> None:
@@ -170,6 +170,6 @@ class ItemBatches(ItemTests):
     async def test_init_may_be_repeated_and_keeps_what_is_there(self, harness: Harness, pair: ItemPair) -> None:
         key = await pair.leased("deal", {"n": 1})
         again = await harness.items("another kind")
-        assert await again.init(CALL_LIMIT_S) == [], "the tables of one kind are those of all"
+        assert await again.schema.init(CALL_LIMIT_S) == [], "the tables of one kind are those of all"
         row(await pair.save(key, "SENT"))
-        assert again.script()
+        assert again.schema.script()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from fencehold.model.items.items import ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
-from fencehold.ports.items import ItemAnswer, ItemPort, ItemRefusal, ItemRow, ItemStore, NewItem
+from fencehold.ports.items import ItemAdmin, ItemAnswer, ItemLeases, ItemPort, ItemRefusal, ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.oracle import ClientsAndClock, RuleOracle, agree
 from fencehold.testing.conformance.suite import LEASE_S, START, Supply, WithoutLeases, needs
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Can, Harness
@@ -98,6 +98,14 @@ class ItemPair(ClientsAndClock[ItemStore]):
     def port(self) -> ItemPort:
         return self.client.port
 
+    @property
+    def leases(self) -> ItemLeases:
+        return self.client.leases
+
+    @property
+    def admin(self) -> ItemAdmin:
+        return self.client.admin
+
     def key(self, item_id: str) -> ItemKey:
         """Return the key of the present lease, or of the last one."""
         stored = self.oracle.rows[item_id]
@@ -110,7 +118,7 @@ class ItemPair(ClientsAndClock[ItemStore]):
         return await self._same(got, expected, item_id, f"put {item_id} in {state}")
 
     async def acquire(self, item_id: str, holder: str = "ada", lease_s: float = LEASE_S) -> ItemAnswer:
-        got = await self.port.acquire(item_id, holder, lease_s, CALL_LIMIT_S)
+        got = await self.leases.acquire(item_id, holder, lease_s, CALL_LIMIT_S)
         token = self._fresh_token(got) if isinstance(got, ItemRow) else NEVER_GRANTED
         request = Request(self.now, holder, next_token=token, lease_s=lease_s)
         expected = self.oracle.change(item_id, Verb.ACQUIRE, request)
@@ -127,7 +135,7 @@ class ItemPair(ClientsAndClock[ItemStore]):
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float = LEASE_S) -> list[str]:
         """Renew the leases and return the ids that were not refused."""
-        got = await self.port.renew(keys, lease_s, CALL_LIMIT_S)
+        got = await self.leases.renew(keys, lease_s, CALL_LIMIT_S)
         until = self.now + dt.timedelta(seconds=lease_s)
         requests = ((key, Request(self.now, key.holder_id, key.token, lease_s=lease_s)) for key in keys)
         answers = ((key, self.oracle.change(key.id, Verb.RENEW, request)) for key, request in requests)
@@ -138,7 +146,7 @@ class ItemPair(ClientsAndClock[ItemStore]):
 
     async def break_leases(self, *keys: ItemKey) -> dict[ItemKey, ItemRefusal]:
         """Break the leases, with one key per item at most, and return the refused."""
-        got = await self.port.break_leases(keys, CALL_LIMIT_S)
+        got = await self.leases.break_leases(keys, CALL_LIMIT_S)
         requests = ((key, Request(self.now, key.holder_id, key.token)) for key in keys)
         answers = [(key, self.oracle.change(key.id, Verb.BREAK, request)) for key, request in requests]
         expected = {key: answer for key, answer in answers if isinstance(answer, ItemRefusal)}
@@ -173,7 +181,7 @@ class ItemPair(ClientsAndClock[ItemStore]):
         """Take free items and return their ids. Items that entered the state at one instant come in any order."""
         free = [item_id for item_id in self.oracle.free_in(state, self.now) if item_id not in skip][:limit]
         since = [self.oracle.rows[item_id].state_timestamp for item_id in free]
-        got = await self.port.next_for_state(state, limit, holder, lease_s, CALL_LIMIT_S, skip)
+        got = await self.leases.next_for_state(state, limit, holder, lease_s, CALL_LIMIT_S, skip)
         what = f"{holder} takes {limit} in {state}"
         assert [one.state_timestamp for one in got] == since, f"{what}: {got}, the table says {free}"
         for one in got:
@@ -188,7 +196,7 @@ class ItemPair(ClientsAndClock[ItemStore]):
     async def find(self, state: str | None = None, limit: int = EVERYTHING) -> list[str]:
         of_state = (i for i, stored in self.oracle.rows.items() if state is None or stored.state == state)
         since = [self.oracle.rows[item_id].state_timestamp for item_id in self.oracle.oldest_first(of_state)]
-        got = await self.port.find(state, limit, CALL_LIMIT_S)
+        got = await self.admin.find(state, limit, CALL_LIMIT_S)
         assert [one.state_timestamp for one in got] == since[:limit], f"find {state}: {got}"
         assert len({one.id for one in got}) == len(got)
         for one in got:
