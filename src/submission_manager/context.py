@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from fencehold import FactSink
 from fencehold.service import Clock
-from submission_manager.executor.metrics import ExecutorMetrics
+from submission_manager.metrics import Metrics
 
 
 @dataclass(frozen=True)
 class ServiceContext:
     clock: Clock
-    metrics: ExecutorMetrics
+    metrics: Metrics
     facts: FactSink

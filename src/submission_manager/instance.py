@@ -18,7 +18,8 @@ from submission_manager.executor.webhooks import WebhookDelivery, WebhookSetting
 from submission_manager.fitness import Fitness, tables_missing
 from submission_manager.gateway_client import GatewayClient
 from submission_manager.http import descriptors
-from submission_manager.http.app import App, Parts
+from submission_manager.http.app import App
+from submission_manager.http.parts import Parts
 from submission_manager.http.server import Listening, Places
 from submission_manager.leadership.leadership import Leadership
 from submission_manager.leadership.reading import ScheduleReader
@@ -210,7 +211,7 @@ class Instance:
         settings = self.settings
         parts = Parts(
             intake, self._registry, self.leader, self.metrics, self._facts, settings,
-            on_created=leadership.hint, backlogs_max=self._registry.backlogs_max,
+            on_created=leadership.hint,
             keeps_from_leading=lambda: _words(leadership.misfit) or self._lease_trouble.newest, answers=self._answers,
         )  # fmt: skip
         self.app = App(parts)

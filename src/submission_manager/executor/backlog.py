@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 
 from fencehold import FactSink, FenceholdError
-from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.tenure import Tenure
+from submission_manager.metrics import Metrics
 from submission_manager.ports import AttemptPort
 
 
@@ -25,7 +25,7 @@ class BacklogWatch:
     """Counts in the database, not in the leader's own schedule: so it also sees intents that the schedule lost."""
 
     def __init__(
-        self, attempts: AttemptPort, metrics: ExecutorMetrics, facts: FactSink, settings: BacklogSettings | None = None
+        self, attempts: AttemptPort, metrics: Metrics, facts: FactSink, settings: BacklogSettings | None = None
     ) -> None:
         self._attempts, self._metrics, self._facts = attempts, metrics, facts
         self._settings = settings or BacklogSettings()

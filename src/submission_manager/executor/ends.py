@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fencehold import FactSink
 from submission_manager.executor.late import LateWatch
-from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.tenure import Tenure
 from submission_manager.executor.webhooks import WebhookDelivery
+from submission_manager.metrics import Metrics
 from submission_manager.model.intents import Exhausted
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Over
@@ -16,7 +16,7 @@ from submission_manager.schedule.schedule import micros
 class Ends:
     """Counts ended intents, queues their webhooks, and logs missed deadlines."""
 
-    def __init__(self, webhooks: WebhookDelivery, metrics: ExecutorMetrics, facts: FactSink) -> None:
+    def __init__(self, webhooks: WebhookDelivery, metrics: Metrics, facts: FactSink) -> None:
         self._webhooks, self._metrics = webhooks, metrics
         self._late = LateWatch(facts)
 
@@ -31,10 +31,7 @@ class Ends:
             return
         intent = over.intent
         took = (intent.completed_at - intent.created_at).total_seconds() if intent.completed_at else 0.0
-        self._metrics.terminal(intent.status.value, took)
-        self._metrics.target_ended(intent.submission_target, intent.status.value, intent.exhausted_reason)
-        if intent.exhausted_reason is not None:
-            self._metrics.exhausted(intent.exhausted_reason)
+        self._metrics.ended(intent.submission_target, intent.status.value, intent.exhausted_reason, took)
         if intent.exhausted_reason == Exhausted.DEADLINE_EXCEEDED:
             self._missed(over, outcome is not None and outcome.answer is Answer.ACCEPTED, deadline_us)
         self._webhooks.owe(tenure, over)

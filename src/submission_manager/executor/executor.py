@@ -14,11 +14,11 @@ from fencehold.service import Clock
 from submission_manager.executor.ends import Ends
 from submission_manager.executor.expiry import Expiry
 from submission_manager.executor.gateways import GatewayWatch
-from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.parking import Parking, is_locked, unanswered
 from submission_manager.executor.running import InHand, Phase, Running
 from submission_manager.executor.tenure import SQL_ERRORS, Dropped, Tenure
 from submission_manager.executor.webhooks import WebhookDelivery
+from submission_manager.metrics import Metrics
 from submission_manager.model.call_times import CallTimes
 from submission_manager.model.intents import ERROR_CHARS_MAX, Status
 from submission_manager.model.outcomes import Answer, Outcome, no_answer
@@ -59,7 +59,7 @@ class Executor:
         *,
         writes: asyncio.Semaphore,
         clock: Clock,
-        metrics: ExecutorMetrics,
+        metrics: Metrics,
         facts: FactSink,
     ) -> None:
         self._attempts, self._gateway, self._ends = attempts, gateway, Ends(webhooks, metrics, facts)

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from fencehold import FactSink, FenceholdError, LeaseLost
 from fencehold.service import Clock
 from submission_manager.executor.ends import Ends
-from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.parking import Parking, is_locked, unanswered
 from submission_manager.executor.tenure import SQL_ERRORS, Dropped, Tenure
+from submission_manager.metrics import Metrics
 from submission_manager.ports import AttemptPort, Expired
 from submission_manager.schedule.schedule import Job
 
@@ -37,7 +37,7 @@ class Expiry:
         parking: Parking,
         writes: asyncio.Semaphore,
         clock: Clock,
-        metrics: ExecutorMetrics,
+        metrics: Metrics,
         facts: FactSink,
     ) -> None:
         self._attempts, self._ends, self._write_limit_s = attempts, ends, write_limit_s

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fencehold import FactSink
-from submission_manager.executor.metrics import ExecutorMetrics
+from submission_manager.metrics import Metrics
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Recorded, Started
@@ -48,7 +48,7 @@ class Count:
 class GatewayWatch(RareLines):
     """Logs a gateway's first failure at once, then once a minute the failures and attempts, until a minute has none."""
 
-    def __init__(self, metrics: ExecutorMetrics, facts: FactSink) -> None:
+    def __init__(self, metrics: Metrics, facts: FactSink) -> None:
         super().__init__(LOG_EVERY_S)
         self._metrics, self._facts = metrics, facts
         self._failing: dict[str, Count] = {}

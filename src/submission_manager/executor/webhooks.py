@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from fencehold import FactSink, LeaseLost
 from fencehold.service import Clock
-from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.parking import PAUSE_MAX_S, is_locked
 from submission_manager.executor.tenure import SQL_ERRORS, Dropped, Tenure
+from submission_manager.metrics import Metrics
 from submission_manager.model.intents import ERROR_CHARS_MAX, WebhookStatus
 from submission_manager.model.outcomes import no_answer
 from submission_manager.ports import AttemptPort, Over, WebhookPort
@@ -60,7 +60,7 @@ class WebhookDelivery:
         *,
         writes: asyncio.Semaphore,
         clock: Clock,
-        metrics: ExecutorMetrics,
+        metrics: Metrics,
         facts: FactSink,
     ) -> None:
         self._attempts, self._webhook, self._settings = attempts, webhook, settings

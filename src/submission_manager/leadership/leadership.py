@@ -201,7 +201,6 @@ class Leadership:
             self._executor.abandon(tenure)
             self._webhooks.abandon(tenure)
             self._metrics.role(False, epoch)
-            self._metrics.queue_depth(0)
 
     async def _lead(self, tenure: Tenure) -> None:
         """Do all work of a term. Returns when leadership must be given up; is cancelled when it is lost."""
