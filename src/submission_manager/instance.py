@@ -28,10 +28,10 @@ from submission_manager.lease_facts import FewerLines, LeaseTrouble, OneLoss
 from submission_manager.metrics import Metrics
 from submission_manager.outgoing import Outgoing
 from submission_manager.own_words import OwnWords
-from submission_manager.ports import IntakePort, IntentStore
+from submission_manager.ports import IntakePort
 from submission_manager.registry.registry import Registry
 from submission_manager.settings import Settings
-from submission_manager.stores.opening import LEASE_TABLE, open_store
+from submission_manager.stores.opening import LEASE_TABLE, Store, open_store
 from submission_manager.webhook import WebhookClient
 
 READY_LIMIT_S = 10.0
@@ -149,7 +149,7 @@ class Instance:
             database=label(settings.database),
         )  # fmt: skip
 
-    async def _prepare(self, store: IntentStore, leases: fencehold.Store) -> None:
+    async def _prepare(self, store: Store, leases: fencehold.Store) -> None:
         if self._creates_tables:
             try:
                 steps = await leases.init() + await store.init()
@@ -168,7 +168,7 @@ class Instance:
         if misfit is not None:
             raise misfit
 
-    async def _missing(self, store: IntentStore) -> list[str]:
+    async def _missing(self, store: Store) -> list[str]:
         try:
             return await store.intake.missing_tables(READY_LIMIT_S)
         except ConfigurationError as error:
@@ -176,7 +176,7 @@ class Instance:
                 raise
             return [error.message.rstrip(".")]  # such as a database file that does not exist
 
-    def _leadership(self, store: IntentStore, outgoing: Outgoing) -> Leadership:
+    def _leadership(self, store: Store, outgoing: Outgoing) -> Leadership:
         settings, clock = self.settings, self._clock
         writes = asyncio.Semaphore(CONCURRENT_WRITES)
         webhooks = WebhookDelivery(

@@ -263,29 +263,6 @@ class AttemptPort(Protocol):
     async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None: ...
 
 
-class IntentStore(Protocol):
-    """One database, for one event loop."""
-
-    @property
-    def intake(self) -> IntakePort: ...
-
-    @property
-    def schedule(self) -> SchedulePort: ...
-
-    @property
-    def attempts(self) -> AttemptPort: ...
-
-    async def open(self) -> None: ...
-
-    async def init(self) -> list[str]: ...
-
-    def script(self) -> str:
-        """The SQL that `init` runs, as text; opens no connection."""
-        ...
-
-    async def close(self) -> None: ...
-
-
 # --- the world outside ---
 
 

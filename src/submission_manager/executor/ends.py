@@ -1,16 +1,25 @@
-"""Handles an intent's end, whatever caused it: counts it, and queues its webhook."""
+"""Handles an intent's end, whatever caused it: counts it, logs missed deadlines, and queues its webhook."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fencehold import FactSink
-from submission_manager.executor.late import LateWatch
 from submission_manager.executor.tenure import Tenure
 from submission_manager.executor.webhooks import WebhookDelivery
 from submission_manager.metrics import Metrics
 from submission_manager.model.intents import Exhausted
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Over
+from submission_manager.rare_log import RareLog
 from submission_manager.schedule.schedule import micros
+
+LOG_EVERY_S = 60.0
+PASSED = "their deadline passed before the gateway's acceptance was on record"
+NO_TIME = "no time was left for another attempt before their deadline"
+SOME_NO_TIME = "; those with no_time_left ended earlier: " + NO_TIME
+TAKEN = "; those accepted_late were taken by the provider all the same"
 
 
 class Ends:
@@ -45,3 +54,21 @@ class Ends:
         if is_accepted:
             self._metrics.accepted_late(target)
         self._late.missed(target, over.intent.intent_id, is_accepted=is_accepted, is_early=is_early)
+
+
+class LateWatch(RareLog):
+    """Logs each target that misses deadlines, until a minute has none."""
+
+    def __init__(self, facts: FactSink) -> None:
+        super().__init__(facts, "deadlines_missed", LOG_EVERY_S)
+
+    def missed(self, target: str, intent_id: str, *, is_accepted: bool = False, is_early: bool = False) -> None:
+        """Count an intent ended by its deadline. `is_accepted`: the provider has it; `is_early`: not yet passed."""
+        counts = {"intents": 1, "accepted_late": int(is_accepted), "no_time_left": int(is_early)}
+        self.add(target, counts, intent_id=intent_id)
+
+    def _line(self, kind: str, counts: Mapping[str, int], newest: dict[str, Any]) -> dict[str, Any]:
+        why = PASSED + (SOME_NO_TIME if counts["no_time_left"] else "") + (TAKEN if counts["accepted_late"] else "")
+        if counts["no_time_left"] == counts["intents"]:
+            why = NO_TIME
+        return {"submission_target": kind, **counts, **newest, "why": why}

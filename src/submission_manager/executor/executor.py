@@ -149,10 +149,6 @@ class Executor:
         self._ends.close()
         self._parking.close()
 
-    @property
-    def inflight(self) -> int:
-        return len(self.in_hand)
-
     # --- one attempt ---
 
     def _begin(self, running: Running) -> None:

@@ -16,14 +16,14 @@ class RequestTrouble:
     """Logs the first failure at once, then a count every 30 s: when a database is down, every request fails."""
 
     def __init__(self, facts: FactSink) -> None:
-        self._failed = RareLog(facts, "request_failed", "requests", LOG_EVERY_S)
+        self._failed = RareLog(facts, "request_failed", LOG_EVERY_S)
         self._newest: tuple[float, str] | None = None  # the newest failed submission: (time, error)
 
     def failed(self, path: str, error: FenceholdError, *, is_submission: bool) -> None:
         words = f"[{error.code}] {redact(error.message)}"
         if is_submission:
             self._newest = time.monotonic(), words
-        self._failed.add("", path=path, sql_error=words)
+        self._failed.add("", {"requests": 1}, path=path, sql_error=words)
 
     def stored(self) -> None:
         """The database has answered a submission: forget the newest failure."""
