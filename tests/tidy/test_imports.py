@@ -79,6 +79,7 @@ DRIVERS: dict[str, tuple[str, ...]] = {
         "submission_manager/outgoing.py",
         "submission_manager/gateway_client.py",
         "submission_manager/webhook.py",
+        "submission_manager/demo",
     ),
     "opentelemetry": ("fencehold/telemetry/traces.py",),
 }

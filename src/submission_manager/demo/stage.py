@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
+
 from fencehold import Unavailable
-from submission_manager.demo.load import Connection
+from submission_manager.demo.load import http_client
 
 HOST = "127.0.0.1"
 PR_SET_PDEATHSIG = 1
@@ -88,14 +90,11 @@ class Instance:
 
     async def answers(self, path: str) -> bool:
         """Whether a GET of `path` is answered with 200 within ASK_LIMIT_S."""
-        connection = Connection(HOST, self.port)
         try:
-            async with asyncio.timeout(ASK_LIMIT_S):
-                return (await connection.get(path))[0] == 200
-        except (OSError, EOFError, ValueError, TimeoutError):
+            async with asyncio.timeout(ASK_LIMIT_S), http_client(f"http://{HOST}:{self.port}") as client:
+                return (await client.get(path)).status_code == 200
+        except (httpx.HTTPError, TimeoutError):
             return False
-        finally:
-            connection.close()
 
 
 @dataclass
