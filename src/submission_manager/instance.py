@@ -24,7 +24,7 @@ from submission_manager.http.server import Listening, Places
 from submission_manager.leadership.leadership import Leadership
 from submission_manager.leadership.reading import ScheduleReader
 from submission_manager.leadership.settings import LeadershipSettings
-from submission_manager.lease_facts import FewerLines, LeaseTrouble, OneLoss
+from submission_manager.lease_facts import FewerLines, LeaseTrouble
 from submission_manager.metrics import Metrics
 from submission_manager.outgoing import Outgoing
 from submission_manager.own_words import OwnWords
@@ -36,7 +36,6 @@ from submission_manager.webhook import WebhookClient
 
 READY_LIMIT_S = 10.0
 STEP_DOWN_LIMIT_S = 5.0
-CONCURRENT_WRITES = 4  # fenced transactions at the same time: more would only wait in the database
 CONCURRENCY_TOTAL_MIN = 128
 
 
@@ -57,9 +56,7 @@ class Instance:
         self.metrics.open_targets(registry.contracts)
         self._clock = BootClock()
         self._lease_trouble, self._answers = LeaseTrouble(), Answers(self._clock.now_s)
-        self._facts = FanOut(
-            OwnWords(FanOut(OneLoss(FewerLines(facts)), self._lease_trouble)), self.metrics, self._answers
-        )
+        self._facts = FanOut(OwnWords(FanOut(FewerLines(facts), self._lease_trouble)), self.metrics, self._answers)
         self._creates_tables = creates_tables
         self._stack = AsyncExitStack()
         self._is_stopping = asyncio.Event()
@@ -177,12 +174,12 @@ class Instance:
             return [error.message.rstrip(".")]  # such as a database file that does not exist
 
     def _leadership(self, store: Store, outgoing: Outgoing) -> Leadership:
-        settings, clock = self.settings, self._clock
-        writes = asyncio.Semaphore(CONCURRENT_WRITES)
+        settings = self.settings
+        context = ServiceContext(self._clock, self.metrics, self._facts)
         webhooks = WebhookDelivery(
             store.attempts, WebhookClient(outgoing),
             WebhookSettings(concurrency=settings.webhook_concurrency, limit_s=settings.webhook_timeout_s),
-            writes=writes, clock=clock, metrics=self.metrics, facts=self._facts,
+            context,
         )  # fmt: skip
         executor = Executor(
             store.attempts, GatewayClient(outgoing), webhooks,
@@ -192,7 +189,7 @@ class Instance:
                 retry_delay_s=settings.retry_delay_s,
                 gateway_limit_s=settings.gateway_timeout_s,
             ),
-            writes=writes, clock=clock, metrics=self.metrics, facts=self._facts,
+            context,
         )  # fmt: skip
         chosen = LeadershipSettings(
             refresh_every_s=settings.schedule_refresh_interval_s,
@@ -202,9 +199,8 @@ class Instance:
             virtual_deadline_s=settings.virtual_deadline_s,
             priorities=self._registry.priorities,
         )
-        context = ServiceContext(clock, self.metrics, self._facts)
         reader = ScheduleReader(store.schedule, Fitness(store.intake, settings.lease_name), chosen, context)
-        backlog = BacklogWatch(store.attempts, self.metrics, self._facts)
+        backlog = BacklogWatch(store.attempts, context)
         return Leadership(self.leader, reader, executor, webhooks, backlog, chosen, context)
 
     def _bind(self, intake: IntakePort, leadership: Leadership) -> None:

@@ -16,8 +16,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from submission_manager.model.backlog import Backlog
-from submission_manager.model.intents import Exhausted, Status
+from submission_manager.model.intents import Backlog, Exhausted, Status
 
 TO_TERMINAL_S = (0.5, 1, 2, 5, 10, 30, 60, 120)
 ATTEMPT_S = (0.1, 0.25, 0.5, 1, 2.5, 5)

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from fencehold import Term
-from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, Webhook
-from submission_manager.model.intents import Attempt, Intent, NewIntent, Status, WebhookStatus
+from submission_manager.model.intents import Attempt, Backlog, Intent, NewIntent, Status, WebhookStatus
 from submission_manager.model.outcomes import Outcome
 
 # --- intake: any instance ---

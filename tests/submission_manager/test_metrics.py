@@ -3,7 +3,7 @@
 import math
 
 from submission_manager.metrics import GATEWAYS_MAX, TARGETS_MAX, Metrics
-from submission_manager.model.backlog import Backlog
+from submission_manager.model.intents import Backlog
 
 COUNTERS = {
     "submission_intents_created_total", "submission_idempotent_hits_total", "submission_idempotency_conflicts_total",

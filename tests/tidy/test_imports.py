@@ -23,7 +23,7 @@ SERVICE: dict[str, set[str]] = {
     "sm.metrics": {"sm.model"},
     "sm.stores": {"sm.model", "sm.ports", "sm.answers"},
     "sm.schedule": _SHARED,
-    "sm.executor": _SHARED | {"sm.schedule", "sm.metrics"},
+    "sm.executor": _SHARED | {"sm.schedule", "sm.metrics", "sm.context"},
     "sm.context": {"sm.metrics"},
     "sm.fitness": {"sm.ports", "sm.own_words"},
     "sm.leadership": _SHARED | {"sm.schedule", "sm.executor", "sm.fitness", "sm.context", "sm.metrics"},

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencehold import FactSink
+from submission_manager.context import ServiceContext
 from submission_manager.executor.tenure import Tenure
 from submission_manager.executor.webhooks import WebhookDelivery
-from submission_manager.metrics import Metrics
 from submission_manager.model.intents import Exhausted
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Over
@@ -25,9 +25,9 @@ TAKEN = "; those accepted_late were taken by the provider all the same"
 class Ends:
     """Counts ended intents, queues their webhooks, and logs missed deadlines."""
 
-    def __init__(self, webhooks: WebhookDelivery, metrics: Metrics, facts: FactSink) -> None:
-        self._webhooks, self._metrics = webhooks, metrics
-        self._late = LateWatch(facts)
+    def __init__(self, webhooks: WebhookDelivery, context: ServiceContext) -> None:
+        self._webhooks, self._metrics = webhooks, context.metrics
+        self._late = LateWatch(context.facts)
 
     def put(
         self, tenure: Tenure, over: Over | None, outcome: Outcome | None = None, deadline_us: int | None = None

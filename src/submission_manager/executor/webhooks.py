@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencehold import FactSink, LeaseLost
-from fencehold.service import Clock
+from submission_manager.context import ServiceContext
 from submission_manager.executor.parking import PAUSE_MAX_S, is_locked
 from submission_manager.executor.tenure import SQL_ERRORS, Dropped, Tenure
-from submission_manager.metrics import Metrics
 from submission_manager.model.intents import ERROR_CHARS_MAX, WebhookStatus
 from submission_manager.model.outcomes import no_answer
 from submission_manager.ports import AttemptPort, Over, WebhookPort
@@ -60,20 +59,16 @@ class WebhookDelivery:
         attempts: AttemptPort,
         webhook: WebhookPort,
         settings: WebhookSettings,
-        *,
-        writes: asyncio.Semaphore,
-        clock: Clock,
-        metrics: Metrics,
-        facts: FactSink,
+        context: ServiceContext,
     ) -> None:
         self._attempts, self._webhook, self._settings = attempts, webhook, settings
-        self._writes = writes
-        self._clock, self._metrics, self._facts = clock, metrics, facts
+        self._clock, self._metrics, self._facts = context.clock, context.metrics, context.facts
+        self._writes = context.writes
         self._in_hand: dict[tuple[int, str], Sending] = {}  # by (epoch, intent id)
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._of_receiver: Counter[str] = Counter()
         self._ended_since: set[str] = set()  # since the last sweep's read began: it may still return them as owed
-        self._failed = FailedWebhooks(facts)
+        self._failed = FailedWebhooks(context.facts)
         self._progress = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()

@@ -16,7 +16,7 @@ from typing import IO, Any
 import psutil
 import pytest
 
-from submission_manager.cli.demo.command import _lines
+from submission_manager.cli.demo import _lines
 from submission_manager.demo.evidence import Verdict
 from submission_manager.demo.front import RoundRobin
 from submission_manager.demo.load import http_client

@@ -21,9 +21,8 @@ from submission_manager.leadership.leadership import Leadership
 from submission_manager.leadership.reading import ScheduleReader
 from submission_manager.leadership.settings import LeadershipSettings
 from submission_manager.metrics import Metrics
-from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
-from submission_manager.model.intents import Status
+from submission_manager.model.intents import Backlog, Status
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Over, Started
 from tests.fencehold.runtime.election.election_parts import opened_context
@@ -181,16 +180,13 @@ class Scene:
         leader = Leader(
             "one", holder_id, leader_settings(lease=LEASE_S, on_error=on_error), context, candidates=Candidates()
         )
-        parts: dict[str, Any] = {
-            "writes": asyncio.Semaphore(4), "clock": LoopClock(), "metrics": counts, "facts": facts,
-        }  # fmt: skip
-        webhooks = WebhookDelivery(self.table, receiver, options.pop("webhooks", WebhookSettings()), **parts)
-        settings = options.pop("executor", ExecutorSettings())
-        executor = Executor(self.table, gateway, webhooks, settings, **parts)
         service = ServiceContext(LoopClock(), counts, facts)
+        webhooks = WebhookDelivery(self.table, receiver, options.pop("webhooks", WebhookSettings()), service)
+        settings = options.pop("executor", ExecutorSettings())
+        executor = Executor(self.table, gateway, webhooks, settings, service)
         chosen = LeadershipSettings(drops_on_error=on_error == "drop", **options)
         reader = ScheduleReader(self.table, Fitness(self.table, "one"), chosen, service)
-        backlog = BacklogWatch(self.table, counts, facts)
+        backlog = BacklogWatch(self.table, service)
         leadership = Leadership(leader, reader, executor, webhooks, backlog, chosen, service)
         return Instance(leader, leadership, executor, gateway, receiver, counts, facts)
 
