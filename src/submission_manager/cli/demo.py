@@ -12,7 +12,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -26,11 +25,11 @@ from rich.text import Text
 
 from fencehold import ConfigurationError
 from fencehold.command import NO, OK, clean, interruptible, keep_secret, put
-from submission_manager.demo.database import a_place
-from submission_manager.demo.stage import Instance
+from submission_manager.demo.stage import Instance, a_place
 from submission_manager.demo.story import Scene, Story, Told
 
 SECONDS_MIN, SECONDS_MAX = 10.0, 600.0
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DRAW_EVERY_S = 0.2
 STYLES = {"leader": "bold green", "follower": "", "frozen": "bold cyan", "dead": "bold red", "starting": "dim"}
 
@@ -83,14 +82,10 @@ def demo(seconds: float, database: str | None, output: str) -> int:
         keep_secret(database)
     folder = Path(tempfile.mkdtemp(prefix="submission-manager-demo-"))
     try:
-        return asyncio.run(_interruptible(_show(database, folder, seconds, output == "json")))
+        # A second signal does not cut the cleanup short.
+        return asyncio.run(interruptible(_show(database, folder, seconds, output == "json"), ENDING))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-async def _interruptible(show: Coroutine[Any, Any, int]) -> int:
-    """Run the demo so that SIGTERM, SIGHUP and Ctrl-C clean up everything; a second signal does not cut that short."""
-    return await interruptible(show, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
 async def _show(database: str | None, folder: Path, seconds: float, is_json: bool) -> int:

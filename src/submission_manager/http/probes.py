@@ -113,12 +113,8 @@ def ready(readiness: Readiness, role: Role, conditions: Mapping[str, str | None]
         line += f" database_silent_s={silent_s:.0f}"
     for name, words in {**conditions, "not_ready": why_not}.items():
         if words is not None:
-            line += f" {name}={_one_word(words)}"
+            line += f" {name}={'_'.join(words.split())}"
     return 503 if why_not else 200, line.encode() + b"\n", TEXT
-
-
-def _one_word(text: str) -> str:
-    return "_".join(text.split())
 
 
 def role_line(role: Role) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 from fencehold.cli import exit_codes
 from fencehold.cli.run.watchdog import Stop, Watchdog
-from fencehold.cli.signals import StopSignals
 
 StopBy = Callable[[Stop], None]
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 Run = Callable[[StopBy], Awaitable[int]]
 
 
@@ -23,7 +27,7 @@ async def serve(run: Run) -> int:
     try:
         return await work
     except asyncio.CancelledError:
-        if service.signals.is_asked:
+        if service.is_asked:
             return exit_codes.OK
         raise
     finally:
@@ -31,16 +35,27 @@ async def serve(run: Run) -> int:
 
 
 class Service:
-    """Handles signals: the event loop stops the work gracefully; the watchdog ends the process if the loop cannot."""
+    """Handles signals: the event loop stops the work gracefully; the watchdog ends the process if the loop cannot.
+
+    It uses plain signal handlers: Python runs them between any two steps of the main thread, and during a sleep; the
+    event loop's handlers would wait for a loop that a handler blocks. A signal that our caller set to be ignored stays
+    ignored.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._watchdog = Watchdog()
         self._is_stopping = False
-        self.signals = StopSignals(first=self._asked, second=self._watchdog.at_once)
+        self.is_asked = False  # a signal has come
+        self._pid = os.getpid()
+        self._before: dict[signal.Signals, Any] = {}
+        for signum in STOPPING:
+            if signal.getsignal(signum) is not signal.SIG_IGN:
+                self._before[signum] = signal.signal(signum, self._came)
 
     def close(self) -> None:
-        self.signals.close()
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
         self._watchdog.close()
 
     def stop_by(self, stop: Stop) -> None:
@@ -49,11 +64,18 @@ class Service:
         if self._is_stopping:
             stop.by()
 
-    def _asked(self) -> None:
-        """Runs in a signal handler."""
-        self._watchdog.asked()
-        with suppress(RuntimeError):  # the loop is closed: nothing runs any more
-            self._loop.call_soon_threadsafe(self._stop_now)
+    def _came(self, signum: int, _frame: object) -> None:
+        """The signal handler. It may interrupt any code, so it does as little as possible."""
+        if os.getpid() != self._pid:  # a child that a handler forked: the signal is meant for it alone
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+        elif self.is_asked:
+            self._watchdog.at_once()
+        else:
+            self.is_asked = True
+            self._watchdog.asked()
+            with suppress(RuntimeError):  # the loop is closed: nothing runs any more
+                self._loop.call_soon_threadsafe(self._stop_now)
 
     def _stop_now(self) -> None:
         self._is_stopping = True
