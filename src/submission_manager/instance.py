@@ -22,8 +22,7 @@ from submission_manager.http.app import App
 from submission_manager.http.parts import Parts
 from submission_manager.http.server import Listening, Places
 from submission_manager.leadership.leadership import Leadership
-from submission_manager.leadership.reading import ScheduleReader
-from submission_manager.leadership.settings import LeadershipSettings
+from submission_manager.leadership.reading import LeadershipSettings, ScheduleReader
 from submission_manager.lease_facts import FewerLines, LeaseTrouble
 from submission_manager.metrics import Metrics
 from submission_manager.outgoing import Outgoing

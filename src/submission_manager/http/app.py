@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fencehold import FenceholdError
+from fencehold import FactSink, FenceholdError
 from fencehold.service import redact
-from submission_manager.http import docs_page, openapi, probes, refusals, wire
+from submission_manager.http import openapi, probes, refusals, wire
 from submission_manager.http.admission import Admission
 from submission_manager.http.intents import IntentRoute, SubmitRoute
 from submission_manager.http.parts import Parts
 from submission_manager.http.refusals import Headers, Page, PageRoute, Refused, send_refusal
 from submission_manager.http.requests import ClientGone
-from submission_manager.http.trouble import RequestTrouble
 from submission_manager.http.waiting import Waiters
+from submission_manager.rare_log import RareLog
 
 INTENTS = "/v1/intents"
+LOG_EVERY_S = 30.0
+FRESH_S = 60.0  # an older failure does not show what the next client will get
 OK = "ok"
 PAGE_HEADERS: Headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
@@ -36,7 +39,7 @@ class App:
         self.admission = Admission(parts.intake, parts.registry.backlogs_max, parts.facts)
         document = openapi.document()
         openapi_json = 200, wire.encode(document), b"application/json"
-        docs = 200, docs_page.page(document), b"text/html; charset=utf-8"
+        docs = 200, openapi.page(document), b"text/html; charset=utf-8"
         self._router = Router(
             [
                 _route("/v1/intents", SubmitRoute(parts, self.admission, self.waiters), "POST"),
@@ -118,3 +121,29 @@ def _route(path: str, endpoint: ASGIApp, method: str = "GET") -> Route:
 def _shape(scope: Scope) -> str:
     """The route of the request, without the intent ids of clients."""
     return INTENTS if str(scope["path"]).startswith(INTENTS) else str(scope["path"])[:60]
+
+
+class RequestTrouble:
+    """Logs the first failure at once, then a count every 30 s: when a database is down, every request fails."""
+
+    def __init__(self, facts: FactSink) -> None:
+        self._failed = RareLog(facts, "request_failed", LOG_EVERY_S)
+        self._newest: tuple[float, str] | None = None  # the newest failed submission: (time, error)
+
+    def failed(self, path: str, error: FenceholdError, *, is_submission: bool) -> None:
+        words = f"[{error.code}] {redact(error.message)}"
+        if is_submission:
+            self._newest = time.monotonic(), words
+        self._failed.add("", {"requests": 1}, path=path, sql_error=words)
+
+    def stored(self) -> None:
+        """The database has answered a submission: forget the newest failure."""
+        self._newest = None
+
+    def why_submissions_fail(self) -> str | None:
+        """The error of the newest submission; None if it did not fail, or failed more than FRESH_S ago."""
+        newest = self._newest
+        return newest[1] if newest is not None and time.monotonic() - newest[0] < FRESH_S else None
+
+    def close(self) -> None:
+        self._failed.close()

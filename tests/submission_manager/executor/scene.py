@@ -18,8 +18,7 @@ from submission_manager.executor.executor import Executor, ExecutorSettings
 from submission_manager.executor.webhooks import WebhookDelivery, WebhookSettings
 from submission_manager.fitness import Fitness
 from submission_manager.leadership.leadership import Leadership
-from submission_manager.leadership.reading import ScheduleReader
-from submission_manager.leadership.settings import LeadershipSettings
+from submission_manager.leadership.reading import LeadershipSettings, ScheduleReader
 from submission_manager.metrics import Metrics
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
 from submission_manager.model.intents import Backlog, Status
