@@ -17,7 +17,8 @@ from fencehold.model.errors import ConfigurationError
 from fencehold.model.json_types import Json, JsonMapping
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent, new_event, new_tracking_ids
-from fencehold.model.outbox.settings import Check, OutboxSettings, outbox_settings, worker_settings
+from fencehold.model.outbox.settings import OutboxSettings, outbox_settings, worker_settings
+from fencehold.model.settings import Check
 from fencehold.ports.connections import Connection, SyncConnection
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Events, Failure, Filter, Recovered, Stats
 from fencehold.runtime.handlers.error_text import storable, stored
