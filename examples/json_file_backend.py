@@ -22,11 +22,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fencehold.backends.absent import NoCheckup, NoFences, NoTables, NoWakeup, no_items, no_outbox
+from fencehold.backends.absent import NoCheckup, NoFences, NoHints, NoTables
 from fencehold.model.election.leases import Ask, Lease, Refusal, Request, TermKey, Verb, decide, keep, refusal_reason
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
-from fencehold.ports.events import Events
-from fencehold.ports.items import ItemStore
 from fencehold.ports.leases import Answer
 from fencehold.ports.schema import Waits, unheard
 from fencehold.runtime.core.clock import BootClock
@@ -211,19 +209,16 @@ class FileMade(NoTables):
 class JsonFileBackend:
     """The parts, put together: two of its own, and a line for each that it lacks."""
 
+    name = "JSON files"
+    events = items = None
+
     def __init__(self, path: str, now: Now = machine_now) -> None:
         file = LeaseFile(path)
         self.leases = FileLeases(file, now)
         self.schema = FileMade(file)
         self.fences = NoFences(STORE)
-        self.wakeup = NoWakeup()
+        self.wakeup = NoHints()
         self.checkup = NoCheckup("a JSON file has no transaction to undo one")
-
-    def events(self, table: str) -> Events:
-        raise no_outbox(STORE)
-
-    def items(self, kind: str) -> ItemStore:
-        raise no_items(STORE)
 
     async def open(self, limit_s: float) -> None:
         return None

@@ -1,16 +1,20 @@
-"""What every part of an instance uses: its clock, its metrics and its log."""
+"""What every part of an instance uses: its clock, its metrics, its log, and its share of the database."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 
 from fencehold import FactSink
 from fencehold.service import Clock
-from submission_manager.executor.metrics import ExecutorMetrics
+from submission_manager.metrics import Metrics
+
+CONCURRENT_WRITES = 4  # fenced transactions at the same time: more would only wait in the database
 
 
 @dataclass(frozen=True)
 class ServiceContext:
     clock: Clock
-    metrics: ExecutorMetrics
+    metrics: Metrics
     facts: FactSink
+    writes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_WRITES))

@@ -1,6 +1,9 @@
 """A gateway for tests and demonstrations: answers as a provider would, counts every call, and can misbehave.
 
-A word in the message (HANG, GARBAGE, ERROR, LONG, FAIL, SILENT) selects the answer to that call; the options make a
+A word in the message (#: Returns the reason why it rejects a message, or None.
+Provider = Callable[[dict[str, Any]], str | None]
+
+HANG, GARBAGE, ERROR, LONG, FAIL, SILENT) selects the answer to that call; the options make a
 share of all calls slow, hang, fail or answer nonsense. With a record file, each call is appended to it as one JSON line
 before it is answered, so that calls can be compared with the starts in the database.
 """
@@ -24,7 +27,7 @@ from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from submission_manager.http import refusals
-from submission_manager.http.refusals import Refused, send_answer, send_refusal
+from submission_manager.http.refusals import Page, PageRoute, Refused, send_answer, send_refusal
 from submission_manager.http.requests import ClientGone, read_body
 
 BODY_BYTES_MAX = 1 << 20
@@ -32,6 +35,9 @@ BODY_LIMIT_S = 10.0
 HANG_S = 3600.0
 LONG_REASON = "because_" * 1000
 HTML = b"<html>It works!</html>"
+
+#: Returns the reason why it rejects a message, or None.
+Provider = Callable[[dict[str, Any]], str | None]
 
 HANG, GARBAGE, ERROR, LONG, FAIL, SILENT = "HANG", "GARBAGE", "ERROR", "LONG", "FAIL", "SILENT"
 
@@ -87,10 +93,10 @@ class FakeGateway:
         self.calls = Calls(record)
         self._router = Router(
             [
-                Route("/sms/send", self._taker(sms), methods=["POST"]),
-                Route("/push/send", self._taker(push), methods=["POST"]),
-                Route("/calls", _Asgi(self._told), methods=["GET"]),
-                Route("/healthz", _Asgi(_alive), methods=["GET"]),
+                Route("/sms/send", _Taker(self, sms), methods=["POST"]),
+                Route("/push/send", _Taker(self, push), methods=["POST"]),
+                Route("/calls", PageRoute(self._told), methods=["GET"]),
+                Route("/healthz", PageRoute(_alive), methods=["GET"]),
             ],
             redirect_slashes=False,
         )
@@ -106,24 +112,19 @@ class FakeGateway:
         except ClientGone:
             return
 
-    def _taker(self, provider: Callable[[dict[str, Any]], str | None]) -> _Asgi:
-        async def take(scope: Scope, receive: Receive, send: Send) -> None:
-            key = next((value for name, value in scope["headers"] if name == b"idempotency-key"), b"").decode("latin-1")
-            said = _object(await read_body(scope, receive, BODY_BYTES_MAX, BODY_LIMIT_S))
-            self.calls.count(unquote(key), scope["path"], said)
-            await self._delay()
-            await self._answer(said, provider, receive, send)
-
-        return _Asgi(take)
+    async def take(self, provider: Provider, scope: Scope, receive: Receive, send: Send) -> None:
+        key = next((value for name, value in scope["headers"] if name == b"idempotency-key"), b"").decode("latin-1")
+        said = _object(await read_body(scope, receive, BODY_BYTES_MAX, BODY_LIMIT_S))
+        self.calls.count(unquote(key), scope["path"], said)
+        await self._delay()
+        await self._answer(said, provider, receive, send)
 
     async def _delay(self) -> None:
         behaviour = self._behaviour
         if behaviour.delay_max_s > 0:
             await asyncio.sleep(self._random.uniform(behaviour.delay_min_s, behaviour.delay_max_s))
 
-    async def _answer(
-        self, said: dict[str, Any], provider: Callable[[dict[str, Any]], str | None], receive: Receive, send: Send
-    ) -> None:
+    async def _answer(self, said: dict[str, Any], provider: Provider, receive: Receive, send: Send) -> None:
         match self._script(said):
             case "HANG":
                 await _until_gone(receive)
@@ -154,22 +155,22 @@ class FakeGateway:
             drawn -= share
         return None
 
-    async def _told(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send_answer(send, 200, _encoded(self.calls.as_json()))
+    def _told(self) -> Page:
+        return 200, _encoded(self.calls.as_json()), b"application/json"
 
 
-class _Asgi:
-    """Wraps a function in an object: the router treats an object as an ASGI app, a function as a request handler."""
+class _Taker:
+    """The ASGI app of one provider's path. An object: the router takes a function for a request handler."""
 
-    def __init__(self, call: Callable[[Scope, Receive, Send], Any]) -> None:
-        self._call = call
+    def __init__(self, gateway: FakeGateway, provider: Provider) -> None:
+        self._gateway, self._provider = gateway, provider
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._call(scope, receive, send)
+        await self._gateway.take(self._provider, scope, receive, send)
 
 
-async def _alive(scope: Scope, receive: Receive, send: Send) -> None:
-    await send_answer(send, 200, b"ok", b"text/plain")
+def _alive() -> Page:
+    return 200, b"ok", b"text/plain"
 
 
 # --- the provider ---

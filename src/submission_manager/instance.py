@@ -18,24 +18,23 @@ from submission_manager.executor.webhooks import WebhookDelivery, WebhookSetting
 from submission_manager.fitness import Fitness, tables_missing
 from submission_manager.gateway_client import GatewayClient
 from submission_manager.http import descriptors
-from submission_manager.http.app import App, Parts
+from submission_manager.http.app import App
+from submission_manager.http.parts import Parts
 from submission_manager.http.server import Listening, Places
 from submission_manager.leadership.leadership import Leadership
-from submission_manager.leadership.reading import ScheduleReader
-from submission_manager.leadership.settings import LeadershipSettings
-from submission_manager.lease_facts import FewerLines, LeaseTrouble, OneLoss
+from submission_manager.leadership.reading import LeadershipSettings, ScheduleReader
+from submission_manager.lease_facts import FewerLines, LeaseTrouble
 from submission_manager.metrics import Metrics
 from submission_manager.outgoing import Outgoing
 from submission_manager.own_words import OwnWords
-from submission_manager.ports import IntakePort, IntentStore
+from submission_manager.ports import IntakePort
 from submission_manager.registry.registry import Registry
 from submission_manager.settings import Settings
-from submission_manager.stores.opening import LEASE_TABLE, open_store
+from submission_manager.stores.opening import LEASE_TABLE, Store, open_store
 from submission_manager.webhook import WebhookClient
 
 READY_LIMIT_S = 10.0
 STEP_DOWN_LIMIT_S = 5.0
-CONCURRENT_WRITES = 4  # fenced transactions at the same time: more would only wait in the database
 CONCURRENCY_TOTAL_MIN = 128
 
 
@@ -56,9 +55,7 @@ class Instance:
         self.metrics.open_targets(registry.contracts)
         self._clock = BootClock()
         self._lease_trouble, self._answers = LeaseTrouble(), Answers(self._clock.now_s)
-        self._facts = FanOut(
-            OwnWords(FanOut(OneLoss(FewerLines(facts)), self._lease_trouble)), self.metrics, self._answers
-        )
+        self._facts = FanOut(OwnWords(FanOut(FewerLines(facts), self._lease_trouble)), self.metrics, self._answers)
         self._creates_tables = creates_tables
         self._stack = AsyncExitStack()
         self._is_stopping = asyncio.Event()
@@ -148,7 +145,7 @@ class Instance:
             database=label(settings.database),
         )  # fmt: skip
 
-    async def _prepare(self, store: IntentStore, leases: fencehold.Store) -> None:
+    async def _prepare(self, store: Store, leases: fencehold.Store) -> None:
         if self._creates_tables:
             try:
                 steps = await leases.init() + await store.init()
@@ -167,7 +164,7 @@ class Instance:
         if misfit is not None:
             raise misfit
 
-    async def _missing(self, store: IntentStore) -> list[str]:
+    async def _missing(self, store: Store) -> list[str]:
         try:
             return await store.intake.missing_tables(READY_LIMIT_S)
         except ConfigurationError as error:
@@ -175,13 +172,13 @@ class Instance:
                 raise
             return [error.message.rstrip(".")]  # such as a database file that does not exist
 
-    def _leadership(self, store: IntentStore, outgoing: Outgoing) -> Leadership:
-        settings, clock = self.settings, self._clock
-        writes = asyncio.Semaphore(CONCURRENT_WRITES)
+    def _leadership(self, store: Store, outgoing: Outgoing) -> Leadership:
+        settings = self.settings
+        context = ServiceContext(self._clock, self.metrics, self._facts)
         webhooks = WebhookDelivery(
             store.attempts, WebhookClient(outgoing),
             WebhookSettings(concurrency=settings.webhook_concurrency, limit_s=settings.webhook_timeout_s),
-            writes=writes, clock=clock, metrics=self.metrics, facts=self._facts,
+            context,
         )  # fmt: skip
         executor = Executor(
             store.attempts, GatewayClient(outgoing), webhooks,
@@ -191,7 +188,7 @@ class Instance:
                 retry_delay_s=settings.retry_delay_s,
                 gateway_limit_s=settings.gateway_timeout_s,
             ),
-            writes=writes, clock=clock, metrics=self.metrics, facts=self._facts,
+            context,
         )  # fmt: skip
         chosen = LeadershipSettings(
             refresh_every_s=settings.schedule_refresh_interval_s,
@@ -201,16 +198,15 @@ class Instance:
             virtual_deadline_s=settings.virtual_deadline_s,
             priorities=self._registry.priorities,
         )
-        context = ServiceContext(clock, self.metrics, self._facts)
         reader = ScheduleReader(store.schedule, Fitness(store.intake, settings.lease_name), chosen, context)
-        backlog = BacklogWatch(store.attempts, self.metrics, self._facts)
+        backlog = BacklogWatch(store.attempts, context)
         return Leadership(self.leader, reader, executor, webhooks, backlog, chosen, context)
 
     def _bind(self, intake: IntakePort, leadership: Leadership) -> None:
         settings = self.settings
         parts = Parts(
             intake, self._registry, self.leader, self.metrics, self._facts, settings,
-            on_created=leadership.hint, backlogs_max=self._registry.backlogs_max,
+            on_created=leadership.hint,
             keeps_from_leading=lambda: _words(leadership.misfit) or self._lease_trouble.newest, answers=self._answers,
         )  # fmt: skip
         self.app = App(parts)

@@ -14,46 +14,32 @@ LASTING = (*HINTS, "too_many_connections")
 FAILED_EVERY_S = 60.0
 
 
-class OneLoss:
-    """A sink that passes on only the first `leader_lost` of a term.
-
-    There can be a second one: a lease that was lost already is reported again if it cannot be released.
-    """
-
-    def __init__(self, facts: FactSink) -> None:
-        self._facts = facts
-        self._lost: tuple[Any, Any] | None = None
-
-    def fact(self, event: str, **fields: Any) -> None:
-        if event == "leader_lost":
-            term = fields.get("lease_name"), fields.get("lease_epoch")
-            if term == self._lost:
-                return
-            self._lost = term
-        self._facts.fact(event, **fields)
-
-
 class FewerLines:
-    """A sink that marks frequent facts as repeats; the log leaves repeats out, so that other lines stay visible.
+    """A sink that leaves out or marks facts that are no news, so that other lines of the log stay visible.
 
-    Repeats are: all renewals of a term but the first (a leader that stops renewing is reported in any case), and
-    failed tries to acquire with the same error, except one a minute (there are two a second).
+    Left out is a second `leader_lost` of one term: a lease that was lost already is reported again if it cannot be
+    released. Marked as repeats, which the log leaves out, are all renewals of a term but the first (a leader that stops
+    renewing is reported in any case), and failed tries to acquire with the same error, except one a minute (there are
+    two a second).
     """
 
     def __init__(self, facts: FactSink, now_s: Callable[[], float] = time.monotonic) -> None:
         self._facts, self._now_s = facts, now_s
-        self._renewed: tuple[Any, Any] | None = None
+        self._terms: dict[str, tuple[Any, Any]] = {}  # by fact: the newest term it was about
         self._failed: tuple[str, float] | None = None  # the code of the error, and when it was passed on
 
     def fact(self, event: str, **fields: Any) -> None:
-        is_repeat = (event == "leader_renewed" and self._is_renewed(fields)) or (
+        if event == "leader_lost" and self._is_known(event, fields):
+            return
+        is_repeat = (event == "leader_renewed" and self._is_known(event, fields)) or (
             event == "leader_acquire_failed" and self._has_failed(fields)
         )
         self._facts.fact(event, **fields, **({"is_repeat": True} if is_repeat else {}))
 
-    def _is_renewed(self, fields: Mapping[str, Any]) -> bool:
-        before, self._renewed = self._renewed, (fields.get("lease_name"), fields.get("lease_epoch"))
-        return before == self._renewed
+    def _is_known(self, event: str, fields: Mapping[str, Any]) -> bool:
+        before = self._terms.get(event)
+        self._terms[event] = fields.get("lease_name"), fields.get("lease_epoch")
+        return before == self._terms[event]
 
     def _has_failed(self, fields: Mapping[str, Any]) -> bool:
         error = fields.get("sql_error")

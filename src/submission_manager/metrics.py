@@ -16,8 +16,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from submission_manager.model.backlog import Backlog
-from submission_manager.model.intents import Exhausted, Status
+from submission_manager.model.intents import Backlog, Exhausted, Status
 
 TO_TERMINAL_S = (0.5, 1, 2, 5, 10, 30, 60, 120)
 ATTEMPT_S = (0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -49,7 +48,10 @@ M = TypeVar("M", Counter, Histogram)
 
 
 class Metrics:
-    """Counts for the intake and the executor and, as a fact sink, for the lease. Safe to use from any thread."""
+    """Counts for the intake and the executor and, as a fact sink, for the lease. Safe to use from any thread.
+
+    Times are in seconds; statuses, reasons and outcomes are the values of the database's columns.
+    """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._registry = registry or CollectorRegistry()
@@ -62,21 +64,8 @@ class Metrics:
         """The answer to GET /metrics: the text and its content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
-    # --- intake ---
-
-    def created(self) -> None:
-        self._created.inc()
-
-    def idempotent_hit(self) -> None:
-        self._hits.inc()
-
-    def conflict(self) -> None:
-        self._conflicts.inc()
-
-    def refused(self) -> None:
-        self._refused.inc()
-
     def request(self, status: int, reason: str) -> None:
+        """Count one request of a client, not of a probe, with its answer."""
         self._requests.labels(str(status), reason).inc()
 
     def no_place(self) -> None:
@@ -102,6 +91,7 @@ class Metrics:
             self._known_target(target)
 
     def role(self, is_leader: bool, epoch: int) -> None:
+        """The role has just changed; `epoch` is that of the term that began or ended."""
         self._leader.set(int(is_leader))
         self._epoch.set(epoch)
         if not is_leader:  # a follower knows nothing about the queue
@@ -115,19 +105,26 @@ class Metrics:
         self._inflight.set(attempts)
 
     def queue_delay(self, seconds: float) -> None:
+        """The time from when an attempt was due until its start was recorded."""
         self._queue_delay.observe(max(0.0, seconds))
 
     def attempt(self, outcome_status: str, seconds: float | None) -> None:
+        """One recorded attempt: `accepted`, `rejected`, `error`, or `unknown` for one an earlier leader left open.
+
+        `seconds`: from the recorded start to the recorded outcome; None: unknown.
+        """
         self._attempts.labels(outcome_status).inc()
         if seconds is not None:
             self._attempt_seconds.observe(max(0.0, seconds))
 
     def gateway_call(self, gateway: str, outcome: str, seconds: float) -> None:
+        """One call and its result: `accepted`, `rejected` for a reason that is final, or else `failed`."""
         known = self._known_gateway(gateway)
         self._gateway_attempts.labels(known, outcome).inc()
         self._gateway_seconds.labels(known).observe(max(0.0, seconds))
 
     def backlog(self, found: Backlog | None) -> None:
+        """The count of late intents; None: the database did not answer."""
         self._overdue.set(found.overdue if found else math.nan)
         self._oldest_due.set(found.oldest_due_s if found else math.nan)
         self._past_deadline.set(found.past_deadline if found else math.nan)
@@ -135,23 +132,22 @@ class Metrics:
     def retry_scheduled(self) -> None:
         self._retries.inc()
 
-    def terminal(self, status: str, seconds_since_created: float) -> None:
+    def ended(self, target: str, status: str, exhausted_reason: str | None, seconds_since_created: float) -> None:
+        """One intent is over."""
+        known = self._known_target(target)
         self._terminal.labels(status).inc()
         self._to_terminal.labels(status).observe(max(0.0, seconds_since_created))
-
-    def exhausted(self, reason: str) -> None:
-        self._exhausted.labels(reason).inc()
-
-    def target_ended(self, target: str, status: str, exhausted_reason: str | None) -> None:
-        known = self._known_target(target)
         self._target_terminal.labels(known, status).inc()
         if exhausted_reason is not None:
+            self._exhausted.labels(exhausted_reason).inc()
             self._target_exhausted.labels(known, exhausted_reason).inc()
 
     def accepted_late(self, target: str) -> None:
+        """The provider accepted an intent after its deadline: the intent is exhausted."""
         self._accepted_late.labels(self._known_target(target)).inc()
 
     def fenced_out(self, write: str) -> None:
+        """A write (`start`, `record`, `expire`, `webhook`) was not made, because leadership was lost before it."""
         self._fenced_out.labels(write).inc()
 
     def rebuilt(self, intents: int, seconds: float) -> None:
@@ -159,11 +155,13 @@ class Metrics:
         self._depth.set(intents)
 
     def refreshed(self, rows: int, seconds: float, lag_s: float) -> None:
+        """One refresh of the schedule. `lag_s`: the longest time that a row read now can have waited to be read."""
         self._refresh_rows.inc(rows)
         self._refresh_seconds.observe(seconds)
         self._refresh_lag.set(max(0.0, lag_s))
 
     def webhook(self, status: str, seconds: float) -> None:
+        """One recorded webhook: `delivered` or `failed`."""
         self._webhooks.labels(status).inc()
         self._webhook_seconds.observe(max(0.0, seconds))
 
@@ -193,23 +191,18 @@ class Metrics:
     # --- the lease, from fencehold's facts ---
 
     def fact(self, event: str, **fields: Any) -> None:
-        match event:
-            case "leader_renewed":
-                self._renewals.inc()
-            case "leader_renew_failed":
-                self._renewals_failed.inc()
-            case "leader_acquired":
-                self._terms.inc()
+        if event in self._of_lease:
+            self._of_lease[event].inc()
 
     # --- names ---
 
     def _name_intake(self) -> None:
-        self._created = self._counter("submission_intents_created_total", "Intents stored by this instance.")
-        self._hits = self._counter("submission_idempotent_hits_total", "Submissions of an intent already stored.")
-        self._conflicts = self._counter(
+        self.created = self._counter("submission_intents_created_total", "Intents stored by this instance.")
+        self.hits = self._counter("submission_idempotent_hits_total", "Submissions of an intent already stored.")
+        self.conflicts = self._counter(
             "submission_idempotency_conflicts_total", "Submissions under an id that stands for something else."
         )
-        self._refused = self._counter(
+        self.refused = self._counter(
             "submission_backlog_refusals_total", "Submissions refused because too many of their target are pending."
         )
         self._requests = Counter(
@@ -294,11 +287,13 @@ class Metrics:
         self._cannot_lead = self._gauge("submission_cannot_lead", "1 while this instance lacks what it needs to lead.")
         self._leader = self._gauge("submission_leader", "1 while this instance leads, 0 while it follows.")
         self._epoch = self._gauge("submission_lease_epoch", "The epoch of this instance's newest term; 0: none yet.")
-        self._terms = self._counter("submission_lease_terms_total", "Terms of office that began here.")
-        self._renewals = self._counter("submission_lease_renewals_total", "Renewals of the lease.")
-        self._renewals_failed = self._counter(
-            "submission_lease_renewals_failed_total", "Renewals the database did not grant or not answer."
-        )
+        self._of_lease = {
+            "leader_acquired": self._counter("submission_lease_terms_total", "Terms of office that began here."),
+            "leader_renewed": self._counter("submission_lease_renewals_total", "Renewals of the lease."),
+            "leader_renew_failed": self._counter(
+                "submission_lease_renewals_failed_total", "Renewals the database did not grant or not answer."
+            ),
+        }
         self._fenced_out = self._counter(
             "submission_fenced_out_writes_total", "Writes not made, because the lease was no longer ours.", write=WRITES
         )

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from fencehold import Term
-from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, Webhook
-from submission_manager.model.intents import Attempt, Intent, NewIntent, Status, WebhookStatus
+from submission_manager.model.intents import Attempt, Backlog, Intent, NewIntent, Status, WebhookStatus
 from submission_manager.model.outcomes import Outcome
 
 # --- intake: any instance ---
@@ -47,15 +46,12 @@ class FitnessPort(Protocol):
 
     async def missing_tables(self, limit_s: float) -> list[str]:
         """The service's own tables that are missing or old. Raises if the database does not exist."""
-        ...
 
     async def rights_missing(self, limit_s: float) -> list[str]:
         """The rights that the service needs and this user lacks, such as `INSERT on submission_attempts`."""
-        ...
 
     async def owner(self, lease_name: str, limit_s: float) -> str:
         """The name of the lease that these tables belong to; records `lease_name` as the owner if there is none."""
-        ...
 
 
 class IntakePort(FitnessPort, Protocol):
@@ -64,11 +60,9 @@ class IntakePort(FitnessPort, Protocol):
 
         The database's clock sets its times.
         """
-        ...
 
     async def repeated(self, intent_id: str, target: str, payload: bytes | None, limit_s: float) -> Intent | None:
         """The stored intent of this id if its target and payload are the same, else None. Stores nothing."""
-        ...
 
     async def read(self, intent_id: str, limit_s: float) -> Intent | None: ...
 
@@ -76,11 +70,9 @@ class IntakePort(FitnessPort, Protocol):
 
     async def progress(self, intent_ids: Sequence[str], limit_s: float) -> list[Progress]:
         """The progress of all these intents, read in one statement; unknown ids are left out."""
-        ...
 
     async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
         """How many intents of each target are pending; targets that have none are left out."""
-        ...
 
 
 # --- the schedule: the leader ---
@@ -137,26 +129,21 @@ class SchedulePort(Protocol):
 
         `refresh` continues from the cursor of the last page.
         """
-        ...
 
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
         """The rows changed since `cursor`: a row may be repeated, but none is missed.
 
         If the page is full, there may be more: call again at once.
         """
-        ...
 
     async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
         """The attempts that other terms began and nobody recorded; names at most `most` of them."""
-        ...
 
     def on_submitted(self, hint: Callable[[], None]) -> None:
         """Call `hint`, on the caller's event loop, when an intent was submitted. Only a hint: it may fail to come."""
-        ...
 
     async def listen(self, limit_s: float) -> bool:
         """Start to listen for submissions. Returns False if this database cannot notify."""
-        ...
 
 
 # --- attempts: the leader, each write one fenced transaction of its term ---
@@ -235,14 +222,12 @@ class AttemptPort(Protocol):
         an attempt with error "outcome unknown", and the policy decides what follows. Otherwise the start marker is
         written, and only then is the result Started.
         """
-        ...
 
     async def record(self, term: Term, started: Started, outcome: Outcome, retry_delay_s: float) -> Recorded:
         """In one fenced transaction, append the attempt and set the intent's new state as model/outcomes.py decides.
 
         The finish time is the database's. A gateway's text that is too long is cut.
         """
-        ...
 
     async def expire(self, term: Term, intent_ids: Sequence[str]) -> Expired:
         """In one fenced transaction, end as exhausted those past their deadline by the database's clock.
@@ -250,40 +235,14 @@ class AttemptPort(Protocol):
         Call it only for intents with no attempt under way. A start that an earlier leader left behind is recorded
         first, as an attempt with error "outcome unknown". Never waits for a row that another session has locked.
         """
-        ...
 
     async def owed_webhooks(self, limit: int, limit_s: float) -> list[Over]:
         """Ended intents whose webhook is neither delivered nor given up."""
-        ...
 
     async def backlog(self, late_s: int, rows_max: int, limit_s: float) -> Backlog:
         """Count late intents. An intent is overdue when it has been due for `late_s`; reads at most `rows_max` rows."""
-        ...
 
     async def record_webhook(self, term: Term, intent_id: str, status: WebhookStatus, error: str | None) -> None: ...
-
-
-class IntentStore(Protocol):
-    """One database, for one event loop."""
-
-    @property
-    def intake(self) -> IntakePort: ...
-
-    @property
-    def schedule(self) -> SchedulePort: ...
-
-    @property
-    def attempts(self) -> AttemptPort: ...
-
-    async def open(self) -> None: ...
-
-    async def init(self) -> list[str]: ...
-
-    def script(self) -> str:
-        """The SQL that `init` runs, as text; opens no connection."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 # --- the world outside ---
@@ -292,10 +251,8 @@ class IntentStore(Protocol):
 class GatewayPort(Protocol):
     async def submit(self, started: Started, limit_s: float) -> Outcome:
         """Make one call and never repeat it. Never raises: any failure is an Outcome with answer ERROR."""
-        ...
 
 
 class WebhookPort(Protocol):
     async def send(self, over: Over, limit_s: float) -> str | None:
         """Send the webhook once. Returns None if it was delivered, else the reason why not. Never raises."""
-        ...

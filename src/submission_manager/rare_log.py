@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from fencehold import FactSink
 
 
-class RareLines:
-    """Base of what is logged separately for each kind: at once, then one line per interval while more occur.
+class RareLog:
+    """Logs one event, for each kind apart: at once, then one line per interval while more occur.
 
-    `close` logs what is left. For use on one event loop.
+    Each line has the counts since the line before, and the other fields of the newest occurrence. `close` logs what is
+    left. For use on one event loop.
     """
 
-    def __init__(self, every_s: float) -> None:
-        self._every_s = every_s
+    def __init__(self, facts: FactSink, event: str, every_s: float) -> None:
+        self._facts, self._event, self._every_s = facts, event, every_s
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._counts: dict[str, Counter[str]] = {}
+        self._newest: dict[str, dict[str, Any]] = {}
 
-    def _log(self, kind: str) -> bool:
-        """Log what has occurred since the line before. Returns False, and logs nothing, if nothing has."""
-        raise NotImplementedError
-
-    def _occurred(self, kind: str) -> None:
+    def add(self, kind: str, counts: Mapping[str, int], **fields: Any) -> None:
+        self._newest[kind] = fields
+        self._counts.setdefault(kind, Counter()).update(counts)
         if kind not in self._timers:
             self._next(kind)
 
-    def _next(self, kind: str) -> None:
-        if self._log(kind):
-            self._timers[kind] = asyncio.get_running_loop().call_later(self._every_s, self._next, kind)
-        else:
-            self._timers.pop(kind, None)
+    def count(self, kind: str, counts: Mapping[str, int]) -> None:
+        """Add to the counts of the next line, if one may come; it comes only if the event occurs again."""
+        if kind in self._timers:
+            self._counts.setdefault(kind, Counter()).update(counts)
 
     def close(self) -> None:
         for kind, timer in self._timers.items():
@@ -38,26 +40,18 @@ class RareLines:
             self._log(kind)
         self._timers.clear()
 
-
-class RareLog(RareLines):
-    """Logs one event. Each line has the fields of the newest occurrence and, in the field named by `count`, how many
-    there were since the line before.
-    """
-
-    def __init__(self, facts: FactSink, event: str, count: str, every_s: float) -> None:
-        super().__init__(every_s)
-        self._facts, self._event, self._count = facts, event, count
-        self._newest: dict[str, dict[str, Any]] = {}
-        self._unlogged: dict[str, int] = {}
-
-    def add(self, kind: str, by: int = 1, **fields: Any) -> None:
-        self._newest[kind] = fields
-        self._unlogged[kind] = self._unlogged.get(kind, 0) + by
-        self._occurred(kind)
+    def _next(self, kind: str) -> None:
+        if self._log(kind):
+            self._timers[kind] = asyncio.get_running_loop().call_later(self._every_s, self._next, kind)
+        else:
+            self._timers.pop(kind, None)
 
     def _log(self, kind: str) -> bool:
-        count = self._unlogged.pop(kind, 0)
-        fields = self._newest.pop(kind, {})
-        if count:
-            self._facts.fact(self._event, **{self._count: count}, **fields)
-        return count > 0
+        """Log what has occurred since the line before. Returns False, and logs nothing, if nothing has."""
+        counts, newest = self._counts.pop(kind, Counter()), self._newest.pop(kind, None)
+        if newest is not None:
+            self._facts.fact(self._event, **self._line(kind, counts, newest))
+        return newest is not None
+
+    def _line(self, kind: str, counts: Mapping[str, int], newest: dict[str, Any]) -> dict[str, Any]:
+        return {**counts, **newest}

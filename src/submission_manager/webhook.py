@@ -19,23 +19,6 @@ EVENT_TYPE = "intent.terminal"
 ANSWER_BYTES_MAX = 4096  # only the status counts; the body is read so that the connection can be used again
 
 
-class _Intent(msgspec.Struct, rename="camel", omit_defaults=True):
-    intent_id: str
-    submission_target: str
-    created_at: dt.datetime
-    completed_at: dt.datetime | None
-    status: str
-    rejected_reason: str | None = None
-    exhausted_reason: str | None = None
-
-
-class _Event(msgspec.Struct, rename="camel"):
-    event_id: str
-    event_type: str
-    occurred_at: dt.datetime | None
-    intent: _Intent
-
-
 class WebhookClient:
     """Implements WebhookPort. Secrets are read from the environment when they are used, and appear in no error."""
 
@@ -78,14 +61,15 @@ class WebhookClient:
 def body_of(intent: Intent) -> bytes:
     """The webhook's body: the same bytes each time it is sent, because its time is when the intent ended."""
     ended_at = _utc(intent.completed_at)
-    event = _Event(
-        intent.intent_id, EVENT_TYPE, ended_at,
-        _Intent(
-            intent.intent_id, intent.submission_target, intent.created_at.astimezone(dt.UTC), ended_at, intent.status,
-            rejected_reason=intent.rejected_reason if intent.status is Status.REJECTED else None,
-            exhausted_reason=intent.exhausted_reason if intent.status is Status.EXHAUSTED else None,
-        ),
-    )  # fmt: skip
+    told = {
+        "intentId": intent.intent_id, "submissionTarget": intent.submission_target,
+        "createdAt": _utc(intent.created_at), "completedAt": ended_at, "status": intent.status,
+    }  # fmt: skip
+    if intent.status is Status.REJECTED and intent.rejected_reason is not None:
+        told["rejectedReason"] = intent.rejected_reason
+    if intent.status is Status.EXHAUSTED and intent.exhausted_reason is not None:
+        told["exhaustedReason"] = intent.exhausted_reason
+    event = {"eventId": intent.intent_id, "eventType": EVENT_TYPE, "occurredAt": ended_at, "intent": told}
     return msgspec.json.encode(event)
 
 

@@ -6,10 +6,10 @@ import pytest
 
 import fencehold
 from examples.json_file_backend import JsonFileBackend, store
-from fencehold.backends.absent import no_items, no_outbox
 from fencehold.cli.doctor.store import of_items
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost, Unavailable
+from fencehold.ports.backend import events_of, items_of
 from fencehold.ports.checkup import State, TablesMade
 from fencehold.testing.conformance.leases.faults import LIMIT_S, writing_calls
 from fencehold.testing.conformance.suite import START, ask, plenty, renew, row, take
@@ -109,6 +109,9 @@ async def test_every_fence_of_a_store_without_fences_is_refused_and_a_term_that_
 
 
 def test_what_is_absent_is_said_in_the_name_of_the_store():
-    for error in (no_outbox("Etcd"), no_items("Etcd")):
-        assert error.message.startswith("Etcd ")
-        assert error.hint
+    backend = JsonFileBackend("never opened")
+    for refused in (lambda: events_of(backend, "outbox"), lambda: items_of(backend, "thing")):
+        with pytest.raises(ConfigurationError) as caught:
+            refused()
+        assert " on JSON files" in caught.value.message
+        assert caught.value.hint

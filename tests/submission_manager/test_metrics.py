@@ -2,9 +2,8 @@
 
 import math
 
-from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.metrics import GATEWAYS_MAX, TARGETS_MAX, Metrics
-from submission_manager.model.backlog import Backlog
+from submission_manager.model.intents import Backlog
 
 COUNTERS = {
     "submission_intents_created_total", "submission_idempotent_hits_total", "submission_idempotency_conflicts_total",
@@ -48,13 +47,12 @@ def test_the_histograms_have_the_promised_buckets():
 
 def test_the_leaders_work_and_the_lease_are_counted():
     metrics = Metrics()
-    as_port: ExecutorMetrics = metrics
-    as_port.role(True, 7)
-    as_port.queue_depth(5)
-    as_port.attempt("accepted", 0.2)
-    as_port.terminal("accepted", 1.5)
-    as_port.fenced_out("record")
-    as_port.refreshed(3, 0.01, 1.2)
+    metrics.role(True, 7)
+    metrics.queue_depth(5)
+    metrics.attempt("accepted", 0.2)
+    metrics.ended("sms", "accepted", None, 1.5)
+    metrics.fenced_out("record")
+    metrics.refreshed(3, 0.01, 1.2)
     for event in ("leader_renewed", "leader_renewed", "leader_renew_failed", "leader_lost"):
         metrics.fact(event, lease_name="x", lease_epoch=7)
     found = shown(metrics)
@@ -101,9 +99,9 @@ def test_targets_are_counted_apart_from_0_on_and_beyond_so_many_together():
     given_up = 'submission_target_exhausted_total{reason="deadline_exceeded",target="%s"}'
     assert (shown(metrics)[late], shown(metrics)[given_up % "sms"]) == (0, 0)
     metrics.accepted_late("sms")
-    metrics.target_ended("sms", "accepted", None)
+    metrics.ended("sms", "accepted", None, 1.0)
     for number in range(TARGETS_MAX + 50):
-        metrics.target_ended(f"t{number}", "exhausted", "deadline_exceeded")
+        metrics.ended(f"t{number}", "exhausted", "deadline_exceeded", 1.0)
     found = shown(metrics)
     assert (found[late], found[given_up % "sms"], found[given_up % "t1"], found[given_up % "other"]) == (1, 0, 1, 51)
     assert found['submission_target_terminal_total{status="accepted",target="sms"}'] == 1
@@ -120,5 +118,5 @@ def test_an_attempt_of_unknown_outcome_is_counted_and_not_timed():
 
 def test_two_instances_in_one_process_count_apart():
     one, other = Metrics(), Metrics()
-    one.created()
+    one.created.inc()
     assert shown(other)["submission_intents_created_total"] == 0

@@ -15,7 +15,7 @@ from fencehold.backends.sqlite.leases import SqliteLeases
 from fencehold.telemetry.logs import level_of
 from submission_manager.cli.service_log import LEVELS
 from submission_manager.cli.sql import script
-from submission_manager.lease_facts import FewerLines, OneLoss
+from submission_manager.lease_facts import FewerLines
 from submission_manager.own_words import HINTS, own_hint, own_text
 from submission_manager.stores.opening import LEASE_TABLE
 from submission_manager.stores.sqlite import SqliteSchedule
@@ -159,7 +159,7 @@ def missing(facts: Facts) -> list[str]:
 
 def test_a_term_is_told_as_lost_once_also_when_its_lease_could_not_be_given_back():
     facts = Facts()
-    sink = OneLoss(facts)
+    sink = FewerLines(facts)
     for epoch in (3, 4):
         sink.fact("leader_lost", lease_name="x", lease_epoch=epoch, reason="sql_error")
         sink.fact("leader_release_failed", lease_name="x", lease_epoch=epoch)

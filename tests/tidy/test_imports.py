@@ -23,14 +23,14 @@ SERVICE: dict[str, set[str]] = {
     "sm.metrics": {"sm.model"},
     "sm.stores": {"sm.model", "sm.ports", "sm.answers"},
     "sm.schedule": _SHARED,
-    "sm.executor": _SHARED | {"sm.schedule"},
-    "sm.context": {"sm.executor"},
+    "sm.executor": _SHARED | {"sm.schedule", "sm.metrics", "sm.context"},
+    "sm.context": {"sm.metrics"},
     "sm.fitness": {"sm.ports", "sm.own_words"},
-    "sm.leadership": _SHARED | {"sm.schedule", "sm.executor", "sm.fitness", "sm.context"},
+    "sm.leadership": _SHARED | {"sm.schedule", "sm.executor", "sm.fitness", "sm.context", "sm.metrics"},
     "sm.gateway_client": _SHARED | {"sm.outgoing"},
     "sm.webhook": _SHARED | {"sm.outgoing"},
     "sm.outgoing": {"sm.model"},
-    "sm.http": _SHARED | {"sm.registry", "sm.answers"},
+    "sm.http": _SHARED | {"sm.registry", "sm.answers", "sm.metrics"},
     "sm.fake_gateway": {"sm.model", "sm.http"},
     "sm.instance": _SHARED
     | {"sm.registry", "sm.metrics", "sm.stores", "sm.schedule", "sm.executor", "sm.leadership", "sm.gateway_client"}
@@ -79,6 +79,7 @@ DRIVERS: dict[str, tuple[str, ...]] = {
         "submission_manager/outgoing.py",
         "submission_manager/gateway_client.py",
         "submission_manager/webhook.py",
+        "submission_manager/demo",
     ),
     "opentelemetry": ("fencehold/telemetry/traces.py",),
 }

@@ -1,35 +1,31 @@
-"""Stand-ins for the parts of a backend that a store does not have: a backend names each in one line.
+"""Stand-ins for the parts that every backend has, where a store has nothing of the kind: each takes one line.
 
 `store` is how the messages call the store: "Cosmos DB", "A JSON file". What a program asks for and cannot have is
-refused before anything is sent, with a code; what it can do without is answered with "nothing".
+refused before anything is sent, with a code; what it can do without is answered with "nothing". An outbox and items
+need no stand-in: a backend declares `events = None` and `items = None`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-from fencehold.backends.no_checkup import NoCheckup
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost
+from fencehold.ports.checkup import Condition, TablesMade
 from fencehold.ports.fence import GuardText, RemainingS, SyncTransaction, Transaction
 from fencehold.ports.schema import Waits, unheard
-from fencehold.ports.wakeup import Hint
-
-__all__ = ["NoCheckup", "NoFences", "NoTables", "NoWakeup", "no_items", "no_outbox"]
 
 FENCE_HINT = (
     "Check term.is_valid, and keep term.epoch with what you write: refuse a write whose epoch is lower than the last."
 )
-SQL_HINT = "Keep {what} in a SQL database: fencehold.connect(...) with its URL."
 
 
 class NoFences:
     """Refuses every fence before anything is sent: raises LeaseLost if the term is over, else `no_transactions`."""
 
-    def __init__(self, store: str, hint: str = FENCE_HINT) -> None:
-        self._store = store
-        self._hint = hint
+    def __init__(self, store: str, hint: str = FENCE_HINT, own: str = "data") -> None:
+        self._store, self._hint, self._own = store, hint, own
 
     def transaction(self, key: TermKey, remaining_s: RemainingS) -> AbstractAsyncContextManager[Transaction]:
         raise self._refusal()
@@ -53,7 +49,8 @@ class NoFences:
 
     def _refusal(self) -> ConfigurationError:
         return ConfigurationError(
-            f"{self._store} has no transaction that holds a lease and your own writes, so a term cannot fence them.",
+            f"{self._store} has no transaction that holds a lease and your own {self._own}, so a term cannot "
+            "fence your writes.",
             hint=self._hint,
             code="no_transactions",
         )
@@ -81,27 +78,30 @@ class NoTables:
         return f"-- {self._store} has no tables\n"
 
 
-class NoWakeup:
-    """For a store that cannot tell others of a change: candidates then poll."""
+class NoHints:
+    """For leases or events of a store that cannot tell others of a change: who waits for one polls."""
 
-    def on_hint(self, hint: Hint) -> None:
+    def on_hint(self, hint: Callable[..., None]) -> None:
         return None
 
     async def listen(self, limit_s: float) -> bool:
         return False
 
 
-def no_outbox(store: str) -> ConfigurationError:
-    """Return what `Backend.events` raises where there is no outbox."""
-    return ConfigurationError(
-        f"{store} has no outbox: an event could not be added in the transaction of your own writes.",
-        hint=SQL_HINT.format(what="the outbox"),
-        code="no_outbox",
-    )
+class NoCheckup:
+    """For a store without settings to check, and without a transaction in which to roll a test write back.
 
+    `why` is the reason reported for not trying a write; `has_items`: whether `init` makes anything for items."""
 
-def no_items(store: str) -> ConfigurationError:
-    """Return what `Backend.items` raises where there are no items."""
-    return ConfigurationError(
-        f"{store} keeps leases only, no items.", hint=SQL_HINT.format(what="the items"), code="no_items"
-    )
+    def __init__(self, why: str, has_items: bool = False) -> None:
+        self._why = why
+        self._has_items = has_items
+
+    async def try_write(self, limit_s: float) -> str:
+        return self._why
+
+    async def tables_made(self, limit_s: float) -> TablesMade:
+        return TablesMade(has_items=self._has_items)
+
+    async def conditions(self, limit_s: float) -> list[Condition]:
+        return []

@@ -14,7 +14,6 @@ from urllib.parse import unquote, urlsplit
 from rich.cells import cell_len
 
 from fencehold.cli import exit_codes
-from fencehold.model.election.leases import Lease
 from fencehold.model.errors import FenceholdError, redact
 from fencehold.telemetry.logs import escaped
 
@@ -172,31 +171,7 @@ def span(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} d"
 
 
-# A lease, in words and in JSON
-
-
-def lease_json(lease: Lease) -> dict[str, Any]:
-    return {
-        "name": lease.name,
-        "holder_id": lease.holder_id,
-        "epoch": lease.epoch,
-        "state": state(lease),
-        "remaining_s": round(max(0.0, lease.remaining_s), 3),
-        "acquired_at": lease.acquired_at.isoformat(),
-        "renewed_at": lease.renewed_at.isoformat(),
-        "expires_at": lease.expires_at.isoformat(),
-        "step_down_requested": lease.step_down_requested,
-    }
-
-
-def state(lease: Lease) -> str:
-    if lease.is_live:
-        return "live"
-    return "released" if lease.is_released else "expired"
-
-
-def remaining(lease: Lease) -> str:
-    return f"{lease.remaining_s:.1f} s" if lease.is_live else "-"
+# Instants
 
 
 def moment(when: dt.datetime) -> str:

@@ -1,12 +1,11 @@
-"""Signal handling. `fencehold run` passes signals on to its command; before that they end the waiting.
+"""Signals: `fencehold run` passes them on to its command; before that they end the waiting.
 
-For a worker, a signal is a request to stop; `demo` and `verify` clean up at one.
+`demo` and `verify` clean up at one. What a worker does at one is in worker/service.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
@@ -76,38 +75,3 @@ async def interruptible(
         if isinstance(error, FenceholdError):  # of the work that the signal interrupted
             say(error.message)
         return 128 + came[0]
-
-
-STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-class StopSignals:
-    """Calls `first` at the first signal and `second` at any later one, also while a handler blocks the event loop.
-
-    It uses plain signal handlers: Python runs them between any two steps of the main thread, and during a sleep; the
-    event loop's handlers would wait for the loop. A signal that our caller set to be ignored stays ignored.
-    """
-
-    def __init__(self, first: Callable[[], None], second: Callable[[], None]) -> None:
-        self.is_asked = False
-        self._first, self._second = first, second
-        self._pid = os.getpid()
-        self._before: dict[signal.Signals, Any] = {}
-        for signum in STOPPING:
-            if signal.getsignal(signum) is not signal.SIG_IGN:
-                self._before[signum] = signal.signal(signum, self._came)
-
-    def close(self) -> None:
-        for signum, handler in self._before.items():
-            signal.signal(signum, handler)
-
-    def _came(self, signum: int, _frame: object) -> None:
-        """The signal handler. It may interrupt any code, so it does as little as possible."""
-        if os.getpid() != self._pid:  # a child that a handler forked: the signal is meant for it alone
-            signal.signal(signum, signal.SIG_DFL)
-            os.kill(os.getpid(), signum)
-        elif self.is_asked:
-            self._second()
-        else:
-            self.is_asked = True
-            self._first()

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from fencehold.cli import exit_codes
-from fencehold.cli.screen import clean, lease_json
+from fencehold.cli.leases import lease_json, no_such_lease
+from fencehold.cli.screen import clean
 from fencehold.cli.setup import Setup, with_setup, with_store
-from fencehold.cli.show import no_such_lease
 from fencehold.model.durations import seconds
 from fencehold.model.election.leases import Lease
 from fencehold.runtime.store import Store

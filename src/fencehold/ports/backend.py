@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
+from fencehold.model.errors import ConfigurationError
 from fencehold.ports.checkup import CheckupPort
 from fencehold.ports.events import Events
 from fencehold.ports.fence import FencePort
@@ -14,7 +16,15 @@ from fencehold.ports.wakeup import WakeupPort
 
 
 class Backend(Protocol):
-    """`open`, `close` and all verbs except those of the fence run on the keeper's event loop."""
+    """`open`, `close` and all verbs except those of the fence run on the keeper's event loop.
+
+    Every backend has leases. An outbox and items are declared: `events` or `items` is None where there are none.
+    """
+
+    @property
+    def name(self) -> str:
+        """What messages call this kind of database, such as "Cosmos DB"."""
+        ...
 
     @property
     def leases(self) -> LeasePort: ...
@@ -31,14 +41,46 @@ class Backend(Protocol):
     @property
     def checkup(self) -> CheckupPort: ...
 
-    def events(self, table: str) -> Events:
-        """One outbox, on a connection of its own that is opened when needed; for one event loop."""
+    @property
+    def events(self) -> Callable[[str], Events] | None:
+        """Gives the outbox of a table, on a connection of its own that is opened when needed; for one event loop."""
         ...
 
-    def items(self, kind: str) -> ItemStore:
-        """The items of one kind, on a connection of their own that is opened when needed; for one event loop."""
+    @property
+    def items(self) -> Callable[[str], ItemStore] | None:
+        """Gives the items of a kind, on a connection of their own that is opened when needed; for one event loop."""
         ...
 
     async def open(self, limit_s: float) -> None: ...
 
     async def close(self) -> None: ...
+
+
+def events_of(backend: Backend, table: str) -> Events:
+    """The outbox of this table. Raises ConfigurationError (no_outbox) if the backend declares none."""
+    if backend.events is None:
+        raise no_outbox(backend)
+    return backend.events(table)
+
+
+def items_of(backend: Backend, kind: str) -> ItemStore:
+    """The items of this kind. Raises ConfigurationError (no_items) if the backend declares none."""
+    if backend.items is None:
+        raise no_items(backend)
+    return backend.items(kind)
+
+
+def no_outbox(backend: Backend) -> ConfigurationError:
+    return ConfigurationError(
+        f"There is no outbox on {backend.name}: an event could not be added in the transaction of your own writes.",
+        hint="Keep the outbox in the SQL database that those writes go to.",
+        code="no_outbox",
+    )
+
+
+def no_items(backend: Backend) -> ConfigurationError:
+    return ConfigurationError(
+        f"There are no items on {backend.name}, only leases.",
+        hint="Keep the items in a SQL database, or in Cosmos DB: fencehold.connect(...) with its URL.",
+        code="no_items",
+    )

@@ -1,6 +1,7 @@
 """Events of one outbox. The rules are in model/outbox/events.py; a verb is one statement (or transaction), one limit.
 
-Two protocols: EventPort for workers and the reaper, who call it all the time; EventAdmin for operators, now and then.
+EventPort is for producers, workers and the reaper, who call it all the time; EventsInTx for what is written in a
+caller's own transaction; EventAdmin for operators, now and then.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ class ClaimAsk:
     """Asks for up to `limit` due events of these types (None: all), most urgent first, under a token for `lease_s`.
 
     `in_order`: of each aggregate only the oldest unfinished event, and none while another event of it is held.
-    `sweep`: look at all due events, not only at those that came after the last claim (some backends need no sweep).
-    `patient`: if a sweep has become slow, put it off until a later claim.
+    `may_miss`: an event that became visible late (after a long transaction, say) may be left to a later claim, for up
+    to some seconds. For workers, which claim again and again; a backend that finds all at no cost ignores it.
     `suspects_max`: at most so many suspects (None: all); a suspect was recovered at least twice in a row.
     """
 
@@ -96,8 +97,7 @@ class ClaimAsk:
     lease_s: float
     event_types: tuple[str, ...] | None = None
     in_order: bool = False
-    sweep: bool = True
-    patient: bool = False
+    may_miss: bool = False
     suspects_max: int | None = None
 
 
@@ -196,14 +196,6 @@ class EventPort(Protocol):
         """
         ...
 
-    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
-        """The same inside the caller's own transaction, on the caller's connection or session.
-
-        `outbox_id` is the result of `identity`. Raises ConfigurationError (wrong_store) if the connection leads to
-        another database.
-        """
-        ...
-
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         """Complete these and claim the next, in one round trip where the database can."""
         ...
@@ -247,37 +239,51 @@ class EventAdmin(Protocol):
         """Delete up to `limit` finished events; events in any other status are never deleted."""
         ...
 
-    async def identity(self, limit_s: float) -> str:
-        """Return what identifies this outbox: it never changes, and copies of the database keep it.
 
-        Empty: this database needs none.
-        """
+class EventsInTx(Protocol):
+    """What is written inside the caller's own transaction, on the caller's connection or session.
+
+    `outbox_id` is the result of `identity`. Raises ConfigurationError (wrong_store) if the connection leads to another
+    database.
+    """
+
+    def add(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
+        """Store the events and return the tracking ids of those that were not known yet, as EventPort.add does."""
         ...
 
     def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
-        """Record, inside the caller's transaction, that this consumer has this event; False if that was known already.
-
-        A connection to another database is refused, as in `add_in`.
-        """
+        """Record that this consumer has this event; False if that was known already."""
         ...
 
+    async def identity(self, limit_s: float) -> str:
+        """Return what identifies this outbox: it never changes, and copies of the database keep it.
 
-OnAdded = Callable[[], None]
+        Asked on the outbox's own connection. Empty: this database needs none.
+        """
+        ...
 
 
 class EventHints(Protocol):
     """Hints that events were added, called on the event loop that asked. A hint may be lost or false."""
 
-    def on_added(self, hint: OnAdded) -> None: ...
+    def on_hint(self, hint: Callable[[], None]) -> None: ...
 
-    async def listen(self, limit_s: float) -> bool: ...
+    async def listen(self, limit_s: float) -> bool:
+        """Start to listen, or make sure that it does already. False if this database cannot notify."""
+        ...
 
 
-class Events(SchemaPort, Protocol):
+class Events(Protocol):
     """One outbox of one database, as a backend offers it; all on one connection of its own, opened when needed."""
 
     @property
+    def schema(self) -> SchemaPort: ...
+
+    @property
     def port(self) -> EventPort: ...
+
+    @property
+    def in_tx(self) -> EventsInTx: ...
 
     @property
     def admin(self) -> EventAdmin: ...

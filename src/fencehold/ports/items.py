@@ -68,9 +68,9 @@ ItemAnswer = ItemRow | ItemRefusal
 
 
 class ItemPort(Protocol):
-    """A verb returns an ItemRow if it was executed, an ItemRefusal if it was refused.
+    """Items and their documents. A verb returns an ItemRow if it was executed, an ItemRefusal if it was refused.
 
-    Without an answer it raises Unavailable (not executed) or Uncertain.
+    Without an answer it raises Unavailable (not executed) or Uncertain; so do the verbs of ItemLeases and ItemAdmin.
     """
 
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
@@ -79,27 +79,20 @@ class ItemPort(Protocol):
 
     async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]: ...
 
-    async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
-        """Lease a free item, or one that this holder has already: the new token then replaces the old one."""
-        ...
-
-    async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
-        """Return until when each key is held, if it still is. Changes the lease fields only."""
-        ...
-
-    async def break_leases(self, keys: Sequence[ItemKey], limit_s: float) -> dict[ItemKey, ItemRefusal]:
-        """End these leases and return the refused keys only: there the live lease is another one.
-
-        An absent or lapsed lease is not refused.
-        """
-        ...
-
     async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:
         """Write state and document, only under this live lease: the write itself checks it. None: not changed."""
         ...
 
     async def delete(self, key: ItemKey, limit_s: float) -> ItemRefusal | None:
         """Delete the item, only under this live lease: the delete itself checks it. Returns None when it is deleted."""
+        ...
+
+
+class ItemLeases(Protocol):
+    """Who has an item, and until when."""
+
+    async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
+        """Lease a free item, or one that this holder has already: the new token then replaces the old one."""
         ...
 
     async def next_for_state(
@@ -119,22 +112,46 @@ class ItemPort(Protocol):
         """
         ...
 
+    async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
+        """Return until when each key is held, if it still is. Changes the lease fields only."""
+        ...
+
+    async def break_leases(self, keys: Sequence[ItemKey], limit_s: float) -> dict[ItemKey, ItemRefusal]:
+        """End these leases and return the refused keys only: there the live lease is another one.
+
+        An absent or lapsed lease is not refused.
+        """
+        ...
+
+
+class ItemAdmin(Protocol):
+    """What operators look at."""
+
     async def find(self, state: str | None, limit: int, limit_s: float) -> list[ItemRow]:
-        """For operators: return items of this kind (in this state), the longest in their state first, held or not."""
+        """Return items of this kind (in this state), the longest in their state first, held or not."""
         ...
 
     async def kinds(self, limit_s: float) -> list[str]:
-        """For operators: return every kind that has an item, sorted. Raises ConfigurationError if the store cannot."""
+        """Return every kind that has an item, sorted. Raises ConfigurationError if the store cannot."""
         ...
 
 
-class ItemStore(SchemaPort, Protocol):
+class ItemStore(Protocol):
     """The items of one kind of one database, on a connection of its own that opens when needed; for one event loop.
 
     All kinds share their tables.
     """
 
     @property
+    def schema(self) -> SchemaPort: ...
+
+    @property
     def port(self) -> ItemPort: ...
+
+    @property
+    def leases(self) -> ItemLeases: ...
+
+    @property
+    def admin(self) -> ItemAdmin: ...
 
     async def close(self) -> None: ...

@@ -8,20 +8,8 @@ from typing import Any, Protocol, TypeVar
 from fencehold.ports.fence import FencePort
 
 
-class LockSession(Protocol):
-    """One connection to one lock; every verb ends within its limit."""
-
-    async def try_lock(self, limit_s: float) -> bool: ...
-
-    async def probe(self, limit_s: float) -> bool:
-        """Whether this session holds the lock, not only whether its connection works."""
-        ...
-
-    async def unlock(self, limit_s: float) -> bool: ...
-
-    async def evict(self, born: Any, limit_s: float) -> bool:
-        """End the session that has this `birth`, if it holds the lock. True when that session is gone."""
-        ...
+class ServerSession(Protocol):
+    """One connection to a server: how it is identified, waited on and ended."""
 
     async def rest(self, timeout_s: float) -> None:
         """Wait for `timeout_s`, or until the connection ends."""
@@ -36,13 +24,29 @@ class LockSession(Protocol):
         ...
 
     @property
-    def expires(self) -> bool:
-        """Whether a proof that the lock is held is valid for a limited time only."""
+    def birth(self) -> Any | None:
+        """Identifies this session, for `evict`. None if that is not known, or if another client may get it next."""
+        ...
+
+
+class LockSession(ServerSession, Protocol):
+    """One connection to one lock; every verb ends within its limit."""
+
+    async def try_lock(self, limit_s: float) -> bool: ...
+
+    async def probe(self, limit_s: float) -> bool:
+        """Whether this session holds the lock, not only whether its connection works."""
+        ...
+
+    async def unlock(self, limit_s: float) -> bool: ...
+
+    async def evict(self, born: Any, limit_s: float) -> bool:
+        """End the session that has this `birth`, if it holds the lock. True when that session is gone."""
         ...
 
     @property
-    def birth(self) -> Any | None:
-        """Identifies this session, for `evict`. None if that is not known, or if another client may get it next."""
+    def expires(self) -> bool:
+        """Whether a proof that the lock is held is valid for a limited time only."""
         ...
 
 

@@ -65,19 +65,30 @@ class HeldTerm(Protocol):
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
 
 
-class Reader(Protocol):
-    """One connection for statements that only read, apart from all others. Its plans do not depend on statistics.
+class Runs(Protocol):
+    """Runs statements of yours. Every call ends within its limit.
 
-    Every call ends within its limit, and raises as those of OwnTables do.
+    Raises Unavailable if a statement was not executed, Uncertain if it perhaps was, ConfigurationError if waiting does
+    not help. SQLite may take a second longer.
     """
 
     async def run(self, statement: Statement, limit_s: float) -> list[Row]:
-        """Run the statement and return its rows."""
+        """Run one statement, committed by itself, and return its rows.
+
+        A bad value is Unavailable too (`store_error`), and on SQL Server a key that is taken (`conflict`).
+        """
         ...
 
     async def run_all(self, statements: Sequence[Statement], limit_s: float) -> list[list[Row]]:
-        """Run the statements one after another and return the rows of each."""
+        """Run the statements one after another and return the rows of each.
+
+        On SQLite in one transaction, because each commit costs there; elsewhere each is committed by itself.
+        """
         ...
+
+
+class Reader(Runs, Protocol):
+    """One connection for statements that only read, apart from all others. Its plans do not depend on statistics."""
 
     def on_hint(self, hint: Callable[[], None]) -> None:
         """Call `hint`, on the caller's event loop, at a notification on the channel of your statement `changes`.
@@ -93,21 +104,8 @@ class Reader(Protocol):
     async def close(self) -> None: ...
 
 
-class OwnTables(Protocol):
-    """Your own tables on the database of a store, for one event loop. Every call ends within its limit.
-
-    Raises Unavailable if a statement was not executed, Uncertain if it perhaps was, ConfigurationError if waiting does
-    not help. SQLite may take a second longer.
-    """
-
-    @property
-    def dialect(self) -> str:
-        """`sqlite`, `postgres` or `sqlserver`: the folder that the statements are read from."""
-        ...
-
-    async def open(self, limit_s: float = OPEN_LIMIT_S) -> None:
-        """Raise unless the database answers. On SQLite does nothing: the file may not exist before `init`."""
-        ...
+class Tables(Protocol):
+    """Makes your tables, and tells what they lack."""
 
     async def init(self, limit_s: float = INIT_LIMIT_S) -> list[str]:
         """Create or upgrade the tables and return the steps just applied. Safe to repeat, safe in parallel."""
@@ -125,18 +123,21 @@ class OwnTables(Protocol):
         """What your statement `rights_missing` lists; on SQLite the permissions missing on the file and its folder."""
         ...
 
-    async def run(self, statement: Statement, limit_s: float) -> list[Row]:
-        """Run one statement, committed by itself, and return its rows.
 
-        A bad value is Unavailable too (`store_error`), and on SQL Server a key that is taken (`conflict`).
-        """
+class OwnTables(Runs, Tables, Protocol):
+    """Your own tables on the database of a store, for one event loop. Every call ends within its limit.
+
+    Raises Unavailable if a statement was not executed, Uncertain if it perhaps was, ConfigurationError if waiting does
+    not help. SQLite may take a second longer.
+    """
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite`, `postgres` or `sqlserver`: the folder that the statements are read from."""
         ...
 
-    async def run_all(self, statements: Sequence[Statement], limit_s: float) -> list[list[Row]]:
-        """Run the statements one after another and return the rows of each.
-
-        On SQLite in one transaction, because each commit costs there; elsewhere each is committed by itself.
-        """
+    async def open(self, limit_s: float = OPEN_LIMIT_S) -> None:
+        """Raise unless the database answers. On SQLite does nothing: the file may not exist before `init`."""
         ...
 
     async def fenced(self, term: HeldTerm, steps: Steps[T]) -> T:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from fencehold.model.errors import ConfigurationError
-from fencehold.ports.backend import Backend
+from fencehold.ports.backend import Backend, no_items, no_outbox
 from fencehold.ports.checkup import Condition, TablesMade
 from fencehold.ports.events import Events
 from fencehold.ports.items import ItemStore
@@ -66,21 +65,20 @@ class StoreCheckup:
 
         async def asked(backend: Backend) -> dict[str, T]:
             answers = {LEASES: await ask(backend.schema)}
-            makers: dict[str, Callable[[], Events | ItemStore]] = {
-                ITEMS: lambda: backend.items(ANY_KIND),  # all kinds share their tables
-                **{name: partial(backend.events, name) for name in outboxes},
-            }
-            for name, make in makers.items():
-                try:
-                    tables = make()
-                except ConfigurationError as error:  # Cosmos DB has no outbox
-                    answers[name] = without(error)
-                    continue
-                try:
-                    answers[name] = await ask(tables)
-                finally:
-                    await tables.close()
+            if backend.items is None:
+                answers[ITEMS] = without(no_items(backend))
+            else:
+                answers[ITEMS] = await of(backend.items(ANY_KIND))  # all kinds share their tables
+            for name in outboxes:
+                events = backend.events
+                answers[name] = without(no_outbox(backend)) if events is None else await of(events(name))
             return answers
+
+        async def of(tables: Events | ItemStore) -> T:
+            try:
+                return await ask(tables.schema)
+            finally:
+                await tables.close()
 
         return await self._on_keeper(asked)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from fencehold.model.errors import FenceholdError, Unavailable
-from fencehold.ports.backend import Backend
+from fencehold.ports.backend import Backend, events_of, items_of
 from fencehold.ports.events import Events
 from fencehold.ports.items import ItemStore
 from fencehold.ports.time_limit import TimeLimit
@@ -54,16 +54,16 @@ class FirstUse:
         if not self.is_due(name):
             return
         if not in_tx:
-            await self._on_keeper(name, lambda backend: backend.events(name), MAKE_LIMIT_S)
+            await self._on_keeper(name, lambda backend: events_of(backend, name), MAKE_LIMIT_S)
             return
         try:
-            await self._on_keeper(name, lambda backend: backend.events(name), IN_TX_LIMIT_S)
+            await self._on_keeper(name, lambda backend: events_of(backend, name), IN_TX_LIMIT_S)
         except Unavailable as error:
             raise _in_the_way(name, error) if error.code == "busy" else error from error
 
     async def items(self) -> None:
         if self.is_due(ITEMS):
-            await self._on_keeper(ITEMS, lambda backend: backend.items(ANY_KIND), MAKE_LIMIT_S)
+            await self._on_keeper(ITEMS, lambda backend: items_of(backend, ANY_KIND), MAKE_LIMIT_S)
 
     async def _on_keeper(self, name: str, make: Make, limit_s: float) -> None:
         backend = self._context.keeper.backend
@@ -85,12 +85,12 @@ class FirstUse:
 
     async def _bring(self, name: str, tables: Events | ItemStore, limit_s: float) -> None:
         try:
-            fault = await tables.fault(LOOK_LIMIT_S)  # takes no lock, and needs no right beyond those of daily use
+            fault = await tables.schema.fault(LOOK_LIMIT_S)  # takes no lock, needs no more rights than daily use
             if fault is None:
                 return
             if fault.code not in MENDED_BY_INIT:
                 raise fault
-            steps = await tables.init(limit_s, lambda what: self._facts.schema_waiting(detail=what))
+            steps = await tables.schema.init(limit_s, lambda what: self._facts.schema_waiting(detail=what))
             self._facts.tables_made(tables=name, steps=steps)
         finally:
             await tables.close()

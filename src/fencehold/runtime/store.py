@@ -16,7 +16,7 @@ from fencehold.model.election.settings import LeaderSettings, OnError, leader_se
 from fencehold.model.errors import FenceholdError
 from fencehold.model.items.settings import DOCUMENT_BYTES_MAX, item_settings
 from fencehold.model.outbox.settings import DEFAULT_OUTBOX, PAYLOAD_BYTES_MAX, outbox_settings
-from fencehold.ports.backend import Backend
+from fencehold.ports.backend import Backend, items_of
 from fencehold.ports.clock import Clock
 from fencehold.ports.fact_table import OutageFacts
 from fencehold.ports.facts import FactSink
@@ -196,9 +196,9 @@ class Store(AsyncBlock, NotAwaited):
 
     async def _init_items(self, backend: Backend) -> list[str]:
         """On the keeper's loop. All kinds share their tables, so any kind will do."""
-        items = backend.items(ANY_KIND)
+        items = items_of(backend, ANY_KIND)
         try:
-            return await items.init(INIT_LIMIT_S, self._waits)
+            return await items.schema.init(INIT_LIMIT_S, self._waits)
         finally:
             await items.close()
 

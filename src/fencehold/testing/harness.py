@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from fencehold.ports.backend import Backend
+from fencehold.ports.backend import Backend, events_of, items_of
 from fencehold.ports.events import Events
 from fencehold.ports.fence import Transaction
 from fencehold.ports.items import ItemStore
@@ -151,16 +151,16 @@ class Harness(ABC):
 
     async def events(self, table: str = OUTBOX_TABLE, init: bool = True) -> Events:
         """One more outbox of the same namespace, not yet connected unless `init`; closed with the harness."""
-        return await self._made(self.make().events(table), init)
+        return await self._made(events_of(self.make(), table), init)
 
     async def items(self, kind: str = ITEM_KIND, init: bool = True) -> ItemStore:
         """One more client of the items of this kind in the same namespace; closed with the harness."""
-        return await self._made(self.make().items(kind), init)
+        return await self._made(items_of(self.make(), kind), init)
 
     async def _made(self, part: P, init: bool) -> P:
         self.stack.push_async_callback(part.close)
         if init:
-            await part.init(CALL_LIMIT_S)
+            await part.schema.init(CALL_LIMIT_S)
         return part
 
     async def opened(self, backend: Backend) -> Backend:

@@ -18,6 +18,7 @@ from typing import Any
 
 import fencehold
 from fencehold.connect import backend_for
+from fencehold.ports.backend import events_of, items_of
 from fencehold.verify.leading import Leading
 from fencehold.verify.messages import Brief, Orders, Windows, tell
 from fencehold.verify.plan import ITEM_KIND
@@ -55,8 +56,8 @@ class Contender:
         self._orders = Orders()
         windows = Windows(self._orders, STAND_LEASES * brief.lease_s)
         self._leading = Leading(brief, self._backend, self._writer, windows)
-        self._claiming = Claiming(brief, windows, self._backend.events(brief.outbox))
-        self._holding = Holding(brief, windows, self._backend.items(ITEM_KIND))
+        self._claiming = Claiming(brief, windows, events_of(self._backend, brief.outbox))
+        self._holding = Holding(brief, windows, items_of(self._backend, ITEM_KIND))
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()

@@ -188,17 +188,17 @@ class Holding(Role[ItemStore]):
 
         So only the database decides whether to accept it.
         """
-        port, lease_s = self._part.port, self._brief.lease_s
-        row = await port.acquire(random.choice(ITEMS[2:]), f"{self._brief.who}-late", lease_s / 2, lease_s)
+        items, lease_s = self._part, self._brief.lease_s
+        row = await items.leases.acquire(random.choice(ITEMS[2:]), f"{self._brief.who}-late", lease_s / 2, lease_s)
         if not isinstance(row, ItemRow):
             return
         tell("item", item=row.id, token=row.token)
-        await port.save(row.key, None, json.dumps(document(row.token, 0)), lease_s)
+        await items.port.save(row.key, None, json.dumps(document(row.token, 0)), lease_s)
         async with self.window("held", item=row.id, token=row.token):
             successor = await found(lambda: self._successor(row.key), 3 * lease_s, lease_s / 20)
             if successor is not None:
                 seen = f"{successor.holder_id} had been given token {successor.token}"
-                answer = await port.save(row.key, None, json.dumps(document(row.token, 1)), lease_s)
+                answer = await items.port.save(row.key, None, json.dumps(document(row.token, 1)), lease_s)
                 tell_stale("SAVE", row.id, f"token {row.token}", seen, isinstance(answer, ItemRow))
             tell("item_left", item=row.id, token=row.token)
 

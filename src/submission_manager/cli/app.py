@@ -8,8 +8,7 @@ import click
 
 import fencehold
 from fencehold import command
-from submission_manager.cli import check, gateway, serve, sql
-from submission_manager.cli.demo import command as demo
+from submission_manager.cli import check, demo, gateway, serve, sql
 from submission_manager.own_words import own_hint
 
 PROGRAM = "submission-manager"

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import fencehold
 from fencehold import Unavailable
 from fencehold.own_tables import Row, Statement, own_tables
+from submission_manager.stores.opening import LEASE_TABLE, open_store
 
 PACKAGE, TABLE = "submission_manager.demo", "submission_audit"
 LIMIT_S = 10.0
@@ -100,3 +102,20 @@ class Audit:
 
     async def _rows(self, name: str) -> list[Row]:
         return await self._tables.run(Statement(name), LIMIT_S)
+
+
+async def prepare(url: str) -> Audit:
+    """Create the service's tables in an unused database, and install the audit.
+
+    Call it before the first instance starts, to log the first grant too.
+    """
+    async with fencehold.connect(url, table=LEASE_TABLE, facts=fencehold.FanOut()) as leases:
+        await leases.init()
+    store = open_store(url)
+    try:
+        await store.init()
+    finally:
+        await store.close()
+    audit = Audit(url)
+    await audit.install()
+    return audit

@@ -12,12 +12,17 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fencehold import Unavailable
-from submission_manager.demo.load import Connection
+import httpx
+
+import fencehold
+from fencehold import ConfigurationError, Unavailable
+from fencehold.service import scheme
+from submission_manager.demo.load import http_client
 
 HOST = "127.0.0.1"
 PR_SET_PDEATHSIG = 1
@@ -47,6 +52,23 @@ def free_port() -> int:
             probe.bind((HOST, port))
             return port
     raise Unavailable("No free port was found between 20000 and 32000.", code="no_port")
+
+
+@asynccontextmanager
+async def a_place(given: str | None, folder: Path) -> AsyncIterator[str]:
+    """Yield a URL for one run: a file in `folder`, or a new schema in the given database, dropped afterwards."""
+    if given is None:
+        yield f"sqlite:///{folder / 'demo.db'}"
+        return
+    if scheme(given) != "postgresql":
+        raise ConfigurationError(
+            "The demo's own SQLite file needs no URL; for another database give a postgresql:// URL.", code="bad_url"
+        )
+    fencehold.connect(given)  # raises for a bad URL, without showing its password
+    from submission_manager.stores.own_schema import own_schema
+
+    async with own_schema(given) as url:
+        yield url
 
 
 def haproxy() -> str | None:
@@ -88,14 +110,11 @@ class Instance:
 
     async def answers(self, path: str) -> bool:
         """Whether a GET of `path` is answered with 200 within ASK_LIMIT_S."""
-        connection = Connection(HOST, self.port)
         try:
-            async with asyncio.timeout(ASK_LIMIT_S):
-                return (await connection.get(path))[0] == 200
-        except (OSError, EOFError, ValueError, TimeoutError):
+            async with asyncio.timeout(ASK_LIMIT_S), http_client(f"http://{HOST}:{self.port}") as client:
+                return (await client.get(path)).status_code == 200
+        except (httpx.HTTPError, TimeoutError):
             return False
-        finally:
-            connection.close()
 
 
 @dataclass

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fencehold import Unavailable
-from submission_manager.demo.audit import Audit, Glance
-from submission_manager.demo.database import prepare
+from submission_manager.demo.audit import Audit, Glance, prepare
 from submission_manager.demo.evidence import Verdict, verdict
 from submission_manager.demo.front import RoundRobin
 from submission_manager.demo.load import Load

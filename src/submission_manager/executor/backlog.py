@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from fencehold import FactSink, FenceholdError
-from submission_manager.executor.metrics import ExecutorMetrics
+from fencehold import FenceholdError
+from submission_manager.context import ServiceContext
 from submission_manager.executor.tenure import Tenure
 from submission_manager.ports import AttemptPort
 
@@ -24,10 +24,8 @@ class BacklogSettings:
 class BacklogWatch:
     """Counts in the database, not in the leader's own schedule: so it also sees intents that the schedule lost."""
 
-    def __init__(
-        self, attempts: AttemptPort, metrics: ExecutorMetrics, facts: FactSink, settings: BacklogSettings | None = None
-    ) -> None:
-        self._attempts, self._metrics, self._facts = attempts, metrics, facts
+    def __init__(self, attempts: AttemptPort, context: ServiceContext, settings: BacklogSettings | None = None) -> None:
+        self._attempts, self._metrics, self._facts = attempts, context.metrics, context.facts
         self._settings = settings or BacklogSettings()
 
     async def run(self, tenure: Tenure) -> None:

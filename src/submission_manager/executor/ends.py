@@ -1,24 +1,33 @@
-"""Handles an intent's end, whatever caused it: counts it, and queues its webhook."""
+"""Handles an intent's end, whatever caused it: counts it, logs missed deadlines, and queues its webhook."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fencehold import FactSink
-from submission_manager.executor.late import LateWatch
-from submission_manager.executor.metrics import ExecutorMetrics
+from submission_manager.context import ServiceContext
 from submission_manager.executor.tenure import Tenure
 from submission_manager.executor.webhooks import WebhookDelivery
 from submission_manager.model.intents import Exhausted
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Over
+from submission_manager.rare_log import RareLog
 from submission_manager.schedule.schedule import micros
+
+LOG_EVERY_S = 60.0
+PASSED = "their deadline passed before the gateway's acceptance was on record"
+NO_TIME = "no time was left for another attempt before their deadline"
+SOME_NO_TIME = "; those with no_time_left ended earlier: " + NO_TIME
+TAKEN = "; those accepted_late were taken by the provider all the same"
 
 
 class Ends:
     """Counts ended intents, queues their webhooks, and logs missed deadlines."""
 
-    def __init__(self, webhooks: WebhookDelivery, metrics: ExecutorMetrics, facts: FactSink) -> None:
-        self._webhooks, self._metrics = webhooks, metrics
-        self._late = LateWatch(facts)
+    def __init__(self, webhooks: WebhookDelivery, context: ServiceContext) -> None:
+        self._webhooks, self._metrics = webhooks, context.metrics
+        self._late = LateWatch(context.facts)
 
     def put(
         self, tenure: Tenure, over: Over | None, outcome: Outcome | None = None, deadline_us: int | None = None
@@ -31,10 +40,7 @@ class Ends:
             return
         intent = over.intent
         took = (intent.completed_at - intent.created_at).total_seconds() if intent.completed_at else 0.0
-        self._metrics.terminal(intent.status.value, took)
-        self._metrics.target_ended(intent.submission_target, intent.status.value, intent.exhausted_reason)
-        if intent.exhausted_reason is not None:
-            self._metrics.exhausted(intent.exhausted_reason)
+        self._metrics.ended(intent.submission_target, intent.status.value, intent.exhausted_reason, took)
         if intent.exhausted_reason == Exhausted.DEADLINE_EXCEEDED:
             self._missed(over, outcome is not None and outcome.answer is Answer.ACCEPTED, deadline_us)
         self._webhooks.owe(tenure, over)
@@ -48,3 +54,21 @@ class Ends:
         if is_accepted:
             self._metrics.accepted_late(target)
         self._late.missed(target, over.intent.intent_id, is_accepted=is_accepted, is_early=is_early)
+
+
+class LateWatch(RareLog):
+    """Logs each target that misses deadlines, until a minute has none."""
+
+    def __init__(self, facts: FactSink) -> None:
+        super().__init__(facts, "deadlines_missed", LOG_EVERY_S)
+
+    def missed(self, target: str, intent_id: str, *, is_accepted: bool = False, is_early: bool = False) -> None:
+        """Count an intent ended by its deadline. `is_accepted`: the provider has it; `is_early`: not yet passed."""
+        counts = {"intents": 1, "accepted_late": int(is_accepted), "no_time_left": int(is_early)}
+        self.add(target, counts, intent_id=intent_id)
+
+    def _line(self, kind: str, counts: Mapping[str, int], newest: dict[str, Any]) -> dict[str, Any]:
+        why = PASSED + (SOME_NO_TIME if counts["no_time_left"] else "") + (TAKEN if counts["accepted_late"] else "")
+        if counts["no_time_left"] == counts["intents"]:
+            why = NO_TIME
+        return {"submission_target": kind, **counts, **newest, "why": why}

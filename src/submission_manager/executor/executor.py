@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from fencehold import FactSink, FenceholdError, LeaseLost, Uncertain
-from fencehold.service import Clock
+from fencehold import FenceholdError, LeaseLost, Uncertain
+from submission_manager.context import ServiceContext
 from submission_manager.executor.ends import Ends
 from submission_manager.executor.expiry import Expiry
 from submission_manager.executor.gateways import GatewayWatch
-from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.parking import Parking, is_locked, unanswered
 from submission_manager.executor.running import InHand, Phase, Running
 from submission_manager.executor.tenure import SQL_ERRORS, Dropped, Tenure
@@ -56,23 +55,16 @@ class Executor:
         gateway: GatewayPort,
         webhooks: WebhookDelivery,
         settings: ExecutorSettings,
-        *,
-        writes: asyncio.Semaphore,
-        clock: Clock,
-        metrics: ExecutorMetrics,
-        facts: FactSink,
+        context: ServiceContext,
     ) -> None:
-        self._attempts, self._gateway, self._ends = attempts, gateway, Ends(webhooks, metrics, facts)
-        self._settings = settings
-        self._writes = writes
-        self._parking = Parking(facts)
-        self._expiry = Expiry(
-            attempts, self._ends, settings.write_limit_s, parking=self._parking, writes=writes, clock=clock,
-            metrics=metrics, facts=facts,
-        )  # fmt: skip
-        self._clock, self._metrics, self._facts = clock, metrics, facts
-        self._gateways = GatewayWatch(metrics, facts)
-        self.in_hand = InHand(settings.concurrency, settings.concurrency_total, clock)
+        self._attempts, self._gateway, self._settings = attempts, gateway, settings
+        self._clock, self._metrics, self._facts = context.clock, context.metrics, context.facts
+        self._writes = context.writes
+        self._ends = Ends(webhooks, context)
+        self._parking = Parking(context.facts)
+        self._expiry = Expiry(attempts, self._ends, self._parking, settings.write_limit_s, context)
+        self._gateways = GatewayWatch(context.metrics, context.facts)
+        self.in_hand = InHand(settings.concurrency, settings.concurrency_total, context.clock)
         self._times = CallTimes()  # kept across terms
         self._tenure: Tenure | None = None
         self._resting = False
@@ -148,10 +140,6 @@ class Executor:
         self._gateways.close()
         self._ends.close()
         self._parking.close()
-
-    @property
-    def inflight(self) -> int:
-        return len(self.in_hand)
 
     # --- one attempt ---
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from fencehold import FactSink, FenceholdError, LeaseLost
-from fencehold.service import Clock
+from fencehold import FenceholdError, LeaseLost
+from submission_manager.context import ServiceContext
 from submission_manager.executor.ends import Ends
-from submission_manager.executor.metrics import ExecutorMetrics
 from submission_manager.executor.parking import Parking, is_locked, unanswered
 from submission_manager.executor.tenure import SQL_ERRORS, Dropped, Tenure
 from submission_manager.ports import AttemptPort, Expired
@@ -32,17 +31,13 @@ class Expiry:
         self,
         attempts: AttemptPort,
         ends: Ends,
-        write_limit_s: float,
-        *,
         parking: Parking,
-        writes: asyncio.Semaphore,
-        clock: Clock,
-        metrics: ExecutorMetrics,
-        facts: FactSink,
+        write_limit_s: float,
+        context: ServiceContext,
     ) -> None:
-        self._attempts, self._ends, self._write_limit_s = attempts, ends, write_limit_s
-        self._parking, self._writes = parking, writes
-        self._clock, self._metrics, self._facts = clock, metrics, facts
+        self._attempts, self._ends, self._parking, self._write_limit_s = attempts, ends, parking, write_limit_s
+        self._clock, self._metrics, self._facts = context.clock, context.metrics, context.facts
+        self._writes = context.writes
         self._logged_s = -LOG_EVERY_S
 
     async def run(self, tenure: Tenure) -> None:

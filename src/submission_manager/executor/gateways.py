@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from fencehold import FactSink
-from submission_manager.executor.metrics import ExecutorMetrics
+from submission_manager.metrics import Metrics
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Recorded, Started
-from submission_manager.rare_log import RareLines
+from submission_manager.rare_log import RareLog
 
 LOG_EVERY_S = 60.0
 NAME_CHARS_MAX = 120
@@ -30,28 +30,12 @@ def came_to(outcome: Outcome, status: Status) -> str:
     return "rejected" if status is Status.REJECTED else "failed"
 
 
-@dataclass
-class Count:
-    """The counts of one gateway since its last log line."""
-
-    attempts: int = 0
-    failures: int = 0
-    newest: dict[str, Any] = field(default_factory=dict)  # the newest failure
-
-    def add(self, failure: dict[str, Any] | None) -> None:
-        self.attempts += 1
-        if failure is not None:
-            self.failures += 1
-            self.newest = failure
-
-
-class GatewayWatch(RareLines):
+class GatewayWatch(RareLog):
     """Logs a gateway's first failure at once, then once a minute the failures and attempts, until a minute has none."""
 
-    def __init__(self, metrics: ExecutorMetrics, facts: FactSink) -> None:
-        super().__init__(LOG_EVERY_S)
-        self._metrics, self._facts = metrics, facts
-        self._failing: dict[str, Count] = {}
+    def __init__(self, metrics: Metrics, facts: FactSink) -> None:
+        super().__init__(facts, "attempt_failed", LOG_EVERY_S)
+        self._metrics = metrics
 
     def ended(self, started: Started, outcome: Outcome, recorded: Recorded, seconds: float) -> None:
         """Count one recorded attempt; `seconds` is the duration of its call."""
@@ -62,19 +46,12 @@ class GatewayWatch(RareLines):
             "attempt_number": started.attempt_number, "reason": outcome.reason, "error": outcome.error,
             "status": recorded.status.value,
         }  # fmt: skip
+        if word == "failed":
+            self.add(name, {"failures": 1, "attempts": 1}, **fields)
+            return
+        self.count(name, {"failures": 0, "attempts": 1})
         if word == "rejected":
             self._facts.fact("attempt_rejected", gateway=name, **fields)
-        self._count(name, fields if word == "failed" else None)
 
-    def _count(self, name: str, failure: dict[str, Any] | None) -> None:
-        if failure is not None or name in self._failing:
-            self._failing.setdefault(name, Count()).add(failure)
-            self._occurred(name)
-
-    def _log(self, kind: str) -> bool:
-        count = self._failing.pop(kind)
-        if count.failures:
-            counts = {"failures": count.failures, "attempts": count.attempts}
-            self._facts.fact("attempt_failed", gateway=kind, **counts, **count.newest)
-            self._failing[kind] = Count()
-        return count.failures > 0
+    def _line(self, kind: str, counts: Mapping[str, int], newest: dict[str, Any]) -> dict[str, Any]:
+        return {"gateway": kind, **counts, **newest}

@@ -35,7 +35,7 @@ class Parking:
     """Remembers how often each intent was put off, until it can be written."""
 
     def __init__(self, facts: FactSink) -> None:
-        self._parked = RareLog(facts, "intent_parked", "intents", LOG_EVERY_S)
+        self._parked = RareLog(facts, "intent_parked", LOG_EVERY_S)
         self._times: dict[str, int] = {}
 
     def put_off(self, intent_id: str, write: str, error: FenceholdError) -> float:
@@ -62,6 +62,5 @@ class Parking:
 
     def _fact(self, kind: str, intent_ids: list[str], write: str, why: str, error: Exception) -> None:
         text = str(error) if isinstance(error, FenceholdError) else f"{type(error).__name__}: {error}".rstrip(": ")
-        self._parked.add(
-            kind, len(intent_ids), intent_id=intent_ids[0], write=write, why=why, error=text[:ERROR_CHARS_MAX]
-        )
+        counts = {"intents": len(intent_ids)}
+        self._parked.add(kind, counts, intent_id=intent_ids[0], write=write, why=why, error=text[:ERROR_CHARS_MAX])

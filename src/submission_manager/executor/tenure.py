@@ -49,7 +49,7 @@ class Tenure:
         self.deadlines = asyncio.Event()  # there may be an earlier deadline than before
         self.over = asyncio.Event()  # the lease is released or lost: waiting writes wake and raise LeaseLost
         self.fault: asyncio.Future[FenceholdError] = asyncio.get_running_loop().create_future()
-        self._errors = RareLog(facts, "executor_sql_error", "errors", LOG_EVERY_S)
+        self._errors = RareLog(facts, "executor_sql_error", LOG_EVERY_S)
         self._drops_on_error = drops_on_error
 
     def check(self) -> None:
@@ -72,8 +72,8 @@ class Tenure:
     def trouble(self, doing: str, error: FenceholdError) -> None:
         """Like `troubled`, but never raises: for a caller that tries again in any case while the lease lasts."""
         self._errors.add(
-            doing, lease_name=self.term.name, holder_id=self.term.holder_id, lease_epoch=self.term.epoch, doing=doing,
-            sql_error=str(error),
+            doing, {"errors": 1}, lease_name=self.term.name, holder_id=self.term.holder_id,
+            lease_epoch=self.term.epoch, doing=doing, sql_error=str(error),
         )  # fmt: skip
         if self._drops_on_error and not self.fault.done():
             self.fault.set_result(error)

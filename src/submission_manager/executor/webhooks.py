@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fencehold import FactSink, LeaseLost
-from fencehold.service import Clock
-from submission_manager.executor.metrics import ExecutorMetrics
+from submission_manager.context import ServiceContext
 from submission_manager.executor.parking import PAUSE_MAX_S, is_locked
 from submission_manager.executor.tenure import SQL_ERRORS, Dropped, Tenure
 from submission_manager.model.intents import ERROR_CHARS_MAX, WebhookStatus
 from submission_manager.model.outcomes import no_answer
 from submission_manager.ports import AttemptPort, Over, WebhookPort
+from submission_manager.rare_log import RareLog
 
 WEBHOOK_SLACK_S = 1.0
 TROUBLE_PAUSE_S = 1.0
@@ -57,21 +59,16 @@ class WebhookDelivery:
         attempts: AttemptPort,
         webhook: WebhookPort,
         settings: WebhookSettings,
-        *,
-        writes: asyncio.Semaphore,
-        clock: Clock,
-        metrics: ExecutorMetrics,
-        facts: FactSink,
+        context: ServiceContext,
     ) -> None:
         self._attempts, self._webhook, self._settings = attempts, webhook, settings
-        self._writes = writes
-        self._clock, self._metrics, self._facts = clock, metrics, facts
+        self._clock, self._metrics, self._facts = context.clock, context.metrics, context.facts
+        self._writes = context.writes
         self._in_hand: dict[tuple[int, str], Sending] = {}  # by (epoch, intent id)
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._of_receiver: Counter[str] = Counter()
         self._ended_since: set[str] = set()  # since the last sweep's read began: it may still return them as owed
-        self._unlogged: Counter[str] = Counter()  # failed webhooks by target, since the target's last log line
-        self._logged_s: dict[str, float] = {}
+        self._failed = FailedWebhooks(context.facts)
         self._progress = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -131,6 +128,7 @@ class WebhookDelivery:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._failed.close()
 
     # --- one webhook ---
 
@@ -193,16 +191,15 @@ class WebhookDelivery:
                 await self._clock.wait(sending.tenure.over, pause_s)
         self._metrics.webhook(status.value, seconds)
         if error is not None:
-            self._log_failed(sending, error)
+            target = sending.over.intent.submission_target
+            self._failed.add(target, {"failures": 1}, intent_id=intent_id, submission_target=target, error=error)
 
-    def _log_failed(self, sending: Sending, error: str) -> None:
-        """Log failed webhooks at most once a second for each target: when a receiver is down, all of them fail."""
-        target, now_s = sending.over.intent.submission_target, self._clock.now_s()
-        self._unlogged[target] += 1
-        if now_s - self._logged_s.get(target, -FAILED_EVERY_S) < FAILED_EVERY_S:
-            return
-        self._facts.fact(
-            "webhook_failed", intent_id=sending.over.intent.intent_id, submission_target=target, error=error,
-            failures=self._unlogged.pop(target),
-        )  # fmt: skip
-        self._logged_s[target] = now_s
+
+class FailedWebhooks(RareLog):
+    """Logs failed webhooks at most once a second for each target: when a receiver is down, all of them fail."""
+
+    def __init__(self, facts: FactSink) -> None:
+        super().__init__(facts, "webhook_failed", FAILED_EVERY_S)
+
+    def _line(self, kind: str, counts: Mapping[str, int], newest: dict[str, Any]) -> dict[str, Any]:
+        return {**newest, **counts}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Protocol
 
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
@@ -12,62 +10,33 @@ from starlette.types import Receive, Scope, Send
 from fencehold import FenceholdError
 from submission_manager.http import refusals, requests, wire
 from submission_manager.http.admission import Admission
+from submission_manager.http.parts import Parts
 from submission_manager.http.refusals import send_answer
 from submission_manager.http.waiting import Waiters
-from submission_manager.model.contracts import Contract
 from submission_manager.model.intents import INTENT_ID_CHARS_MAX, Intent, NewIntent, Status
 from submission_manager.ports import IntakePort, Submission, Submitted
-from submission_manager.settings import Settings
-
-
-class Contracts(Protocol):
-    def contract(self, target: str) -> Contract | None: ...
-
-
-class IntakeMetrics(Protocol):
-    def created(self) -> None: ...
-
-    def idempotent_hit(self) -> None: ...
-
-    def conflict(self) -> None: ...
-
-    def refused(self) -> None: ...
 
 
 class SubmitRoute:
     """POST /v1/intents: answers only when the intent is stored for sure."""
 
-    def __init__(
-        self,
-        intake: IntakePort,
-        contracts: Contracts,
-        admission: Admission,
-        waiters: Waiters,
-        settings: Settings,
-        metrics: IntakeMetrics,
-        on_created: Callable[[], None],
-    ) -> None:
-        self._intake = intake
-        self._contracts = contracts
-        self._admission = admission
-        self._waiters = waiters
-        self._metrics = metrics
-        self._on_created = on_created
-        self._body_limit_bytes = settings.body_limit_bytes
-        self._request_timeout_s = settings.request_timeout_s
-        self._limit_s = settings.database_timeout_s
+    def __init__(self, parts: Parts, admission: Admission, waiters: Waiters) -> None:
+        self._parts, self._admission, self._waiters = parts, admission, waiters
+        self._intake, self._metrics = parts.intake, parts.metrics
+        self._limit_s = parts.settings.database_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began_s = time.monotonic()
         wait_s = requests.wait_seconds(scope["query_string"])
-        body = await requests.read_body(scope, receive, self._body_limit_bytes, self._request_timeout_s)
+        limits = self._parts.settings
+        body = await requests.read_body(scope, receive, limits.body_limit_bytes, limits.request_timeout_s)
         intent = await self._stored(*requests.submission(body))
         if wait_s and intent.status is Status.PENDING and intent.attempt_count == 0:
             intent = await self._waited(intent, wait_s - (time.monotonic() - began_s))
         await send_answer(send, 200, wire.encode(wire.intent(intent)))
 
     async def _stored(self, intent_id: str, target: str, payload: bytes | None) -> Intent:
-        contract = self._contracts.contract(target)
+        contract = self._parts.registry.contract(target)
         if contract is not None:
             new = NewIntent(intent_id, payload, contract)
             await self._admit(new)
@@ -77,7 +46,7 @@ class SubmitRoute:
         known = await self._intake.repeated(intent_id, target, payload, self._limit_s)
         if known is None:
             raise refusals.invalid("There is no such submissionTarget.", submissionTarget=target)
-        self._metrics.idempotent_hit()
+        self._metrics.hits.inc()
         return known
 
     async def _admit(self, new: NewIntent) -> None:
@@ -86,19 +55,19 @@ class SubmitRoute:
         most = self._admission.most(target)
         if most is not None and await self._intake.read(new.intent_id, self._limit_s) is None:
             self._admission.refused(target)
-            self._metrics.refused()
+            self._metrics.refused.inc()
             raise refusals.backlog_full(target, most)
 
     def _told(self, submitted: Submitted, new: NewIntent) -> Intent:
         match submitted.kind:
             case Submission.CREATED:
-                self._metrics.created()
+                self._metrics.created.inc()
                 self._admission.stored(new.contract.submission_target)
-                self._on_created()
+                self._parts.on_created()
             case Submission.KNOWN:
-                self._metrics.idempotent_hit()
+                self._metrics.hits.inc()
             case Submission.CONFLICT:
-                self._metrics.conflict()
+                self._metrics.conflicts.inc()
                 existing = submitted.intent.submission_target
                 raise refusals.conflict(new.intent_id, existing, new.contract.submission_target)
         return submitted.intent

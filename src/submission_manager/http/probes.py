@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
-
-from starlette.types import Receive, Scope, Send
 
 from fencehold import ConfigurationError, FactSink, FenceholdError
 from fencehold.service import redact
 from submission_manager.answers import Answers
-from submission_manager.http.refusals import send_answer
+from submission_manager.http.refusals import Page
 from submission_manager.ports import IntakePort
 
 TEXT = b"text/plain; charset=utf-8"
@@ -93,59 +91,30 @@ class Readiness:
         return True
 
 
-class HealthRoute:
+def health() -> Page:
     """/healthz: 200 while the process answers; checks nothing else."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send_answer(send, 200, b"ok", TEXT)
+    return 200, b"ok", TEXT
 
 
-class ReadyRoute:
+def leader(role: Role) -> Page:
+    """/leaderz: 200 on the leader, 503 on a follower."""
+    return 503 if role.term is None else 200, role_line(role).encode() + b"\n", TEXT
+
+
+def ready(readiness: Readiness, role: Role, conditions: Mapping[str, str | None]) -> Page:
     """/readyz: 200 if ready, else 503. The line also names problems that do not make the instance not-ready.
 
     It stays ready if it cannot lead, because another may lead; and if submissions fail, because they then fail at every
     instance.
     """
-
-    def __init__(self, readiness: Readiness, role: Role, conditions: Callable[[], Mapping[str, str | None]]) -> None:
-        self._readiness = readiness
-        self._role = role
-        self._conditions = conditions
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        why_not, silent_s = self._readiness.why_not(), self._readiness.silent_s()
-        line = role_line(self._role)
-        if silent_s is not None:
-            line += f" database_silent_s={silent_s:.0f}"
-        for name, words in self._conditions().items():
-            if words is not None:
-                line += f" {name}={_one_word(words)}"
-        if why_not is not None:
-            line += f" not_ready={_one_word(why_not)}"
-        await send_answer(send, 503 if why_not else 200, line.encode() + b"\n", TEXT)
-
-
-class LeaderRoute:
-    """/leaderz: 200 on the leader, 503 on a follower."""
-
-    def __init__(self, role: Role) -> None:
-        self._role = role
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send_answer(send, 503 if self._role.term is None else 200, role_line(self._role).encode() + b"\n", TEXT)
-
-
-class MetricsRoute:
-    def __init__(self, exposition: Callable[[], tuple[bytes, str]]) -> None:
-        self._exposition = exposition
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body, content_type = self._exposition()
-        await send_answer(send, 200, body, content_type.encode())
-
-
-def _one_word(text: str) -> str:
-    return "_".join(text.split())
+    why_not, silent_s = readiness.why_not(), readiness.silent_s()
+    line = role_line(role)
+    if silent_s is not None:
+        line += f" database_silent_s={silent_s:.0f}"
+    for name, words in {**conditions, "not_ready": why_not}.items():
+        if words is not None:
+            line += f" {name}={'_'.join(words.split())}"
+    return 503 if why_not else 200, line.encode() + b"\n", TEXT
 
 
 def role_line(role: Role) -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from msgspec import UNSET
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Send
+from starlette.types import Receive, Scope, Send
 
 from fencehold import ConfigurationError, FenceholdError, Uncertain
 from submission_manager.http import wire
 
 Headers = Mapping[str, str]
+#: Status, body and content type of an answer.
+Page = tuple[int, bytes, bytes]
 TOO_LARGE = 413
 LINGER_S = 1.0
 LINGER_BYTES_MAX = 16 * 1024 * 1024
@@ -120,6 +122,16 @@ async def send_answer(
 ) -> None:  # fmt: skip
     await send(_head(status, body, content_type, headers))
     await send({"type": "http.response.body", "body": body})
+
+
+class PageRoute:
+    """A route that answers every request with the page that `make` returns."""
+
+    def __init__(self, make: Callable[[], Page], headers: Headers = NONE) -> None:
+        self._make, self._headers = make, headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send_answer(send, *self._make(), self._headers)
 
 
 def _head(status: int, body: bytes, content_type: bytes, headers: Headers) -> dict[str, Any]:

@@ -23,7 +23,6 @@ class Waiters:
         self._look_every_s = look_every_s
         self._waiting: dict[str, set[asyncio.Future[bool]]] = {}
         self._count = 0
-        self._nudged = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -47,10 +46,6 @@ class Waiters:
         finally:
             self._leave(intent_id, future)
 
-    def nudge(self) -> None:
-        """Something was recorded here just now: read the database at once."""
-        self._nudged.set()
-
     async def close(self) -> None:
         """End every wait now, with the answer False; later waits end at once."""
         self._is_closed = True
@@ -69,20 +64,12 @@ class Waiters:
     async def _look(self) -> None:
         while self._waiting:
             pause_s = self._look_every_s
-            self._nudged.clear()
             try:
                 found = await self._intake.progress(list(self._waiting), self._limit_s)
                 self._end([one.intent_id for one in found if _has_moved(one)], moved=True)
             except FenceholdError:
                 pause_s = LOOK_AFTER_TROUBLE_S
-            await self._pause(pause_s)
-
-    async def _pause(self, limit_s: float) -> None:
-        try:
-            async with asyncio.timeout(limit_s):
-                await self._nudged.wait()
-        except TimeoutError:
-            return
+            await asyncio.sleep(pause_s)
 
     def _end(self, intent_ids: Iterable[str], *, moved: bool) -> None:
         for intent_id in intent_ids:

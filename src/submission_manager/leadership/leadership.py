@@ -16,8 +16,7 @@ from submission_manager.executor.executor import Executor
 from submission_manager.executor.running import Running
 from submission_manager.executor.tenure import Dropped, Tenure
 from submission_manager.executor.webhooks import WebhookDelivery
-from submission_manager.leadership.reading import ScheduleReader
-from submission_manager.leadership.settings import LeadershipSettings
+from submission_manager.leadership.reading import LeadershipSettings, ScheduleReader
 
 # The pause after a term that an SQL error ended at once: otherwise instances would pass the lease around every second.
 # Errors that no retry can fix, such as a missing table, get a longer pause than errors that may be over.
@@ -201,7 +200,6 @@ class Leadership:
             self._executor.abandon(tenure)
             self._webhooks.abandon(tenure)
             self._metrics.role(False, epoch)
-            self._metrics.queue_depth(0)
 
     async def _lead(self, tenure: Tenure) -> None:
         """Do all work of a term. Returns when leadership must be given up; is cancelled when it is lost."""

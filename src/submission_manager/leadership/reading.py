@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from fencehold import ConfigurationError, Unavailable, Uncertain
 from submission_manager.context import ServiceContext
 from submission_manager.executor.tenure import SQL_ERRORS, Tenure
 from submission_manager.fitness import Fitness
-from submission_manager.leadership.settings import LeadershipSettings
 from submission_manager.ports import Cursor, Page, SchedulePort, attempt_key
 from submission_manager.schedule.schedule import micros, micros_or_none
+
+
+@dataclass(frozen=True)
+class LeadershipSettings:
+    """`hint_gap_s`: the shortest time between two reads caused by hints, so that many hints cause few reads.
+
+    `priorities`: by target; a target not in it has 0. `virtual_deadline_s` orders intents without a deadline.
+    """
+
+    refresh_every_s: float = 1.0
+    page_rows: int = 5000
+    read_limit_s: float = 5.0
+    drops_on_error: bool = True
+    hint_gap_s: float = 0.01
+    stop_limit_s: float = 10.0
+    step_down_limit_s: float = 5.0
+    virtual_deadline_s: float = 60.0
+    priorities: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (self.refresh_every_s > 0 and self.page_rows > 0 and self.read_limit_s > 0):
+            raise ValueError("refresh_every_s, page_rows and read_limit_s must be above 0")
+        if not self.virtual_deadline_s > 0:
+            raise ValueError("virtual_deadline_s must be above 0")
+
 
 TROUBLE_PAUSE_S = 1.0
 FITNESS_EVERY_S = 10.0

@@ -95,35 +95,12 @@ def always(case: Case) -> bool:
     return True
 
 
-def accepted(case: Case) -> Verdict:
-    return Verdict(Status.ACCEPTED)
-
-
-def rejected(case: Case) -> Verdict:
-    return Verdict(Status.REJECTED)
-
-
-def one_shot(case: Case) -> Verdict:
-    return Verdict(Status.EXHAUSTED, Exhausted.ONE_SHOT)
-
-
-def max_attempts(case: Case) -> Verdict:
-    return Verdict(Status.EXHAUSTED, Exhausted.MAX_ATTEMPTS)
-
-
-def deadline_exceeded(case: Case) -> Verdict:
-    return Verdict(Status.EXHAUSTED, Exhausted.DEADLINE_EXCEEDED)
-
-
-def retry(case: Case) -> Verdict:
-    return Verdict(Status.PENDING, retry_at=case.retry_at)
-
-
 @dataclass(frozen=True)
 class Rule:
     on: Answer | None  # None: whatever the answer
     when: Callable[[Case], bool]
-    then: Callable[[Case], Verdict]
+    status: Status
+    exhausted_reason: Exhausted | None = None
 
     @property
     def id(self) -> str:
@@ -133,19 +110,20 @@ class Rule:
 #: The first rule that applies decides.
 RULES: tuple[Rule, ...] = (
     #    on               when                    then
-    Rule(Answer.ACCEPTED, is_past_deadline,       deadline_exceeded),
-    Rule(Answer.ACCEPTED, always,                 accepted),
-    Rule(Answer.REJECTED, is_listed,              rejected),
-    Rule(None,            is_one_shot,            one_shot),
-    Rule(None,            is_last,                max_attempts),
-    Rule(None,            retry_is_past_deadline, deadline_exceeded),
-    Rule(None,            always,                 retry),
+    Rule(Answer.ACCEPTED, is_past_deadline,       Status.EXHAUSTED, Exhausted.DEADLINE_EXCEEDED),
+    Rule(Answer.ACCEPTED, always,                 Status.ACCEPTED),
+    Rule(Answer.REJECTED, is_listed,              Status.REJECTED),
+    Rule(None,            is_one_shot,            Status.EXHAUSTED, Exhausted.ONE_SHOT),
+    Rule(None,            is_last,                Status.EXHAUSTED, Exhausted.MAX_ATTEMPTS),
+    Rule(None,            retry_is_past_deadline, Status.EXHAUSTED, Exhausted.DEADLINE_EXCEEDED),
+    Rule(None,            always,                 Status.PENDING),
 )  # fmt: skip
 
 
 def judge(case: Case) -> Verdict:
     rule = next(r for r in RULES if r.on in (None, case.outcome.answer) and r.when(case))
-    return rule.then(case)
+    retry_at = case.retry_at if rule.status is Status.PENDING else None
+    return Verdict(rule.status, rule.exhausted_reason, retry_at)
 
 
 def timetable(case: Case) -> list[tuple[dt.datetime, Verdict]]:

@@ -14,9 +14,16 @@ from typing import TypeVar
 from fencehold import Term, Uncertain
 from fencehold.own_tables import OwnTables, Row, Statement, Steps
 from submission_manager.answers import Answers
-from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract
-from submission_manager.model.intents import ERROR_CHARS_MAX, REASON_CHARS_MAX, Exhausted, Intent, Status, WebhookStatus
+from submission_manager.model.intents import (
+    ERROR_CHARS_MAX,
+    REASON_CHARS_MAX,
+    Backlog,
+    Exhausted,
+    Intent,
+    Status,
+    WebhookStatus,
+)
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Case, Outcome, Verdict, deadline, judge
 from submission_manager.ports import Expired, NotNow, Over, Recorded, Started
 from submission_manager.stores import rows

@@ -6,15 +6,13 @@ from fencehold import ConfigurationError, Durability, FactSink
 from fencehold.own_tables import OwnTables, own_tables
 from fencehold.service import scheme
 from submission_manager.answers import Answers
-from submission_manager.ports import IntentStore
+from submission_manager.ports import AttemptPort, SchedulePort
 from submission_manager.stores.attempts import Attempts
 from submission_manager.stores.intake import INTAKE_LANES, Intake
 from submission_manager.stores.postgres import PostgresIntake, PostgresSchedule
 from submission_manager.stores.schedule import Schedule
 from submission_manager.stores.sqlite import SqliteAttempts, SqliteIntake, SqliteSchedule
-from submission_manager.stores.sqlserver.attempts import SqlServerAttempts
-from submission_manager.stores.sqlserver.intake import SqlServerIntake
-from submission_manager.stores.sqlserver.schedule import SqlServerSchedule
+from submission_manager.stores.sqlserver import SqlServerAttempts, SqlServerIntake, SqlServerSchedule
 
 LEASE_TABLE = "submission_manager_leases"
 PACKAGE, TABLE = "submission_manager.stores", "submission_intents"
@@ -31,14 +29,17 @@ PARTS: dict[str, tuple[type[Intake], type[Schedule], type[Attempts]]] = {
 
 
 class Store:
-    """Implements IntentStore. `init` and `script` are those of the service's own tables, without the leases'."""
+    """One database, for one event loop.
+
+    `init` and `script` are those of the service's own tables, without the leases'.
+    """
 
     def __init__(self, tables: OwnTables, answers: Answers) -> None:
         intake, schedule, attempts = PARTS[tables.dialect]
         self._tables = tables
         self.intake = intake(tables, answers)
-        self.schedule = schedule(tables.reader(), answers)
-        self.attempts = attempts(tables, answers)
+        self.schedule: SchedulePort = schedule(tables.reader(), answers)
+        self.attempts: AttemptPort = attempts(tables, answers)
 
     async def open(self) -> None:
         await self._tables.open()
@@ -47,6 +48,7 @@ class Store:
         return await self._tables.init()
 
     def script(self) -> str:
+        """The SQL that `init` runs, as text; opens no connection."""
         return self._tables.script()
 
     async def close(self) -> None:
@@ -64,7 +66,7 @@ def kind_of(url: str) -> str:
 
 def open_store(
     url: str, durable: Durability | None = None, facts: FactSink | None = None, answers: Answers | None = None
-) -> IntentStore:
+) -> Store:
     """The store for the database at `url`, not yet open.
 
     Raises ConfigurationError for a wrong URL, without showing its password. The leases are in the same database:

@@ -10,9 +10,16 @@ from typing import Any
 
 from fencehold import ConfigurationError
 from fencehold.own_tables import Row
-from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
-from submission_manager.model.intents import INTENT_ID_CHARS_MAX, Attempt, Intent, NewIntent, Status, WebhookStatus
+from submission_manager.model.intents import (
+    INTENT_ID_CHARS_MAX,
+    Attempt,
+    Backlog,
+    Intent,
+    NewIntent,
+    Status,
+    WebhookStatus,
+)
 from submission_manager.ports import Due, LeftOpen, Over, Submission, Submitted
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import fencehold
 from tests.across_packages.cluster.modes import SYNCHRONOUS
 from tests.fencehold.runtime.outbox.scene import eventually
 from tests.servers.cluster import Cluster
+from tests.servers.patroni import PatroniNode
 from tests.servers.process import ServerProcess, hand_over
 from tests.servers.programs import ROOT, require
 
@@ -77,7 +79,7 @@ async def test_a_patroni_that_hangs_is_left_by_every_session_before_another_node
         await eventually(lambda: made_by(store))  # the proxy may still lead to the primary before
         async with store.leader("job", lease="60s", renew_every="1s") as leader:
             assert await leader.wait_for_leadership(60)
-            with psycopg.connect(url, autocommit=True) as session:
+            with await asyncio.to_thread(connected, url, old) as session:
                 old.freeze_patroni()
                 await asyncio.to_thread(until_cut, session)
             assert all(node.one("SELECT pg_is_in_recovery()") for node in cluster.nodes if node is not old)
@@ -87,6 +89,18 @@ async def test_a_patroni_that_hangs_is_left_by_every_session_before_another_node
                     await asyncio.sleep(0.1)
     assert new.one("SELECT count(*) FROM t", database) == 0
     old.thaw_patroni()
+
+
+def connected(url: str, node: PatroniNode) -> psycopg.Connection[Any]:
+    """A session at this node. Until its first checks the proxy takes every node for a primary; then it cuts some."""
+    while True:  # the limit of the test ends it
+        try:
+            session = psycopg.connect(url, autocommit=True)
+            if session.execute("SELECT inet_server_port()").fetchone() == (node.port,):
+                return session
+            session.close()
+        except psycopg.OperationalError:
+            time.sleep(0.1)
 
 
 def until_cut(session: psycopg.Connection[Any]) -> None:

@@ -172,7 +172,7 @@ def test_the_version_is_said_without_importing_any_command() -> None:
     of_commands = {
         "fencehold.cli.run.command",
         "fencehold.verify.run",
-        "fencehold.cli.ls",
+        "fencehold.cli.leases",
         "rich.console",
         "http.server",
     }

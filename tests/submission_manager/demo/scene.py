@@ -16,8 +16,7 @@ from typing import Any
 import httpx
 import psycopg
 
-from submission_manager.demo.audit import Audit, Glance
-from submission_manager.demo.database import prepare
+from submission_manager.demo.audit import Audit, Glance, prepare
 from submission_manager.demo.evidence import Verdict, verdict
 from submission_manager.demo.load import Load
 from tests.across_packages.processes import execute

@@ -16,10 +16,10 @@ from typing import IO, Any
 import psutil
 import pytest
 
-from submission_manager.cli.demo.command import _lines
+from submission_manager.cli.demo import _lines
 from submission_manager.demo.evidence import Verdict
 from submission_manager.demo.front import RoundRobin
-from submission_manager.demo.load import Connection
+from submission_manager.demo.load import http_client
 from submission_manager.demo.story import Failover, Told
 from tests.across_packages.processes import execute
 from tests.fencehold.cli.cli_process import until
@@ -124,11 +124,8 @@ async def test_the_built_in_front_takes_turns_and_passes_over_the_dead() -> None
 
 
 async def said(port: int) -> bytes:
-    connection = Connection("127.0.0.1", port)
-    try:
-        return (await connection.get("/"))[1]
-    finally:
-        connection.close()
+    async with http_client(f"http://127.0.0.1:{port}") as client:
+        return (await client.get("/")).content
 
 
 class Answering:

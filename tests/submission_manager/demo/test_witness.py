@@ -9,8 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from submission_manager.demo.audit import Audit
-from submission_manager.demo.database import prepare
+from submission_manager.demo.audit import Audit, prepare
 from submission_manager.demo.evidence import Verdict, verdict
 from submission_manager.model.intents import NewIntent
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN

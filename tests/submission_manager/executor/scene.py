@@ -18,11 +18,10 @@ from submission_manager.executor.executor import Executor, ExecutorSettings
 from submission_manager.executor.webhooks import WebhookDelivery, WebhookSettings
 from submission_manager.fitness import Fitness
 from submission_manager.leadership.leadership import Leadership
-from submission_manager.leadership.reading import ScheduleReader
-from submission_manager.leadership.settings import LeadershipSettings
-from submission_manager.model.backlog import Backlog
+from submission_manager.leadership.reading import LeadershipSettings, ScheduleReader
+from submission_manager.metrics import Metrics
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
-from submission_manager.model.intents import Status
+from submission_manager.model.intents import Backlog, Status
 from submission_manager.model.outcomes import Answer, Outcome
 from submission_manager.ports import Over, Started
 from tests.fencehold.runtime.election.election_parts import opened_context
@@ -47,60 +46,9 @@ class Facts:
         return [event for event, _ in self.told]
 
 
-class NoMetrics:
-    """Counts nothing."""
-
-    def role(self, is_leader: bool, epoch: int) -> None:
-        return None
-
-    def queue_depth(self, intents: int) -> None:
-        return None
-
-    def inflight(self, attempts: int) -> None:
-        return None
-
-    def queue_delay(self, seconds: float) -> None:
-        return None
-
-    def attempt(self, outcome_status: str, seconds: float | None) -> None:
-        return None
-
-    def gateway_call(self, gateway: str, outcome: str, seconds: float) -> None:
-        return None
-
-    def backlog(self, found: Backlog | None) -> None:
-        return None
-
-    def retry_scheduled(self) -> None:
-        return None
-
-    def terminal(self, status: str, seconds_since_created: float) -> None:
-        return None
-
-    def exhausted(self, reason: str) -> None:
-        return None
-
-    def target_ended(self, target: str, status: str, exhausted_reason: str | None) -> None:
-        return None
-
-    def accepted_late(self, target: str) -> None:
-        return None
-
-    def fenced_out(self, write: str) -> None:
-        return None
-
-    def rebuilt(self, intents: int, seconds: float) -> None:
-        return None
-
-    def refreshed(self, rows: int, seconds: float, lag_s: float) -> None:
-        return None
-
-    def webhook(self, status: str, seconds: float) -> None:
-        return None
-
-
-class Counts(NoMetrics):
+class Counts(Metrics):
     def __init__(self) -> None:
+        super().__init__()
         self.of: Counter[str] = Counter()
         self.attempts_s: list[float | None] = []
         self.calls_s: list[float] = []
@@ -124,11 +72,10 @@ class Counts(NoMetrics):
     def retry_scheduled(self) -> None:
         self.of["retry"] += 1
 
-    def terminal(self, status: str, seconds_since_created: float) -> None:
+    def ended(self, target: str, status: str, exhausted_reason: str | None, seconds_since_created: float) -> None:
         self.of[f"terminal {status}"] += 1
-
-    def exhausted(self, reason: str) -> None:
-        self.of[f"exhausted {reason}"] += 1
+        if exhausted_reason is not None:
+            self.of[f"exhausted {exhausted_reason}"] += 1
 
     def accepted_late(self, target: str) -> None:
         self.of[f"late {target}"] += 1
@@ -232,16 +179,13 @@ class Scene:
         leader = Leader(
             "one", holder_id, leader_settings(lease=LEASE_S, on_error=on_error), context, candidates=Candidates()
         )
-        parts: dict[str, Any] = {
-            "writes": asyncio.Semaphore(4), "clock": LoopClock(), "metrics": counts, "facts": facts,
-        }  # fmt: skip
-        webhooks = WebhookDelivery(self.table, receiver, options.pop("webhooks", WebhookSettings()), **parts)
-        settings = options.pop("executor", ExecutorSettings())
-        executor = Executor(self.table, gateway, webhooks, settings, **parts)
         service = ServiceContext(LoopClock(), counts, facts)
+        webhooks = WebhookDelivery(self.table, receiver, options.pop("webhooks", WebhookSettings()), service)
+        settings = options.pop("executor", ExecutorSettings())
+        executor = Executor(self.table, gateway, webhooks, settings, service)
         chosen = LeadershipSettings(drops_on_error=on_error == "drop", **options)
         reader = ScheduleReader(self.table, Fitness(self.table, "one"), chosen, service)
-        backlog = BacklogWatch(self.table, counts, facts)
+        backlog = BacklogWatch(self.table, service)
         leadership = Leadership(leader, reader, executor, webhooks, backlog, chosen, service)
         return Instance(leader, leadership, executor, gateway, receiver, counts, facts)
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 from fencehold import Term
 from fencehold.backends.memory.backend import Shelf
-from submission_manager.model.backlog import Backlog
 from submission_manager.model.contracts import Contract, GatewayType, Policy
-from submission_manager.model.intents import Attempt, Exhausted, Intent, Status, WebhookStatus
+from submission_manager.model.intents import Attempt, Backlog, Exhausted, Intent, Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN, Answer, Case, Outcome, Verdict, deadline, judge
 from submission_manager.ports import Cursor, Due, Expired, LeftOpen, NotNow, Over, Page, Recorded, Started
 

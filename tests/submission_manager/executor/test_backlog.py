@@ -4,7 +4,7 @@ import asyncio
 
 from fencehold import Unavailable
 from submission_manager.executor.executor import ExecutorSettings
-from submission_manager.model.backlog import Backlog
+from submission_manager.model.intents import Backlog
 from tests.fencehold.testing.simulation.on_virtual_time import virtual
 from tests.submission_manager.executor.scene import Scene
 

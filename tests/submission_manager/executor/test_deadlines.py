@@ -56,7 +56,7 @@ async def test_behind_8000_without_a_deadline_20_urgent_ones_are_all_attempted_i
     assert [row.status for row in rows(scene, urgent)] == [Status.ACCEPTED] * 20
     assert max(ended_after_s(row) for row in rows(scene, urgent)) < 5
     assert sum(row.status is Status.ACCEPTED for row in rows(scene, bulk)) > 4_000
-    assert one.executor.inflight == 16
+    assert len(one.executor.in_hand) == 16
 
 
 @virtual

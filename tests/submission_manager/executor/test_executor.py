@@ -65,7 +65,7 @@ async def test_a_gateway_that_hangs_keeps_its_own_lane_busy_and_no_other() -> No
     await one.start()
     await scene.until(lambda: scene.are_over(*(f"w{n}" for n in range(60))), limit_s=1)
     assert sum(key.startswith("h") for key in one.gateway.calls) == 16
-    assert one.executor.inflight == 16
+    assert len(one.executor.in_hand) == 16
 
 
 @virtual
@@ -135,7 +135,7 @@ async def test_an_attempt_not_yet_issued_when_the_lease_is_lost_is_aborted() -> 
     term = await one.leads()
     term.lost("test")
     await asyncio.sleep(0.1)
-    assert one.executor.inflight == 0
+    assert len(one.executor.in_hand) == 0
     scene.table.gates["start"].set()
     await asyncio.sleep(1)
     assert one.gateway.calls == []
@@ -334,4 +334,4 @@ async def test_calls_of_an_earlier_term_still_count_as_calls_to_their_gateway() 
     del scene.table.failing["refresh"]
     await scene.until(lambda: one.leader.is_leader, limit_s=2 * LEASE_S)
     await asyncio.sleep(10)
-    assert one.executor.inflight == 2
+    assert len(one.executor.in_hand) == 2

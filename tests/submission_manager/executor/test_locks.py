@@ -117,14 +117,14 @@ async def test_records_that_wait_for_locks_leave_their_places_to_others_but_not_
     for number in range(PUT_OFF_MAX):
         scene.table.failing[f"record {number}"] = LOCKED
         scene.table.submit(f"{number}", at_gateway("http://sms"))
-    await scene.until(lambda: one.executor.inflight == PUT_OFF_MAX)
+    await scene.until(lambda: len(one.executor.in_hand) == PUT_OFF_MAX)
     scene.table.submit("x", at_gateway("http://sms"))
     await scene.until(lambda: scene.are_over("x"), limit_s=3)
     scene.table.failing["record"] = LOCKED  # a table, not a row: nothing can be recorded, so calls must come to an end
     for number in range(50):
         scene.table.submit(f"more-{number}", at_gateway("http://sms"))
     await asyncio.sleep(200)
-    assert one.executor.inflight == PUT_OFF_MAX + 4
+    assert len(one.executor.in_hand) == PUT_OFF_MAX + 4
 
 
 @virtual

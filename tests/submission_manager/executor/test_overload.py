@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from submission_manager.executor.ends import NO_TIME, PASSED, LateWatch
 from submission_manager.executor.executor import ExecutorSettings
-from submission_manager.executor.late import NO_TIME, PASSED, LateWatch
 from submission_manager.model.call_times import LANES_MAX, CallTimes, latest_start_us
 from submission_manager.model.intents import Status
 from submission_manager.model.outcomes import Outcome

@@ -12,9 +12,11 @@ import httpx
 
 from fencehold.model.errors import FenceholdError
 from submission_manager.answers import Answers
-from submission_manager.http.app import App, Parts
+from submission_manager.http.app import App
+from submission_manager.http.parts import Parts
 from submission_manager.http.server import Listening, Places
 from submission_manager.metrics import Metrics
+from submission_manager.model.contracts import Queueing
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
 from submission_manager.ports import Progress, Submission, Submitted
 from submission_manager.registry.registry import parse
@@ -168,8 +170,9 @@ async def running(
     intake, role, metrics, facts = FakeIntake(hangs=hangs), FakeRole(), Metrics(), Facts()
     chosen = settings_for(**given)
     answers = Answers()
+    queueing = {target: Queueing(max_backlog=most) for target, most in (backlogs_max or {}).items()}
     parts = Parts(
-        Heard(intake, answers), parse(REGISTRY), role, metrics, facts, chosen, backlogs_max=backlogs_max or {},
+        Heard(intake, answers), replace(parse(REGISTRY), queueing=queueing), role, metrics, facts, chosen,
         keeps_from_leading=keeps_from_leading, answers=answers,
     )  # fmt: skip
     app = App(parts)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
-from submission_manager.http import trouble
+from submission_manager.http import app
 from submission_manager.model.intents import Attempt, Intent, Status
 from tests.submission_manager.http.parts import Running, running, until
 
@@ -224,7 +224,7 @@ async def test_an_unknown_intent_is_404_and_database_trouble_is_503():
 
 
 async def test_a_database_that_stays_away_is_told_of_at_once_and_then_now_and_then_with_how_many(monkeypatch):
-    monkeypatch.setattr(trouble, "LOG_EVERY_S", 0.3)
+    monkeypatch.setattr(app, "LOG_EVERY_S", 0.3)
     async with running() as service:
         service.intake.trouble = Unavailable("gone")
         for _ in range(20):

@@ -86,7 +86,7 @@ async def test_a_failure_of_long_ago_says_nothing_of_the_next_submission(monkeyp
         service.intake.trouble = Unavailable("gone")
         await service.submit("a")
         assert "posts_fail" in await line(service)
-        monkeypatch.setattr("submission_manager.http.trouble.FRESH_S", 0.0)
+        monkeypatch.setattr("submission_manager.http.app.FRESH_S", 0.0)
         assert "posts_fail" not in await line(service)
 
 

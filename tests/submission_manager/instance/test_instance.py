@@ -17,10 +17,9 @@ from submission_manager import instance as instances
 from submission_manager.fake_gateway import FakeGateway
 from submission_manager.http.server import Listening
 from submission_manager.instance import Instance
-from submission_manager.ports import IntentStore
 from submission_manager.registry.registry import parse
 from submission_manager.settings import settings
-from submission_manager.stores.opening import LEASE_TABLE, open_store
+from submission_manager.stores.opening import LEASE_TABLE, Store, open_store
 from tests.submission_manager.http.parts import REGISTRY, Facts, until
 
 SMS = {"referenceId": "r", "to": "1", "message": "hello"}
@@ -102,7 +101,7 @@ async def test_a_stopped_leader_gives_its_lease_back_and_the_next_one_goes_on(da
 async def test_that_it_has_stopped_is_the_last_that_is_told(sqlite_url, monkeypatch):
     facts = Facts()
 
-    def opened(*arguments: Any) -> IntentStore:
+    def opened(*arguments: Any) -> Store:
         store = open_store(*arguments)
         close = store.close
 

@@ -20,8 +20,8 @@ from fencehold.backends.sqlserver.params import bound
 from fencehold.connect import backend_for
 from submission_manager.model.contracts import Contract, GatewayType, Policy, Webhook
 from submission_manager.model.intents import NewIntent
-from submission_manager.ports import Cursor, Due, IntentStore, Submitted
-from submission_manager.stores.opening import LEASE_TABLE, PACKAGE, TABLE, open_store
+from submission_manager.ports import Cursor, Due, Submitted
+from submission_manager.stores.opening import LEASE_TABLE, PACKAGE, TABLE, Store, open_store
 from tests.servers.sqlserver import open_connection
 
 LIMIT_S = 30.0
@@ -48,7 +48,7 @@ _HAS_TABLES: set[str] = set()
 
 
 class Scene:
-    def __init__(self, url: str, store: IntentStore, stack: AsyncExitStack) -> None:
+    def __init__(self, url: str, store: Store, stack: AsyncExitStack) -> None:
         self.url = url
         self.store = store
         self._stack = stack
@@ -59,7 +59,7 @@ class Scene:
     async def submit(self, intent_id: str, given: Contract = ONE_SHOT, payload: bytes | None = b"{}") -> Submitted:
         return await self.store.intake.submit(NewIntent(intent_id, payload, given), LIMIT_S)
 
-    async def another(self) -> IntentStore:
+    async def another(self) -> Store:
         """The same database, as another instance sees it."""
         store = open_store(self.url)
         await store.open()
@@ -88,7 +88,7 @@ class Scene:
         )
         return await self.term("second")
 
-    async def rebuilt(self, store: IntentStore | None = None, page_rows: int = 100) -> tuple[list[Due], Cursor]:
+    async def rebuilt(self, store: Store | None = None, page_rows: int = 100) -> tuple[list[Due], Cursor]:
         rows: list[Due] = []
         async for page in (store or self.store).schedule.rebuild(page_rows, LIMIT_S):
             rows += page.rows

@@ -9,20 +9,20 @@ from fencehold import ConfigurationError, LeaseLost, Unavailable
 from submission_manager.answers import Answers
 from submission_manager.model.intents import NewIntent, WebhookStatus
 from submission_manager.model.outcomes import Answer, Outcome
-from submission_manager.ports import IntentStore, Started
-from submission_manager.stores.opening import open_store
+from submission_manager.ports import Started
+from submission_manager.stores.opening import Store, open_store
 from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT, make_lease_table, scene
 
 AWAY = "postgresql://u@127.0.0.1:1/d"
 NEW = NewIntent("a", b"{}", ONE_SHOT)
 
 
-async def rebuilt(store: IntentStore) -> None:
+async def rebuilt(store: Store) -> None:
     async for _ in store.schedule.rebuild(10, LIMIT_S):
         pass
 
 
-CALLS: dict[str, Callable[[IntentStore], Awaitable[Any]]] = {
+CALLS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "submit": lambda store: store.intake.submit(NEW, LIMIT_S),
     "repeated": lambda store: store.intake.repeated("a", "sms", None, LIMIT_S),
     "read": lambda store: store.intake.read("a", LIMIT_S),
@@ -35,7 +35,7 @@ CALLS: dict[str, Callable[[IntentStore], Awaitable[Any]]] = {
     "owed_webhooks": lambda store: store.attempts.owed_webhooks(1, LIMIT_S),
     "backlog": lambda store: store.attempts.backlog(1, 1, LIMIT_S),
 }
-ON_A_SERVER: dict[str, Callable[[IntentStore], Awaitable[Any]]] = {
+ON_A_SERVER: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "rights_missing": lambda store: store.intake.rights_missing(LIMIT_S),
     "listen": lambda store: store.schedule.listen(LIMIT_S),
 }

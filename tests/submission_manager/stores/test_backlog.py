@@ -2,7 +2,7 @@
 
 import datetime as dt
 
-from submission_manager.model.backlog import Backlog
+from submission_manager.model.intents import Backlog
 from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT, SOON, Scene, scene
 
 LATE_S = 30

@@ -13,8 +13,8 @@ import pytest
 from fencehold import ConfigurationError
 from submission_manager.model.intents import NewIntent, Status
 from submission_manager.model.outcomes import Answer, Outcome
-from submission_manager.ports import IntentStore, Progress, Started, Submission
-from submission_manager.stores.opening import open_store
+from submission_manager.ports import Progress, Started, Submission
+from submission_manager.stores.opening import Store, open_store
 from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT, TWICE, contract, run_on_sqlserver, scene
 
 
@@ -152,7 +152,7 @@ async def test_tables_of_an_older_version_are_named(empty_url):
         await store.close()
 
 
-async def missing(store: IntentStore) -> list[str]:
+async def missing(store: Store) -> list[str]:
     try:
         return await store.intake.missing_tables(LIMIT_S)
     except ConfigurationError:  # there is no file yet

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from fencehold.backends.absent import NoCheckup, NoFences, NoHints
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.address import Address, parse
 from fencehold.backends.cosmos.charges import Charges
 from fencehold.backends.cosmos.credentials import check_installed
-from fencehold.backends.cosmos.fences import NoFences, NoWakeup, no_events
 from fencehold.backends.cosmos.items.items import CosmosItems
 from fencehold.backends.cosmos.items.procedures import ProcedureItems
 from fencehold.backends.cosmos.leases import CosmosLeases
 from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.server_clock import ServerClock
 from fencehold.backends.cosmos.wire import Wire
-from fencehold.backends.no_checkup import NoCheckup
-from fencehold.ports.events import Events
 from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemStore
 from fencehold.ports.time_limit import TimeLimit
 
+NAME = "Cosmos DB"
+FENCE_HINT = (
+    "Check term.is_valid, keep term.epoch in the document you write, and replace it by etag only while its "
+    "epoch is not higher; or use store.items(), whose saves are checked in the write."
+)
+
 
 class CosmosBackend:
     """`clock` replaces the estimate of the server's clock, for tests. `charges` counts for all parts of this client."""
+
+    name = NAME
+    events = None  # no transaction covers both an event and the caller's own documents
 
     def __init__(
         self, address: Address, table: str, clock: ServerClock | None = None, facts: FactSink | None = None
@@ -32,10 +39,10 @@ class CosmosBackend:
         self._wire = Wire(address, clock, self.charges)
         self.leases = CosmosLeases(self._wire, table)
         self.schema = CosmosSchema(self._wire)
-        self.fences = NoFences()
-        self.wakeup = NoWakeup()
+        self.fences = NoFences(NAME, FENCE_HINT, own="documents")
+        self.wakeup = NoHints()  # the change feed would have to be polled too
         # With etags items need only the container; with stored procedures init uploads them.
-        self.checkup = NoCheckup("Cosmos DB has no transaction to undo one", has_items=address.by_procedure)
+        self.checkup = NoCheckup(f"{NAME} has no transaction to undo one", has_items=address.by_procedure)
 
     @staticmethod
     def check(url: str) -> Address:
@@ -43,9 +50,6 @@ class CosmosBackend:
         if address.credential:
             check_installed()
         return address
-
-    def events(self, table: str) -> Events:
-        return no_events()
 
     def items(self, kind: str) -> ItemStore:
         make = ProcedureItems if self._address.by_procedure else CosmosItems

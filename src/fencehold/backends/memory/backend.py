@@ -11,11 +11,10 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fencehold.backends.absent import NoCheckup, NoTables
 from fencehold.backends.memory.items import ItemShelf, MemoryItems
-from fencehold.backends.memory.no_tables import NoTables
 from fencehold.backends.memory.outbox.events import MemoryEvents
 from fencehold.backends.memory.outbox.shelf import EventShelf
-from fencehold.backends.no_checkup import NoCheckup
 from fencehold.model.election.leases import (
     Ask,
     Busy,
@@ -241,11 +240,13 @@ class MemoryWakeup:
 
 
 class MemoryBackend:
+    name = "the memory store"
+
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
         self.leases = MemoryLeases(shelf)
         self.fences = MemoryFences(shelf)
-        self.schema = NoTables()
+        self.schema = NoTables("the memory store")
         self.wakeup = MemoryWakeup(shelf)
         self.checkup = NoCheckup("the store is in memory")
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from fencehold.backends.memory.no_tables import NoTables
+from fencehold.backends.absent import NoTables
 from fencehold.model.items.items import ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
 from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
 
@@ -179,9 +179,10 @@ class MemoryItemPort:
         )  # fmt: skip
 
 
-class MemoryItems(NoTables):
+class MemoryItems:
     def __init__(self, shelf: ItemShelf, kind: str) -> None:
-        self.port = MemoryItemPort(shelf, kind)
+        self.schema = NoTables("the memory store")
+        self.port = self.leases = self.admin = MemoryItemPort(shelf, kind)
 
     async def close(self) -> None:
         return None

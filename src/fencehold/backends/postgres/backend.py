@@ -25,6 +25,7 @@ NO_STANDBY_PATIENCE_S = 30.0  # Patroni's own ttl, unless it was changed
 class PostgresBackend:
     """`unread` is called if the server does not report its timeline, which keeps epochs apart after a failover."""
 
+    name = "PostgreSQL"
     #: One for all backends of a store.
     unread = UnreadTimeline
 

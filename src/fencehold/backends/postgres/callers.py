@@ -14,6 +14,7 @@ from psycopg.rows import tuple_row
 from fencehold.backends.postgres import faults
 from fencehold.backends.postgres.commits import Commits
 from fencehold.backends.postgres.encodings import must_keep_text, readable, text_must_fit
+from fencehold.backends.postgres.outbox import rows as event_rows
 from fencehold.backends.sql import wrong_store
 from fencehold.backends.sql.callers.connections import (
     NO_PARAMS,
@@ -29,11 +30,12 @@ from fencehold.backends.sql.callers.connections import (
 from fencehold.backends.sql.callers.dialect import Dialect, Refusals
 from fencehold.backends.sql.callers.fence import CallersFence
 from fencehold.backends.sql.callers.kinds import is_class
-from fencehold.backends.sql.callers.outbox import CallersOutbox
+from fencehold.backends.sql.callers.outbox import CallersOutbox, RunsOwn
 from fencehold.backends.sql.fenced import lost
 from fencehold.backends.sql.statements import Statements, granting, numbered
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError, FenceholdError
+from fencehold.model.outbox.new_events import NewEvent
 
 ASYNCPG = ("asyncpg.Connection", "asyncpg.PoolConnectionProxy")  # a pool lends the second in place of a connection
 SNAPSHOT_SEES_ALL = "read committed"
@@ -198,8 +200,11 @@ class PostgresFence(CallersFence):
 
 
 class PostgresCallersOutbox(CallersOutbox):
-    def __init__(self, statements: Statements) -> None:
-        super().__init__(PostgresDialect(), statements)
+    def __init__(self, statements: Statements, run: RunsOwn) -> None:
+        super().__init__(PostgresDialect(), statements, run)
+
+    def batch(self, events: Sequence[NewEvent], outbox_id: str) -> Sequence[Params]:
+        return [event_rows.add_params(events, outbox_id)]
 
     def ids_added(self, connection: CallersConnection, batch: Sequence[Params], answers: Sequence[Rows]) -> list[str]:
         [rows] = answers

@@ -12,7 +12,7 @@ from fencehold.backends.postgres import faults, unread, wire
 from fencehold.backends.postgres.cluster_seen import Seen, failover
 from fencehold.backends.sql.durability import durability
 from fencehold.backends.sql.statements import Statements, tables_made
-from fencehold.model.election.settings import CALL_LIMIT_S_MAX
+from fencehold.model.settings import CALL_LIMIT_S_MAX
 from fencehold.ports.checkup import Condition, State, TablesMade
 
 LOCK_LIMIT_MS = "1000"

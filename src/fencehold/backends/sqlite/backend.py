@@ -17,6 +17,8 @@ from fencehold.ports.facts import FactSink
 
 
 class SqliteBackend:
+    name = "SQLite"
+
     def __init__(self, path: str, table: str, *, facts: FactSink | None = None, any_file_system: bool = False) -> None:
         statements = Statements(__package__, table)
         self._path = path

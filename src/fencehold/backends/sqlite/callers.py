@@ -24,8 +24,10 @@ from fencehold.backends.sql.fenced import lost
 from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.file.of_caller import elsewhere
+from fencehold.backends.sqlite.outbox import rows as event_rows
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import FenceholdError
+from fencehold.model.outbox.new_events import NewEvent
 
 
 class _OfSqlite(CallersConnection):
@@ -145,7 +147,10 @@ class SqliteFence(CallersFence):
 
 class SqliteCallersOutbox(CallersOutbox):
     def __init__(self, path: str, statements: Statements) -> None:
-        super().__init__(SqliteDialect(path), statements)
+        super().__init__(SqliteDialect(path), statements, run=None)  # the files are compared instead
+
+    def batch(self, events: Sequence[NewEvent], outbox_id: str) -> Sequence[Params]:
+        return [event_rows.add_params(event) for event in events]
 
     def ids_added(self, connection: CallersConnection, batch: Sequence[Params], answers: Sequence[Rows]) -> list[str]:
         return [params["tracking_id"] for params, rows in zip(batch, answers, strict=True) if rows]

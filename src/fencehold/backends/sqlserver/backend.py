@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from fencehold.backends.absent import NoHints
 from fencehold.backends.sql.statements import Statements, items_table
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.checkup import SqlServerCheckup
@@ -13,7 +14,6 @@ from fencehold.backends.sqlserver.leases import SqlServerLeases
 from fencehold.backends.sqlserver.outbox.events import SqlServerEvents
 from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.backends.sqlserver.session import Session
-from fencehold.backends.sqlserver.wakeup import NoWakeup
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.fact_table import StoreFacts
 from fencehold.ports.facts import FactSink
@@ -25,6 +25,8 @@ class SqlServerBackend:
     `facts` receives, at `open`, settings with which a grant can be lost.
     """
 
+    name = "SQL Server"
+
     def __init__(self, address: Address, table: str, package: str = __package__, facts: FactSink | None = None) -> None:
         self._address = address
         self._facts = facts
@@ -35,7 +37,7 @@ class SqlServerBackend:
         self.leases = SqlServerLeases(self._session)
         self.schema = SqlServerSchema(address, statements)
         self.fences = SqlServerFences(address, statements)
-        self.wakeup = NoWakeup()
+        self.wakeup = NoHints()
         self.checkup = SqlServerCheckup(self._session)
 
     def events(self, table: str) -> SqlServerEvents:

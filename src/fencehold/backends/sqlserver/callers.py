@@ -22,13 +22,15 @@ from fencehold.backends.sql.callers.connections import (
 )
 from fencehold.backends.sql.callers.dialect import Dialect
 from fencehold.backends.sql.callers.fence import CallersFence, fence_hint, fence_outside
-from fencehold.backends.sql.callers.outbox import CallersOutbox
+from fencehold.backends.sql.callers.outbox import CallersOutbox, RunsOwn
 from fencehold.backends.sql.fenced import REFUSED, lost
 from fencehold.backends.sql.statements import Statements, granting
 from fencehold.backends.sqlserver import batch, driver, faults
+from fencehold.backends.sqlserver.outbox import rows as event_rows
 from fencehold.backends.sqlserver.params import bound
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable
+from fencehold.model.outbox.new_events import NewEvent
 
 WAIT_MS_MAX = 2**31 - 1
 #: How long to wait for the caller's own statement on another thread; after that its connection is closed.
@@ -129,8 +131,11 @@ class SqlServerFence(CallersFence):
 
 
 class SqlServerCallersOutbox(CallersOutbox):
-    def __init__(self, statements: Statements) -> None:
-        super().__init__(SqlServerDialect(), statements)
+    def __init__(self, statements: Statements, run: RunsOwn) -> None:
+        super().__init__(SqlServerDialect(), statements, run)
+
+    def batch(self, events: Sequence[NewEvent], outbox_id: str) -> Sequence[Params]:
+        return [event_rows.add_params(events, within=outbox_id)]
 
     def ids_added(self, connection: CallersConnection, batch: Sequence[Params], answers: Sequence[Rows]) -> list[str]:
         [rows] = answers

@@ -7,9 +7,9 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from rich.text import Text
 import fencehold
 from fencehold.cli import exit_codes
 from fencehold.cli.demo.story import Stage, Story
-from fencehold.cli.demo.verdict import Verdict, Written, verdict
+from fencehold.cli.demo.worker import LATE, LEASE
 from fencehold.cli.run import guardian
 from fencehold.cli.screen import clean, put
 from fencehold.cli.setup import Setup, with_setup
@@ -29,6 +29,42 @@ from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.ports.fence import Transaction
 from fencehold.runtime.store import Store
 from fencehold.telemetry.fan_out import UNHEARD
+from fencehold.testing import history
+from fencehold.verify.journal import Journal
+from fencehold.verify.verdict import beliefs, grants
+
+STALE_RULES = {history.Rule.WRITES_IN_ORDER, history.Rule.WRITES_ARE_GRANTED}
+
+
+@dataclass(frozen=True)
+class Written:
+    """One row of the demo's table. Ids are in commit order, because SQLite has one writer."""
+
+    id: int
+    holder_id: str
+    epoch: int
+    note: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    writes_accepted: int
+    stale_writes_accepted: int
+    two_leaders_at_once: int
+
+    @property
+    def is_good(self) -> bool:
+        """No faults, and at least one write: a run without any write proves nothing."""
+        return self.writes_accepted > 0 and self.stale_writes_accepted == self.two_leaders_at_once == 0
+
+
+def verdict(journal: Journal, rows: Sequence[Written]) -> Verdict:
+    writes = [history.Wrote(LEASE, row.holder_id, row.epoch, row.id) for row in rows]
+    broken = [violation.rule for violation in history.check([*writes, *grants(journal), *beliefs(journal)])]
+    stale = sum(rule in STALE_RULES for rule in broken)
+    late = sum(row.note == LATE for row in rows)
+    return Verdict(len(rows), max(stale, late), len(broken) - stale)
+
 
 SECONDS_MIN, SECONDS_MAX = 5.0, 600.0
 LEASES_LONG = 10.0  # how many leases the story takes

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from fencehold.cli.doctor import store as doctor_store
-from fencehold.cli.doctor.finding import Finding, failed
+from fencehold.cli.doctor.store import Finding, failed
 from fencehold.cli.outbox.words import ReaperSeen
 from fencehold.cli.screen import span
 from fencehold.model.errors import ConfigurationError, FenceholdError

@@ -6,7 +6,7 @@ import click
 
 from fencehold.cli import exit_codes
 from fencehold.cli.doctor.checks import Doctor
-from fencehold.cli.doctor.finding import Finding
+from fencehold.cli.doctor.store import Finding
 from fencehold.cli.outbox.options import lease_option, outboxes_option
 from fencehold.cli.setup import Setup, finish, with_setup
 from fencehold.model.durations import seconds

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from fencehold.cli.doctor.finding import Finding, failed
+from fencehold.cli.screen import without_secrets
 from fencehold.connect import DEFAULT_TABLE
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox.settings import DEFAULT_OUTBOX
@@ -12,6 +13,22 @@ from fencehold.ports.checkup import State
 from fencehold.runtime.checkup import LEASES
 from fencehold.runtime.first_use import ITEMS
 from fencehold.runtime.store import Store
+
+
+@dataclass(frozen=True)
+class Finding:
+    check: str
+    state: State
+    detail: str
+    hint: str = ""
+    outbox: str | None = None
+    of: str = ""  # shown in the table, where two rows would have the same name
+
+
+def failed(check: str, error: FenceholdError, outbox: str | None = None) -> Finding:
+    """A finding from the error that the store raised, with the error's own hint."""
+    return Finding(check, State.ERROR, without_secrets(error.message.rstrip(".")), without_secrets(error.hint), outbox)
+
 
 GRANTS = "GRANT what `fencehold sql init{option}` prints."
 NO_TABLE = ("schema_missing", "no_outbox", "no_items", "no_permission")  # the last: no table, and no right to make one

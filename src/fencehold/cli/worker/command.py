@@ -12,11 +12,10 @@ import click
 
 from fencehold.cli import exit_codes, log_lines
 from fencehold.cli.outbox.options import duration_option, known, lease_option, look_for, outbox_option
-from fencehold.cli.run.watchdog import Stop, leave, leave_soon
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.worker import handler_import
 from fencehold.cli.worker.metrics_port import Measured, measured, metrics_options
-from fencehold.cli.worker.service import StopBy, serve
+from fencehold.cli.worker.service import Stop, StopBy, leave, leave_soon, serve
 from fencehold.model.outbox.settings import CONCURRENCY_MAX
 from fencehold.runtime.handlers.watch import blocked_by
 from fencehold.runtime.outbox.outbox import Outbox

@@ -8,10 +8,9 @@ import click
 
 from fencehold.cli import exit_codes, log_lines
 from fencehold.cli.outbox.options import duration_option, known, lease_option, outbox_option
-from fencehold.cli.run.watchdog import Stop
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.worker.metrics_port import Measured, measured, metrics_options
-from fencehold.cli.worker.service import StopBy, serve
+from fencehold.cli.worker.service import Stop, StopBy, serve
 from fencehold.ports.fact_table import OutboxFacts
 from fencehold.runtime.core.clock import BootClock
 from fencehold.runtime.core.repeated_failures import Outage

@@ -8,7 +8,7 @@ from fencehold.model import names
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.items.settings import BATCH_MAX, ItemSettings
 from fencehold.model.json_text import json_text
-from fencehold.model.outbox.settings import Check
+from fencehold.model.settings import Check
 
 
 def document_json(document: Any, settings: ItemSettings) -> str:

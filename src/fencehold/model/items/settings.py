@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fencehold.model.durations import Duration
-from fencehold.model.election.settings import LEASE_S_MIN, MARGIN_S_MAX, call_limit_s
-from fencehold.model.outbox.settings import CONCURRENCY_MAX, HEARTBEAT_PART, Check
+from fencehold.model.outbox.settings import CONCURRENCY_MAX, UNSURE
+from fencehold.model.settings import GOOD_START, HEARTBEAT_PART, Check, HeartbeatSettings
 
 DOCUMENT_BYTES_MAX = 1024 * 1024
 BATCH_MAX = 1000  # items one statement leases at most
@@ -15,25 +15,9 @@ STALL_LEASES = 3
 
 
 @dataclass(frozen=True)
-class ItemSettings:
-    lease_s: float
-    heartbeat_every_s: float
+class ItemSettings(HeartbeatSettings):
     stall_limit_s: float
     document_bytes_max: int
-
-    @property
-    def margin_s(self) -> float:
-        """How long before the lease ends this process stops trusting it."""
-        return min(MARGIN_S_MAX, self.lease_s / 10)
-
-    @property
-    def trusted_s(self) -> float:
-        """How long a lease is trusted, counted from when it was asked for."""
-        return self.lease_s - self.margin_s
-
-    @property
-    def call_limit_s(self) -> float:
-        return call_limit_s(self.lease_s, self.heartbeat_every_s, self.margin_s)
 
 
 def item_settings(
@@ -48,15 +32,12 @@ def item_settings(
     lease_s = check.seconds(lease, "lease", 60.0)
     heartbeat_s = check.seconds(heartbeat_every, "heartbeat_every", lease_s * HEARTBEAT_PART)
     stall_s = check.seconds(stall_limit, "stall_limit", lease_s * STALL_LEASES)
-    check.that(lease_s >= LEASE_S_MIN, f"lease is {lease_s:g} s; below {LEASE_S_MIN:g} s it cannot be renewed in time")
-    check.that(
-        heartbeat_s < lease_s / 3, f"heartbeat_every ({heartbeat_s:g} s) must be below a third of lease ({lease_s:g} s)"
-    )
+    check.heartbeat(lease_s, heartbeat_s)
     check.that(
         stall_s >= heartbeat_s, f"stall_limit ({stall_s:g} s) must not be below heartbeat_every ({heartbeat_s:g} s)"
     )
     check.count(document_bytes_max, "document_bytes_max", 1, 1024**3)
-    check.done("A lease of 60 s with everything else left to its default is a good start.")
+    check.done(GOOD_START.format(60))
     return ItemSettings(lease_s, heartbeat_s, stall_s, document_bytes_max)
 
 
@@ -88,5 +69,5 @@ def processor_settings(
     check.that(
         shutdown_s <= lease_s, f"shutdown_timeout ({shutdown_s:g} s) must not be above the lease ({lease_s:g} s)"
     )
-    check.done("Leave what you are unsure of to its default.")
+    check.done(UNSURE)
     return ProcessorSettings(concurrency, batch, poll_s, processing_s, shutdown_s)

@@ -6,12 +6,9 @@ import random
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from fencehold.model import durations
 from fencehold.model.durations import Duration
-from fencehold.model.election.settings import LEASE_S_MIN, MARGIN_S_MAX, call_limit_s
-from fencehold.model.errors import ConfigurationError
+from fencehold.model.settings import GOOD_START, HEARTBEAT_PART, Check, HeartbeatSettings
 
-HEARTBEAT_PART = 0.3  # of the lease; the rule is: strictly below a third
 REAP_EVERY_S = 10.0
 RETRY_S_MIN = 0.1
 CONCURRENCY_MAX = 10_000
@@ -42,29 +39,13 @@ class Backoff:
 
 
 @dataclass(frozen=True)
-class OutboxSettings:
-    lease_s: float
-    heartbeat_every_s: float
+class OutboxSettings(HeartbeatSettings):
     reap_every_s: float
     max_retries: int
     backoff: Backoff
     payload_bytes_max: int
     event_types: frozenset[str] | None
     in_order: bool
-
-    @property
-    def margin_s(self) -> float:
-        """How long before the lease ends this process stops trusting it."""
-        return min(MARGIN_S_MAX, self.lease_s / 10)
-
-    @property
-    def trusted_s(self) -> float:
-        """How long a lease is trusted, counted from when it was asked for."""
-        return self.lease_s - self.margin_s
-
-    @property
-    def call_limit_s(self) -> float:
-        return call_limit_s(self.lease_s, self.heartbeat_every_s, self.margin_s)
 
 
 def outbox_settings(
@@ -85,17 +66,14 @@ def outbox_settings(
     heartbeat_s = check.seconds(heartbeat_every, "heartbeat_every", lease_s * HEARTBEAT_PART)
     reap_s = check.seconds(reap_every, "reap_every", min(REAP_EVERY_S, lease_s / 3))
     base_s, cap_s = check.seconds(retry_base, "retry_base", 1.0), check.seconds(retry_cap, "retry_cap", 30.0)
-    check.that(lease_s >= LEASE_S_MIN, f"lease is {lease_s:g} s; below {LEASE_S_MIN:g} s it cannot be renewed in time")
-    check.that(
-        heartbeat_s < lease_s / 3, f"heartbeat_every ({heartbeat_s:g} s) must be below a third of lease ({lease_s:g} s)"
-    )
+    check.heartbeat(lease_s, heartbeat_s)
     check.that(reap_s < lease_s, f"reap_every ({reap_s:g} s) must be below lease ({lease_s:g} s)")
     check.that(base_s <= cap_s, f"retry_base ({base_s:g} s) must not be above retry_cap ({cap_s:g} s)")
     of_lease = check.is_wrong
     check.count(max_retries, "max_retries", 1, RETRIES_MAX)
     check.count(payload_bytes_max, "payload_bytes_max", 1, 1024**3)
     check.that(not isinstance(event_types, str), "event_types is one text; it must be a list of them")
-    check.done("A lease of 30 s with everything else left to its default is a good start." if of_lease else UNSURE)
+    check.done(GOOD_START.format(30) if of_lease else UNSURE)
     types = None if event_types is None else frozenset(event_types)
     return OutboxSettings(
         lease_s, heartbeat_s, reap_s, max_retries, Backoff(base_s, cap_s), payload_bytes_max, types, in_order
@@ -168,42 +146,3 @@ def worker_settings(
         )
     check.done(UNSURE)
     return WorkerSettings(concurrency, poll_s, batch_size, lease_s, processing_s, shutdown_s, give_up_s)
-
-
-class Check:
-    """Collects the problems of the settings; `done` raises one ConfigurationError that names all of them."""
-
-    def __init__(self, whose: str) -> None:
-        self._whose = whose
-        self._problems: list[str] = []
-
-    def seconds(self, value: Duration | None, what: str, instead: float) -> float:
-        if value is None:
-            return instead
-        try:
-            return durations.seconds(value, what)
-        except ConfigurationError as error:
-            self._problems.append(error.message.rstrip("."))
-            return instead
-
-    @property
-    def is_wrong(self) -> bool:
-        return bool(self._problems)
-
-    def count(self, value: object, what: str, least: int, most: int) -> None:
-        right = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-        self.that(right, f"{what} is {value!r}; it must be a whole number from {least} to {most}")
-
-    def at_most(self, value: object, what: str, most: object, of_what: str) -> None:
-        if isinstance(value, int) and isinstance(most, int):
-            self.that(value <= most, f"{what} ({value}) must not be above {most}, the {of_what}")
-
-    def that(self, holds: bool, problem: str) -> None:
-        if not holds:
-            self._problems.append(problem)
-
-    def done(self, hint: str) -> None:
-        if self._problems:
-            message = f"{self._whose} settings cannot work: {'; '.join(self._problems)}."
-            is_duration = len(self._problems) == 1 and "not a duration" in message
-            raise ConfigurationError(message, hint=durations.HINT if is_duration else hint, code="bad_settings")

@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary
 
 from fencehold.model.errors import AlreadyLeased, ConfigurationError, FenceholdError
 from fencehold.model.items.settings import ItemSettings
-from fencehold.ports.items import ItemPort, ItemStore
+from fencehold.ports.backend import items_of
+from fencehold.ports.items import ItemStore
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core import forks
 from fencehold.runtime.core.handler_loop import CLOSE_SLACK_S, HandlerLoop, stop_all
@@ -57,19 +58,16 @@ class ItemsContext:
             )
         loop = asyncio.get_running_loop()
         if (loop, kind) not in self._here:
-            self._here[loop, kind] = self._store.backend.items(kind)
+            self._here[loop, kind] = items_of(self._store.backend, kind)
         return self._here[loop, kind]
 
-    def port(self, kind: str) -> ItemPort:
-        return self.items(kind).port
-
-    async def ready_port(self, kind: str) -> ItemPort:
+    async def ready(self, kind: str) -> ItemStore:
         """The same for a verb that may be the first: the tables are there, if `store.init()` was called."""
         await self._first_use.items()
-        return self.port(kind)
+        return self.items(kind)
 
     async def kinds(self) -> list[str]:
-        return await (await self.ready_port(ANY_KIND)).kinds(KINDS_LIMIT_S)
+        return await (await self.ready(ANY_KIND)).admin.kinds(KINDS_LIMIT_S)
 
     # --- what is held ---
 
@@ -166,7 +164,7 @@ class ItemsContext:
                 by_kind.setdefault(lease.kind, []).append(lease)
         for kind, same in by_kind.items():
             try:
-                await self.port(kind).break_leases([lease.key for lease in same], BREAK_LIMIT_S)
+                await self.items(kind).leases.break_leases([lease.key for lease in same], BREAK_LIMIT_S)
             except FenceholdError as error:
                 for lease in same:
                     lease.facts.item_break_failed(sql_error=str(error))

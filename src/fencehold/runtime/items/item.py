@@ -120,7 +120,7 @@ class Item(AsyncBlock, Generic[J]):
         change = checked_change(state, document, self._lease.settings)
         self.check()
         limit_s = min(LIMIT_S, max(self._lease.settings.call_limit_s, self.remaining_s))
-        port = self._context.port(self.kind)
+        port = self._context.items(self.kind).port
         # Shielded: a statement cut short could not say what it did; this way a break that follows waits for it.
         answer = await asyncio.shield(port.save(self._lease.key, *change, limit_s))
         if isinstance(answer, ItemRefusal):

@@ -43,7 +43,7 @@ class Items:
         new = NewItem(
             names.item_id(id), names.item_state(state), document_json(document, self.settings), self.holder_id
         )
-        port = await self._context.ready_port(self.kind)
+        port = (await self._context.ready(self.kind)).port
         answer = await asyncio.shield(port.put(new, LIMIT_S))
         if isinstance(answer, ItemRefusal):
             self._refuse(new.id, answer)
@@ -51,7 +51,7 @@ class Items:
 
     async def get(self, id: str) -> ItemView | None:
         """The item as it stands, held or not; None if there is none."""
-        port = await self._context.ready_port(self.kind)
+        port = (await self._context.ready(self.kind)).port
         rows = await port.get([names.item_id(id)], LIMIT_S)
         return view(self.kind, rows[id]) if id in rows else None
 
@@ -59,7 +59,7 @@ class Items:
         """Items as they stand, held or not, the longest in their state first."""
         which = None if state is None else names.item_state(state)
         most = checked_limit(limit, FIND_MAX, "Ask for as many as you want to see.")
-        rows = await (await self._context.ready_port(self.kind)).find(which, most, LIMIT_S)
+        rows = await (await self._context.ready(self.kind)).admin.find(which, most, LIMIT_S)
         return [view(self.kind, row) for row in rows]
 
     # --- leasing ---
@@ -116,8 +116,8 @@ class Items:
         if ours is not None and key.token in (0, ours.key.token):
             ours.end(BROKEN)
             self._context.let_go(ours)
-        port = await self._context.ready_port(self.kind)
-        refused = await asyncio.shield(port.break_leases([key], LIMIT_S))
+        leases = (await self._context.ready(self.kind)).leases
+        refused = await asyncio.shield(leases.break_leases([key], LIMIT_S))
         if refusal := refused.get(key):
             self._refuse(key.id, refusal)
 
@@ -127,7 +127,7 @@ class Items:
         Told as a fact, with `by`, who did it.
         """
         key = ItemKey(seen.id, seen.holder_id or "", seen.token)
-        refused = await asyncio.shield(self._context.port(self.kind).break_leases([key], LIMIT_S))
+        refused = await asyncio.shield(self._context.items(self.kind).leases.break_leases([key], LIMIT_S))
         if refusal := refused.get(key):
             self._refuse(key.id, refusal)
         self._context.facts.item_lease_broken(
@@ -148,7 +148,7 @@ class Items:
         """
         (item,) = self._checked(item)
         item.check()
-        port, lease = self._context.port(self.kind), item._lease
+        port, lease = self._context.items(self.kind).port, item._lease
         was_kept = self._context.drop(lease)  # or a renewal that comes after the delete would look like a loss
         try:
             refusal = await asyncio.shield(port.delete(lease.key, LIMIT_S))
@@ -192,21 +192,21 @@ class Items:
     # --- within ---
 
     async def _acquire(self, item_id: str) -> list[Item]:
-        port, settings = await self._context.ready_port(self.kind), self.settings
+        leases, settings = (await self._context.ready(self.kind)).leases, self.settings
         sent_s = self._context.clock.now_s()
         with self._context.asking(self.kind, self.holder_id, item_id):
-            answer = await port.acquire(item_id, self.holder_id, settings.lease_s, min(LIMIT_S, settings.trusted_s))
+            answer = await leases.acquire(item_id, self.holder_id, settings.lease_s, min(LIMIT_S, settings.trusted_s))
             if isinstance(answer, ItemRefusal):
                 self._refuse(item_id, answer)
             self._context.facts.items_leased(kind=self.kind, holder_id=self.holder_id, leased=1)
             return [self._item(answer, sent_s)]
 
     async def _next(self, state: str, limit: int, skip: Sequence[str], stretch: Stretch) -> list[Item]:
-        port, settings = await self._context.ready_port(self.kind), self.settings
+        leases, settings = (await self._context.ready(self.kind)).leases, self.settings
         sent_s = self._context.clock.now_s()
         limit_s = min(LIMIT_S, settings.trusted_s)
         with self._context.open_asks.one():
-            rows = await port.next_for_state(state, limit, self.holder_id, settings.lease_s, limit_s, skip, stretch)
+            rows = await leases.next_for_state(state, limit, self.holder_id, settings.lease_s, limit_s, skip, stretch)
             return [self._item(row, sent_s) for row in rows]
 
     def _item(self, row: ItemRow, sent_s: float) -> Item:
@@ -242,7 +242,7 @@ class Items:
         if not valid:
             return
         sent_s = self._context.clock.now_s()
-        port, limit_s = self._context.port(self.kind), min(LIMIT_S, self.settings.trusted_s)
+        port, limit_s = self._context.items(self.kind).leases, min(LIMIT_S, self.settings.trusted_s)
         renewed = await asyncio.shield(port.renew([lease.key for lease in valid], lease_s, limit_s))
         late: list[ItemLease] = []
         for lease in valid:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from fencehold.model.errors import FenceholdError
 from fencehold.model.items.settings import ItemSettings
+from fencehold.ports.backend import items_of
 from fencehold.ports.fact_table import ItemKindFacts
-from fencehold.ports.items import ItemPort, ItemStore
+from fencehold.ports.items import ItemLeases, ItemStore
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core.renewals import Heartbeats
 from fencehold.runtime.election.keeper_services import lasting
@@ -22,10 +23,10 @@ class ItemRenewals(Heartbeats[ItemLease]):
     """What the store does not answer is asked again until the lease's own deadline."""
 
     def __init__(
-        self, kind: str, settings: ItemSettings, kept: dict[int, ItemLease], port: ItemPort, store: StoreContext
+        self, kind: str, settings: ItemSettings, kept: dict[int, ItemLease], leases: ItemLeases, store: StoreContext
     ) -> None:
         super().__init__(kept, store.clock)
-        self._settings, self._port = settings, port
+        self._settings, self._leases = settings, leases
         self._facts = ItemKindFacts(store.facts.sink, kind=kind)
 
     def _every_s(self, kept: ItemLease) -> float:
@@ -45,7 +46,7 @@ class ItemRenewals(Heartbeats[ItemLease]):
 
     async def _ask(self, due: Sequence[ItemLease]) -> Sequence[dt.datetime | None]:
         settings = self._settings
-        renewed = await self._port.renew([kept.key for kept in due], settings.lease_s, settings.call_limit_s)
+        renewed = await self._leases.renew([kept.key for kept in due], settings.lease_s, settings.call_limit_s)
         return [renewed.get(kept.key) for kept in due]
 
     def _record(self, kept: ItemLease, answer: dt.datetime, sent_s: float) -> bool:
@@ -88,8 +89,8 @@ class ItemKeeper:
 
     def _begin(self) -> None:
         if self._renewals is None:
-            self._items = self._store.backend.items(self._kind)
-            self._renewals = ItemRenewals(self._kind, self._settings, self._kept, self._items.port, self._store)
+            self._items = items_of(self._store.backend, self._kind)
+            self._renewals = ItemRenewals(self._kind, self._settings, self._kept, self._items.leases, self._store)
             self._task = asyncio.create_task(lasting(self._renewals.run, self._store.facts))
         self._renewals.nudge()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from fencehold.ports.backend import events_of
 from fencehold.ports.events import Events
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core.handler_loop import HandlerLoop
@@ -28,7 +29,7 @@ class OutboxContext:
 
     def make_events(self, outbox: str) -> Events:
         """For one event loop, on a connection of its own that opens when needed; whoever asked closes it."""
-        return self.store.backend.events(outbox)
+        return events_of(self.store.backend, outbox)
 
     def in_callers_transaction(self, outbox: str) -> Events:
         """For statements on connections of the caller's only: it never opens a connection of its own."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from fencehold.model.errors import FenceholdError
-from fencehold.model.outbox.settings import HEARTBEAT_PART
+from fencehold.model.settings import HEARTBEAT_PART
 from fencehold.ports.events import EventPort
 from fencehold.runtime.core.renewals import Heartbeats
 from fencehold.runtime.outbox.claimed_event import ClaimedEvent

@@ -17,7 +17,8 @@ from fencehold.model.errors import ConfigurationError
 from fencehold.model.json_types import Json, JsonMapping
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent, new_event, new_tracking_ids
-from fencehold.model.outbox.settings import Check, OutboxSettings, outbox_settings, worker_settings
+from fencehold.model.outbox.settings import OutboxSettings, outbox_settings, worker_settings
+from fencehold.model.settings import Check
 from fencehold.ports.connections import Connection, SyncConnection
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, EventRow, Events, Failure, Filter, Recovered, Stats
 from fencehold.runtime.handlers.error_text import storable, stored
@@ -70,7 +71,7 @@ class Outbox:
 
     async def init(self) -> list[str]:
         """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
-        steps = await self._events_here().init(ADMIN_LIMIT_S, self._waits)
+        steps = await self._events_here().schema.init(ADMIN_LIMIT_S, self._waits)
         self._context.first_use.made(self.name)
         return steps
 
@@ -124,22 +125,22 @@ class Outbox:
     def add_now(self, events: Iterable[EventToAdd], tx: SyncConnection, outbox_id: str) -> list[str]:
         """`add_many` for callers without an event loop: in the transaction of a sync connection or session."""
         new = list(self._making(listed(events), []))
-        done_now(self._context.in_callers_transaction(self.name).port.add_in(tx, new, outbox_id))
+        done_now(self._context.in_callers_transaction(self.name).in_tx.add(tx, new, outbox_id))
         return [event.tracking_id for event in new]
 
     def first_time_now(
         self, event: Claim | str | uuid.UUID, consumer_id: str, tx: SyncConnection, outbox_id: str
     ) -> bool:
         """`first_time` for callers without an event loop."""
-        admin = self._context.in_callers_transaction(self.name).admin
-        return bool(done_now(admin.first_time(tracking_id_of(event), names.consumer_id(consumer_id), tx, outbox_id)))
+        in_tx = self._context.in_callers_transaction(self.name).in_tx
+        return bool(done_now(in_tx.first_time(tracking_id_of(event), names.consumer_id(consumer_id), tx, outbox_id)))
 
     async def outbox_id(self) -> str:
         """What tells this outbox from one of the same name in another database; asked of the store once."""
         return await self._identity.get()
 
     async def _ask_identity(self) -> str:
-        return await (await self._here(in_tx=True)).admin.identity(LIMIT_S)
+        return await (await self._here(in_tx=True)).in_tx.identity(LIMIT_S)
 
     async def first_time(self, event: Claim | str | uuid.UUID, consumer_id: str, *, tx: Connection) -> bool:
         """True if this consumer meets this event for the first time; recorded in the caller's transaction `tx`.
@@ -147,8 +148,8 @@ class Outbox:
         Write the effect in the same transaction: then both are there, or neither is, however often it is delivered.
         """
         who = tracking_id_of(event), names.consumer_id(consumer_id)
-        admin = (await self._here(in_tx=True)).admin
-        return await self._identity.given_to(lambda outbox_id: admin.first_time(*who, tx, outbox_id))
+        in_tx = (await self._here(in_tx=True)).in_tx
+        return await self._identity.given_to(lambda outbox_id: in_tx.first_time(*who, tx, outbox_id))
 
     # --- consumers ---
 
@@ -353,12 +354,12 @@ class Outbox:
         return self._new(carried, event_type, payload, fresh_id=fresh_id)
 
     async def _store(self, events: Iterable[NewEvent], tx: Connection | None) -> None:
-        port = (await self._here(in_tx=tx is not None)).port
+        events_here = await self._here(in_tx=tx is not None)
         if tx is None:
-            await self._bounded(add_surely(port, events, LIMIT_S))
+            await self._bounded(add_surely(events_here.port, events, LIMIT_S))
         else:
             new = list(events)
-            await self._identity.given_to(lambda outbox_id: port.add_in(tx, new, outbox_id))
+            await self._identity.given_to(lambda outbox_id: events_here.in_tx.add(tx, new, outbox_id))
 
     async def _bounded(self, work: Coroutine[Any, Any, T]) -> T:
         """A verb's own statement is ended by its limit; a cancelled caller does not cut it short."""

@@ -70,7 +70,7 @@ class Worker(RunningWorker):
         """
         self._begin_run()
         self._events = self._access.make_events()
-        self._events.hints.on_added(self._hint)
+        self._events.hints.on_hint(self._hint)
         self._access.context.workers.add(self)
         pump = None
         try:
@@ -164,7 +164,7 @@ class Worker(RunningWorker):
                 else:
                     await self._rest(room, next_poll_s)
                 continue
-            await self._attempt(self._turn(room, polls))
+            await self._attempt(self._turn(room))
 
     def _is_over(self) -> bool:
         return self._stopping and (self._abandoned or not (self._runs.claimed_events or self._results.has_news))
@@ -176,13 +176,12 @@ class Worker(RunningWorker):
         pause_s = max(0.0, next_poll_s - self._clock.now_s()) if waits_for_poll else None
         await self._clock.wait(self._wake, pause_s)
 
-    async def _turn(self, room: int, polls: bool) -> None:
+    async def _turn(self, room: int) -> None:
         await self._results.record_failures(self._events.port)
         await self._results.hand_back(self._events.port)
         completed = self._results.take_completed()
         settings = self._access.settings
-        is_idle = not self._runs.claimed_events and not completed
-        ask = self._ask(min(room, CLAIM_MAX), settings, polls or is_idle or any(f.claim.is_suspect for f in completed))
+        ask = self._ask(min(room, CLAIM_MAX), settings)
         if ask:
             self._more = False  # before asking: a hint that comes meanwhile is of what this claim may not have seen
         sent_s = self._clock.now_s()
@@ -210,7 +209,7 @@ class Worker(RunningWorker):
         self._runs.begin()
         return await task
 
-    def _ask(self, limit: int, settings: OutboxSettings, sweep: bool) -> ClaimAsk | None:
+    def _ask(self, limit: int, settings: OutboxSettings) -> ClaimAsk | None:
         if not limit:
             return None
         self._tokens += 1
@@ -220,7 +219,7 @@ class Worker(RunningWorker):
         # handled any more, even if a thread that cannot be stopped still runs.
         has_suspect = any(f.claim.is_suspect and not f.ended_because for f in self._runs.claimed_events.values())
         return ClaimAsk(
-            limit, token, settings.lease_s, types, settings.in_order, sweep, patient=True,
+            limit, token, settings.lease_s, types, settings.in_order, may_miss=True,
             suspects_max=0 if has_suspect else 1,
         )  # fmt: skip
 

@@ -61,7 +61,7 @@ class WorkerBackground:
         self._events = events = self._events or self._outbox.make_events()
         limit_s = self._outbox.settings.call_limit_s
         stats = await events.admin.stats(limit_s, whole=False)
-        await events.admin.identity(limit_s)  # tables of an older version lack it, and are refused here
+        await events.in_tx.identity(limit_s)  # tables of an older version lack it, and are refused here
         if not self._with_reaper and is_missing(stats.reaper_ran_s_ago, self._outbox.settings):
             raise no_reaper(self._outbox.name, stats.reaper_ran_s_ago)
         if self._with_reaper:

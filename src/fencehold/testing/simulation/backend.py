@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from fencehold.backends.absent import NoCheckup, NoTables
 from fencehold.backends.memory.backend import MemoryFences, MemoryLeases, Shelf
-from fencehold.backends.memory.items import MemoryItemPort, MemoryItems
-from fencehold.backends.memory.no_tables import NoTables
-from fencehold.backends.memory.outbox.events import MemoryEventAdmin, MemoryEventPort
+from fencehold.backends.memory.items import MemoryItems
+from fencehold.backends.memory.outbox.events import MemoryEventAdmin, MemoryEventPort, MemoryEventsInTx
 from fencehold.backends.memory.outbox.shelf import EventShelf
-from fencehold.backends.no_checkup import NoCheckup
 from fencehold.model.election.places import UNKNOWN, Place
 from fencehold.ports.fence import FencePort
 from fencehold.ports.leases import LeasePort
 from fencehold.testing.simulation.loop import SimulationLoop
 from fencehold.testing.simulation.network import Line, Watch, over_line
 
+STORE = "the store"
 EPOCH_0_S = 1_700_000_000.0
 
 
@@ -37,8 +37,6 @@ class HintsOverLine:
         side, line = asyncio.get_running_loop(), self._line
         self._mine.append(lambda *what: line.tell(side, partial(hint, *what)))
 
-    on_added = on_hint
-
     async def listen(self, limit_s: float) -> bool:
         self._relays += [relay for relay in self._mine if relay not in self._relays]
         return True
@@ -47,9 +45,11 @@ class HintsOverLine:
         self._relays[:] = [relay for relay in self._relays if relay not in self._mine]
 
 
-class EventsOverLine(NoTables):
+class EventsOverLine:
     def __init__(self, shelf: EventShelf, line: Line, watch: Watch | None) -> None:
+        self.schema = NoTables(STORE)
         self.port = over_line(MemoryEventPort(shelf), line, watch)
+        self.in_tx = over_line(MemoryEventsInTx(shelf), line)
         self.admin = over_line(MemoryEventAdmin(shelf), line)
         self.hints = HintsOverLine(shelf.relays, line)
 
@@ -59,12 +59,14 @@ class EventsOverLine(NoTables):
 
 class ItemsOverLine(MemoryItems):
     def __init__(self, shelf: Shelf, kind: str, line: Line, watch: Watch | None) -> None:
-        self.port = over_line(MemoryItemPort(shelf.items, kind), line, watch)
+        super().__init__(shelf.items, kind)
+        self.port = self.leases = self.admin = over_line(self.port, line, watch)
 
 
 class BackendOverLine:
     """`watch` sees the verbs of events and items."""
 
+    name = STORE
     leases: LeasePort
     fences: FencePort
 
@@ -72,8 +74,8 @@ class BackendOverLine:
         self.leases = over_line(MemoryLeases(shelf), line)
         self.fences = MemoryFences(shelf)
         self.wakeup = HintsOverLine(shelf.hints, line)
-        self.checkup = NoCheckup("the store is simulated")
-        self.schema = NoTables()
+        self.checkup = NoCheckup(f"{STORE} is simulated")
+        self.schema = NoTables(STORE)
         self._shelf, self._line, self._watch = shelf, line, watch
 
     def events(self, table: str) -> EventsOverLine:

@@ -154,7 +154,7 @@ async def test_the_credential_is_closed_with_the_store_and_when_opening_failed(
     await made_by_hand(opened, tls_server)
     async with opened(url=url) as backend:
         items = backend.items("negotiation")
-        assert await items.port.find(None, 1, LIMIT_S) == []
+        assert await items.admin.find(None, 1, LIMIT_S) == []
         await items.close()
     with pytest.raises(Unavailable):
         async with opened(url=url.replace(f":{tls_server.port}/", ":9/")):

@@ -163,7 +163,7 @@ async def seize(url: str) -> int:
 async def item_acquire(url: str) -> int:
     items = PostgresBackend(url, TABLE).items("deal")
     try:
-        answer: Any = await items.port.acquire("item acquire", "me", 0.2, LIMIT_S)
+        answer: Any = await items.leases.acquire("item acquire", "me", 0.2, LIMIT_S)
         return int(answer.token)
     finally:
         await items.close()
@@ -174,7 +174,7 @@ async def next_for_state(url: str) -> int:
     try:
         found: list[Any] = []
         while not found:
-            found = await items.port.next_for_state("NEXT_FOR_STATE", 1, "me", 0.2, LIMIT_S)
+            found = await items.leases.next_for_state("NEXT_FOR_STATE", 1, "me", 0.2, LIMIT_S)
             await asyncio.sleep(0 if found else 0.02)
         return int(found[0].token)
     finally:

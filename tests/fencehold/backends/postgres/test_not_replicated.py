@@ -11,7 +11,7 @@ from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.own_tables import own_tables
 from submission_manager.answers import Answers
 from submission_manager.model.intents import NewIntent
-from submission_manager.ports import IntentStore, Submission
+from submission_manager.ports import Submission
 from submission_manager.stores.opening import PACKAGE, TABLE, Store, open_store
 from tests.fencehold.backends.postgres.test_replicated import LIMIT_S, Facts, opened, request, until_waiting
 from tests.servers.pair import Pair, ask, until
@@ -110,7 +110,7 @@ async def test_a_wait_of_a_renewal_that_was_cancelled_is_not_laid_at_the_next_gr
 # --- the service ---
 
 
-async def service(url: str) -> IntentStore:
+async def service(url: str) -> Store:
     store = open_store(url, "replicated")
     await store.init()
     await store.open()

@@ -270,7 +270,7 @@ async def test_a_store_that_is_away_does_not_hide_that_the_connection_leads_else
             async def away(*_: Any) -> str:
                 raise fencehold.Unavailable("gone")
 
-            monkeypatch.setattr("fencehold.backends.postgres.outbox.admin.PostgresEventAdmin.identity", away)
+            monkeypatch.setattr("fencehold.backends.postgres.callers.PostgresCallersOutbox.identity", away)
             with closing(connected(theirs)) as connection:
                 with pytest.raises(fencehold.ConfigurationError) as caught:
                     await outbox.add("order.paid", {}, tx=connection)

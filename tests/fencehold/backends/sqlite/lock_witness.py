@@ -7,6 +7,7 @@ late as the program keeps it busy, and no call of anything that could take long.
 from __future__ import annotations
 
 import ast
+import gc
 import sqlite3
 import sys
 import threading
@@ -95,11 +96,14 @@ def witnessed(monkeypatch: Any, *harmless: str) -> Iterator[LockWitness]:
     monkeypatch.setattr(session_module, "connect", traced)
     monkeypatch.setattr(Session, "write", noted)
     monkeypatch.setattr(Session, "_sorted", ended)
+    gc.collect()
+    gc.disable()  # it finalises what earlier tests left, on whichever thread it happens to run: here it would be a call
     threading.setprofile(witness.called)
     try:
         yield witness
     finally:
         threading.setprofile(None)
+        gc.enable()
         monkeypatch.undo()
 
 

@@ -45,7 +45,7 @@ async def use_leases(backend: SqliteBackend) -> None:
 
 
 async def use_events(events: SqliteEvents) -> None:
-    await events.init(LIMIT_S)
+    await events.schema.init(LIMIT_S)
     await events.port.add([event(), event(), event(), event()], LIMIT_S)
     turn = await events.port.turn([], ClaimAsk(4, "token", 30.0), LIMIT_S)
     done, failed, given_back, lapsed = [ClaimKey(claim.id, claim.token) for claim in turn.claims]
@@ -60,15 +60,15 @@ async def use_events(events: SqliteEvents) -> None:
 
 
 async def use_items(items: SqliteItems) -> None:
-    await items.init(LIMIT_S)
+    await items.schema.init(LIMIT_S)
     await items.port.put(NewItem("a", "NEW", "{}", "me"), LIMIT_S)
-    await items.port.acquire("a", "me", 30.0, LIMIT_S)
+    await items.leases.acquire("a", "me", 30.0, LIMIT_S)
     [item] = (await items.port.get(["a"], LIMIT_S)).values()
     key = ItemKey("a", "me", item.token)
-    await items.port.renew([key], 30.0, LIMIT_S)
+    await items.leases.renew([key], 30.0, LIMIT_S)
     await items.port.save(key, "NEXT", None, LIMIT_S)
-    assert await items.port.break_leases([key], LIMIT_S) == {}
-    [taken] = await items.port.next_for_state("NEXT", 10, "me", 30.0, LIMIT_S)
+    assert await items.leases.break_leases([key], LIMIT_S) == {}
+    [taken] = await items.leases.next_for_state("NEXT", 10, "me", 30.0, LIMIT_S)
     assert isinstance(taken, ItemRow)
     assert await items.port.delete(ItemKey("a", "me", taken.token), LIMIT_S) is None
 

@@ -156,8 +156,8 @@ async def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(("verdict", "code"), [("outside", "add_outside_transaction"), ("elsewhere", "wrong_store")])
 async def test_nothing_is_added_outside_a_transaction_or_in_another_database(verdict: str, code: str) -> None:
     connection = Scripted(add=[[(verdict, None)]], first_time=[[(verdict,)]])
-    outbox = SqlServerCallersOutbox(Names("outbox"))
-    for attempt in (lambda: outbox.add_in(connection, [{}]), lambda: outbox.first_time(connection, {})):
+    outbox = SqlServerCallersOutbox(Names("outbox"), never)
+    for attempt in (lambda: outbox.add(connection, [], ""), lambda: outbox.first_time("", "", connection, "")):
         with pytest.raises(FenceholdError) as caught:
             await attempt()
         assert caught.value.code == code
@@ -165,14 +165,18 @@ async def test_nothing_is_added_outside_a_transaction_or_in_another_database(ver
 
 async def test_what_was_written_is_answered() -> None:
     connection = Scripted(add=[[("added", "a"), ("added", "b")], []], first_time=[[("first",)], [("known",)]])
-    outbox = SqlServerCallersOutbox(Names("outbox"))
-    assert [await outbox.add_in(connection, [{}]) for _ in range(2)] == [["a", "b"], []]
-    assert [await outbox.first_time(connection, {}) for _ in range(2)] == [True, False]
+    outbox = SqlServerCallersOutbox(Names("outbox"), never)
+    assert [await outbox.add(connection, [], "") for _ in range(2)] == [["a", "b"], []]
+    assert [await outbox.first_time("", "", connection, "") for _ in range(2)] == [True, False]
 
 
 async def test_no_answer_is_not_taken_for_a_repeated_event() -> None:
     with pytest.raises(ValueError, match="not enough values"):
-        await SqlServerCallersOutbox(Names("outbox")).first_time(Scripted(), {})
+        await SqlServerCallersOutbox(Names("outbox"), never).first_time("", "", Scripted(), "")
+
+
+async def never(name: str, params: object, limit_s: float) -> list[Any]:
+    raise AssertionError("asked on a connection of the outbox's own")
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,6 @@
 """The demo's counts are not zero by construction: planted violations are counted."""
 
-from fencehold.cli.demo.verdict import Verdict, Written, verdict
+from fencehold.cli.demo.command import Verdict, Written, verdict
 from fencehold.verify.journal import Journal, Said
 
 

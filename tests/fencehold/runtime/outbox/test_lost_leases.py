@@ -51,7 +51,7 @@ async def test_a_healthy_handler_of_many_leases_is_started_once_and_completes(
             began.append(event.payload)
             await asyncio.sleep(event.payload * lease_s)
 
-        lease_s = 2 * LEASE_S  # on a busy machine a thread may have to wait for its turn
+        lease_s = enough_s(url, 2 * LEASE_S)
         async with opened(url, lease=lease_s) as (outbox, heard):
             short, long = await outbox.add_many([("short", 2.5), ("long", 10)])
             workers = [outbox.worker({"short": handle}), outbox.worker({"long": handle}, max_processing="1m")]
@@ -69,7 +69,7 @@ async def test_a_healthy_handler_of_many_leases_is_started_once_and_completes(
 @pytest.mark.fault("blocked-loop", "outbox")
 async def test_a_handler_that_blocks_its_event_loop_keeps_its_event(url: str, opened: Opened) -> None:
     began: list[int] = []
-    lease_s = enough_s(url, 2 * LEASE_S)  # on a busy machine a thread may have to wait for its turn
+    lease_s = enough_s(url, 2 * LEASE_S)
 
     async def block(event: fencehold.Claim) -> None:
         began.append(event.attempt)

@@ -6,7 +6,7 @@ import mssql_python
 import pytest
 
 from fencehold.model.items.items import ItemKey
-from fencehold.ports.items import ItemPort
+from fencehold.ports.items import ItemStore
 from fencehold.testing import conformance
 from fencehold.testing.conformance.items.locks import locked, started
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
@@ -100,20 +100,20 @@ class TestSqlServer(conformance.Suite, harness=SqlServerHarness, limit_s=290.0):
                     pytest.skip("READ_COMMITTED_SNAPSHOT is off: who reads waits for who writes")
 
         async def test_a_renewal_that_had_to_wait_past_its_lease_does_not_revive_it(
-            self, harness: Harness, port: ItemPort, key: ItemKey
+            self, harness: Harness, items: ItemStore, key: ItemKey
         ) -> None:
             async with locked(harness) as other:
-                waiting = await started(harness, port.renew([key], LEASE_S, CALL_LIMIT_S))
+                waiting = await started(harness, items.leases.renew([key], LEASE_S, CALL_LIMIT_S))
                 await harness.set_clock(START + LEASE)
                 await other.commit()
                 assert await waiting == {}
 
         async def test_an_item_that_left_its_state_while_it_was_waited_for_is_not_taken(
-            self, harness: Harness, port: ItemPort, key: ItemKey
+            self, harness: Harness, items: ItemStore, key: ItemKey
         ) -> None:
-            assert await port.break_leases([key], CALL_LIMIT_S) == {}
+            assert await items.leases.break_leases([key], CALL_LIMIT_S) == {}
             async with locked(harness) as other:
-                waiting = await started(harness, port.next_for_state("NEW", 9, "bob", LEASE_S, CALL_LIMIT_S))
+                waiting = await started(harness, items.leases.next_for_state("NEW", 9, "bob", LEASE_S, CALL_LIMIT_S))
                 await other.execute(f"UPDATE {ITEM_TABLE} SET state = 'SENT' WHERE id = 'deal'")
                 await other.commit()
                 assert await waiting == []

@@ -9,7 +9,7 @@ from typing import Any
 
 from fencehold.backends.sqlserver.params import bound, own
 from submission_manager.model.intents import NewIntent
-from submission_manager.stores.sqlserver import intake
+from submission_manager.stores import sqlserver
 from tests.servers.sqlserver import open_connection
 from tests.submission_manager.stores.scene import Scene, contract, statements
 
@@ -24,7 +24,7 @@ def statement(at: Scene, name: str) -> str:
 
 def submission(*ids: str) -> dict[str, Any]:
     """The parameters of the store's own statement."""
-    return own(intake.submission([NewIntent(intent_id, b"{}", contract()) for intent_id in ids]))
+    return own(sqlserver.submission([NewIntent(intent_id, b"{}", contract()) for intent_id in ids]))
 
 
 def execute(connection: Any, text: str, params: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:

@@ -16,7 +16,6 @@ from fencehold.backends.cosmos.items import documents as shape
 from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.server_clock import Window
 from fencehold.backends.cosmos.wire import Call, Wire
-from fencehold.backends.own_tables import OwnTables
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 from fencehold.model.items.items import (
     ItemKey,
@@ -267,13 +266,13 @@ class CosmosItemPort:
         return [shape.item_partition(self._kind, bucket) for bucket in range(self._buckets)]
 
 
-class CosmosItems(OwnTables):
+class CosmosItems:
     """The items of one kind, with a client of their own that opens when first needed; for one event loop."""
 
     def __init__(self, wire: Wire, kind: str) -> None:
         self._wire = wire
-        super().__init__(CosmosSchema(wire))
-        self.port = CosmosItemPort(wire, kind)
+        self.schema = CosmosSchema(wire)
+        self.port = self.leases = self.admin = CosmosItemPort(wire, kind)
 
     async def close(self) -> None:
         await self._wire.close()

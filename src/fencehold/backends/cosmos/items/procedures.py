@@ -26,6 +26,7 @@ from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.documents import Document, document_id
 from fencehold.backends.cosmos.items import documents as shape
 from fencehold.backends.cosmos.items.items import NOT_EXECUTED, CosmosItemPort, CosmosItems, raise_first
+from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.wire import Call, Wire
 from fencehold.model.errors import FenceholdError, Unavailable, Uncertain
 from fencehold.model.items.items import ItemKey
@@ -142,7 +143,13 @@ class ProcedureItemPort(CosmosItemPort):
 class ProcedureItems(CosmosItems):
     def __init__(self, wire: Wire, kind: str) -> None:
         super().__init__(wire, kind)
-        self.port = ProcedureItemPort(wire, kind)
+        self.schema = ProcedureSchema(wire, kind)
+        self.port = self.leases = self.admin = ProcedureItemPort(wire, kind)
+
+
+class ProcedureSchema(CosmosSchema):
+    def __init__(self, wire: Wire, kind: str) -> None:
+        super().__init__(wire)
         self._any_partition = shape.item_partition(kind, 0)
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import datetime as dt
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from fencehold.backends.memory.no_tables import NoTables
+from fencehold.backends.absent import NoTables
 from fencehold.backends.memory.outbox.shelf import CLAIMABLE, EventShelf, Kept, Relay
 from fencehold.backends.ready import Ready
 from fencehold.model.errors import ConfigurationError
@@ -23,7 +23,6 @@ from fencehold.ports.events import (
     Failure,
     Filter,
     Key,
-    OnAdded,
     Recovered,
     Stats,
     Turn,
@@ -44,9 +43,6 @@ class MemoryEventPort:
         if added:
             self._shelf.notify()
         return added
-
-    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
-        raise no_transactions()
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         with self._shelf.lock:
@@ -157,6 +153,29 @@ class MemoryEventAdmin:
                 self._shelf.consumed = {met for met in self._shelf.consumed if met[0] != gone}
         return len(chosen)
 
+    def _chosen(self, which: Filter) -> Iterator[Kept]:
+        older_than_s = which.older_than_s
+        now = self._shelf.now()
+        for row in self._shelf.rows.values():
+            age_s = (now - (row.stored.processed_at or row.created_at)).total_seconds()
+            if (
+                (not which.statuses or row.stored.status in which.statuses)
+                and (not which.event_types or row.new.event_type in which.event_types)
+                and (not which.tracking_ids or row.new.tracking_id in which.tracking_ids)
+                and (older_than_s is None or age_s > older_than_s)
+            ):
+                yield row
+
+
+class MemoryEventsInTx:
+    """Memory has no transaction to join: raises ConfigurationError (bad_connection) if a connection is given."""
+
+    def __init__(self, shelf: EventShelf) -> None:
+        self._shelf = shelf
+
+    def add(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
+        raise no_transactions()
+
     async def identity(self, limit_s: float) -> str:
         return ""
 
@@ -172,27 +191,14 @@ class MemoryEventAdmin:
             self._shelf.consumed.add((tracking_id, consumer_id))
             return Ready(is_first)
 
-    def _chosen(self, which: Filter) -> Iterator[Kept]:
-        older_than_s = which.older_than_s
-        now = self._shelf.now()
-        for row in self._shelf.rows.values():
-            age_s = (now - (row.stored.processed_at or row.created_at)).total_seconds()
-            if (
-                (not which.statuses or row.stored.status in which.statuses)
-                and (not which.event_types or row.new.event_type in which.event_types)
-                and (not which.tracking_ids or row.new.tracking_id in which.tracking_ids)
-                and (older_than_s is None or age_s > older_than_s)
-            ):
-                yield row
-
 
 class MemoryEventHints:
     def __init__(self, shelf: EventShelf) -> None:
         self._shelf = shelf
-        self._hints: list[OnAdded] = []
+        self._hints: list[Callable[[], None]] = []
         self._relay: Relay | None = None
 
-    def on_added(self, hint: OnAdded) -> None:
+    def on_hint(self, hint: Callable[[], None]) -> None:
         self._hints.append(hint)
 
     async def listen(self, limit_s: float) -> bool:
@@ -216,9 +222,11 @@ class MemoryEventHints:
             hint()
 
 
-class MemoryEvents(NoTables):
+class MemoryEvents:
     def __init__(self, shelf: EventShelf) -> None:
+        self.schema = NoTables("the memory store")
         self.port = MemoryEventPort(shelf)
+        self.in_tx = MemoryEventsInTx(shelf)
         self.admin = MemoryEventAdmin(shelf)
         self.hints = MemoryEventHints(shelf)
 

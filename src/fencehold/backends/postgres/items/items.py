@@ -7,7 +7,6 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
-from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.commits import Commits
 from fencehold.backends.postgres.items import rows as item_rows
@@ -142,14 +141,14 @@ class PostgresItemPort:
         return await self._session.run(name, {**params, "kind": self._kind}, limit_s)
 
 
-class PostgresItems(OwnTables):
+class PostgresItems:
     """The items of one kind in one event loop: one connection for everything, opened when first needed."""
 
     def __init__(self, info: str, package: str, table: str, kind: str, commits: Commits | None = None) -> None:
         statements = Statements(package, table, pyformat, ITEMS)
         self._session = PlannedSession(info, statements, commits)
-        super().__init__(PostgresSchema(info, statements))
-        self.port = PostgresItemPort(self._session, kind)
+        self.schema = PostgresSchema(info, statements)
+        self.port = self.leases = self.admin = PostgresItemPort(self._session, kind)
 
     async def close(self) -> None:
         await self._session.close()

@@ -7,10 +7,9 @@ import contextlib
 import datetime as dt
 import itertools
 import time
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.arrays import array, text_array
 from fencehold.backends.postgres.callers import PostgresCallersOutbox
@@ -18,20 +17,19 @@ from fencehold.backends.postgres.commits import Commits
 from fencehold.backends.postgres.outbox import rows as event_rows
 from fencehold.backends.postgres.outbox.admin import PostgresEventAdmin
 from fencehold.backends.postgres.outbox.session import EventSession
+from fencehold.backends.postgres.outbox.sweeps import Sweeps
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.postgres.session import Rows
 from fencehold.backends.sql.statements import OUTBOX, Statements, pyformat
 from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent
-from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, OnAdded, Recovered, Turn
+from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
 
 COPY_MIN = 50  # events: for fewer, one statement is faster than a bulk load and its hint
 COPY_CHUNK = 100  # events sent at a time
 RENEW_TRIES = 3
 RENEW_PAUSE_S = 0.02
-SLOW_SWEEP_S = 0.05
-SWEEP_PART = 20  # sweeps may take 1/20 of the time: dead rows make them slow, and they must not slow claims down
 
 Floor = tuple[str, int]
 FROM_THE_BEGINNING: Floor = ("-infinity", 0)
@@ -51,8 +49,8 @@ class Floors:
         floors = [self._by_priority[level] for level in levels]
         return {
             "levels": array(levels),
-            "floors": text_array(floor[0] for floor in floors),
-            "floor_ids": array(floor[1] for floor in floors),
+            "floors": text_array(due_at for due_at, _ in floors),
+            "floor_ids": array(event_id for _, event_id in floors),
         }
 
     def know(self, priorities: str) -> None:
@@ -65,11 +63,8 @@ class Floors:
         levels = {0, *_levels(priorities or "")}
         self._by_priority = {level: self._by_priority.get(level, FROM_THE_BEGINNING) for level in levels}
 
-    def reached(self, rows: Rows) -> None:
-        """Move each priority's floor to its last row: rows come in the order of the claim."""
-        if not rows:
-            return
-        last: dict[int, tuple[dt.datetime, int]] = {row[10]: (row[12], row[0]) for row in rows if not row[13]}
+    def reached(self, last: Mapping[int, tuple[dt.datetime, int]]) -> None:
+        """Move each priority's floor to the last event that was claimed of it."""
         for priority, (due_at, event_id) in last.items():
             self._by_priority[priority] = (due_at.isoformat(), event_id)
 
@@ -87,9 +82,8 @@ class PostgresEventPort:
     def __init__(self, session: EventSession, statements: Statements) -> None:
         self._session = session
         self._statements = statements
-        self._callers = PostgresCallersOutbox(statements)
         self._floors = Floors()
-        self._may_sweep_s = 0.0
+        self._sweeps = Sweeps()
         session.on_hint(lambda _, priorities: self._floors.know(priorities))
 
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
@@ -100,7 +94,7 @@ class PostgresEventPort:
                 return await self._copy(made, making, limit_s)
         made += making
         rows = await self._session.run("add", event_rows.add_params(made), limit_s)
-        return [row[0] for row in rows]
+        return [tracking_id for (tracking_id,) in rows]
 
     async def _copy(self, made: list[NewEvent], making: Iterator[NewEvent], limit_s: float) -> list[str]:
         """Load all events or none, then send the hint. If the hint fails, the next poll finds the events."""
@@ -110,51 +104,50 @@ class PostgresEventPort:
             await self._session.run("notify", {"priorities": priorities}, limit_s)
         return [event.tracking_id for event in made]
 
-    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
-        return self._callers.add_in(target, [event_rows.add_params(events, outbox_id)])
-
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         if ask is None or ask.limit == 0:
             return Turn(await self._complete(completed, limit_s), [])
-        is_time = not ask.patient or time.monotonic() >= self._may_sweep_s
-        sweeps = ask.in_order or (ask.sweep and is_time)
-        if not sweeps:
-            return await self._complete_and_claim(completed, ask, limit_s)
-        done = await self._complete(completed, limit_s)
-        rows = await self._sweep(ask, limit_s)
-        return Turn(done, [event_rows.claim(row, ask.token) for row in rows])
+        if self._sweeps.is_due(ask, completed):
+            turn = Turn(await self._complete(completed, limit_s), await self._sweep(ask, limit_s))
+        else:
+            turn = await self._complete_and_claim(completed, ask, limit_s)
+        self._sweeps.claimed(ask, turn.claims)
+        return turn
 
     async def _complete_and_claim(self, completed: Sequence[Key], ask: ClaimAsk, limit_s: float) -> Turn:
         params = {
             **event_rows.keys_params(completed), **_ask_params(ask), **self._floors.params(), "asked": len(completed),
         }  # fmt: skip
         rows = await self._session.quick("turn", params, limit_s)
-        count, *which = rows.pop()[:2]
-        self._floors.reached(rows)
+        count, which, *_ = rows.pop()
         done = completed
         if count != len(completed):
-            accepted = set((which[0] or "").split(","))
+            accepted = set((which or "").split(","))
             done = [key for key in completed if key.tracking_id in accepted]
-        token = ask.token
-        return Turn(done, [event_rows.claim(row, token) for row in rows])
+        return Turn(done, self._claims(ask, rows))
 
     async def _complete(self, keys: Sequence[Key], limit_s: float) -> list[Key]:
         if not keys:
             return []
         rows = await self._session.quick("complete", event_rows.keys_params(keys), limit_s)
-        return [ClaimKey(row[0], row[1]) for row in rows]
+        return [ClaimKey(event_id, token) for event_id, token in rows]
 
-    async def _sweep(self, ask: ClaimAsk, limit_s: float) -> Rows:
+    async def _sweep(self, ask: ClaimAsk, limit_s: float) -> list[Claim]:
         if ask.in_order:
-            return await self._session.run_in_turn("order_lock", "claim_in_order", _ask_params(ask), limit_s)
+            rows = await self._session.run_in_turn("order_lock", "claim_in_order", _ask_params(ask), limit_s)
+            return self._claims(ask, rows)
         began_s = time.monotonic()
         rows = await self._session.quick("claim", _ask_params(ask), limit_s)
-        took_s = time.monotonic() - began_s
-        if took_s > SLOW_SWEEP_S:
-            self._may_sweep_s = began_s + took_s * SWEEP_PART
-        self._floors.forget_others(rows.pop()[1])
-        self._floors.reached(rows)
-        return rows
+        self._sweeps.swept(ask, began_s)
+        _, priorities, *_ = rows.pop()
+        self._floors.forget_others(priorities)
+        return self._claims(ask, rows)
+
+    def _claims(self, ask: ClaimAsk, rows: Rows) -> list[Claim]:
+        """The rows as claims; the next claim goes on behind them."""
+        claims, last = event_rows.claims(rows, ask.token)
+        self._floors.reached(last)
+        return claims
 
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
         """Repeats for keys that were left out: another session may only have had their rows locked."""
@@ -168,16 +161,16 @@ class PostgresEventPort:
                 await asyncio.sleep(RENEW_PAUSE_S)
             params = {**event_rows.keys_params(missing), "lease": lease_s}
             rows = await self._session.run("renew", params, max(0.001, left_s()))
-            renewed.update((ClaimKey(row[0], row[1]), row[2]) for row in rows)
+            renewed.update((ClaimKey(event_id, token), until) for event_id, token, until in rows)
         return renewed
 
     async def fail(self, failures: Sequence[Failure], limit_s: float) -> list[tuple[ClaimKey, Status]]:
         rows = await self._session.run("fail", event_rows.failure_params(failures), limit_s)
-        return [(ClaimKey(row[0], row[1]), Status(row[2])) for row in rows]
+        return [(ClaimKey(event_id, token), Status(status)) for event_id, token, status in rows]
 
     async def release(self, keys: Sequence[ClaimKey], limit_s: float) -> list[ClaimKey]:
         rows = await self._session.run("release", event_rows.keys_params(keys), limit_s)
-        return [ClaimKey(row[0], row[1]) for row in rows]
+        return [ClaimKey(event_id, token) for event_id, token in rows]
 
     async def reap(self, limit: int, limit_s: float) -> list[Recovered]:
         rows = await self._session.run("reap", {"limit": limit}, limit_s)
@@ -188,22 +181,23 @@ class PostgresEventHints:
     def __init__(self, session: EventSession) -> None:
         self._session = session
 
-    def on_added(self, hint: OnAdded) -> None:
+    def on_hint(self, hint: Callable[[], None]) -> None:
         self._session.on_hint(lambda _, __: hint())
 
     async def listen(self, limit_s: float) -> bool:
         return await self._session.listen(limit_s)
 
 
-class PostgresEvents(OwnTables):
+class PostgresEvents:
     """One outbox in one event loop: one connection for everything, opened when first needed."""
 
     def __init__(self, info: str, package: str, table: str, commits: Commits | None = None) -> None:
         statements = Statements(package, table, pyformat, OUTBOX)
         self._session = EventSession(info, statements, commits)
-        super().__init__(PostgresSchema(info, statements))
+        self.schema = PostgresSchema(info, statements)
         self.port = PostgresEventPort(self._session, statements)
-        self.admin = PostgresEventAdmin(self._session, statements)
+        self.in_tx = PostgresCallersOutbox(statements, self._session.run)
+        self.admin = PostgresEventAdmin(self._session)
         self.hints = PostgresEventHints(self._session)
 
     async def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from fencehold.backends.postgres.arrays import array, text_array
@@ -91,11 +92,27 @@ def filter_params(which: Filter) -> dict[str, Any]:
     }
 
 
-def claim(row: Row, token: str) -> Claim:
-    return Claim(
-        row[0], row[1], row[2], row[3], token, row[4], row[5] + 1, row[6], row[7], row[8], row[9], row[10], row[11],
-        recovered=row[13], is_suspect=is_suspect(row[13], row[5], row[14]),
-    )  # fmt: skip
+def claims(rows: Sequence[Row], token: str) -> tuple[list[Claim], dict[int, tuple[dt.datetime, int]]]:
+    """Return the claims, and of each priority when the last was due and its id: rows come in the order of the claim.
+
+    What was recovered comes out of turn, so it is left out there.
+    """
+    made: list[Claim] = []
+    last: dict[int, tuple[dt.datetime, int]] = {}
+    for (
+        event_id, tracking_id, event_type, payload, locked_until, retry_count, max_retries, aggregate_id,
+        aggregate_type, metadata, priority, created_at, due_at, recovered, recoveries,
+    ) in rows:  # fmt: skip
+        made.append(
+            Claim(
+                event_id, tracking_id, event_type, payload, token, locked_until, retry_count + 1, max_retries,
+                aggregate_id, aggregate_type, metadata, priority, created_at, recovered=recovered,
+                is_suspect=is_suspect(recovered, retry_count, recoveries),
+            )
+        )  # fmt: skip
+        if not recovered:
+            last[priority] = due_at, event_id
+    return made, last
 
 
 def recovered(row: Row) -> Recovered:
@@ -108,11 +125,12 @@ def stats(row: Row) -> Stats:
 
 
 def event_row(row: Row) -> EventRow:
-    values = list(row)
-    values[7] = Status(values[7])
-    for place in (9, 10, 11, 14):
-        values[place] = _utc(values[place])
-    return EventRow(*values)
+    found = EventRow(*row)
+    return replace(
+        found, status=Status(found.status), created_at=found.created_at.astimezone(dt.UTC),
+        due_at=found.due_at.astimezone(dt.UTC),
+        processed_at=_utc(found.processed_at), locked_until=_utc(found.locked_until),
+    )  # fmt: skip
 
 
 def _utc(when: dt.datetime | None) -> dt.datetime | None:

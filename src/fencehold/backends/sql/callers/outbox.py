@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
 
 from fencehold.backends.sql import wrong_store
 from fencehold.backends.sql.callers.connections import CallersConnection, Params, Rows, Steps
+from fencehold.backends.sql.callers.dialect import Dialect
 from fencehold.backends.sql.callers.work import NOTHING_WRITTEN, CallersWrites, begin_hint
+from fencehold.backends.sql.statements import Statements
 from fencehold.model.errors import ConfigurationError
+from fencehold.model.outbox.new_events import NewEvent
+
+RunsOwn: TypeAlias = Callable[[str, Params, float], Awaitable[Sequence[Any]]]
 
 
 class CallersOutbox(CallersWrites):
     """One outbox of one database, on connections of the callers'. A backend says how it answers."""
 
-    def add_in(self, given: object, batch: Sequence[Params]) -> Awaitable[list[str]]:
-        """Run `add` for each of the batch. Returns the tracking ids of the events that were not known yet."""
-        return self.perform(given, lambda connection: self._added(connection, batch))
+    def __init__(self, dialect: Dialect, statements: Statements, run: RunsOwn | None) -> None:
+        """`run` runs a statement on the outbox's own connection. None: outboxes are not told apart by an identity."""
+        super().__init__(dialect, statements)
+        self._run = run
 
-    def first_time(self, given: object, params: Params) -> Awaitable[bool]:
-        return self.perform(given, lambda connection: self._first_time(connection, params))
+    async def identity(self, limit_s: float) -> str:
+        """Empty without a `run`."""
+        if self._run is None:
+            return ""
+        return wrong_store.identity_of(await self._run("identity", {}, limit_s), self.statements.table)
+
+    def add(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
+        batch = self.batch(events, outbox_id)
+        return self.perform(target, lambda connection: self._added(connection, batch))
+
+    def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
+        params = {"tracking_id": tracking_id, "consumer": consumer_id, "outbox_id": outbox_id}
+        return self.perform(target, lambda connection: self._first_time(connection, params))
+
+    @abstractmethod
+    def batch(self, events: Sequence[NewEvent], outbox_id: str) -> Sequence[Params]:
+        """Return the parameters of each run of the statement `add`."""
 
     def _added(self, connection: CallersConnection, batch: Sequence[Params]) -> Steps[list[str]]:
         return self.ids_added(connection, batch, (yield from self.written(connection, "add", batch)))

@@ -6,7 +6,6 @@ import datetime as dt
 import sqlite3
 from collections.abc import Sequence
 
-from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.sql.rounds import rounds
 from fencehold.backends.sql.statements import ITEMS, Statements
 from fencehold.backends.sqlite.items import rows as item_rows
@@ -140,15 +139,15 @@ class SqliteItemPort:
         return connection.execute(self._statements[name], {**params, "kind": self._kind}).fetchall()
 
 
-class SqliteItems(OwnTables):
+class SqliteItems:
     """The items of one kind in one event loop, on a connection and a thread of their own."""
 
     def __init__(self, path: str, kind: str, facts: FactSink | None = None) -> None:
         statements = Statements("fencehold.backends.sqlite", ITEMS.default_table, topic=ITEMS)
         self._is_closed = False
         self._session = Session(path, "fencehold-sqlite-items", statements, facts)
-        super().__init__(SqliteSchema(self._session, statements))
-        self.port = SqliteItemPort(self._session, statements, kind)
+        self.schema = SqliteSchema(self._session, statements)
+        self.port = self.leases = self.admin = SqliteItemPort(self._session, statements, kind)
 
     async def close(self) -> None:
         if not self._is_closed:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Awaitable
 from typing import Any
 
 from fencehold.backends.sql.statements import Statements
-from fencehold.backends.sqlite.callers import SqliteCallersOutbox
 from fencehold.backends.sqlite.outbox import rows as event_rows
 from fencehold.backends.sqlite.outbox.hints import Neighbours
 from fencehold.backends.sqlite.outbox.rows import Params
@@ -21,7 +19,6 @@ class SqliteEventAdmin:
         self._session = session
         self._statements = statements
         self._neighbours = neighbours
-        self._callers = SqliteCallersOutbox(session.path, statements)
 
     async def stats(self, limit_s: float, whole: bool = True) -> Stats:
         return event_rows.stats((await self._read("stats", {"whole": whole}, limit_s))[0])
@@ -53,14 +50,6 @@ class SqliteEventAdmin:
             return len(rows)
 
         return await self._session.write(work, limit_s)
-
-    async def identity(self, limit_s: float) -> str:
-        """Always empty: on SQLite the files are compared instead."""
-        return ""
-
-    def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
-        params = {"tracking_id": tracking_id, "consumer": consumer_id}
-        return self._callers.first_time(target, params)
 
     async def _read(self, name: str, params: Params, limit_s: float) -> list[tuple[Any, ...]]:
         statement = self._statements[name]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.sql.rounds import rounds
 from fencehold.backends.sql.statements import OUTBOX, Statements
 from fencehold.backends.sqlite.callers import SqliteCallersOutbox
@@ -36,7 +35,6 @@ class SqliteEventPort:
         self._session = session
         self._statements = statements
         self._neighbours = neighbours
-        self._callers = SqliteCallersOutbox(session.path, statements)
 
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
         statement, batch = self._statements["add"], [event_rows.add_params(event) for event in events]
@@ -48,10 +46,6 @@ class SqliteEventPort:
         if added:
             self._neighbours.notify()
         return added
-
-    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
-        """Gives no hint itself: the caller's commit changes the file, and listeners notice that."""
-        return self._callers.add_in(target, [event_rows.add_params(event) for event in events])
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         change = KeyChange(self._statements["complete"], completed)
@@ -125,7 +119,7 @@ class KeyChange:
         return changed
 
 
-class SqliteEvents(OwnTables):
+class SqliteEvents:
     """One outbox in one event loop, on a connection and a thread of its own."""
 
     def __init__(self, path: str, table: str, facts: FactSink | None = None) -> None:
@@ -135,8 +129,9 @@ class SqliteEvents(OwnTables):
         neighbours = Neighbours(path, table)
         self._is_closed = False
         self._session = Session(path, "fencehold-sqlite-events", statements, facts)
-        super().__init__(SqliteSchema(self._session, statements))
+        self.schema = SqliteSchema(self._session, statements)
         self.port = SqliteEventPort(self._session, statements, neighbours)
+        self.in_tx = SqliteCallersOutbox(path, statements)  # no hint: the caller's commit changes the file
         self.admin = SqliteEventAdmin(self._session, statements, neighbours)
         self.hints = SqliteEventHints(self._session, statements, neighbours)
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlite.session import Session
 from fencehold.model.errors import FenceholdError
-from fencehold.ports.events import OnAdded
 
 LOOK_EVERY_S = 0.05
 LOOK_LIMIT_S = 1.0
@@ -51,14 +50,14 @@ class SqliteEventHints:
         self._session = session
         self._statements = statements
         self._neighbours = neighbours
-        self._hints: list[OnAdded] = []
+        self._hints: list[Callable[[], None]] = []
         self._watch: asyncio.Task[None] | None = None
         self._relay: Relay | None = None
         self._looked_at: sqlite3.Connection | None = None
         self._version = -1
         self._newest = 0
 
-    def on_added(self, hint: OnAdded) -> None:
+    def on_hint(self, hint: Callable[[], None]) -> None:
         self._hints.append(hint)
 
     async def listen(self, limit_s: float) -> bool:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from fencehold.backends.own_tables import OwnTables
 from fencehold.backends.sql.rounds import rounds
 from fencehold.backends.sql.statements import ITEMS, Statements
 from fencehold.backends.sqlserver.address import Address
@@ -137,14 +136,14 @@ class SqlServerItemPort:
         return await self._session.run(name, {**params, "kind": self._kind}, limit_s)
 
 
-class SqlServerItems(OwnTables):
+class SqlServerItems:
     """The items of one kind in one event loop: one connection for everything, opened when first needed."""
 
     def __init__(self, address: Address, package: str, table: str, kind: str) -> None:
         statements = Statements(package, table, topic=ITEMS)
         self._session = Session(address, statements, "fencehold-mssql-items")
-        super().__init__(SqlServerSchema(address, statements))
-        self.port = SqlServerItemPort(self._session, kind)
+        self.schema = SqlServerSchema(address, statements)
+        self.port = self.leases = self.admin = SqlServerItemPort(self._session, kind)
 
     async def close(self) -> None:
         await self._session.close()

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
-from fencehold.backends.sql import wrong_store
-from fencehold.backends.sqlserver.callers import SqlServerCallersOutbox
 from fencehold.backends.sqlserver.outbox import rows as event_rows
 from fencehold.backends.sqlserver.params import microseconds
 from fencehold.backends.sqlserver.session import Session
@@ -15,7 +11,6 @@ from fencehold.ports.events import EventRow, Filter, Stats
 class SqlServerEventAdmin:
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._callers = SqlServerCallersOutbox(session.statements)
 
     async def stats(self, limit_s: float, whole: bool = True) -> Stats:
         rows = await self._session.run("stats", {"whole": int(whole)}, limit_s)
@@ -39,11 +34,3 @@ class SqlServerEventAdmin:
         if dry_run:
             return min(limit, int((await self._session.run("purgeable", params, limit_s))[0][0]))
         return int((await self._session.run("purge", {**params, "limit": limit}, limit_s))[0][0])
-
-    async def identity(self, limit_s: float) -> str:
-        rows = await self._session.run("identity", {}, limit_s)
-        return wrong_store.identity_of(rows, self._session.statements.table)
-
-    def first_time(self, tracking_id: str, consumer_id: str, target: object, outbox_id: str) -> Awaitable[bool]:
-        params = {"tracking_id": tracking_id, "consumer": consumer_id, "outbox_id": outbox_id}
-        return self._callers.first_time(target, params)

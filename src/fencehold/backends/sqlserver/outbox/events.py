@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import time
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from fencehold.backends.own_tables import OwnTables
+from fencehold.backends.absent import NoHints
 from fencehold.backends.sql.statements import OUTBOX, Statements
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.batch import Rows
@@ -19,7 +19,7 @@ from fencehold.backends.sqlserver.schema import SqlServerSchema
 from fencehold.backends.sqlserver.session import Session
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent
-from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, OnAdded, Recovered, Turn
+from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
 
 RENEW_TRIES = 3
 RENEW_PAUSE_S = 0.02
@@ -31,7 +31,6 @@ class SqlServerEventPort:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._callers = SqlServerCallersOutbox(session.statements)
 
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
         """Add any number of events in one round trip."""
@@ -40,9 +39,6 @@ class SqlServerEventPort:
             return []
         rows = await self._session.run("add", event_rows.add_params(made), limit_s)
         return [row[1] for row in rows]
-
-    def add_in(self, target: object, events: Sequence[NewEvent], outbox_id: str) -> Awaitable[list[str]]:
-        return self._callers.add_in(target, [event_rows.add_params(events, within=outbox_id)])
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         if ask is not None and ask.limit > 0:
@@ -92,26 +88,17 @@ class SqlServerEventPort:
         return [event_rows.recovered(row) for row in rows]
 
 
-class NoEventHints:
-    """SQL Server notifies nobody: callers that wait for events must poll."""
-
-    def on_added(self, hint: OnAdded) -> None:
-        return None
-
-    async def listen(self, limit_s: float) -> bool:
-        return False
-
-
-class SqlServerEvents(OwnTables):
+class SqlServerEvents:
     """One outbox in one event loop, on a connection and a thread of its own."""
 
     def __init__(self, address: Address, package: str, table: str) -> None:
         statements = Statements(package, table, topic=OUTBOX)
         self._session = Session(address, statements, "fencehold-mssql-events")
-        super().__init__(SqlServerSchema(address, statements))
+        self.schema = SqlServerSchema(address, statements)
         self.port = SqlServerEventPort(self._session)
+        self.in_tx = SqlServerCallersOutbox(statements, self._session.run)
         self.admin = SqlServerEventAdmin(self._session)
-        self.hints = NoEventHints()
+        self.hints = NoHints()
 
     async def close(self) -> None:
         await self._session.close()

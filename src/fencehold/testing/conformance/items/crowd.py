@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from fencehold.model.items.items import HELD_BY_ANOTHER, ItemKey
-from fencehold.ports.backend import Backend
+from fencehold.ports.backend import Backend, items_of
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import EVERYTHING, ItemTests, row
 from fencehold.testing.conformance.processes import Order, Part, told_by_processes
@@ -45,14 +45,14 @@ class ItemCrowd(ItemTests):
         """All others try to break the lease at once, while the holder renews; then the holder breaks it."""
         others = [(clients[n], key) for n, key in enumerate(keys) if n != winner]
         breaks, until = await asyncio.gather(
-            asyncio.gather(*(client.port.break_leases([key], CALL_LIMIT_S) for client, key in others)),
-            clients[winner].port.renew([keys[winner]], LEASE_S, CALL_LIMIT_S),
+            asyncio.gather(*(client.leases.break_leases([key], CALL_LIMIT_S) for client, key in others)),
+            clients[winner].leases.renew([keys[winner]], LEASE_S, CALL_LIMIT_S),
         )
         assert until == {keys[winner]: START + LEASE}
         for (_, key), refusals in zip(others, breaks, strict=True):
             assert list(refusals) == [key]
             assert_held(refusals[key], holder(winner))
-        assert await clients[winner].port.break_leases([keys[winner]], CALL_LIMIT_S) == {}
+        assert await clients[winner].leases.break_leases([keys[winner]], CALL_LIMIT_S) == {}
 
     async def test_of_many_who_put_one_new_item_at_once_none_fails(self, harness: Harness) -> None:
         """Some create it and some replace it; the item that is left is complete, and from one of them."""
@@ -69,7 +69,7 @@ class ItemCrowd(ItemTests):
         """In whatever order they arrive: a save after the delete is refused, and none is half done."""
         clients = (await crowd(harness))[:9]
         row(await clients[0].port.put(NewItem("deal", NEW, "0", "whoever"), CALL_LIMIT_S))
-        key = row(await clients[0].port.acquire("deal", "ada", LEASE_S, CALL_LIMIT_S)).key
+        key = row(await clients[0].leases.acquire("deal", "ada", LEASE_S, CALL_LIMIT_S)).key
         ended = clients[8].port.delete(key, CALL_LIMIT_S)
         saves = (c.port.save(key, f"state {n}", str(n), CALL_LIMIT_S) for n, c in enumerate(clients[:8]))
         gone, *answers = await asyncio.gather(ended, *saves)
@@ -87,7 +87,7 @@ class ItemCrowd(ItemTests):
 
         async def take_all(number: int, client: ItemStore) -> None:
             while True:
-                got = await client.port.next_for_state(NEW, 5, holder(number), LEASE_S, CALL_LIMIT_S)
+                got = await client.leases.next_for_state(NEW, 5, holder(number), LEASE_S, CALL_LIMIT_S)
                 taken.extend(one.id for one in got)
                 if not got and await none_is_free(client):
                     return
@@ -102,7 +102,7 @@ class ItemCrowd(ItemTests):
         done: list[int] = []
 
         async def work(number: int) -> None:
-            items = harness.make().items(ITEM_KIND)
+            items = items_of(harness.make(), ITEM_KIND)
             try:
                 await drain(items, holder(number), done.append)
             finally:
@@ -160,7 +160,7 @@ def holder(number: int) -> str:
 
 
 async def acquire(client: ItemStore, number: int) -> ItemAnswer:
-    return await client.port.acquire("deal", holder(number), LEASE_S, CALL_LIMIT_S)
+    return await client.leases.acquire("deal", holder(number), LEASE_S, CALL_LIMIT_S)
 
 
 def granted(answers: list[ItemAnswer]) -> list[tuple[int, ItemRow]]:
@@ -179,14 +179,14 @@ def assert_held(no: ItemRefusal, by: str) -> None:
 
 
 async def none_is_free(client: ItemStore) -> bool:
-    return all(one.holder_id is not None for one in await client.port.find(NEW, EVERYTHING, CALL_LIMIT_S))
+    return all(one.holder_id is not None for one in await client.admin.find(NEW, EVERYTHING, CALL_LIMIT_S))
 
 
 async def assert_all_done(store: ItemStore, done: list[int]) -> None:
     assert Counter(done) == Counter(range(ITEMS))
-    rows = await store.port.find(DONE, EVERYTHING, CALL_LIMIT_S)
+    rows = await store.admin.find(DONE, EVERYTHING, CALL_LIMIT_S)
     assert [one.holder_id for one in rows] == [None] * ITEMS
-    assert await store.port.find(NEW, EVERYTHING, CALL_LIMIT_S) == []
+    assert await store.admin.find(NEW, EVERYTHING, CALL_LIMIT_S) == []
     assert sorted(int(one.document_json) for one in rows) == [1000 + n for n in range(ITEMS)]
 
 
@@ -204,29 +204,29 @@ async def drain(items: ItemStore, who: str, note: Callable[[int], None]) -> None
 
 async def _drain(items: ItemStore, who: str, note: Callable[[int], None]) -> None:
     while True:
-        taken = await items.port.next_for_state(NEW, BATCH, who, LEASE_S, CALL_LIMIT_S)
+        taken = await items.leases.next_for_state(NEW, BATCH, who, LEASE_S, CALL_LIMIT_S)
         for one in taken:
             number = int(one.document_json)
             saved = await items.port.save(one.key, DONE, str(1000 + number), CALL_LIMIT_S)
             assert isinstance(saved, ItemRow), f"{who} lost an item it held: {saved}"
             note(number)
         keys = [one.key for one in taken]
-        assert not keys or await items.port.break_leases(keys, CALL_LIMIT_S) == {}, f"{who} could not break its own"
+        assert not keys or await items.leases.break_leases(keys, CALL_LIMIT_S) == {}, f"{who} could not break its own"
         if not taken:
-            if not await items.port.find(NEW, 1, CALL_LIMIT_S):
+            if not await items.admin.find(NEW, 1, CALL_LIMIT_S):
                 return
             await asyncio.sleep(PAUSE_S)  # what others are taking may come back
 
 
 async def race(items: ItemStore, ids: list[str], who: str) -> list[str]:
     """Acquire all of them, in the same order as the others do; return those that were granted."""
-    answers = [(item_id, await items.port.acquire(item_id, who, LEASE_S, CALL_LIMIT_S)) for item_id in ids]
+    answers = [(item_id, await items.leases.acquire(item_id, who, LEASE_S, CALL_LIMIT_S)) for item_id in ids]
     return [item_id for item_id, answer in answers if isinstance(answer, ItemRow)]
 
 
 async def connected(backend: Backend, order: Order) -> ItemStore:
-    items = backend.items(order["kind"])
-    await items.port.find(NEW, 1, CALL_LIMIT_S)
+    items = items_of(backend, order["kind"])
+    await items.admin.find(NEW, 1, CALL_LIMIT_S)
     return items
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fencehold.model import names
 from fencehold.model.items.items import ItemKey
-from fencehold.ports.items import ItemPort, ItemRow, NewItem
+from fencehold.ports.items import ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import EVERYTHING, ItemPair, ItemTests, as_json, row
 from fencehold.testing.conformance.leases.names import AWKWARD, LOOK_ALIKES
 from fencehold.testing.conformance.suite import LEASE_S, START, needs
@@ -27,25 +27,25 @@ DOCUMENTS: tuple[Any, ...] = (
 
 
 class ItemNames(ItemTests):
-    async def test_ids_are_kept_apart_and_come_back_unchanged(self, port: ItemPort) -> None:
+    async def test_ids_are_kept_apart_and_come_back_unchanged(self, items: ItemStore) -> None:
         for name in ODD:
-            row(await port.put(NewItem(names.item_id(name), "NEW", as_json(name), "ada"), CALL_LIMIT_S))
-        taken = await port.next_for_state("NEW", EVERYTHING, "ada", LEASE_S, CALL_LIMIT_S)
+            row(await items.port.put(NewItem(names.item_id(name), "NEW", as_json(name), "ada"), CALL_LIMIT_S))
+        taken = await items.leases.next_for_state("NEW", EVERYTHING, "ada", LEASE_S, CALL_LIMIT_S)
         assert {one.id: document(one) for one in taken} == {name: name for name in ODD}
         assert len(taken) == len(ODD)
         keys = [one.key for one in taken]
-        assert set(await port.renew(keys, LEASE_S, CALL_LIMIT_S)) == set(keys)
-        assert {i: document(one) for i, one in (await port.get(ODD, CALL_LIMIT_S)).items()} == {n: n for n in ODD}
-        assert await port.break_leases(keys[::2], CALL_LIMIT_S) == {}
-        left = await port.next_for_state("NEW", EVERYTHING, "bob", LEASE_S, CALL_LIMIT_S)
+        assert set(await items.leases.renew(keys, LEASE_S, CALL_LIMIT_S)) == set(keys)
+        assert {i: document(one) for i, one in (await items.port.get(ODD, CALL_LIMIT_S)).items()} == {n: n for n in ODD}
+        assert await items.leases.break_leases(keys[::2], CALL_LIMIT_S) == {}
+        left = await items.leases.next_for_state("NEW", EVERYTHING, "bob", LEASE_S, CALL_LIMIT_S)
         assert {one.id for one in left} == {key.id for key in keys[::2]}
 
-    async def test_states_are_kept_apart(self, port: ItemPort) -> None:
+    async def test_states_are_kept_apart(self, items: ItemStore) -> None:
         for number, name in enumerate(ODD):
-            row(await port.put(NewItem(str(number), names.item_state(name), "1", "ada"), CALL_LIMIT_S))
+            row(await items.port.put(NewItem(str(number), names.item_state(name), "1", "ada"), CALL_LIMIT_S))
         for number, name in list(enumerate(ODD))[::4]:
-            assert [one.id for one in await port.find(name, EVERYTHING, CALL_LIMIT_S)] == [str(number)]
-            [taken] = await port.next_for_state(name, EVERYTHING, "ada", LEASE_S, CALL_LIMIT_S)
+            assert [one.id for one in await items.admin.find(name, EVERYTHING, CALL_LIMIT_S)] == [str(number)]
+            [taken] = await items.leases.next_for_state(name, EVERYTHING, "ada", LEASE_S, CALL_LIMIT_S)
             assert (taken.id, taken.state) == (str(number), name)
 
     async def test_holders_are_kept_apart(self, pair: ItemPair) -> None:
@@ -62,9 +62,9 @@ class ItemNames(ItemTests):
         for store, kind in zip(stores, SOME_ODD, strict=True):
             row(await store.port.put(NewItem("7", "NEW", as_json(kind), "ada"), CALL_LIMIT_S))
         for store, kind in zip(stores, SOME_ODD, strict=True):
-            [found] = await store.port.find(None, EVERYTHING, CALL_LIMIT_S)
+            [found] = await store.admin.find(None, EVERYTHING, CALL_LIMIT_S)
             assert document(found) == kind
-            [taken] = await store.port.next_for_state("NEW", EVERYTHING, "ada", LEASE_S, CALL_LIMIT_S)
+            [taken] = await store.leases.next_for_state("NEW", EVERYTHING, "ada", LEASE_S, CALL_LIMIT_S)
             assert document(taken) == kind
 
     async def test_a_blank_at_either_end_is_a_difference(self, pair: ItemPair) -> None:
@@ -98,7 +98,7 @@ class ItemNames(ItemTests):
             await pair.put(str(number), "NEW", value)
             await pair.save(await pair.take(str(number)), document=[value])
             await pair.save(pair.key(str(number)), "SENT", document=value)
-        found = await pair.port.find("SENT", EVERYTHING, CALL_LIMIT_S)
+        found = await pair.client.admin.find("SENT", EVERYTHING, CALL_LIMIT_S)
         assert {int(one.id): document(one) for one in found} == dict(enumerate(DOCUMENTS))
 
 
@@ -107,12 +107,12 @@ class ItemKinds(ItemTests):
     async def test_every_kind_that_has_an_item_is_named_once_and_no_other(self, harness: Harness) -> None:
         await harness.set_clock(START)
         empty = await harness.items("empty")
-        assert await empty.port.kinds(CALL_LIMIT_S) == []
+        assert await empty.admin.kinds(CALL_LIMIT_S) == []
         for kind in SOME_ODD:
             store = await harness.items(names.item_kind(kind), init=False)
             for item_id in ("7", "8"):
                 row(await store.port.put(NewItem(item_id, "NEW", as_json(kind), "ada"), CALL_LIMIT_S))
-        assert await empty.port.kinds(CALL_LIMIT_S) == sorted(SOME_ODD)
+        assert await empty.admin.kinds(CALL_LIMIT_S) == sorted(SOME_ODD)
 
 
 def document(one: ItemRow) -> Any:

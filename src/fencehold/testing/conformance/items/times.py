@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from fencehold.ports.items import ItemPort, ItemRow, NewItem
+from fencehold.ports.items import ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import ItemPair, ItemTests, refused, row
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
@@ -18,20 +18,20 @@ NEAR = dt.timedelta(minutes=5)  # as far as the clocks of one machine and its se
 class ItemTimes(ItemTests):
     @pytest.mark.parametrize("ahead", [HOURS, -HOURS, dt.timedelta(days=4000)], ids=["ahead", "behind", "years ahead"])
     async def test_a_clock_that_is_hours_off_changes_nothing(
-        self, harness: Harness, one: ItemPort, two: ItemPort, ahead: dt.timedelta
+        self, harness: Harness, one: ItemStore, two: ItemStore, ahead: dt.timedelta
     ) -> None:
         await harness.shift_clock(ahead)
-        made = row(await one.put(NewItem("deal", "NEW", "{}", "ada"), CALL_LIMIT_S))
-        [held] = await one.next_for_state("NEW", 9, "ada", LEASE_S, CALL_LIMIT_S)
+        made = row(await one.port.put(NewItem("deal", "NEW", "{}", "ada"), CALL_LIMIT_S))
+        [held] = await one.leases.next_for_state("NEW", 9, "ada", LEASE_S, CALL_LIMIT_S)
         assert held.expires_at is not None
         for at in (made.state_timestamp, held.leased_at, held.expires_at - LEASE):
             assert at is not None
             assert abs(at - (dt.datetime.now(dt.UTC) + ahead)) < NEAR, "times are the store's own"
         assert 0 < held.remaining_s <= LEASE_S
-        refused(await two.acquire("deal", "bob", LEASE_S, CALL_LIMIT_S))
-        assert await two.next_for_state("NEW", 9, "bob", LEASE_S, CALL_LIMIT_S) == []
-        assert list(await one.renew([held.key], LEASE_S, CALL_LIMIT_S)) == [held.key]
-        assert isinstance(await one.save(held.key, "SENT", None, CALL_LIMIT_S), ItemRow)
+        refused(await two.leases.acquire("deal", "bob", LEASE_S, CALL_LIMIT_S))
+        assert await two.leases.next_for_state("NEW", 9, "bob", LEASE_S, CALL_LIMIT_S) == []
+        assert list(await one.leases.renew([held.key], LEASE_S, CALL_LIMIT_S)) == [held.key]
+        assert isinstance(await one.port.save(held.key, "SENT", None, CALL_LIMIT_S), ItemRow)
 
     @pytest.mark.parametrize("day", ["1999-12-31T23:59:59", "2024-02-29T23:59:58", "2199-12-31T12:00:00"])
     async def test_any_instant_is_kept_exactly(self, pair: ItemPair, day: str) -> None:

@@ -24,7 +24,7 @@ class ItemVerbs(ItemTests):
         assert (held.lease_s, held.remaining_s) == (LEASE_S, LEASE_S)
         assert all(at.tzinfo is dt.UTC for at in (held.state_timestamp, held.leased_at, held.expires_at) if at)
         await pair.set_clock(START + LEASE)
-        lapsed = (await pair.port.get(["deal"], CALL_LIMIT_S))["deal"]
+        lapsed = (await pair.client.port.get(["deal"], CALL_LIMIT_S))["deal"]
         assert (lapsed.holder_id, lapsed.leased_at, lapsed.expires_at) == (None, None, None)
         assert (lapsed.lease_s, lapsed.remaining_s, lapsed.token) == (0.0, 0.0, held.token)
 
@@ -76,7 +76,7 @@ class ItemVerbs(ItemTests):
         await pair.save(key, "FINISHED", document={"n": 2})
         await pair.set_clock(START + 9 * SECOND)
         assert await pair.renew([key], 90.0) == ["deal"]
-        seen = (await pair.port.get(["deal"], CALL_LIMIT_S))["deal"]
+        seen = (await pair.client.port.get(["deal"], CALL_LIMIT_S))["deal"]
         assert (seen.state, seen.state_timestamp, seen.token) == ("FINISHED", START + 7 * SECOND, key.token)
         assert (seen.leased_at, seen.expires_at, seen.lease_s) == (START, START + 99 * SECOND, 90.0)
 
@@ -155,7 +155,7 @@ class ItemBatches(ItemTests):
         async def taken(since_s: int | None, before_s: int | None, *skip: str) -> list[str]:
             since, before = (None if after_s is None else START + after_s * SECOND for after_s in (since_s, before_s))
             stretch = Stretch(since, before)
-            got = await pair.port.next_for_state("NEW", 9, "ada", LEASE_S, CALL_LIMIT_S, skip, stretch)
+            got = await pair.client.leases.next_for_state("NEW", 9, "ada", LEASE_S, CALL_LIMIT_S, skip, stretch)
             return [one.id for one in got]
 
         assert await taken(1, 1) == []
@@ -167,12 +167,12 @@ class ItemBatches(ItemTests):
     async def test_more_than_a_page_may_be_skipped(self, pair: ItemPair) -> None:
         resting = [f"item {number}" for number in range(SKIPPED)]
         for item_id in resting:
-            await pair.port.put(NewItem(item_id, "NEW", "1", "ada"), CALL_LIMIT_S)
+            await pair.client.port.put(NewItem(item_id, "NEW", "1", "ada"), CALL_LIMIT_S)
         await pair.set_clock(START + SECOND)
         await pair.put("last")
-        left = await pair.port.next_for_state("NEW", 20, "ada", LEASE_S, CALL_LIMIT_S, resting)
+        left = await pair.client.leases.next_for_state("NEW", 20, "ada", LEASE_S, CALL_LIMIT_S, resting)
         assert [one.id for one in left] == ["last"]
-        assert {one.token for one in (await pair.port.get(resting, CALL_LIMIT_S)).values()} == {0}
+        assert {one.token for one in (await pair.client.port.get(resting, CALL_LIMIT_S)).values()} == {0}
 
     async def test_the_limit_is_kept(self, pair: ItemPair) -> None:
         for number in range(5):
@@ -238,16 +238,16 @@ class ItemBatches(ItemTests):
         stale = await pair.leased("deal")
         mine = await pair.take("deal")
         other = ItemKey("deal", "bob", mine.token)
-        until = await pair.port.renew([other, stale, mine, mine], 60.0, CALL_LIMIT_S)
+        until = await pair.client.leases.renew([other, stale, mine, mine], 60.0, CALL_LIMIT_S)
         assert until == {mine: START + LEASE}
-        assert mine not in await pair.port.break_leases([other, mine, mine], CALL_LIMIT_S)
-        assert (await pair.port.get(["deal"], CALL_LIMIT_S))["deal"].holder_id is None
+        assert mine not in await pair.client.leases.break_leases([other, mine, mine], CALL_LIMIT_S)
+        assert (await pair.client.port.get(["deal"], CALL_LIMIT_S))["deal"].holder_id is None
 
     async def test_nothing_asked_is_nothing_answered(self, pair: ItemPair) -> None:
-        assert await pair.port.get([], CALL_LIMIT_S) == {}
-        assert await pair.port.get(["never was"], CALL_LIMIT_S) == {}
-        assert await pair.port.renew([], 60.0, CALL_LIMIT_S) == {}
-        assert await pair.port.break_leases([], CALL_LIMIT_S) == {}
+        assert await pair.client.port.get([], CALL_LIMIT_S) == {}
+        assert await pair.client.port.get(["never was"], CALL_LIMIT_S) == {}
+        assert await pair.client.leases.renew([], 60.0, CALL_LIMIT_S) == {}
+        assert await pair.client.leases.break_leases([], CALL_LIMIT_S) == {}
         assert await pair.find() == []
 
     async def test_some_of_those_asked_for_are_there(self, pair: ItemPair) -> None:
@@ -255,7 +255,7 @@ class ItemBatches(ItemTests):
         await pair.put("b", "SENT", 2)
         await pair.take("b")
         await pair.check(["never was", "b", "a", "A"], "get")
-        assert set(await pair.port.get(["b", "b", "never was"], CALL_LIMIT_S)) == {"b"}
+        assert set(await pair.client.port.get(["b", "b", "never was"], CALL_LIMIT_S)) == {"b"}
 
     async def test_kinds_do_not_see_each_other(self, harness: Harness) -> None:
         one, two = await ItemPair.of(harness, kind="negotiation"), await ItemPair.of(harness, kind="transfer")
@@ -278,6 +278,6 @@ class ItemBatches(ItemTests):
     async def test_init_may_be_repeated_and_keeps_what_is_there(self, harness: Harness, pair: ItemPair) -> None:
         key = await pair.leased("deal", {"n": 1})
         again = await harness.items("another kind")
-        assert await again.init(CALL_LIMIT_S) == [], "the tables of one kind are those of all"
+        assert await again.schema.init(CALL_LIMIT_S) == [], "the tables of one kind are those of all"
         row(await pair.save(key, "SENT"))
-        assert again.script()
+        assert again.schema.script()

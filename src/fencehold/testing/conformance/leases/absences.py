@@ -6,7 +6,7 @@ import pytest
 
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import LeaseLost
-from fencehold.ports.backend import Backend
+from fencehold.ports.backend import Backend, events_of, items_of
 from fencehold.testing.conformance.suite import LeaseTests, plenty, refused_with, unless
 from fencehold.testing.harness import ITEM_KIND, OUTBOX_TABLE, Can, Harness
 
@@ -31,9 +31,9 @@ class Absences(LeaseTests):
     @unless(Can.OUTBOX)
     async def test_an_outbox_is_refused(self, harness: Harness) -> None:
         with refused_with("no_outbox"):
-            harness.make().events(OUTBOX_TABLE)
+            events_of(harness.make(), OUTBOX_TABLE)
 
     @unless(Can.ITEMS)
     async def test_items_are_refused(self, harness: Harness) -> None:
         with refused_with("no_items"):
-            harness.make().items(ITEM_KIND)
+            items_of(harness.make(), ITEM_KIND)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fencehold.model.outbox.new_events import NewEvent
-from fencehold.ports.backend import Backend
+from fencehold.ports.backend import Backend, events_of
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, Events, Failure
 from fencehold.testing.conformance.outbox.pair import LEASE_S, EventTests, ask, event
 from fencehold.testing.conformance.processes import Order as OrderOfProcess
@@ -76,7 +76,7 @@ async def crowd(harness: Harness, order: Order) -> list[int]:
     claimed: list[int] = []
 
     async def work(who: str) -> None:
-        events = harness.make().events(OUTBOX_TABLE)
+        events = events_of(harness.make(), OUTBOX_TABLE)
         try:
             await drain(events, order, who, claimed.append)
         finally:
@@ -155,7 +155,7 @@ async def settled(events: Events, order: Order, claims: list[Claim]) -> list[Cla
 
 
 async def connected(backend: Backend, order: OrderOfProcess) -> Events:
-    events = backend.events(order["table"])
+    events = events_of(backend, order["table"])
     await events.admin.stats(CALL_LIMIT_S)
     return events
 

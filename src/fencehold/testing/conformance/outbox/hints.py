@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from fencehold.ports.backend import events_of
 from fencehold.ports.events import Events
 from fencehold.testing.conformance.outbox.pair import EventTests, add_in, claim, event
 from fencehold.testing.conformance.suite import begun, needs
@@ -12,7 +13,7 @@ from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Can, Door, Har
 
 async def hearing(events: Events) -> asyncio.Event:
     heard = asyncio.Event()
-    events.hints.on_added(heard.set)
+    events.hints.on_hint(heard.set)
     assert await events.hints.listen(CALL_LIMIT_S) is True
     return heard
 
@@ -36,7 +37,7 @@ class EventHintsHeard(EventTests):
         heard = await hearing(await harness.events())
 
         async def add() -> None:
-            other = harness.make().events(OUTBOX_TABLE)
+            other = events_of(harness.make(), OUTBOX_TABLE)
             await other.port.add([event()], CALL_LIMIT_S)
             await other.close()
 

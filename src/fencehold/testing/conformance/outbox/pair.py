@@ -43,11 +43,11 @@ async def claim(port: EventPort, token: str, limit: int = EVERYTHING, **fields: 
 
 async def add_in(events: Events, target: object, made: Sequence[NewEvent]) -> list[str]:
     """Add these inside the transaction that is open on `target`."""
-    return await events.port.add_in(target, made, await events.admin.identity(CALL_LIMIT_S))
+    return await events.in_tx.add(target, made, await events.in_tx.identity(CALL_LIMIT_S))
 
 
 async def first_time(events: Events, tracking_id: str, consumer_id: str, target: object) -> bool:
-    return await events.admin.first_time(tracking_id, consumer_id, target, await events.admin.identity(CALL_LIMIT_S))
+    return await events.in_tx.first_time(tracking_id, consumer_id, target, await events.in_tx.identity(CALL_LIMIT_S))
 
 
 SOME_ERROR = "(the store's own words)"

@@ -18,9 +18,9 @@ CLIENTS = 6
 class EventSchemas(EventTests):
     async def test_many_clients_at_once_make_the_tables_once(self, harness: Harness) -> None:
         clients = [await harness.events("billing_events", init=False) for _ in range(CLIENTS)]
-        steps = await asyncio.gather(*(client.init(CALL_LIMIT_S) for client in clients))
+        steps = await asyncio.gather(*(client.schema.init(CALL_LIMIT_S) for client in clients))
         assert sorted(map(bool, steps)) == [False] * (CLIENTS - 1) + [True]
-        assert await clients[0].init(CALL_LIMIT_S) == []
+        assert await clients[0].schema.init(CALL_LIMIT_S) == []
 
     async def test_outboxes_and_leases_side_by_side_know_nothing_of_each_other(self, harness: Harness) -> None:
         ours, theirs = await harness.events(), await harness.events("billing_events")
@@ -37,19 +37,19 @@ class EventSchemas(EventTests):
 
     async def test_the_script_does_the_same_as_init(self, harness: Harness) -> None:
         events = await harness.events("scripted_events", init=False)
-        await harness.sql.run_script(events.script())
-        assert await events.init(CALL_LIMIT_S) == []
+        await harness.sql.run_script(events.schema.script())
+        assert await events.schema.init(CALL_LIMIT_S) == []
         await events.port.add([event()], CALL_LIMIT_S)
         assert len(await claim(events.port, "a")) == 1
 
     async def test_an_outbox_dropped_by_hand_is_made_again(self, harness: Harness) -> None:
         events = await harness.events("dropped_events", init=False)
-        steps = await events.init(CALL_LIMIT_S)
+        steps = await events.schema.init(CALL_LIMIT_S)
         for tables in (["dropped_events"], [f"dropped_events{suffix}" for suffix in ("", "_reaper", "_consumed")]):
             for table in tables:
                 await harness.sql.run(f"DROP TABLE {table}")
-            assert await events.init(CALL_LIMIT_S) == steps
-            assert await events.init(CALL_LIMIT_S) == []
+            assert await events.schema.init(CALL_LIMIT_S) == steps
+            assert await events.schema.init(CALL_LIMIT_S) == []
             await events.port.add([event()], CALL_LIMIT_S)
             assert len(await claim(events.port, "a")) == 1
             await events.port.reap(10, CALL_LIMIT_S)
@@ -58,7 +58,7 @@ class EventSchemas(EventTests):
         await harness.sql.run("CREATE TABLE theirs_consumed (x integer)")
         events = await harness.events("theirs", init=False)
         with refused_with("table_exists"):
-            await events.init(CALL_LIMIT_S)
+            await events.schema.init(CALL_LIMIT_S)
 
     async def test_somebody_elses_table_is_left_alone(self, harness: Harness) -> None:
         await harness.sql.run("CREATE TABLE theirs (x integer)")
@@ -66,7 +66,7 @@ class EventSchemas(EventTests):
         events = await harness.events("theirs", init=False)
         for _ in range(2):
             with refused_with("table_exists", hint="another name"):
-                await events.init(CALL_LIMIT_S)
+                await events.schema.init(CALL_LIMIT_S)
         assert await harness.sql.run("SELECT * FROM theirs") == [(7,)]
         await (await harness.events()).port.add([event()], CALL_LIMIT_S)
         assert await harness.sql.run("SELECT step FROM fencehold_schema WHERE component = 'theirs'") == []
@@ -75,7 +75,7 @@ class EventSchemas(EventTests):
         await (await harness.client()).schema.init(CALL_LIMIT_S)
         events = await harness.events(LEASE_TABLE, init=False)
         with refused_with("table_exists"):
-            await events.init(CALL_LIMIT_S)
+            await events.schema.init(CALL_LIMIT_S)
 
     async def test_without_tables_every_verb_says_what_to_do(self, harness: Harness) -> None:
         events = await harness.events("never_made", init=False)

@@ -92,8 +92,8 @@ class EventWalker(RandomWalk):
         self._keys += [key for key in self._held() if key.token == asked.token]
 
     async def _glance(self) -> None:
-        """Claim without a sweep: it may miss an event, but what it claims must be claimable."""
-        asked = ask(self._token(), 2, 5.0, sweep=False)
+        """Claim as a worker does: it may miss an event, but what it claims must be claimable."""
+        asked = ask(self._token(), 2, 5.0, may_miss=True)
         self.note(f"glance {asked}")
         got = (await self.pair.client.port.turn([], asked, CALL_LIMIT_S)).claims
         assert len(got) <= asked.limit

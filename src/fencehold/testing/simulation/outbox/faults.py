@@ -39,13 +39,13 @@ def _recover_uncounted(row: Stored, request: Request) -> Stored:
     return replace(recover(row, request), retry_count=row.retry_count)
 
 
-def _ask_with_one_token(worker: Worker, limit: int, settings: OutboxSettings, sweep: bool) -> ClaimAsk | None:
+def _ask_with_one_token(worker: Worker, limit: int, settings: OutboxSettings) -> ClaimAsk | None:
     worker._tokens = 0
-    return _ASK(worker, limit, settings, sweep)
+    return _ASK(worker, limit, settings)
 
 
-def _ask_for_suspects(worker: Worker, limit: int, settings: OutboxSettings, sweep: bool) -> ClaimAsk | None:
-    ask = _ASK(worker, limit, settings, sweep)
+def _ask_for_suspects(worker: Worker, limit: int, settings: OutboxSettings) -> ClaimAsk | None:
+    ask = _ASK(worker, limit, settings)
     return ask and replace(ask, suspects_max=None)
 
 

@@ -39,7 +39,9 @@ async def clients(stack: AsyncExitStack, opened: Opened, count: int) -> list[Any
 
 
 async def taken_at_once(takers: Sequence[Any], wanted: int) -> list[str]:
-    calls = (one.port.next_for_state("NEW", wanted, f"taker {n}", 60.0, CROWD_LIMIT_S) for n, one in enumerate(takers))
+    calls = (
+        one.leases.next_for_state("NEW", wanted, f"taker {n}", 60.0, CROWD_LIMIT_S) for n, one in enumerate(takers)
+    )
     ids = [row.id for batch in await asyncio.gather(*calls) for row in batch]
     assert len(ids) == len(set(ids)), "leased to two at once"
     return ids
@@ -50,7 +52,7 @@ async def test_a_batch_of_20_is_leased_in_22_requests_at_most(opened: Opened, co
         items = backend.items("negotiation")
         await filled(items, BATCH + 5)
         before = cosmos_server.request_count()
-        taken = await items.port.next_for_state("NEW", BATCH, "ada", 60.0, LIMIT_S)
+        taken = await items.leases.next_for_state("NEW", BATCH, "ada", 60.0, LIMIT_S)
         assert len(taken) == BATCH
         assert cosmos_server.request_count() - before <= REQUESTS_MAX
         assert backend.charges.by_verb()["next_for_state"].requests <= REQUESTS_MAX
@@ -64,7 +66,7 @@ async def test_with_nobody_in_the_way_fewer_free_items_than_wanted_are_one_query
         items = backend.items("negotiation")
         await filled(items, 3)
         before = cosmos_server.request_count()
-        assert len(await items.port.next_for_state("NEW", BATCH, "ada", 60.0, LIMIT_S)) == 3
+        assert len(await items.leases.next_for_state("NEW", BATCH, "ada", 60.0, LIMIT_S)) == 3
         assert cosmos_server.request_count() - before == 1 + 3
         await items.close()
 
@@ -75,13 +77,13 @@ async def test_a_held_item_is_renewed_saved_and_broken_by_one_request_each(
     async with opened() as backend:
         items = backend.items("negotiation")
         await filled(items, 10)
-        taken = await items.port.next_for_state("NEW", 10, "ada", 60.0, LIMIT_S)
+        taken = await items.leases.next_for_state("NEW", 10, "ada", 60.0, LIMIT_S)
         keys = [one.key for one in taken]
         before = cosmos_server.request_count()
-        assert len(await items.port.renew(keys, 60.0, LIMIT_S)) == 10
+        assert len(await items.leases.renew(keys, 60.0, LIMIT_S)) == 10
         for key in keys:
             assert isinstance(await items.port.save(key, "SENT", None, LIMIT_S), ItemRow)
-        assert await items.port.break_leases(keys, LIMIT_S) == {}
+        assert await items.leases.break_leases(keys, LIMIT_S) == {}
         assert cosmos_server.request_count() - before == 30
         await items.close()
 
@@ -91,9 +93,9 @@ async def test_a_renewal_leaves_what_the_holder_saved_through_another_client(ope
     async with opened() as one, opened() as two:
         mine, other = one.items("negotiation"), two.items("negotiation")
         await filled(mine, 1)
-        [held] = await mine.port.next_for_state("NEW", 1, "ada", 60.0, LIMIT_S)
+        [held] = await mine.leases.next_for_state("NEW", 1, "ada", 60.0, LIMIT_S)
         assert isinstance(await other.port.save(held.key, "FINISHED", '{"n": 9}', LIMIT_S), ItemRow)
-        assert list(await mine.port.renew([held.key], 90.0, LIMIT_S)) == [held.key]
+        assert list(await mine.leases.renew([held.key], 90.0, LIMIT_S)) == [held.key]
         found = (await mine.port.get([held.id], LIMIT_S))[held.id]
         assert (found.state, found.document_json, found.lease_s) == ("FINISHED", '{"n": 9}', 90.0)
         for items in (mine, other):
@@ -108,15 +110,15 @@ async def test_nothing_is_done_under_a_lease_that_another_took_whatever_the_clie
     async with opened() as one, opened() as two:
         mine, other = one.items("negotiation"), two.items("negotiation")
         await filled(mine, 1)
-        [held] = await mine.port.next_for_state("NEW", 1, "ada", 60.0, LIMIT_S)
+        [held] = await mine.leases.next_for_state("NEW", 1, "ada", 60.0, LIMIT_S)
         cosmos_server.shift_clock(3600.0)
-        taken = await other.port.acquire(held.id, "bob", 60.0, LIMIT_S)
+        taken = await other.leases.acquire(held.id, "bob", 60.0, LIMIT_S)
         assert isinstance(taken, ItemRow)
         calls = {
             "save": lambda: mine.port.save(held.key, "X", None, LIMIT_S),
             "delete": lambda: mine.port.delete(held.key, LIMIT_S),
-            "renew": lambda: mine.port.renew([held.key], 600.0, LIMIT_S),
-            "break_leases": lambda: mine.port.break_leases([held.key], LIMIT_S),
+            "renew": lambda: mine.leases.renew([held.key], 600.0, LIMIT_S),
+            "break_leases": lambda: mine.leases.break_leases([held.key], LIMIT_S),
         }
         answer = await calls[verb]()
         assert answer == {} if verb == "renew" else isinstance(answer, ItemRefusal) or list(answer) == [held.key]
@@ -132,11 +134,11 @@ async def test_a_client_that_knows_its_lease_is_over_asks_who_has_the_item_befor
     async with opened() as one, opened() as two:
         mine, other = one.items("negotiation"), two.items("negotiation")
         await filled(mine, 1)
-        [held] = await mine.port.next_for_state("NEW", 1, "ada", 60.0, LIMIT_S)
+        [held] = await mine.leases.next_for_state("NEW", 1, "ada", 60.0, LIMIT_S)
         cosmos_server.shift_clock(3600.0)
-        assert isinstance(await other.port.acquire(held.id, "bob", 60.0, LIMIT_S), ItemRow)
+        assert isinstance(await other.leases.acquire(held.id, "bob", 60.0, LIMIT_S), ItemRow)
         await mine.port.put(NewItem("clock", "OTHER", "1", "ada"), LIMIT_S)  # its answer tells the time
-        assert list(await mine.port.break_leases([held.key], LIMIT_S)) == [held.key]
+        assert list(await mine.leases.break_leases([held.key], LIMIT_S)) == [held.key]
         for items in (mine, other):
             await items.close()
 
@@ -147,11 +149,11 @@ async def test_a_renewal_without_an_answer_is_uncertain_and_may_be_repeated(
     async with opened() as backend:
         items = backend.items("negotiation")
         await filled(items, 3)
-        keys = [one.key for one in await items.port.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)]
+        keys = [one.key for one in await items.leases.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)]
         cosmos_server.fail_next(1, 503, method="PATCH")
         with pytest.raises(Uncertain):
-            await items.port.renew(keys, 60.0, LIMIT_S)
-        assert set(await items.port.renew(keys, 60.0, LIMIT_S)) == set(keys)
+            await items.leases.renew(keys, 60.0, LIMIT_S)
+        assert set(await items.leases.renew(keys, 60.0, LIMIT_S)) == set(keys)
         await items.close()
 
 
@@ -162,10 +164,10 @@ async def test_a_batch_of_which_a_part_was_refused_is_not_said_to_be_unexecuted(
     async with opened() as backend:
         items = backend.items("negotiation")
         await filled(items, 3)
-        keys = [one.key for one in await items.port.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)]
+        keys = [one.key for one in await items.leases.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)]
         cosmos_server.fail_next(1, status, retry_ms=60_000, method="PATCH")
         with pytest.raises(Uncertain) as caught:
-            await items.port.renew(keys, 60.0, LIMIT_S)
+            await items.leases.renew(keys, 60.0, LIMIT_S)
         assert caught.value.code == "half_done"
         await items.close()
 
@@ -178,7 +180,7 @@ async def test_of_a_batch_in_which_one_was_not_granted_the_others_are_handed_out
         items = backend.items("negotiation")
         await filled(items, 5)
         cosmos_server.fail_next(1, status, method="PUT")
-        assert len(await items.port.next_for_state("NEW", 5, "ada", 60.0, LIMIT_S)) == 4
+        assert len(await items.leases.next_for_state("NEW", 5, "ada", 60.0, LIMIT_S)) == 4
         await items.close()
 
 
@@ -193,9 +195,9 @@ async def test_in_several_buckets_the_longest_in_its_state_still_comes_first(
             items.port._wire.clock = type(items.port._wire.clock)()  # a new reading for each
             await items.port.put(NewItem(f"item {n}", "NEW", "{}", "whoever"), LIMIT_S)
         assert len({bucket_of(f"item {n}", 4) for n in range(8)}) > 1
-        taken = await items.port.next_for_state("NEW", 5, "ada", 60.0, LIMIT_S)
+        taken = await items.leases.next_for_state("NEW", 5, "ada", 60.0, LIMIT_S)
         assert [one.id for one in taken] == [f"item {n}" for n in range(5)]
-        assert len(await items.port.find(None, 100, LIMIT_S)) == 8
+        assert len(await items.admin.find(None, 100, LIMIT_S)) == 8
         await items.close()
 
 
@@ -203,7 +205,7 @@ async def test_what_one_client_put_within_a_second_is_leased_in_the_order_it_was
     async with opened() as backend:
         items = backend.items("negotiation")
         await filled(items, 40)
-        taken = await items.port.next_for_state("NEW", 40, "ada", 60.0, LIMIT_S)
+        taken = await items.leases.next_for_state("NEW", 40, "ada", 60.0, LIMIT_S)
         assert [one.id for one in taken] == [f"item {n}" for n in range(40)]
         assert len({one.state_timestamp for one in taken}) == 40
         await items.close()
@@ -233,7 +235,7 @@ async def test_who_was_beaten_looks_further_so_that_not_all_try_for_the_same(
 
         monkeypatch.setattr(items.port, "_free", heard)
         cosmos_server.fail_next(5 * 3, 412, method="PUT")
-        assert len(await items.port.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)) == 3
+        assert len(await items.leases.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)) == 3
         assert looked[:6] == [3, 6, 12, 24, 24, 24]
         await items.close()
 
@@ -242,9 +244,9 @@ async def test_who_was_beaten_takes_the_oldest_again_once_alone(opened: Opened) 
     async with opened() as one, opened() as two:
         mine, other = one.items("negotiation"), two.items("negotiation")
         await filled(mine, 12)
-        await asyncio.gather(*(who.port.next_for_state("NEW", 2, "x", 60.0, LIMIT_S) for who in (mine, other) * 2))
-        free = [row.id for row in await mine.port.find("NEW", 12, LIMIT_S) if row.holder_id is None]
-        assert [row.id for row in await mine.port.next_for_state("NEW", 2, "x", 60.0, LIMIT_S)] == free[:2]
+        await asyncio.gather(*(who.leases.next_for_state("NEW", 2, "x", 60.0, LIMIT_S) for who in (mine, other) * 2))
+        free = [row.id for row in await mine.admin.find("NEW", 12, LIMIT_S) if row.holder_id is None]
+        assert [row.id for row in await mine.leases.next_for_state("NEW", 2, "x", 60.0, LIMIT_S)] == free[:2]
         for items in (mine, other):
             await items.close()
 
@@ -258,9 +260,9 @@ async def test_who_is_beaten_for_as_long_as_the_call_may_take_is_told_so(
         await filled(items, 3)
         cosmos_server.fail_next(10_000, 412, method="PUT")
         with pytest.raises((Unavailable, Uncertain)):  # uncertain if the last write was still on its way
-            await items.port.next_for_state("NEW", 3, "ada", 60.0, 0.5)
+            await items.leases.next_for_state("NEW", 3, "ada", 60.0, 0.5)
         cosmos_server.behave()
-        assert len(await items.port.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)) == 3
+        assert len(await items.leases.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)) == 3
         await items.close()
 
 
@@ -277,7 +279,7 @@ async def test_what_is_taken_at_the_second_try_stands_in_its_place(
             return None if tried == ["item 0"] else await real(call, document, made)
 
         monkeypatch.setattr(items.port, "_taken", beaten_once)
-        taken = await items.port.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)
+        taken = await items.leases.next_for_state("NEW", 3, "ada", 60.0, LIMIT_S)
         assert [one.id for one in taken] == ["item 0", "item 1", "item 2"]
         assert tried == ["item 0", "item 1", "item 2", "item 0"]
         await items.close()
@@ -295,7 +297,7 @@ async def test_what_was_taken_before_the_time_was_over_is_handed_out(
             return None if document["itemId"] == "item 1" else await real(call, document, made)
 
         monkeypatch.setattr(items.port, "_taken", beaten_to_one)
-        taken = await items.port.next_for_state("NEW", 3, "ada", 60.0, 1.5)
+        taken = await items.leases.next_for_state("NEW", 3, "ada", 60.0, 1.5)
         assert [one.id for one in taken] == ["item 0", "item 2"]
         await items.close()
 
@@ -322,5 +324,5 @@ def test_the_parts_say_what_they_are_made_of(cosmos_url: str) -> None:
     backend = CosmosBackend(parse(cosmos_url), "fencehold_leases")
     items = backend.items("negotiation")
     assert isinstance(items, CosmosItems)
-    assert items.script() == backend.schema.script()
+    assert items.schema.script() == backend.schema.script()
     assert Wire(parse(cosmos_url)).address.container == "fencehold"

@@ -46,7 +46,7 @@ PARAMS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def items_url(every_postgres_url: str) -> str:
     with psycopg.connect(every_postgres_url, autocommit=True) as conn:
-        conn.execute(PostgresBackend(every_postgres_url, "fencehold_leases").items("deal").script().encode())
+        conn.execute(PostgresBackend(every_postgres_url, "fencehold_leases").items("deal").schema.script().encode())
     return every_postgres_url
 
 

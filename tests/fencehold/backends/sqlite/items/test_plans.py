@@ -30,7 +30,7 @@ BY_KEY = (
 def test_no_statement_reads_what_is_finished(tmp_path: Path) -> None:
     path = str(tmp_path / "items.db")
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.executescript(SqliteBackend(path, "fencehold_leases").items("deal").script())
+        connection.executescript(SqliteBackend(path, "fencehold_leases").items("deal").schema.script())
         for statement in (FINISHED, "ANALYZE"):
             connection.execute(statement)
             for name in NAMES:

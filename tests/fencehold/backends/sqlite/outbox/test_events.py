@@ -24,7 +24,7 @@ async def outbox(path: Path, init: bool = True) -> AsyncIterator[SqliteEvents]:
     events = SqliteBackend(str(path), "fencehold_leases").events("fencehold_outbox")
     try:
         if init:
-            await events.init(LIMIT_S)
+            await events.schema.init(LIMIT_S)
         yield events
     finally:
         await events.close()
@@ -38,7 +38,7 @@ async def test_on_a_sync_connection_the_event_is_written_before_anything_is_awai
     async with outbox(tmp_path / "a.db") as events:
         with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as connection:
             one = event()
-            events.port.add_in(connection, [one], "")
+            events.in_tx.add(connection, [one], "")
             assert connection.in_transaction
             connection.commit()
         assert await stored(events) == [one.tracking_id]
@@ -50,7 +50,7 @@ async def test_a_connection_to_another_file_is_refused_even_with_this_one_attach
             with contextlib.closing(sqlite3.connect(name)) as connection:
                 connection.execute("ATTACH ? AS a", (str(tmp_path / "a.db"),))
                 with pytest.raises(ConfigurationError, match="nothing was written") as caught:
-                    await events.port.add_in(connection, [event()], "")
+                    await events.in_tx.add(connection, [event()], "")
                 connection.commit()
             assert caught.value.code == "wrong_store"
         assert await stored(events) == await stored(others) == []
@@ -60,7 +60,7 @@ async def test_the_same_file_by_another_path_is_the_same_file(tmp_path: Path):
     (tmp_path / "link.db").symlink_to(tmp_path / "a.db")
     async with outbox(tmp_path / "a.db") as events:
         with contextlib.closing(sqlite3.connect(tmp_path / "link.db")) as connection:
-            added = await events.port.add_in(connection, [event()], "")
+            added = await events.in_tx.add(connection, [event()], "")
             connection.commit()
         assert await stored(events) == added
 
@@ -71,9 +71,9 @@ async def test_a_callers_factories_do_not_matter(tmp_path: Path):
             connection.row_factory = lambda cursor, row: {"row": row}
             connection.text_factory = bytes
             one = event()
-            assert await events.port.add_in(connection, [one, one], "") == [one.tracking_id]
-            assert await events.admin.first_time(one.tracking_id, "mail", connection, "") is True
-            assert await events.admin.first_time(one.tracking_id, "mail", connection, "") is False
+            assert await events.in_tx.add(connection, [one, one], "") == [one.tracking_id]
+            assert await events.in_tx.first_time(one.tracking_id, "mail", connection, "") is True
+            assert await events.in_tx.first_time(one.tracking_id, "mail", connection, "") is False
 
 
 async def test_a_file_with_somebody_elses_table_is_not_touched(tmp_path: Path):
@@ -82,7 +82,7 @@ async def test_a_file_with_somebody_elses_table_is_not_touched(tmp_path: Path):
     before = (tmp_path / "a.db").read_bytes()
     async with outbox(tmp_path / "a.db", init=False) as events:
         with pytest.raises(ConfigurationError) as caught:
-            await events.init(LIMIT_S)
+            await events.schema.init(LIMIT_S)
     assert caught.value.code == "table_exists"
     assert (tmp_path / "a.db").read_bytes() == before
 

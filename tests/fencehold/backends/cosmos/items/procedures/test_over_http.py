@@ -12,7 +12,8 @@ from fencehold.backends.cosmos.items.procedures import ProcedureItems
 from fencehold.connect import backend_for
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.model.items.items import HELD_BY_ANOTHER
-from fencehold.ports.items import ItemStore, NewItem
+from fencehold.ports.backend import items_of
+from fencehold.ports.items import NewItem
 from fencehold.testing.conformance.items.pair import refused, row
 from fencehold.testing.conformance.suite import LEASE_S
 from fencehold.testing.harness import CALL_LIMIT_S
@@ -31,13 +32,13 @@ def url_of(address: str, options: str = "&items=procedures") -> str:
 async def test_a_store_uploads_the_procedures_and_works_by_them(bridge: Bridge) -> None:
     async with http_front(bridge, uuid.uuid4().hex) as (address, asked):
         backend = backend_for(url_of(address))()
-        items: ItemStore = backend.items(NAME)
+        items = items_of(backend, NAME)
         try:
-            assert len(await items.init(CALL_LIMIT_S)) == 2
+            assert len(await items.schema.init(CALL_LIMIT_S)) == 2
             row(await items.port.put(NewItem(NAME, "NEW", '{"n":9007199254740993}', NAME), CALL_LIMIT_S))
-            [held] = await items.port.next_for_state("NEW", 20, NAME, LEASE_S, CALL_LIMIT_S)
+            [held] = await items.leases.next_for_state("NEW", 20, NAME, LEASE_S, CALL_LIMIT_S)
             assert (held.id, held.holder_id, held.document_json) == (NAME, NAME, '{"n":9007199254740993}')
-            no = refused(await items.port.acquire(NAME, "bob", LEASE_S, CALL_LIMIT_S))
+            no = refused(await items.leases.acquire(NAME, "bob", LEASE_S, CALL_LIMIT_S))
             assert no.reason == HELD_BY_ANOTHER
             assert asked == ["create_procedure"] * 2 + ["execute"] * 3
             charges = backend.charges.by_verb()  # type: ignore[attr-defined]
@@ -71,15 +72,15 @@ async def test_a_program_leases_saves_and_gives_back_by_them(bridge: Bridge) -> 
 async def test_a_procedure_that_is_not_there_and_one_that_throws(bridge: Bridge) -> None:
     space = uuid.uuid4().hex
     async with http_front(bridge, space) as (address, asked):
-        items: ItemStore = backend_for(url_of(address))().items("deal")
+        items = items_of(backend_for(url_of(address))(), "deal")
         try:
             with pytest.raises(ConfigurationError, match="no stored procedure"):
-                await items.port.acquire("1", "ada", LEASE_S, CALL_LIMIT_S)
-            await items.init(CALL_LIMIT_S)
+                await items.leases.acquire("1", "ada", LEASE_S, CALL_LIMIT_S)
+            await items.schema.init(CALL_LIMIT_S)
             bridge.ask(space, "accept", operations=0)
             asked.clear()
             with pytest.raises(Unavailable, match="not accepted"):
-                await items.port.acquire("1", "ada", LEASE_S, CALL_LIMIT_S)
+                await items.leases.acquire("1", "ada", LEASE_S, CALL_LIMIT_S)
             assert asked == ["execute"], "nothing is gained by asking again at once"
         finally:
             await items.close()
@@ -97,11 +98,11 @@ async def test_with_a_token_init_uploads_nothing_and_says_which_procedure_is_mis
         )
         try:
             with pytest.raises(ConfigurationError, match="no stored procedure fencehold-lease") as caught:
-                await mine.init(CALL_LIMIT_S)
+                await mine.schema.init(CALL_LIMIT_S)
             assert caught.value.code == "schema_missing"
-            await admins.init(CALL_LIMIT_S)
+            await admins.schema.init(CALL_LIMIT_S)
             asked.clear()
-            assert await mine.init(CALL_LIMIT_S) == []
+            assert await mine.schema.init(CALL_LIMIT_S) == []
             assert asked == ["execute"] * 2, "nothing was uploaded"
         finally:
             await mine.close()
@@ -109,7 +110,9 @@ async def test_with_a_token_init_uploads_nothing_and_says_which_procedure_is_mis
 
 
 def test_the_way_to_work_is_chosen_in_the_url_and_a_wrong_word_is_refused() -> None:
-    kinds = {options: type(backend_for(url_of("h", options))().items("deal").port) for options in ("", "&items=etag")}
+    kinds = {
+        options: type(items_of(backend_for(url_of("h", options))(), "deal").port) for options in ("", "&items=etag")
+    }
     assert {kind.__name__ for kind in kinds.values()} == {"CosmosItemPort"}
     with pytest.raises(ConfigurationError, match="neither etag nor procedures"):
         backend_for(url_of("h", "&items=both"))

@@ -1,4 +1,7 @@
-"""`submission-manager demo`: kills and freezes leaders under load, and checks afterwards that nothing was lost."""
+"""`submission-manager demo`: kills and freezes leaders under load, and checks afterwards that nothing was lost.
+
+It prints a live table on a terminal, plain lines elsewhere, and nothing before the end with JSON.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,29 @@ import asyncio
 import json
 import shutil
 import signal
+import sys
 import tempfile
-from collections.abc import Coroutine
+import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from fencehold import ConfigurationError
-from fencehold.command import NO, OK, interruptible, keep_secret, put
-from submission_manager.cli.demo.screen import DemoScreen
-from submission_manager.demo.database import a_place
-from submission_manager.demo.story import Story, Told
+from fencehold.command import NO, OK, clean, interruptible, keep_secret, put
+from submission_manager.demo.stage import Instance, a_place
+from submission_manager.demo.story import Scene, Story, Told
 
 SECONDS_MIN, SECONDS_MAX = 10.0, 600.0
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+DRAW_EVERY_S = 0.2
+STYLES = {"leader": "bold green", "follower": "", "frozen": "bold cyan", "dead": "bold red", "starting": "dim"}
 
 EPILOG = """\b
 What happens, while clients submit 25 intents a second through the front and repeat what was not acknowledged:
@@ -71,14 +82,10 @@ def demo(seconds: float, database: str | None, output: str) -> int:
         keep_secret(database)
     folder = Path(tempfile.mkdtemp(prefix="submission-manager-demo-"))
     try:
-        return asyncio.run(_interruptible(_show(database, folder, seconds, output == "json")))
+        # A second signal does not cut the cleanup short.
+        return asyncio.run(interruptible(_show(database, folder, seconds, output == "json"), ENDING))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-async def _interruptible(show: Coroutine[Any, Any, int]) -> int:
-    """Run the demo so that SIGTERM, SIGHUP and Ctrl-C clean up everything; a second signal does not cut that short."""
-    return await interruptible(show, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
 async def _show(database: str | None, folder: Path, seconds: float, is_json: bool) -> int:
@@ -114,3 +121,77 @@ def _payload(told: Told, screen: DemoScreen) -> dict[str, object]:
         **asdict(told.verdict), "ok": told.verdict.is_good, "failovers": failovers, "front": told.front,
         "requests_sent_again": told.repeats, "story": screen.told,
     }  # fmt: skip
+
+
+# --- while it runs ---
+
+
+class DemoScreen:
+    """Use it with `async with`; `show` sets the story to draw."""
+
+    def __init__(self, is_json: bool) -> None:
+        self.told: list[dict[str, Any]] = []
+        self._is_plain = not is_json and not sys.stdout.isatty()
+        self._console = None if is_json or self._is_plain else Console()
+        self._live = Live(console=self._console, auto_refresh=False, transient=True) if self._console else None
+        self._began_s = time.monotonic()
+        self._story: Story | None = None
+        self._drawing: asyncio.Task[None] | None = None
+
+    def tell(self, sentence: str, style: str) -> None:
+        at_s = time.monotonic() - self._began_s
+        self.told.append({"at_s": round(at_s, 3), "text": sentence})
+        line = f"{at_s:5.1f} s  {clean(sentence)}"
+        if self._live is not None:
+            self._live.console.print(Text(line, style=style), soft_wrap=True)
+        elif self._is_plain:
+            put(line)
+
+    def show(self, story: Story) -> None:
+        self._story = story
+
+    async def __aenter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+            self._drawing = asyncio.create_task(self._draw())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._drawing is not None:
+            self._drawing.cancel()
+            await asyncio.gather(self._drawing, return_exceptions=True)
+        if self._live is not None:
+            self._live.stop()
+
+    async def _draw(self) -> None:
+        assert self._live is not None, "only on a terminal"
+        while True:
+            if self._story is not None and self._story.scene is not None:
+                self._live.update(picture(self._story.scene), refresh=True)
+            await asyncio.sleep(DRAW_EVERY_S)
+
+
+def picture(scene: Scene) -> Group:
+    table = Table(box=None, padding=(0, 3, 0, 0))
+    for column in ("INSTANCE", "PORT", "ROLE", "EPOCH"):
+        table.add_column(column)
+    for one in scene.stage.instances:
+        role = role_of(one, scene)
+        epoch = str(scene.glance.epoch) if role == "leader" and scene.glance is not None else ""
+        table.add_row(one.holder_id, str(one.port), Text(role, style=STYLES[role]), epoch)
+    pending = scene.glance.pending if scene.glance is not None else 0
+    under_way = scene.glance.marked if scene.glance is not None else 0
+    counts = f"acknowledged {len(scene.load.acknowledged)}   pending {pending}   under way {under_way}"
+    return Group(Text(""), table, Text(f"{counts}   sent again {scene.load.repeats}", style="bold"))
+
+
+def role_of(one: Instance, scene: Scene) -> str:
+    if not one.is_alive:
+        return "dead"
+    if one.is_frozen:
+        return "frozen"
+    if not one.is_ready:
+        return "starting"
+    return "leader" if scene.glance is not None and scene.glance.holder_id == one.holder_id else "follower"

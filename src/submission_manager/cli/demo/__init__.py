@@ -1,1 +1,0 @@
-"""`submission-manager demo`."""

@@ -1,1 +1,0 @@
-"""The service's tables on SQL Server."""
