@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar
 
 from fencehold.model.election.leases import Lease, Refusal
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow
@@ -21,7 +21,9 @@ from fencehold.testing.conformance.suite import START
 from fencehold.testing.harness import Harness
 
 C = TypeVar("C")
-Move = Callable[[], Awaitable[None]]
+T = TypeVar("T")
+A = ParamSpec("A")
+Move = Callable[[], Awaitable[object]]
 
 REMAINING_S_OFF_MAX = 1e-6  # a difference of two instants, as a float
 SEED = 20_310_517
@@ -171,3 +173,8 @@ class RandomWalk(ABC):
 
     def note(self, call: str) -> None:
         self.trail.append(call)
+
+    async def call(self, verb: Callable[A, Awaitable[T]], *args: A.args, **options: A.kwargs) -> T:
+        """Make this call; what is called shows in a failure."""
+        self.note(f"{verb.__name__}{args} {options or ''}")
+        return await verb(*args, **options)
