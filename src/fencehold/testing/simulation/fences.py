@@ -38,8 +38,7 @@ class FenceReferee(Referee):
         self.counts["writes accepted"] += 1
         self.trace.note("store", f"accepts a write of {key.holder_id} epoch {key.epoch}")
         newest = self.kept[-1].epoch if self.kept else 0
-        if key.epoch < newest:
-            self.fail(f"a write of epoch {key.epoch} was accepted after one of epoch {newest}")
+        self.must(key.epoch >= newest, f"a write of epoch {key.epoch} was accepted after one of epoch {newest}")
         self.kept.append(Wrote(key.name, key.holder_id, key.epoch, int(self.counts["writes accepted"])))
 
     def refused(self, key: TermKey) -> None:

@@ -54,6 +54,11 @@ class Referee(ABC):
         """What is judged once all is over."""
         return
 
+    def must(self, holds: bool, otherwise: str) -> None:
+        """Fail unless this holds. For what is judged at every instant write `if`: it makes no text."""
+        if not holds:
+            self.fail(otherwise)
+
     def fail(self, text: str) -> None:
         """Record a violation. It is raised at the end of this turn of the loop: here the tested code might catch it."""
         if self.violation is None:

@@ -131,8 +131,7 @@ class Schedule(ABC):
         await asyncio.sleep(self.settles_s + STUTTER_S_MAX)
         me = asyncio.current_task()
         left = [task.get_name() + repr(task.get_coro()) for task in self.loop.tasks_pending() if task is not me]
-        if left:
-            self.referee.fail(f"tasks were left behind: {', '.join(left)}")
+        self.referee.must(not left, f"tasks were left behind: {', '.join(left)}")
         self.judge_left()
 
     def _abandon(self) -> None:

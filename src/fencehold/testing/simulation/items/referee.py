@@ -91,10 +91,14 @@ class ItemReferee(Referee):
             record.until, record.until_s = LONG_AGO, 0.0
 
     def _granted(self, item_id: str, record: Record, verb: Verb, request: Request) -> None:
-        if request.now < record.until and (verb is Verb.NEXT or request.holder_id != record.holder_id):
-            self.fail(f"item {item_id} was leased to {request.holder_id} while {record.holder_id} held it")
-        if request.next_token <= record.token:
-            self.fail(f"item {item_id} was leased under token {request.next_token} after {record.token}")
+        self.must(
+            request.now >= record.until or (verb is not Verb.NEXT and request.holder_id == record.holder_id),
+            f"item {item_id} was leased to {request.holder_id} while {record.holder_id} held it",
+        )
+        self.must(
+            request.next_token > record.token,
+            f"item {item_id} was leased under token {request.next_token} after {record.token}",
+        )
         record.holder_id, record.token = request.holder_id, request.next_token
         self.trace.note("store", f"item {item_id}: leased to {record.holder_id} under {record.token}")
         key = ItemKey(item_id, record.holder_id, record.token)
@@ -106,11 +110,11 @@ class ItemReferee(Referee):
         record.until_s = self.loop.time() + request.lease_s
 
     def _must_hold(self, item_id: str, record: Record, verb: Verb, request: Request) -> None:
-        if (request.holder_id, request.token) != (record.holder_id, record.token) or request.now >= record.until:
-            self.fail(
-                f"a {verb.value} of item {item_id} by {request.holder_id} under {request.token} was accepted: "
-                f"{record.holder_id} has it under {record.token} until {record.until_s:.3f}"
-            )
+        self.must(
+            (request.holder_id, request.token) == (record.holder_id, record.token) and request.now < record.until,
+            f"a {verb.value} of item {item_id} by {request.holder_id} under {request.token} was accepted: "
+            f"{record.holder_id} has it under {record.token} until {record.until_s:.3f}",
+        )
 
     def lapsed_early(self, item_id: str) -> None:
         """The store's clock has jumped, for this row alone: until it hears of it, the holder is excused."""
@@ -131,23 +135,31 @@ class ItemReferee(Referee):
         settings, ran_s = self._settings, node.keeper.running_s()
         rounds_s = 2 * (settings.heartbeat_every_s + self._call_s)
         silent_s = 0.0 if node.blocked_at_s is None else ran_s - node.blocked_at_s
-        if silent_s > (settings.stall_limit_s + rounds_s) * SMALL_DRIFT:
-            self.fail(f"{node.name} renews although its event loop has been blocked for {silent_s:.2f} s")
+        self.must(
+            silent_s <= (settings.stall_limit_s + rounds_s) * SMALL_DRIFT,
+            f"{node.name} renews although its event loop has been blocked for {silent_s:.2f} s",
+        )
         for lease in node.held():
             age_s = ran_s - self._granted_s[lease.key]
-            if lease.key in keys and age_s > (lease.max_s + rounds_s) * SMALL_DRIFT:
-                self.fail(f"{node.name} renews item {lease.key.id}, whose handler has run for {age_s:.2f} s")
+            self.must(
+                lease.key not in keys or age_s <= (lease.max_s + rounds_s) * SMALL_DRIFT,
+                f"{node.name} renews item {lease.key.id}, whose handler has run for {age_s:.2f} s",
+            )
 
     def left(self, node: Process, lease: ItemLease, since_s: float, ran_s: float) -> None:
         """Called when a block has ended: its body had ended at `since_s`, when its thread had run for `ran_s`."""
         record = self.records[lease.key.id]
         is_held = record.token == lease.key.token and self.loop.time() < record.until_s
         # One that the user broke is not broken again: he was told if that failed.
-        if is_held and lease.ended_because != BROKEN and node.disturbed_s < since_s:
-            self.fail(f"{node.name} has left item {lease.key.id}, and its lease is not broken")
+        self.must(
+            not is_held or lease.ended_because == BROKEN or node.disturbed_s >= since_s,
+            f"{node.name} has left item {lease.key.id}, and its lease is not broken",
+        )
         took_s = node.user.running_s() - ran_s
-        if took_s > BREAK_LIMIT_S + STUTTER_S_MAX + SLACK_S:
-            self.fail(f"{node.name} needed {took_s:.2f} s to leave item {lease.key.id}")
+        self.must(
+            took_s <= BREAK_LIMIT_S + STUTTER_S_MAX + SLACK_S,
+            f"{node.name} needed {took_s:.2f} s to leave item {lease.key.id}",
+        )
 
     # --- whenever something happened and all of it is done, before time moves on ---
 

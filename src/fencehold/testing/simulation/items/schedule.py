@@ -50,5 +50,5 @@ class ItemSchedule(Schedule):
 
     def judge_left(self) -> None:
         now = self.shelf.now()
-        if held := [item_id for item_id, record in self.referee.records.items() if record.until > now]:
-            self.referee.fail(f"items are held: {held}")
+        held = [item_id for item_id, record in self.referee.records.items() if record.until > now]
+        self.referee.must(not held, f"items are held: {held}")

@@ -141,8 +141,10 @@ class LeaseReferee(FenceReferee):
         silent_s = node.keeper.running_s() - since_s
         settings = node.settings
         rounds_s = settings.stall_limit_s + settings.renew_every_s + settings.call_limit_s
-        if silent_s > rounds_s * SMALL_DRIFT + SLACK_S:
-            self.fail(f"{node.name} renews although its event loop has been blocked for {silent_s:.2f} s")
+        self.must(
+            silent_s <= rounds_s * SMALL_DRIFT + SLACK_S,
+            f"{node.name} renews although its event loop has been blocked for {silent_s:.2f} s",
+        )
 
     def leads(self, node: Candidate, term: Term) -> None:
         """Called on the user's thread, when a term begins."""
@@ -150,8 +152,7 @@ class LeaseReferee(FenceReferee):
         self.counts["terms"] += 1
         self._close_ended(now_s)
         last = self._newest_term.get(node.name, 0)
-        if term.epoch <= last:
-            self.fail(f"{node.name} begins a term with epoch {term.epoch} after epoch {last}")
+        self.must(term.epoch > last, f"{node.name} begins a term with epoch {term.epoch} after epoch {last}")
         self._newest_term[node.name] = term.epoch
         self.believed.append(Belief(node, term, term._held, now_s, now_s + term.remaining_s / node.clock.rate))
         if self._orphan is not None and self._orphan.epoch == term.epoch:

@@ -63,8 +63,7 @@ class LockReferee(FenceReferee):
 
     def seized(self, holder_id: str, epoch: int, by_holder: bool) -> None:
         self.trace.note("server", f"gives epoch {epoch} to {holder_id}")
-        if epoch <= self._seized:
-            self.fail(f"{holder_id} was given epoch {epoch} after {self._seized}")
+        self.must(epoch > self._seized, f"{holder_id} was given epoch {epoch} after {self._seized}")
         self._seized = epoch
         self._is_raised_again = not by_holder
 
@@ -89,8 +88,7 @@ class LockReferee(FenceReferee):
 
     def tell(self, node: Contender, what: str) -> None:
         told = self.told.setdefault(node.name, [STOPPED])
-        if what not in AFTER[told[-1]]:
-            self.fail(f"{node.name} was told {what} after {told[-1]}")
+        self.must(what in AFTER[told[-1]], f"{node.name} was told {what} after {told[-1]}")
         told.append(what)
 
     # --- whenever something happened and all of it is done, before time moves on ---

@@ -67,12 +67,10 @@ class LockSchedule(Schedule):
         await self.wait_for(lambda: any(node.lock.is_leader for node in self.nodes), limit_s, "nobody leads")
 
     def judge_left(self) -> None:
-        if self.server.holder is not None:
-            self.referee.fail("a session still has the lock")
+        self.referee.must(self.server.holder is None, "a session still has the lock")
         for node in self.nodes:
             terms, told = self.referee.terms.get(node.name, 0), self.referee.told.get(node.name, []).count(ACQUIRED)
-            if terms != told:
-                self.referee.fail(f"{node.name} led {terms} terms, and its callbacks tell of {told}")
+            self.referee.must(terms == told, f"{node.name} led {terms} terms, and its callbacks tell of {told}")
 
     # --- troubles ---
 

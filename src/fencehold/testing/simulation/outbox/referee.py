@@ -97,10 +97,14 @@ class OutboxReferee(Referee):
         self._judge_row(row, record)
 
     def _claimed(self, record: Record, request: Request) -> None:
-        if request.now < record.until:
-            self.fail(f"event {record.id} was claimed under {request.token} while {record.token} held it")
-        if request.token in record.claimed_s:
-            self.fail(f"event {record.id} was claimed twice under the token {request.token}")
+        self.must(
+            request.now >= record.until,
+            f"event {record.id} was claimed under {request.token} while {record.token} held it",
+        )
+        self.must(
+            request.token not in record.claimed_s,
+            f"event {record.id} was claimed twice under the token {request.token}",
+        )
         if self._settings.in_order and record.aggregate_id is not None:
             same = (one for one in self.records.values() if one.aggregate_id == record.aggregate_id)
             if before := [one.id for one in same if not one.is_final and (one.id < record.id or one.token is not None)]:
@@ -115,21 +119,27 @@ class OutboxReferee(Referee):
         self._held[record.id] = record
 
     def _must_hold(self, record: Record, verb: Verb, request: Request) -> None:
-        if request.token != record.token or request.now >= record.until:
-            late = "whose lease was over" if request.token == record.token else f"while {record.token} held it"
-            self.fail(f"a {verb.value} of event {record.id} under {request.token} was accepted, {late}")
+        late = "whose lease was over" if request.token == record.token else f"while {record.token} held it"
+        self.must(
+            request.token == record.token and request.now < record.until,
+            f"a {verb.value} of event {record.id} under {request.token} was accepted, {late}",
+        )
         has_returned = (record.id, request.token) in self.returned
-        if (verb is Verb.COMPLETE and not has_returned) or (verb is Verb.RELEASE and has_returned):
-            self.fail(
-                f"a {verb.value} of event {record.id}, whose handler had {'' if has_returned else 'not '}returned"
-            )
+        self.must(
+            verb is not (Verb.RELEASE if has_returned else Verb.COMPLETE),
+            f"a {verb.value} of event {record.id}, whose handler had {'' if has_returned else 'not '}returned",
+        )
 
     def _judge_row(self, row: Kept, record: Record) -> None:
         stored = row.stored
-        if stored.retry_count != record.tries:
-            self.fail(f"event {row.id} has had {record.tries} tries, but its row counts {stored.retry_count}")
-        if (stored.status in {Status.COMPLETED, Status.DEAD_LETTER}) is not record.is_final:
-            self.fail(f"event {row.id} is {stored.status} after {record.tries} of {record.max_retries} tries")
+        self.must(
+            stored.retry_count == record.tries,
+            f"event {row.id} has had {record.tries} tries, but its row counts {stored.retry_count}",
+        )
+        self.must(
+            (stored.status in {Status.COMPLETED, Status.DEAD_LETTER}) is record.is_final,
+            f"event {row.id} is {stored.status} after {record.tries} of {record.max_retries} tries",
+        )
 
     def lapsed_early(self, row: Kept) -> None:
         """The store's clock has jumped, for this row alone: until it hears of it, the worker is excused."""
@@ -145,8 +155,7 @@ class OutboxReferee(Referee):
         limit_s = (max_processing_s + self._call_s) * SMALL_DRIFT + SLACK_S  # its second try may come so late
         for key in keys:
             age_s = node.keeper.running_s() - self.records[key.id].claimed_s[key.token]
-            if age_s > limit_s:
-                self.fail(f"{node.name} renews event {key.id}, which it claimed {age_s:.2f} s ago")
+            self.must(age_s <= limit_s, f"{node.name} renews event {key.id}, which it claimed {age_s:.2f} s ago")
 
     # --- whenever something happened and all of it is done, before time moves on ---
 

@@ -79,8 +79,7 @@ class OutboxSchedule(Schedule):
             ("events are held", held),
             ("the reaper's lease is held", reapers),
         ):
-            if found:
-                self.referee.fail(f"{what}: {found}")
+            self.referee.must(not found, f"{what}: {found}")
 
     # --- troubles ---
 
