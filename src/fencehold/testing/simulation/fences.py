@@ -17,9 +17,8 @@ from fencehold.model.election.places import Place
 from fencehold.model.errors import LeaseLost, Unavailable
 from fencehold.ports.fence import GuardText, RemainingS
 from fencehold.testing.history import Wrote
-from fencehold.testing.simulation.backend import new_shelf
 from fencehold.testing.simulation.loop import SimulationLoop
-from fencehold.testing.simulation.network import Line
+from fencehold.testing.simulation.network import Line, new_shelf
 from fencehold.testing.simulation.referee import Referee, Trace
 
 LEASE_NAME = "one"

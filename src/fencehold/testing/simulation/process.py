@@ -12,9 +12,8 @@ from fencehold.backends.memory.backend import Shelf
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.telemetry.traces import NoTraces
-from fencehold.testing.simulation.backend import BackendOverLine
 from fencehold.testing.simulation.loop import Side, SimulationLoop, side
-from fencehold.testing.simulation.network import Line
+from fencehold.testing.simulation.network import BackendOverLine, Line
 from fencehold.testing.simulation.referee import SLACK_S, Referee
 
 T = TypeVar("T")
