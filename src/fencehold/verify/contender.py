@@ -19,12 +19,11 @@ from typing import Any
 import fencehold
 from fencehold.connect import backend_for
 from fencehold.ports.backend import events_of, items_of
-from fencehold.verify.leading import Leading
+from fencehold.verify.leading import Leading, Locking
 from fencehold.verify.messages import Brief, Orders, Windows, tell
 from fencehold.verify.plan import ITEM_KIND
 from fencehold.verify.roles import Claiming, Holding
-from fencehold.verify.statements import RunStatements
-from fencehold.verify.writer import Writer, side_of
+from fencehold.verify.writer import RunStatements, Writer, side_of
 
 PR_SET_PDEATHSIG = 1
 OPEN_LIMIT_S = 10.0
@@ -79,8 +78,6 @@ class Contender:
                 for role in (self._leading, self._claiming, self._holding):
                     tasks.create_task(role.run(store))
                 if self._brief.lock_name is not None:
-                    from fencehold.verify.locking import Locking
-
                     tasks.create_task(Locking(self._brief, self._writer).run())
         finally:
             for close in (self._claiming.close, self._holding.close, self._backend.fences.close, self._backend.close):

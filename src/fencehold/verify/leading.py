@@ -1,13 +1,15 @@
-"""The part of a contender that leads by the public API, writes through the fence, and goes on after each term.
+"""The parts of a contender that lead: by leases and, on PostgreSQL, by the advisory lock with an epoch beside it.
 
-When a term is over and another holds the lease, it tries what a process would try that does not know this: to write, to
-renew and to release, with its old key, and with the present epoch under its own name.
+They write through the fence, and go on after each term. When a term is over and another holds the lease, they try what
+a process would try that does not know this: to write, to renew and to release, with the old key, and with the present
+epoch under the own name.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +21,14 @@ from fencehold.runtime.election.term import Term
 from fencehold.runtime.store import Store
 from fencehold.testing.history import boottime_s
 from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale, tell_trust
-from fencehold.verify.plan import LEASES
+from fencehold.verify.plan import LEASES, LOCK
 from fencehold.verify.roles import found
 from fencehold.verify.writer import Writer
 
 TURNS_MAX = 1.5  # in leases: how long a leader stays at most before it hands over
 SOLO_LEASE_S = 0.2
+LOOK_EVERY_S = 0.02
+INTERVALS_PER_TRUST = 5  # a rule of pgleaderlock: so many health intervals without a probe end the session
 
 
 class Leading:
@@ -176,3 +180,55 @@ async def _tried(call: Any) -> Any:
         return await call
     except FenceholdError:
         return None
+
+
+class Locking:
+    def __init__(self, brief: Brief, writer: Writer) -> None:
+        from pgleaderlock import LeaderLock
+
+        assert brief.lock_name is not None, "asked for"
+        self._brief, self._writer = brief, writer
+        self._lock = LeaderLock.for_name(
+            brief.url, brief.lock_name, health_interval_s=brief.lease_s / INTERVALS_PER_TRUST,
+            fencing_name=LOCK, fencing_table=brief.lease_table,
+        )  # fmt: skip
+        self._lock.on_error(self._failed)
+
+    async def _failed(self, error: Exception) -> None:
+        tell("lock_error", error=f"{type(error).__name__}: {error}")
+
+    async def run(self) -> None:
+        await self._lock.start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._look())
+                tasks.create_task(self._write())
+        finally:
+            with suppress(Exception):
+                await self._lock.shutdown(2.0)
+
+    async def _look(self) -> None:
+        """Report when `is_leader` was first and last seen true; a freeze can only shorten that time."""
+        was_leader, seen_s = False, 0.0
+        while True:
+            at_s = boottime_s()
+            is_leader = self._lock.is_leader
+            if is_leader != was_leader:
+                tell("lock_held" if is_leader else "lock_left", since_s=at_s, seen_s=seen_s)
+            if is_leader and int(at_s * 5) != int(seen_s * 5):
+                tell("lock_seen", seen_s=at_s)
+            was_leader, seen_s = is_leader, at_s if is_leader else seen_s
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _write(self) -> None:
+        hand_over_s = 0.0
+        while True:
+            await asyncio.sleep(self._brief.write_every_s * 2)
+            term: Any = self._lock.term
+            if term is None or not term.is_valid:
+                hand_over_s = boottime_s() + random.uniform(0.5, 2.0) * self._brief.lease_s
+                continue
+            await self._writer.write_in(term.transaction, TermKey(LOCK, self._brief.who, term.epoch, 0.0))
+            if boottime_s() >= hand_over_s:
+                with suppress(Exception):
+                    await self._lock.step_down(self._brief.lease_s)

@@ -1,26 +1,51 @@
 """Fenced writes with the key of a term alone: only the database decides whether they are accepted.
 
-The library's own clock would refuse a late write before it is sent, and so hide a fence that does not work.
+The library's own clock would refuse a late write before it is sent, and so hide a fence that does not work. The
+statements of a run are in .sql files: `{schema}.` is replaced, `:parameters` are put into the driver's style.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, closing
 from functools import partial
+from importlib import resources
 from typing import Any, Protocol
 from urllib.parse import unquote
 
+from fencehold.backends.sql.statements import named, pyformat
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
 from fencehold.ports.fence import Transaction
 from fencehold.testing.history import boottime_s
 from fencehold.verify.messages import tell_write
-from fencehold.verify.statements import RunStatements
+
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
+
+
+class RunStatements:
+    """The statements of one dialect for one schema; item access by file name."""
+
+    def __init__(self, dialect: str, schema: str = "") -> None:
+        assert not schema or _SCHEMA.fullmatch(schema), "the run chose its name itself"
+        self._style: Callable[[str], str] = pyformat if dialect == "postgres" else named
+        folder = resources.files(__package__) / "sql" / dialect
+        files = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in folder.iterdir()}
+        self._texts = {name: text.replace("{schema}", f'"{schema}"') for name, text in files.items()}
+
+    def __getitem__(self, name: str) -> str:
+        lines = (line for line in self._texts[name].splitlines() if not line.startswith("--"))
+        return self._style("\n".join(lines).strip().removesuffix(";"))
+
+    def script(self, name: str) -> str:
+        """Several statements as one text, which has no parameters."""
+        return self._texts[name]
+
 
 Stand = Callable[[], Awaitable[None]]
 Step = tuple[str, dict[str, Any]]

@@ -14,17 +14,16 @@ from fencehold.testing.conformance.items.schemas import ItemSchemas
 from fencehold.testing.conformance.items.times import ItemTimes
 from fencehold.testing.conformance.items.verbs import ItemBatches, ItemVerbs
 from fencehold.testing.conformance.items.walk import ItemWalk
-from fencehold.testing.conformance.leases.absences import Absences
 from fencehold.testing.conformance.leases.caller_fences import CallerFences, WaitingWriter
 from fencehold.testing.conformance.leases.crowd import Crowd, ProcessCrowd
 from fencehold.testing.conformance.leases.faults import NetworkFaults, Obstruction
 from fencehold.testing.conformance.leases.fences import Fences, PassingRenewals, SyncFences
 from fencehold.testing.conformance.leases.names import Names
+from fencehold.testing.conformance.leases.parts import Absences, Silence, Wakeups
 from fencehold.testing.conformance.leases.rules import Rules
 from fencehold.testing.conformance.leases.schemas import Schemas
 from fencehold.testing.conformance.leases.times import Times
 from fencehold.testing.conformance.leases.verbs import Verbs
-from fencehold.testing.conformance.leases.wakeups import Silence, Wakeups
 from fencehold.testing.conformance.leases.walk import Walk
 from fencehold.testing.conformance.outbox.callers import EventCallers, EventConsumers
 from fencehold.testing.conformance.outbox.crowd import EventCrowd, EventProcessCrowd

@@ -15,7 +15,7 @@ from fencehold.backends.postgres import hosts, wire
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable
 from fencehold.verify.plan import CONNECTIONS_PER_CONTENDER, PREFIX, Plan
 from fencehold.verify.scratch.place import counters, whole
-from fencehold.verify.statements import RunStatements
+from fencehold.verify.writer import RunStatements
 
 T = TypeVar("T")
 

@@ -15,8 +15,7 @@ from fencehold.connect import DEFAULT_TABLE, backend_for
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.verify.plan import PREFIX, Plan
 from fencehold.verify.scratch.place import counters, whole
-from fencehold.verify.statements import RunStatements
-from fencehold.verify.writer import sqlite_path
+from fencehold.verify.writer import RunStatements, sqlite_path
 
 T = TypeVar("T")
 

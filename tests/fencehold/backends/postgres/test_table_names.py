@@ -10,7 +10,7 @@ from fencehold.backends.postgres.backend import PostgresBackend
 from fencehold.model import names
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.testing.conformance.leases.caller_fences import count
-from fencehold.testing.conformance.leases.wakeups import hearing
+from fencehold.testing.conformance.leases.parts import hearing
 from fencehold.testing.conformance.suite import LEASE, START, granted, plenty, release, renew, take
 from fencehold.testing.harness import COUNT
 from tests.fencehold.testing.conformance.postgres_harness import PostgresHarness

@@ -20,8 +20,7 @@ from fencehold.runtime.election.candidates import Candidates
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.term import Term
 from fencehold.testing.simulation.fences import LEASE_NAME, FencesOverLine
-from fencehold.testing.simulation.leases.referee import Candidate, LeaseReferee
-from fencehold.testing.simulation.leases.store import LeaseStore
+from fencehold.testing.simulation.leases.referee import Candidate, LeaseReferee, LeaseStore
 from fencehold.testing.simulation.network import BackendOverLine, Line, over_line
 from fencehold.testing.simulation.referee import BODY_STOP_S_MAX
 from fencehold.testing.simulation.schedule import LIVENESS_SLACK_S, NODES, Schedule, Trouble

@@ -1,13 +1,21 @@
-"""A store that can notify others of a change does so in order; `listen` of one that cannot returns False."""
+"""What not every store has: hints of changes come in order; what the harness does not declare is really absent.
+
+A part that a store lacks is refused with a code, before anything is sent. `listen` of a store that cannot notify
+returns False.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
-from fencehold.ports.backend import Backend
+import pytest
+
+from fencehold.model.election.leases import TermKey
+from fencehold.model.errors import LeaseLost
+from fencehold.ports.backend import Backend, events_of, items_of
 from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED
-from fencehold.testing.conformance.suite import LeaseTests, needs, release, take, unless
-from fencehold.testing.harness import CALL_LIMIT_S, Can
+from fencehold.testing.conformance.suite import LeaseTests, needs, plenty, refused_with, release, take, unless
+from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, OUTBOX_TABLE, Can, Harness
 
 
 async def hearing(backend: Backend) -> asyncio.Queue[tuple[str, str]]:
@@ -51,3 +59,31 @@ class Silence(LeaseTests):
         await release(one, await take(one, "job", "ada"))
         assert await two.wakeup.listen(CALL_LIMIT_S) is False
         assert heard == []
+
+
+class Absences(LeaseTests):
+    """For a store that lacks a part: a program is told so, and no class of tests is left out by mistake."""
+
+    @unless(Can.FENCES)
+    async def test_every_fence_is_refused_and_a_term_that_is_over_is_lost(self, backend: Backend, key: TermKey) -> None:
+        fences = backend.fences
+        for call in (
+            lambda: fences.transaction(key, plenty),
+            lambda: fences.transaction_sync(key, plenty),
+            lambda: fences.fence(object(), key),
+            lambda: fences.guard(key),
+        ):
+            with refused_with("no_transactions"):
+                call()
+        with pytest.raises(LeaseLost):
+            await fences.fence(object(), key, over=True)
+
+    @unless(Can.OUTBOX)
+    async def test_an_outbox_is_refused(self, harness: Harness) -> None:
+        with refused_with("no_outbox"):
+            events_of(harness.make(), OUTBOX_TABLE)
+
+    @unless(Can.ITEMS)
+    async def test_items_are_refused(self, harness: Harness) -> None:
+        with refused_with("no_items"):
+            items_of(harness.make(), ITEM_KIND)
