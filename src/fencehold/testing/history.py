@@ -26,7 +26,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fencehold.ports.clock import boot_s
 
@@ -94,6 +94,7 @@ class Ended(OfTerm):
 
 
 Event = Granted | Believed | Wrote | Refused | Ended
+E = TypeVar("E", Granted, Wrote)
 
 _KINDS: dict[str, type[Event]] = {made.__name__.lower(): made for made in (Granted, Believed, Wrote, Refused, Ended)}
 
@@ -132,21 +133,23 @@ def _check_one_name(events: Sequence[Event]) -> Iterator[Violation]:
     # A retry that recognises its own grant records the same grant again.
     grants = list(dict.fromkeys(event for event in events if isinstance(event, Granted)))
     writes = [event for event in events if isinstance(event, Wrote)]
-    yield from _writes_out_of_order(writes)
+    # Of two writes with one commit_order the newer epoch goes first, to be a violation: one commit has one epoch.
+    ordered = sorted(writes, key=lambda write: (write.commit_order, -write.epoch))
+    yield from _not_rising(ordered, Rule.WRITES_IN_ORDER, 0)
     yield from _holders_sharing_an_epoch(events)
-    yield from _grants_not_increasing(grants)
+    yield from _not_rising(sorted(grants, key=lambda grant: (grant.at, grant.epoch)), Rule.GRANTS_INCREASE, 1)
     yield from _terms_overlapping([event for event in events if isinstance(event, Believed)])
     yield from _writes_not_granted(writes, {grant.epoch for grant in grants})
 
 
-def _writes_out_of_order(writes: Iterable[Wrote]) -> Iterator[Violation]:
-    newest: Wrote | None = None
-    # Of two writes with one commit_order the newer epoch goes first, to be a violation: one commit has one epoch.
-    for write in sorted(writes, key=lambda write: (write.commit_order, -write.epoch)):
-        if newest is not None and write.epoch < newest.epoch:
-            yield Violation(Rule.WRITES_IN_ORDER, write.name, (newest, write))
+def _not_rising(events: Iterable[E], rule: Rule, rises_by: int) -> Iterator[Violation]:
+    """Of events in their order: those whose epoch is not higher by so much than the newest before."""
+    newest: E | None = None
+    for event in events:
+        if newest is not None and event.epoch < newest.epoch + rises_by:
+            yield Violation(rule, event.name, (newest, event))
         else:
-            newest = write
+            newest = event
 
 
 def _holders_sharing_an_epoch(events: Iterable[Event]) -> Iterator[Violation]:
@@ -159,15 +162,6 @@ def _holders_sharing_an_epoch(events: Iterable[Event]) -> Iterator[Violation]:
         if first.holder_id != event.holder_id and (event.epoch, event.holder_id) not in reported:
             reported.add((event.epoch, event.holder_id))
             yield Violation(Rule.ONE_HOLDER_PER_EPOCH, event.name, (first, event))
-
-
-def _grants_not_increasing(grants: Iterable[Granted]) -> Iterator[Violation]:
-    highest: Granted | None = None
-    for grant in sorted(grants, key=lambda grant: (grant.at, grant.epoch)):
-        if highest is not None and grant.epoch <= highest.epoch:
-            yield Violation(Rule.GRANTS_INCREASE, grant.name, (highest, grant))
-        else:
-            highest = grant
 
 
 def _terms_overlapping(beliefs: Iterable[Believed]) -> Iterator[Violation]:

@@ -124,10 +124,7 @@ class Schedule(ABC):
         await self._judge_end()
 
     async def _judge_end(self) -> None:
-        closing = [node.user.begin(node.close()) for node in self.nodes]
-        await asyncio.wait(closing)
-        for task in closing:
-            task.result()
+        await ended([node.user.begin(node.close()) for node in self.nodes])
         await asyncio.sleep(self.settles_s + STUTTER_S_MAX)
         me = asyncio.current_task()
         left = [task.get_name() + repr(task.get_coro()) for task in self.loop.tasks_pending() if task is not me]
@@ -225,6 +222,13 @@ class Schedule(ABC):
     def restarts(self) -> None:
         node = self.target()
         node.user.begin(node.restart())
+
+
+async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Wait for all of them, and raise what one of them has raised."""
+    await asyncio.wait(tasks)
+    for task in tasks:
+        task.result()
 
 
 @contextmanager

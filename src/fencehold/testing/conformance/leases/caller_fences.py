@@ -207,6 +207,13 @@ async def waited_past_expiry(harness: Harness, other: Backend, name: str, write:
     return Outcome(isinstance(answer, Lease), await count(harness) > before)
 
 
+async def keeps_others_out(harness: Harness, other: Backend, name: str, write: Write) -> None:
+    """Check that this write, which waits past its lease, is made, and that another gets the lease only then."""
+    outcome = await waited_past_expiry(harness, other, name, write)
+    assert outcome == Outcome(was_taken_over=False, has_written=True)
+    assert (await take(other, name, "bob")).epoch == 2
+
+
 async def attempt(write: Write) -> None:
     try:
         await write()
@@ -236,9 +243,7 @@ class WaitingWriter(LeaseTests):
         async def write(door: Door = door, key: TermKey = key) -> None:
             await guarded(one, door, key)
 
-        outcome = await waited_past_expiry(harness, two, key.name, write)
-        assert outcome == Outcome(was_taken_over=False, has_written=True)
-        assert (await take(two, key.name, "bob")).epoch == 2
+        await keeps_others_out(harness, two, key.name, write)
 
     async def test_a_fenced_transaction_of_the_caller_keeps_others_out_while_it_waits(
         self, harness: Harness, one: Backend, two: Backend, door: Door
@@ -248,9 +253,7 @@ class WaitingWriter(LeaseTests):
         async def fence(caller: Caller, key: TermKey = key) -> None:
             await one.fences.fence(caller.target, key)
 
-        outcome = await waited_past_expiry(harness, two, key.name, in_transaction(door, fence))
-        assert outcome == Outcome(was_taken_over=False, has_written=True)
-        assert (await take(two, key.name, "bob")).epoch == 2
+        await keeps_others_out(harness, two, key.name, in_transaction(door, fence))
 
     async def test_a_fenced_transaction_keeps_others_out_while_it_waits(
         self, harness: Harness, one: Backend, two: Backend, key: TermKey
@@ -260,9 +263,7 @@ class WaitingWriter(LeaseTests):
             async with one.fences.transaction(key, plenty) as tx:
                 await tx.execute(COUNT)
 
-        outcome = await waited_past_expiry(harness, two, "job", write)
-        assert outcome == Outcome(was_taken_over=False, has_written=True)
-        assert (await take(two, "job", "bob")).epoch == 2
+        await keeps_others_out(harness, two, key.name, write)
 
     async def test_a_condition_that_only_looks_is_told_apart_from_a_fence(
         self, harness: Harness, one: Backend, two: Backend

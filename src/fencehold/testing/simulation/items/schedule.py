@@ -28,7 +28,7 @@ from fencehold.runtime.items.processor import ItemProcessor
 from fencehold.testing.simulation.items.referee import Holder, ItemReferee, JudgedItems
 from fencehold.testing.simulation.network import STUTTER_S_MAX, Line, new_shelf
 from fencehold.testing.simulation.referee import BODY_STOP_S_MAX
-from fencehold.testing.simulation.schedule import LIVENESS_SLACK_S, NODES, Schedule, Trouble
+from fencehold.testing.simulation.schedule import LIVENESS_SLACK_S, NODES, Schedule, Trouble, ended
 
 KIND = "document"
 IDS = ("1", "2", "3")
@@ -292,10 +292,7 @@ class ItemSchedule(Schedule):
 
     async def judge_calm(self) -> None:
         """Whatever was held is given back, or lapses: then one process alone can have it all."""
-        stopping = [node.user.begin(node.rest()) for node in self.nodes]
-        await asyncio.wait(stopping)
-        for task in stopping:
-            task.result()
+        await ended([node.user.begin(node.rest()) for node in self.nodes])
         self.nodes[0].user.begin(self.nodes[0].finish())
         # An acquire that was cancelled may be under way still; what is taken meanwhile is left to lapse.
         limit_s = self.settings.trusted_s + self.lease_s + LIVENESS_SLACK_S
