@@ -42,7 +42,7 @@ def doctor(setup: Setup, outbox_names: tuple[str, ...], lease: str, pending_age_
         table_name(name)
     checks = Doctor(outbox_settings(lease=lease), seconds(pending_age_max, "--pending-age-max"), setup.table)
     store = setup.store()
-    findings = finish(checks.examine(store, outbox_names))
+    findings = finish(setup, store, checks.examine(store, outbox_names))
     is_well = all(finding.state in (State.OK, State.SKIPPED) for finding in findings)
     payload = {"healthy": is_well, "checks": [_json(finding) for finding in findings]}
     setup.screen.table(payload, ("CHECK", "STATE", "WHAT WAS FOUND"), [_row(finding) for finding in findings])

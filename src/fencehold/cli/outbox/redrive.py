@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fencehold.cli import exit_codes
-from fencehold.cli.outbox.options import all_or_none, dry_run_option, outbox_option, with_outbox
+from fencehold.cli.outbox.options import ALL_OR_NONE, dry_run_option, outbox_option, with_outbox
 from fencehold.cli.screen import span
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.runtime.outbox.outbox import REDRIVE_PER_MINUTE
@@ -45,7 +45,7 @@ def redrive(
     redriven = with_outbox(
         setup, outbox_name,
         lambda outbox: outbox.redrive(event_type, root_cause, limit, per_minute=per_minute, dry_run=dry_run),
-        all_or_none,
+        ALL_OR_NONE,
     )  # fmt: skip
     last_due_in_s = max(0, len(redriven) - 1) * 60.0 / per_minute
     payload = {

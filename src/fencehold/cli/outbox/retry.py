@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from fencehold.cli import exit_codes
-from fencehold.cli.outbox.options import all_or_none, dry_run_option, outbox_option, tracking_ids, with_outbox
+from fencehold.cli.outbox.options import ALL_OR_NONE, dry_run_option, outbox_option, tracking_ids, with_outbox
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.model.outbox.events import Status
 from fencehold.ports.events import Filter
@@ -56,7 +56,7 @@ def retry(setup: Setup, ids: tuple[str, ...], root_cause: str, dry_run: bool, ou
     if len(wanted) > FIND_MAX:
         raise click.UsageError(f"At most {FIND_MAX} at once; `outbox redrive` takes a whole type.")
     retried, left = with_outbox(
-        setup, outbox_name, lambda outbox: _retry(outbox, wanted, root_cause, dry_run), all_or_none
+        setup, outbox_name, lambda outbox: _retry(outbox, wanted, root_cause, dry_run), ALL_OR_NONE
     )
     payload = {
         "dry_run": dry_run, "retried": retried,
