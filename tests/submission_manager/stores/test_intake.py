@@ -101,7 +101,7 @@ async def test_which_of_many_have_moved_is_told_at_once_and_what_is_not_there_is
         assert sorted(await at.store.intake.moved(["b", "failed", "a"], LIMIT_S)) == ["a", "failed"]
         assert await at.store.intake.read("nobody", LIMIT_S) is None
         assert await at.store.intake.history("nobody", LIMIT_S) is None
-        assert await at.store.intake.history("a", LIMIT_S) == (await at.store.intake.read("a", LIMIT_S), [])
+        assert await at.store.intake.history("b", LIMIT_S) == (await at.store.intake.read("b", LIMIT_S), [])
 
 
 async def test_tables_are_made_once_however_many_ask_at_the_same_time(empty_url):
