@@ -107,7 +107,7 @@ class Instance:
         if self._leading.done():
             self._leading.result()
         if not self._is_stopping.is_set():
-            raise RuntimeError("the instance ended, and nobody had asked it to")
+            raise RuntimeError("the instance ended, although nobody asked it to stop")
 
     # --- start: each part registers its own stop function, so that the last part started is the first stopped ---
 

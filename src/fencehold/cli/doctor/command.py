@@ -27,7 +27,7 @@ Exit codes: 0 all is well, 1 with findings (also when the database cannot be rea
 @outboxes_option("all that are there")
 @lease_option
 @click.option(
-    "--pending-age-max", default="5m", metavar="DURATION", help="Longer than this no due event should wait.  [5m]"
+    "--pending-age-max", default="5m", metavar="DURATION", help="Warn if a due event has waited for longer.  [5m]"
 )
 @with_setup
 def doctor(setup: Setup, outbox_names: tuple[str, ...], lease: str, pending_age_max: str) -> int:

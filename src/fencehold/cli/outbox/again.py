@@ -47,7 +47,7 @@ class LeftAlone:
 
 @click.command(epilog=RETRY_EPILOG)
 @click.argument("ids", metavar="TRACKING_ID...", nargs=-1, required=True)
-@click.option("--root-cause", default="", metavar="TEXT", help="What was wrong; it stays with each event.")
+@click.option("--root-cause", default="", metavar="TEXT", help="What was wrong; stored with each event.")
 @dry_run_option
 @outbox_option
 @with_setup
@@ -97,11 +97,15 @@ Exit codes: 0 done (also when there were none), 69 database unreachable, 78 bad 
 
 @click.command(epilog=REDRIVE_EPILOG)
 @click.option("--type", "event_type", required=True, metavar="TYPE", help="Dead letters of this type, no others.")
-@click.option("--root-cause", required=True, metavar="TEXT", help="What was wrong and is mended; stays with each.")
-@click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=1000, help="At most so many, the oldest.  [1000]")
+@click.option(
+    "--root-cause", required=True, metavar="TEXT", help="What was wrong and is mended now; stored with each event."
+)
+@click.option(
+    "--limit", type=click.IntRange(1, LIMIT_MAX), default=1000, help="At most this many, the oldest first.  [1000]"
+)
 @click.option(
     "--per-minute", type=click.FloatRange(0, min_open=True), default=float(REDRIVE_PER_MINUTE),
-    help=f"They become due one after the other, so many a minute.  [{REDRIVE_PER_MINUTE}]",
+    help=f"How many become due a minute, one after the other.  [{REDRIVE_PER_MINUTE}]",
 )  # fmt: skip
 @dry_run_option
 @outbox_option

@@ -46,7 +46,7 @@ Exit codes: 0 done, 69 database unreachable, 78 bad configuration
 @click.command(epilog=LS_EPILOG)
 @click.option(
     "--status", "statuses", multiple=True, type=StatusChoice(list(Status)),
-    help="Only these; may be given several times.  [all]",
+    help="Only events in this status; may be given several times.  [all]",
 )  # fmt: skip
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only events of these types.  [all]")
 @click.option("--limit", type=click.IntRange(1, FIND_MAX), default=50, help=f"At most so many (to {FIND_MAX}).  [50]")

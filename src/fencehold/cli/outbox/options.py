@@ -31,7 +31,11 @@ SHOWN_MAX = 5
 ALL_OR_NONE = "interrupted: it is one statement, so all of them were changed or none; look again"
 
 outbox_option = click.option(
-    "--outbox", "outbox_name", metavar="NAME", default=DEFAULT_OUTBOX, help=f"Its table.  [{DEFAULT_OUTBOX}]"
+    "--outbox",
+    "outbox_name",
+    metavar="NAME",
+    default=DEFAULT_OUTBOX,
+    help=f"The table of the outbox.  [{DEFAULT_OUTBOX}]",
 )
 items_option = click.option("--items", "with_items", is_flag=True, help="The tables of items as well.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")

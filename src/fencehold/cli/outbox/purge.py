@@ -55,7 +55,7 @@ class Tally:
     "--status", "statuses", multiple=True, type=StatusChoice(FINISHED),
     help="May be given several times.  [COMPLETED]",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Also dead letters younger than the 90 days they are to be kept.")
+@click.option("--force", is_flag=True, help="Also delete dead letters younger than 90 days.")
 @dry_run_option
 @outbox_option
 @with_setup
