@@ -58,9 +58,9 @@ SETTINGS: tuple[Setting, ...] = (
         "schedule_refresh_interval", DURATION, "1s",
         "How often the leader looks for intents that other instances stored.",
     ),
-    Setting("lease_name", TEXT, "submission-manager-executor", "The lease whose holder leads; the same for all instances."),
+    Setting("lease_name", TEXT, "submission-manager-executor", "The lease whose holder leads."),
     Setting("holder_id", TEXT, None, "The name of this instance, as others see it.  [host-pid-random]"),
-    Setting("on_sql_error", TEXT, "drop", "After a database error the leader gives up its term (drop) or tries again (retry)."),
+    Setting("on_sql_error", TEXT, "drop", "After a database error: give the term up (drop) or try again (retry)."),
     Setting("retry_delay", DURATION, "5s", "Between two attempts of one intent."),
     Setting("concurrency", WHOLE, "16", "Attempts in flight at the same time to one gateway.", 1, 1000),
     Setting("virtual_deadline", DURATION, "60s", "An intent without a deadline waits its turn as if it had this one."),
@@ -70,8 +70,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("database_timeout", DURATION, "5s", "The limit for one database statement of a client's request."),
     Setting("request_timeout", DURATION, "10s", "The limit for a client to send its request."),
     Setting(
-        "max_connections", WHOLE, None, "Client connections at the same time; any more are answered 503.  [by open files]",
-        1, CONNECTIONS_MOST,
+        "max_connections", WHOLE, None,
+        "Client connections at the same time; any more are answered 503.  [by open files]", 1, CONNECTIONS_MOST,
     ),
     Setting("body_limit", WHOLE, "1048576", "The largest request body, in bytes.", 1, 1 << 30),
     Setting(

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import h11
@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from fencehold import ConfigurationError, FactSink, FanOut
+from submission_manager.metrics import NO_PLACE, Metrics
 from submission_manager.rare_log import RareLog
 from submission_manager.settings import CONNECTIONS_MOST
 
@@ -163,14 +164,15 @@ class Places:
     """Limits the number of connections; counts each refused one, and logs them at intervals."""
 
     def __init__(
-        self, most: int = CONNECTIONS_MOST, facts: FactSink | None = None, count: Callable[[], None] = lambda: None
+        self, most: int = CONNECTIONS_MOST, facts: FactSink | None = None, metrics: Metrics | None = None
     ) -> None:
-        self._most, self._count = most, count
+        self._most, self._metrics = most, metrics
         self._refused = RareLog(facts or FanOut(), "connections_refused", LOG_EVERY_S)
 
     def has_room(self, taken: int) -> bool:
         if taken >= self._most:
-            self._count()
+            if self._metrics is not None:
+                self._metrics.request(*NO_PLACE)
             self._refused.add("", {"refused": 1}, connections_max=self._most)
         return taken < self._most
 

@@ -178,7 +178,7 @@ async def running(
     app = App(parts)
     listening = Listening(
         app, "127.0.0.1", 0, request_timeout_s=chosen.request_timeout_s, drain_timeout_s=chosen.drain_timeout_s,
-        places=Places(chosen.max_connections or 1000, facts, metrics.no_place),
+        places=Places(chosen.max_connections or 1000, facts, metrics),
     )  # fmt: skip
     watching = asyncio.create_task(app.readiness.watch())
     await listening.start()
