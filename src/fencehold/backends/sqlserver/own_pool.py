@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencehold.backends.sql.own_rows import by_name
-from fencehold.backends.sql.own_tables import PROBE, OwnStatements, busy, closed, fixed
+from fencehold.backends.sql.own_tables import PROBE, OwnStatements, busy, closed
 from fencehold.backends.sqlserver import batch, driver
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.line import Line
@@ -23,6 +23,7 @@ from fencehold.backends.sqlserver.params import instant, own
 from fencehold.backends.sqlserver.session import answer
 from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.ports.own_tables import Row, Statement
+from fencehold.ports.time_limit import fixed
 
 HANGING_MAX = 50
 FRESH_S = 1.0  # a line that answered within this time is not probed first
