@@ -22,11 +22,11 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from fencehold.ports.clock import boot_s
 
@@ -95,14 +95,7 @@ class Ended(OfTerm):
 
 Event = Granted | Believed | Wrote | Refused | Ended
 
-_KINDS: dict[str, type[Event]] = {
-    "granted": Granted,
-    "believed": Believed,
-    "wrote": Wrote,
-    "refused": Refused,
-    "ended": Ended,
-}
-_KIND_OF: dict[type[Event], str] = {event_type: kind for kind, event_type in _KINDS.items()}
+_KINDS: dict[str, type[Event]] = {made.__name__.lower(): made for made in (Granted, Believed, Wrote, Refused, Ended)}
 
 
 class Rule(Enum):
@@ -194,7 +187,7 @@ def _writes_not_granted(writes: Iterable[Wrote], epochs_granted: set[int]) -> It
             yield Violation(Rule.WRITES_ARE_GRANTED, write.name, (write,))
 
 
-class HistoryWriter:
+class HistoryWriter(AbstractContextManager["HistoryWriter"]):
     """An event survives kill -9 of any process once `record` has returned; processes and threads may share a file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -203,7 +196,7 @@ class HistoryWriter:
     def record(self, event: Event) -> None:
         # The line break comes first: a kill can cut a write off at the end of a page, and the next process' line must
         # not continue that line.
-        line = b"\n" + json.dumps({"kind": _KIND_OF[type(event)], **asdict(event)}).encode()
+        line = b"\n" + json.dumps({"kind": type(event).__name__.lower(), **asdict(event)}).encode()
         if os.write(self._file, line) != len(line):
             raise OSError("the history's disk is full: the last event is torn")
 
@@ -212,12 +205,7 @@ class HistoryWriter:
             os.close(self._file)
             self._file = -1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *how: object) -> None:
         self.close()
 
 
@@ -240,12 +228,11 @@ def load(path: str | os.PathLike[str]) -> list[Event]:
 def _event_of(fields: Any, where: str) -> Event:
     if not isinstance(fields, dict):
         raise ValueError(f"{where}: an event is an object, not {fields!r}")
-    rest = dict(fields)
-    kind = rest.pop("kind", None)
+    kind = fields.pop("kind", None)
     if kind not in _KINDS:
         raise ValueError(f"{where}: unknown kind of event {kind!r}; known: {', '.join(_KINDS)}")
     try:
-        return _KINDS[kind](**rest)
+        return _KINDS[kind](**fields)
     except TypeError as error:
         raise ValueError(f"{where}: {error}") from error
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from fencehold.ports.backend import Backend
-from fencehold.testing.conformance.leases.pair import LeasePair
+from fencehold.testing.conformance.leases.pair import LeasePair, Oracle
 from fencehold.testing.conformance.leases.walk import Walker
 from fencehold.testing.harness import Harness
 
@@ -54,7 +54,7 @@ def check(
         return clients
 
     async def walk(rng: Random) -> None:
-        pair = LeasePair(harness, clients)
+        pair = LeasePair(harness, clients, Oracle)
         await pair.set_clock(pair.now)
         await Walker(pair, f"{next(numbers)} ", rng).walk(steps)
 

@@ -14,10 +14,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import Enum
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -32,17 +30,8 @@ CHUNK_BYTES = 65_536
 ANSWER_WITHIN_S = 2.0
 
 
-class _Mode(Enum):
-    FORWARD = "forward"
-    CUT = "cut"
-    FROZEN = "frozen"
-    DROP_ANSWERS = "drop_answers"
-    DROP_REQUESTS = "drop_requests"
-
-    def swallows(self, direction: Direction) -> bool:
-        return (self is _Mode.DROP_ANSWERS and direction is Direction.TO_CLIENT) or (
-            self is _Mode.DROP_REQUESTS and direction is Direction.TO_SERVER
-        )
+#: The faults under which what goes in this direction is lost.
+SWALLOWS = {Fault.DROP_ANSWERS: Direction.TO_CLIENT, Fault.DROP_REQUESTS: Direction.TO_SERVER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +62,7 @@ class FaultProxy:
         self.port = listen_port
         self._server_address = (server_host, server_port)
         self._answer_within_s = answer_within_s
-        self._mode = _Mode.FORWARD
+        self._fault: Fault | None = None  # in force for every connection
         self._delay_s = 0.0
         self._changed = asyncio.Event()
         self._counters = Counters()
@@ -121,13 +110,13 @@ class FaultProxy:
         for connection in list(self._connections):
             if connection.lost_bytes:
                 connection.end(reset=True)
-        self._enter(_Mode.FORWARD)
+        self._enter(None)
 
     def cut(self) -> None:
         """Reset (RST) every connection and refuse new ones."""
         for connection in list(self._connections):
             connection.end(reset=True)
-        self._enter(_Mode.CUT)
+        self._enter(Fault.CUT)
 
     def close_all(self) -> None:
         """End (FIN) every connection; new ones are treated as before."""
@@ -136,21 +125,21 @@ class FaultProxy:
 
     def freeze(self) -> None:
         """Forward nothing, keep every socket open, accept new connections and leave them without an answer."""
-        self._enter(_Mode.FROZEN)
+        self._enter(Fault.FREEZE)
 
     def delay(self, seconds: float) -> None:
         """Hold each chunk back for this long, in both directions."""
         if not seconds >= 0:
             raise ValueError(f"a delay cannot be {seconds} s")
-        self._enter(_Mode.FORWARD, delay_s=seconds)
+        self._enter(None, delay_s=seconds)
 
     def drop_answers(self) -> None:
         """Requests reach the server and are executed; nothing comes back."""
-        self._enter(_Mode.DROP_ANSWERS)
+        self._enter(Fault.DROP_ANSWERS)
 
     def drop_requests(self) -> None:
         """Nothing reaches the server; what it still sends comes through."""
-        self._enter(_Mode.DROP_REQUESTS)
+        self._enter(Fault.DROP_REQUESTS)
 
     def when_seen(self, pattern: bytes, fault: Fault, direction: Direction = Direction.TO_SERVER) -> Trip:
         """When these bytes pass for the first time, lose the answer and apply the fault.
@@ -162,8 +151,8 @@ class FaultProxy:
         self._trips.append(trip)
         return trip
 
-    def _enter(self, mode: _Mode, *, delay_s: float = 0.0) -> None:
-        self._mode, self._delay_s = mode, delay_s
+    def _enter(self, fault: Fault | None, *, delay_s: float = 0.0) -> None:
+        self._fault, self._delay_s = fault, delay_s
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -182,7 +171,7 @@ class FaultProxy:
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(reader, writer)
         self._count(connections_total=1)
-        if self._mode is _Mode.CUT:
+        if self._fault is Fault.CUT:
             self._count(connections_refused=1)
             connection.end(reset=True)
             return
@@ -191,7 +180,7 @@ class FaultProxy:
 
     async def _serve(self, connection: Connection) -> None:
         try:
-            while self._mode is _Mode.FROZEN:
+            while self._fault is Fault.FREEZE:
                 await self._changed.wait()
             connection.add_server(*await asyncio.open_connection(*self._server_address))
             async with asyncio.TaskGroup() as pumps:
@@ -228,11 +217,11 @@ class FaultProxy:
             with suppress(TimeoutError):
                 async with TimeLimit(self._delay_s):
                     await self._changed.wait()
-        while self._mode is _Mode.FROZEN:
+        while self._fault is Fault.FREEZE:
             await self._changed.wait()
 
     def _loses(self, connection: Connection, chunk: bytes, direction: Direction) -> bool:
-        if self._mode.swallows(direction):
+        if self._fault is not None and SWALLOWS.get(self._fault) is direction:
             return True
         trip = connection.first_seen(self._trips, chunk, direction)
         if trip is not None:
@@ -278,9 +267,8 @@ class ThreadedFaultProxy:
         self._proxy = FaultProxy(
             server_host, server_port, listen_host=listen_host, listen_port=listen_port, answer_within_s=answer_within_s
         )
-        self._started: Future[asyncio.AbstractEventLoop] = Future()
-        self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), name="fault-proxy", daemon=True)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
 
     @property
     def host(self) -> str:
@@ -296,18 +284,20 @@ class ThreadedFaultProxy:
 
     def start(self) -> Self:
         self._thread.start()
-        self._started.result(VERB_WITHIN_S)
+        try:
+            self.await_on_thread(self._proxy.start(), VERB_WITHIN_S)
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def close(self) -> None:
         """Reset every connection and return when the thread has ended; a second call does nothing."""
-        if not self._thread.is_alive():
-            return
-        with suppress(RuntimeError):  # it ended between the question and the call
-            self._started.result(VERB_WITHIN_S).call_soon_threadsafe(self._stop.set)
-        self._thread.join(VERB_WITHIN_S)
         if self._thread.is_alive():
-            raise TimeoutError(f"the proxy's thread did not end within {VERB_WITHIN_S} s")
+            self.await_on_thread(self._proxy.close(), VERB_WITHIN_S)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(VERB_WITHIN_S)
+            self._loop.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -346,7 +336,7 @@ class ThreadedFaultProxy:
         if not self._thread.is_alive():
             work.close()
             raise RuntimeError("the proxy is not running: use it between start() and close()")
-        return asyncio.run_coroutine_threadsafe(work, self._started.result(VERB_WITHIN_S)).result(timeout_s)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
     def _do(self, verb: Callable[[], T]) -> T:
         async def act() -> T:
@@ -357,15 +347,3 @@ class ThreadedFaultProxy:
             return result
 
         return self.await_on_thread(act(), VERB_WITHIN_S)
-
-    async def _live(self) -> None:
-        try:
-            await self._proxy.start()
-        except OSError as error:
-            self._started.set_exception(error)
-            return
-        self._started.set_result(asyncio.get_running_loop())
-        try:
-            await self._stop.wait()
-        finally:
-            await self._proxy.close()

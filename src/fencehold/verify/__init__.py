@@ -5,7 +5,7 @@
 | `plan`                | the checked settings and all limits of a run                                       |
 | `scratch`             | the run's own schema or file: made, prepared, read, dropped                        |
 | `contender`           | one process that leads, writes, claims and saves; it stands still on order         |
-| `role`                | what the parts of a contender share: repeating, looking, standing still            |
+| `leading`, `roles`    | its parts: what it leads, what it claims and holds, beyond the lease too           |
 | `contender_processes` | starts and ends those processes, each behind its fault proxies                     |
 | `faults`              | the faults, and when they come                                                     |
 | `hooks`               | commands of the user's own                                                         |

@@ -18,10 +18,11 @@ from typing import Any
 
 import fencehold
 from fencehold.connect import backend_for
-from fencehold.verify.claiming import Claiming
-from fencehold.verify.holding import Holding
+from fencehold.ports.backend import events_of, items_of
 from fencehold.verify.leading import Leading
 from fencehold.verify.messages import Brief, Orders, Windows, tell
+from fencehold.verify.plan import ITEM_KIND
+from fencehold.verify.roles import Claiming, Holding
 from fencehold.verify.statements import RunStatements
 from fencehold.verify.writer import Writer, side_of
 
@@ -55,8 +56,8 @@ class Contender:
         self._orders = Orders()
         windows = Windows(self._orders, STAND_LEASES * brief.lease_s)
         self._leading = Leading(brief, self._backend, self._writer, windows)
-        self._claiming = Claiming(brief, self._backend, windows)
-        self._holding = Holding(brief, self._backend, windows)
+        self._claiming = Claiming(brief, windows, events_of(self._backend, brief.outbox))
+        self._holding = Holding(brief, windows, items_of(self._backend, ITEM_KIND))
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()

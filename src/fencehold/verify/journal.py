@@ -52,8 +52,6 @@ class Journal:
     notes: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     events_added: list[str] = field(default_factory=list)
-    _terms: Counter[str] = field(default_factory=Counter)
-    _epochs: dict[str, set[int]] = field(default_factory=dict)
     _leaders: dict[str, tuple[int, str]] = field(default_factory=dict)
     _waiting: list[tuple[Found, asyncio.Future[Said]]] = field(default_factory=list)
 
@@ -65,12 +63,6 @@ class Journal:
     def hear(self, said: Said) -> None:
         self.said.append(said)
         self.counts[said.kind] += 1
-        if said.kind == "stale":
-            self._terms[f"stale {said['verb']}"] += 1
-        elif said.kind == "lock_held":
-            self._terms["lock_held"] += 1
-        elif said.kind == "trusts":
-            self._epochs.setdefault(said["name"], set()).add(said["epoch"])
         if said.kind == "acquired" and said["epoch"] > self._leaders.get(said["name"], (0, ""))[0]:
             self._leaders[said["name"]] = (said["epoch"], said.who)
         for found, answer in self._waiting:
@@ -82,9 +74,10 @@ class Journal:
 
     def is_telling(self, has_locks: bool) -> bool:
         """Whether everything that a verdict needs has happened at least once, by the contenders' reports."""
-        stale = all(self._terms[f"stale {verb}"] for verb in ("WRITE", "RENEW", "COMPLETE", "SAVE"))
-        led = all(len(epochs) > 2 for epochs in self._epochs.values()) and len(self._epochs) > 1
-        return stale and led and (not has_locks or self._terms["lock_held"] > 1)
+        stale = {said["verb"] for said in self.of_kind("stale")} >= {"WRITE", "RENEW", "COMPLETE", "SAVE"}
+        terms = Counter(name for name, _ in {(said["name"], said["epoch"]) for said in self.of_kind("trusts")})
+        led = len(terms) > 1 and min(terms.values()) > 2
+        return stale and led and (not has_locks or self.counts["lock_held"] > 1)
 
     def leader_of(self, name: str) -> tuple[int, str]:
         """Return the newest epoch that was reported for this lease, and its holder."""

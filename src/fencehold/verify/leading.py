@@ -20,7 +20,7 @@ from fencehold.runtime.store import Store
 from fencehold.testing.history import boottime_s
 from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale, tell_trust
 from fencehold.verify.plan import LEASES
-from fencehold.verify.role import found
+from fencehold.verify.roles import found
 from fencehold.verify.writer import Writer
 
 TURNS_MAX = 1.5  # in leases: how long a leader stays at most before it hands over

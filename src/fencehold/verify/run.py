@@ -13,12 +13,12 @@ from fencehold.model.errors import FenceholdError
 from fencehold.telemetry.fan_out import UNHEARD
 from fencehold.testing.history import boottime_s
 from fencehold.verify import faults
-from fencehold.verify.claiming import HELD, PLAIN
 from fencehold.verify.contender_processes import ContenderProcesses
 from fencehold.verify.hooks import HookRun, passwords, run_hook
 from fencehold.verify.journal import Fault, Journal
 from fencehold.verify.plan import DRAIN_LIMIT_S, Plan
-from fencehold.verify.scratch.place import Scratch, make_tables
+from fencehold.verify.roles import HELD, PLAIN
+from fencehold.verify.scratch.place import Scratch, make_tables, to_the_end
 from fencehold.verify.verdict import Verdict, beliefs, findings, gathered, lock_beliefs
 
 FEED_EVERY_S = 0.25
@@ -85,7 +85,7 @@ async def _place(plan: Plan, progress: Progress) -> AsyncIterator[tuple[Scratch,
     left: list[str] = []
 
     async def remove(error: BaseException | None) -> None:
-        problem = await _to_the_end(scratch.drop())
+        problem = await to_the_end(scratch.drop())
         if problem is None:
             return
         left.append(problem)
@@ -113,19 +113,10 @@ async def _place(plan: Plan, progress: Progress) -> AsyncIterator[tuple[Scratch,
         await remove(None)
 
 
-async def _to_the_end(work: Coroutine[Any, Any, Any]) -> Any:
-    """Await `work` to its end, even while this task is being cancelled: first what was made is removed."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([task])
-    return task.result()
-
-
 async def _performed(plan: Plan, scratch: Scratch, journal: Journal, progress: Progress) -> Sequence[HookRun]:
     contenders = ContenderProcesses(plan, scratch, journal)
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(lambda: _to_the_end(contenders.close()))
+        stack.push_async_callback(lambda: to_the_end(contenders.close()))
         progress.say(
             f"{plan.contenders} contenders on {plan.label}, leases of {plan.lease_s:g} s, {plan.for_s:g} s of faults"
         )
@@ -188,12 +179,9 @@ async def _feed(plan: Plan, scratch: Scratch, store: fencehold.Store, journal: J
     """Add events at an even pace. An event whose `add` got no answer is not counted: it may be there or not."""
     outbox = store.outbox(scratch.outbox, max_retries=1000)
     batch = max(1, int(plan.events_max * FEED_EVERY_S / plan.for_s))
-    number = 0
-    while number < plan.events_max:
-        events = []
-        for _ in range(batch):
-            number += 1
-            events.append((PLAIN if number % HELD_EVERY else HELD, {"number": number}))
+    for first in range(1, plan.events_max + 1, batch):
+        numbers = range(first, first + batch)
+        events = [(PLAIN if number % HELD_EVERY else HELD, {"number": number}) for number in numbers]
         with suppress(FenceholdError):
             journal.events_added += await outbox.add_many(events)
         await asyncio.sleep(FEED_EVERY_S)

@@ -1,4 +1,4 @@
-"""What the oracles of leases, events and items share, and what keeps one side by side with a store.
+"""What the oracles of leases, events and items share, and what compares a store with one: a pair, a random walk.
 
 An oracle computes from a rule table what a store must answer.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Collection, Hashable, Sequence
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar
 
 from fencehold.model.election.leases import Lease, Refusal
 from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow
@@ -18,7 +20,16 @@ from fencehold.ports.leases import Answer
 from fencehold.testing.conformance.suite import START
 from fencehold.testing.harness import Harness
 
+C = TypeVar("C")
+T = TypeVar("T")
+A = ParamSpec("A")
+Move = Callable[[], Awaitable[object]]
+
 REMAINING_S_OFF_MAX = 1e-6  # a difference of two instants, as a float
+SEED = 20_310_517
+SHOWN = 12
+NEXT_MAX = 9
+SECOND = dt.timedelta(seconds=1)
 
 
 class Rule(Protocol):
@@ -95,15 +106,16 @@ def _agree_on_row(got: Lease | ItemRow, expected: Lease | ItemRow, what: str) ->
     assert same, f"{what}:\n  the store says {got}\n  the table says {expected}"
 
 
-C = TypeVar("C")
+R = TypeVar("R", bound=RuleOracle)
 
 
-class ClientsAndClock(Generic[C]):
-    """Clients of one store whose clock stands still at `now`."""
+class ClientsAndOracle(Generic[C, R]):
+    """Clients of one store whose clock stands still at `now`, and the oracle that says what they must answer."""
 
-    def __init__(self, harness: Harness, clients: Sequence[C]) -> None:
+    def __init__(self, harness: Harness, clients: Sequence[C], oracle: type[R]) -> None:
         self.harness = harness
         self.clients = clients
+        self.oracle = oracle(harness.applied)
         self.tick = harness.traits.tick
         self.now = START
         self._calls = 0
@@ -117,3 +129,52 @@ class ClientsAndClock(Generic[C]):
         """Another client each time: any client may continue what another one began."""
         self._calls += 1
         return self.clients[self._calls % len(self.clients)]
+
+
+class RandomWalk(ABC):
+    """Makes random calls of `pairs` and compares each answer with the oracle's. A failure shows the last calls."""
+
+    goes_back: ClassVar[float] = 0.0  # how often the clock may jump back
+
+    def __init__(self, *pairs: ClientsAndOracle[Any, Any], rng: random.Random | None = None) -> None:
+        self.random = rng or random.Random(SEED)
+        self.trail: list[str] = []
+        self._clocks = pairs
+
+    @abstractmethod
+    def moves(self) -> Mapping[Move, int]:
+        """The moves that may come next, each with its weight."""
+
+    @abstractmethod
+    def edges(self) -> Iterable[dt.datetime | None]:
+        """The instants at which something lapses, or becomes due."""
+
+    async def walk(self, steps: int) -> None:
+        for step in range(steps):
+            moves = self.moves()
+            try:
+                await self.random.choices([*moves], weights=[*moves.values()])[0]()
+            except AssertionError as failure:
+                failure.add_note("\n  ".join([f"seed {SEED}, step {step}; the last calls:", *self.trail[-SHOWN:]]))
+                raise
+
+    async def move_clock(self) -> None:
+        """Mostly to one of the edges, or a tick beside it, where off-by-one errors show."""
+        now, tick = self._clocks[0].now, self._clocks[0].tick
+        near = [edge + n * tick for edge in self.edges() if edge is not None for n in (-1, 0, 1)]
+        if self.random.random() >= self.goes_back:
+            near = sorted(at for at in near if at > now)[:NEXT_MAX]
+        at = now + self.random.choice((tick, SECOND, 2 * SECOND))
+        if near and self.random.random() < 0.7:
+            at = self.random.choice(near)
+        self.note(f"clock to {at.isoformat()}")
+        for pair in self._clocks:
+            await pair.set_clock(at)
+
+    def note(self, call: str) -> None:
+        self.trail.append(call)
+
+    async def call(self, verb: Callable[A, Awaitable[T]], *args: A.args, **options: A.kwargs) -> T:
+        """Make this call; what is called shows in a failure."""
+        self.note(f"{verb.__name__}{args} {options or ''}")
+        return await verb(*args, **options)

@@ -1,8 +1,12 @@
-"""Starting real processes that use one store at once."""
+"""Real processes that use one store at once: how the test starts them, and what each of them does.
+
+Each gets its order as JSON in the first line of its standard input; `part` in it names a Part: `leases.crowd:PART`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import sys
@@ -28,7 +32,7 @@ class Part(Generic[C]):
 
 
 async def told_by_processes(harness: Harness, part: str, count: int, order: Order) -> list[list[int]]:
-    """Start `count` processes that take this part (see one_process.py) in the suite; return the numbers they printed.
+    """Start `count` processes that take this part; return the numbers they printed.
 
     They begin at the same moment, when all of them are connected.
     """
@@ -44,7 +48,7 @@ async def told_by_processes(harness: Harness, part: str, count: int, order: Orde
 async def _started(harness: Harness, order: Order) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "fencehold.testing.conformance.one_process", stdin=pipe, stdout=pipe, stderr=pipe,
+        sys.executable, "-m", "fencehold.testing.conformance.processes", stdin=pipe, stdout=pipe, stderr=pipe,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},  # the harness may lie anywhere
     )  # fmt: skip
     harness.stack.push_async_callback(_end, process)
@@ -65,3 +69,32 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         process.kill()
         await process.communicate()
+
+
+# In the process
+
+
+async def take_part() -> None:
+    """Connect clients, wait for the start, let them work, and print what they return."""
+    order = json.loads(await asyncio.to_thread(sys.stdin.readline))
+    part: Part[Any] = _named(f"{__package__}.{order['part']}")
+    make = _named(order["maker"])(order["argument"])
+    clients = [await part.connected(make(), order) for _ in range(order["clients"])]
+    sys.stdout.buffer.write(READY)
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.readline)
+    names = [f"process {order['process']}, client {number}" for number in range(len(clients))]
+    lists = await asyncio.gather(*(part.work(client, order, who) for client, who in zip(clients, names, strict=True)))
+    for client in clients:
+        await part.close(client)
+    sys.stdout.write(json.dumps([number for numbers in lists for number in numbers]))
+
+
+def _named(path: str) -> Any:
+    """The object at `module:name`."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+if __name__ == "__main__":
+    asyncio.run(take_part())

@@ -8,7 +8,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -113,7 +113,7 @@ async def _within(
             doors = given.get("other", harness).sql.doors()
             assert doors, "the harness declares SQL, and gives no kind of connection"
             for door in doors:
-                with through(door):
+                with noted(f"with {door.title}"):
                     await test(self, **given, door=door)
         finally:
             await harness.close()
@@ -132,11 +132,6 @@ async def client_at_start(harness: Harness) -> Backend:
     return await harness.client()
 
 
-async def elsewhere(harness: Harness) -> Harness:
-    """Another database of the same kind, with its tables."""
-    return await harness.another()
-
-
 async def held_by_ada(harness: Harness) -> TermKey:
     """The key of the first term of the lease "job", which began at START and was granted to yet another client."""
     return await take(await client_at_start(harness), "job", "ada")
@@ -149,7 +144,7 @@ class LeaseTests(HarnessTests):
     supplies: ClassVar[Mapping[str, Supply]] = {
         **dict.fromkeys(("backend", "one", "two"), client_at_start),
         "key": held_by_ada,
-        "other": elsewhere,
+        "other": Harness.another,
     }
 
 
@@ -199,11 +194,6 @@ async def row(backend: Backend, name: str) -> Lease:
 def plenty() -> float:
     """A long remaining time of the term: so the local clock refuses nothing, only the store can."""
     return 3600.0
-
-
-def through(door: Door) -> AbstractContextManager[None]:
-    """Add to a failure the kind of connection it happened with."""
-    return noted(f"with {door.title}")
 
 
 @contextmanager

@@ -11,118 +11,31 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context, copy_context
-from heapq import heappush
+from contextvars import Context
 from typing import Any, TypeVar, TypeVarTuple
 
-from fencehold.testing.simulation.virtual_loop import VirtualLoop, _OrderedFuture, _OrderedTask
+from fencehold.testing.simulation.virtual_loop import InWorld, VirtualLoop
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class _Turn(asyncio.Handle):
-    """A handle without the debug records of asyncio's own: a run makes thousands."""
-
-    __slots__ = ()
-
-    def __init__(self, callback: Callable[..., object], args: Any, loop: Any, context: Context | None) -> None:
-        self._context = context if context is not None else copy_context()
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
-
-
-class _Timer(_Turn, asyncio.TimerHandle):
-    __slots__ = ()
-
-    def __init__(self, when: float, callback: Callable[..., object], args: Any, loop: Any, context: Any) -> None:
-        _Turn.__init__(self, callback, args, loop, context)
-        self._when = when
-        self._scheduled = True
-
-    def cancel(self) -> None:
-        # It stays in the heap: a cancelled timer is skipped when its time comes, and a run is over in a minute.
-        self._cancelled = True
-        self._callback = self._args = None  # type: ignore[assignment]
-
-
-class _InWorld(asyncio.AbstractEventLoop):
-    """An event loop that keeps nothing itself: the world's loop does."""
-
-    _world: SimulationLoop
-
-    def call_soon(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
-        return self._world.soon(self, callback, args, context)
-
-    def call_at(
-        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self._world.at(self, when, callback, args, context)
-
-    def call_later(
-        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self._world.at(self, self._world._now + delay, callback, args, context)
-
-    def create_future(self) -> asyncio.Future[Any]:
-        return self._world.future(self)
-
-    def create_task(self, coro: Any, *, name: object = None, context: Any = None, **options: Any) -> Any:
-        return self._world.task(self, coro, name, context)
-
-
-class SimulationLoop(_InWorld, VirtualLoop):
+class SimulationLoop(VirtualLoop):
     """The loop of the world, in which the loops of all threads turn; `look` is called before time moves on."""
 
     halted = False
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self._world = self
         self.look: Callable[[], None] = lambda: None
         self.failed: Callable[[str], None] = lambda text: None
-        self._tasks_begun: list[asyncio.Task[Any]] = []
         self.set_exception_handler(self._log_failure)
-
-    def tasks_pending(self) -> list[asyncio.Task[Any]]:
-        """Of all threads."""
-        return [task for task in self._tasks_begun if not task.done()]
-
-    # For all loops. The same as in VirtualLoop, in fewer steps: thousands of schedules have to fit into a test run.
-
-    def soon(self, loop: Any, callback: Callable[..., object], args: Any, context: Context | None) -> asyncio.Handle:
-        handle = _Turn(callback, args, loop, context)
-        self._queue.append(handle)
-        return handle
-
-    def at(
-        self, loop: Any, when: float, callback: Callable[..., object], args: Any, context: Context | None
-    ) -> asyncio.TimerHandle:
-        timer = _Timer(when, callback, args, loop, context)
-        self._ordinal += 1
-        heappush(self._timers, (when, self._ordinal, timer))
-        return timer
-
-    def future(self, loop: Any) -> asyncio.Future[Any]:
-        made: _OrderedFuture[Any] = _OrderedFuture(loop=loop)
-        self._ordinal += 1
-        made.ordinal = self._ordinal
-        return made
-
-    def task(self, loop: Any, coro: Any, name: object, context: Context | None) -> asyncio.Task[Any]:
-        self._ordinal += 1
-        task: asyncio.Task[Any] = _OrderedTask(coro, self._ordinal, loop=loop, name=name or "task", context=context)
-        self._tasks_begun.append(task)
-        return task
 
     def due_again(self, handles: list[asyncio.Handle]) -> None:
         self._queue.extend(handles)
+
+    def timer_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It stays in the heap: a cancelled timer is skipped when its time comes, and a run is over in a minute."""
 
     def _jump_to_next_timer(self) -> None:
         self.look()
@@ -155,8 +68,10 @@ class SimulationLoop(_InWorld, VirtualLoop):
         self.failed(f"{context.get('message')}: {context.get('exception')!r}")
 
 
-class Side(_InWorld):
+class Side(InWorld):
     """One thread of one process, as the event loop that runs on it."""
+
+    _world: SimulationLoop
 
     def __init__(self, world: SimulationLoop, label: str) -> None:
         self.label = label
@@ -222,7 +137,7 @@ class Side(_InWorld):
 
     def begin(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
         """A task of this thread, begun from the outside."""
-        task: asyncio.Task[T] = self._world.task(self, work, name, None)
+        task: asyncio.Task[T] = self._world.task(self, work, name)
         return task
 
 

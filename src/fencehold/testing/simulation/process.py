@@ -6,12 +6,13 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from fencehold.ports.backend import Backend
+from fencehold.backends.memory.backend import Shelf
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.telemetry.traces import NoTraces
+from fencehold.testing.simulation.backend import BackendOverLine
 from fencehold.testing.simulation.loop import Side, SimulationLoop, side
 from fencehold.testing.simulation.network import Line
 from fencehold.testing.simulation.referee import SLACK_S, Referee
@@ -96,17 +97,6 @@ def _hand_over(done: asyncio.Task[T], result: asyncio.Future[T]) -> None:
         result.set_exception(error)
     else:
         result.set_result(done.result())
-
-
-class Judged(Protocol):
-    """What every referee reads of a process."""
-
-    name: str
-    clock: NodeClock
-    user: Side
-    keeper: Side
-    blocked_at_s: float | None
-    disturbed_s: float
 
 
 class Process(ABC):
@@ -218,14 +208,22 @@ class Process(ABC):
 class StoreProcess(Process):
     """One that has an open store: `context` is the store's own, with all that is real of it."""
 
-    call_limit_s: float  # of a call to the store
-
-    def __init__(self, name: str, line: Line, referee: Referee, rng: random.Random) -> None:
+    def __init__(
+        self, name: str, line: Line, shelf: Shelf, call_limit_s: float, referee: Referee, rng: random.Random
+    ) -> None:
         super().__init__(name, line, referee, rng)
+        self.call_limit_s = call_limit_s
+        self._shelf = shelf
         self.context = StoreContext(self.backend, self.clock, self, NoTraces(), label=name)
 
+    def backend(self) -> BackendOverLine:
+        return BackendOverLine(self._shelf, self.line, self)
+
     @abstractmethod
-    def backend(self) -> Backend: ...
+    def sending(self, verb: str, args: tuple[Any, ...]) -> None: ...
+
+    @abstractmethod
+    def answered(self, verb: str, args: tuple[Any, ...], answer: Any) -> None: ...
 
     async def open(self) -> None:
         self.context.opened(await self.host.begin(self._open()), self.host)

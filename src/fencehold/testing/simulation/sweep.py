@@ -11,14 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from fencehold.testing.simulation.faults import Faults, planted
-from fencehold.testing.simulation.items import faults as item_faults
+from fencehold.testing.simulation.faults import OF_ITEMS, OF_LEASES, OF_LOCKS, OF_OUTBOX, Faults, planted
 from fencehold.testing.simulation.items.schedule import ItemSchedule
-from fencehold.testing.simulation.leases import faults as lease_faults
 from fencehold.testing.simulation.leases.schedule import LeaseSchedule
-from fencehold.testing.simulation.locks import faults as lock_faults
 from fencehold.testing.simulation.locks.schedule import LockSchedule
-from fencehold.testing.simulation.outbox import faults as outbox_faults
 from fencehold.testing.simulation.outbox.schedule import OutboxSchedule
 from fencehold.testing.simulation.schedule import Schedule
 
@@ -31,10 +27,10 @@ class Kind:
 
 LEASES = "leases"
 KINDS: Mapping[str, Kind] = {
-    LEASES: Kind(LeaseSchedule, lease_faults.FAULTS),
-    "locks": Kind(LockSchedule, lock_faults.FAULTS),
-    "outbox": Kind(OutboxSchedule, outbox_faults.FAULTS),
-    "items": Kind(ItemSchedule, item_faults.FAULTS),
+    LEASES: Kind(LeaseSchedule, OF_LEASES),
+    "locks": Kind(LockSchedule, OF_LOCKS),
+    "outbox": Kind(OutboxSchedule, OF_OUTBOX),
+    "items": Kind(ItemSchedule, OF_ITEMS),
 }
 
 

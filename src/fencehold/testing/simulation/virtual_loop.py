@@ -16,8 +16,7 @@ import asyncio
 import heapq
 import random
 import threading
-import weakref
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import Context
@@ -59,7 +58,37 @@ class _OrderedTask(asyncio.Task[T]):
         return self.ordinal
 
 
-class VirtualLoop(asyncio.BaseEventLoop):
+class InWorld(asyncio.AbstractEventLoop):
+    """An event loop that keeps nothing itself: the loop of its world does."""
+
+    _world: VirtualLoop
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self._world.soon(self, callback, args, context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._world.at(self, when, callback, args, context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._world.at(self, self._world._now + delay, callback, args, context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return self._world.future(self)
+
+    def create_task(self, coro: Any, **options: Any) -> Any:
+        return self._world.task(self, coro, **options)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        self._world.timer_cancelled(handle)
+
+
+class VirtualLoop(InWorld, asyncio.BaseEventLoop):
     """Runs the same program in the same order for the same seed; `seed=None` keeps asyncio's own order."""
 
     def __init__(
@@ -70,6 +99,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         callbacks_per_instant_max: int = CALLBACKS_PER_INSTANT_MAX,
     ) -> None:
         super().__init__()
+        self._world = self
         self.set_debug(False)  # debug mode measures callbacks on the real clock
         self.seed = seed
         self.callbacks_run = 0
@@ -83,7 +113,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers_cancelled = 0
         self._ordinal = 0
         self._thread_of_birth = threading.get_ident()
-        self._tasks_made: weakref.WeakKeyDictionary[asyncio.Task[Any], None] = weakref.WeakKeyDictionary()
+        self._tasks_made: list[asyncio.Task[Any]] = []
 
     def time(self) -> float:
         """Virtual seconds; moves only when nothing is ready."""
@@ -93,14 +123,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Every unfinished task of this loop, oldest first: `asyncio.all_tasks()` has no stable order."""
         return [task for task in self._tasks_made if not task.done()]
 
-    # Scheduling
+    # Scheduling, for this loop and for all that turn in it
 
-    def call_soon(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
-        if self.is_closed():
-            raise RuntimeError("Event loop is closed")
-        handle = asyncio.Handle(callback, args, self, context)
+    def soon(self, loop: Any, callback: Callable[..., object], args: Any, context: Context | None) -> asyncio.Handle:
+        self._check_closed()  # type: ignore[attr-defined]  # of BaseEventLoop
+        handle = asyncio.Handle(callback, args, loop, context)
         self._queue.append(handle)
         return handle
 
@@ -111,17 +138,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise RuntimeError("VirtualLoop takes no calls from other threads: their timing has no seed")
         return self.call_soon(callback, *args, context=context)
 
-    def call_at(
-        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    def at(
+        self, loop: Any, when: float, callback: Callable[..., object], args: Any, context: Context | None
     ) -> asyncio.TimerHandle:
-        if self.is_closed():
-            raise RuntimeError("Event loop is closed")
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._check_closed()  # type: ignore[attr-defined]  # of BaseEventLoop
+        timer = asyncio.TimerHandle(when, callback, args, loop, context)
         self._ordinal += 1
         heapq.heappush(self._timers, (when, self._ordinal, timer))
         return timer
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+    def timer_cancelled(self, handle: asyncio.TimerHandle) -> None:
         # A simulation with a timeout on every call cancels nearly every timer; if kept, they would fill the heap.
         self._timers_cancelled += 1
         if self._timers_cancelled > TIMERS_CANCELLED_MIN and self._timers_cancelled * 2 > len(self._timers):
@@ -129,29 +155,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heapq.heapify(self._timers)
             self._timers_cancelled = 0
 
-    # Futures and tasks
+    # Futures and tasks, also for all loops
 
-    def create_future(self) -> asyncio.Future[Any]:
-        future: _OrderedFuture[Any] = _OrderedFuture(loop=self)
+    def future(self, loop: Any) -> asyncio.Future[Any]:
+        future: _OrderedFuture[Any] = _OrderedFuture(loop=loop)
         self._ordinal += 1
         future.ordinal = self._ordinal
         return future
 
-    def create_task(
-        self,
-        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
-        *,
-        name: object = None,
-        context: Context | None = None,
-        **options: Any,
-    ) -> asyncio.Task[T]:
-        if self.is_closed():
-            raise RuntimeError("Event loop is closed")
+    def task(self, loop: Any, coro: Any, name: object = None, **options: Any) -> asyncio.Task[Any]:
         self._ordinal += 1
         # asyncio numbers tasks per process; named per loop, the names in a trace repeat with the seed.
         named = f"task-{self._ordinal}" if name is None else str(name)
-        task: _OrderedTask[T] = _OrderedTask(coro, self._ordinal, loop=self, name=named, context=context, **options)
-        self._tasks_made[task] = None
+        task: _OrderedTask[Any] = _OrderedTask(coro, self._ordinal, loop=loop, name=named, **options)
+        self._tasks_made.append(task)
         return task
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Protocol, TypeVar
 
@@ -56,12 +56,18 @@ async def whole(work: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        while not task.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
         with suppress(Exception):
-            task.result()
+            await to_the_end(task)
         raise
+
+
+async def to_the_end(work: Awaitable[T]) -> T:
+    """Return the result of `work`, even while this task is being cancelled: first what was made is removed."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    return task.result()
 
 
 def counters(scratch: Scratch) -> tuple[str, ...]:

@@ -5,8 +5,10 @@ import contextlib
 import mssql_python
 import pytest
 
+from fencehold.model.items.items import ItemKey
+from fencehold.ports.items import ItemStore
 from fencehold.testing import conformance
-from fencehold.testing.conformance.items.locks import held, locked, started
+from fencehold.testing.conformance.items.locks import locked, started
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_TABLE, Harness
 from tests.fencehold.testing.conformance.sqlserver_harness import SqlServerHarness
@@ -97,16 +99,18 @@ class TestSqlServer(conformance.Suite, harness=SqlServerHarness, limit_s=290.0):
                 if name in READING_VERSIONS and not can_read:
                     pytest.skip("READ_COMMITTED_SNAPSHOT is off: who reads waits for who writes")
 
-        async def test_a_renewal_that_had_to_wait_past_its_lease_does_not_revive_it(self, harness: Harness) -> None:
-            items, key = await held(harness)
+        async def test_a_renewal_that_had_to_wait_past_its_lease_does_not_revive_it(
+            self, harness: Harness, items: ItemStore, key: ItemKey
+        ) -> None:
             async with locked(harness) as other:
                 waiting = await started(harness, items.leases.renew([key], LEASE_S, CALL_LIMIT_S))
                 await harness.set_clock(START + LEASE)
                 await other.commit()
                 assert await waiting == {}
 
-        async def test_an_item_that_left_its_state_while_it_was_waited_for_is_not_taken(self, harness: Harness) -> None:
-            items, key = await held(harness)
+        async def test_an_item_that_left_its_state_while_it_was_waited_for_is_not_taken(
+            self, harness: Harness, items: ItemStore, key: ItemKey
+        ) -> None:
             assert await items.leases.break_leases([key], CALL_LIMIT_S) == {}
             async with locked(harness) as other:
                 waiting = await started(harness, items.leases.next_for_state("NEW", 9, "bob", LEASE_S, CALL_LIMIT_S))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from fencehold.model.errors import Unavailable
 from fencehold.model.items.items import ABSENT, HELD_BY_ANOTHER, LAPSED, ItemKey
 from fencehold.ports.items import ItemStore, NewItem
-from fencehold.testing.conformance.items.pair import ItemTests, refused, row
-from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, needs
+from fencehold.testing.conformance.items.pair import ItemTests, items_at_start, refused, row
+from fencehold.testing.conformance.suite import LEASE, LEASE_S, START, Supply, needs
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, ITEM_TABLE, Caller, Can, Harness
 
 T = TypeVar("T")
@@ -27,26 +27,38 @@ GONE = f"DELETE FROM {ITEM_TABLE} WHERE id = 'deal'"
 IN_VAIN_S = 2.0  # long enough for a busy server to answer in time
 
 
+async def held(harness: Harness) -> ItemKey:
+    """The key of the lease that ada has had on the item "deal" since START, by yet another client."""
+    items = await items_at_start(harness)
+    row(await items.port.put(NewItem("deal", "NEW", "{}", "ada"), CALL_LIMIT_S))
+    return await held_again(items)
+
+
 @needs(Can.SQL, Can.ROW_LOCKS)
 class ItemLocks(ItemTests):
-    async def test_a_write_that_waited_past_its_lease_is_refused(self, harness: Harness) -> None:
-        items, key = await held(harness)
+    supplies: ClassVar[Mapping[str, Supply]] = {"items": items_at_start, "key": held}
+
+    async def test_a_write_that_waited_past_its_lease_is_refused(
+        self, harness: Harness, items: ItemStore, key: ItemKey
+    ) -> None:
         calls = (lambda: items.port.save(key, "SENT", None, CALL_LIMIT_S), lambda: items.port.delete(key, CALL_LIMIT_S))
         for call in calls:
             await harness.set_clock(START)
             assert refused(await waited(harness, call(), at=START + LEASE)).reason == LAPSED
         assert (await items.port.get(["deal"], CALL_LIMIT_S))["deal"].state == "NEW"
 
-    async def test_a_renewal_that_waited_past_its_lease_does_not_revive_it(self, harness: Harness) -> None:
-        items, key = await held(harness)
+    async def test_a_renewal_that_waited_past_its_lease_does_not_revive_it(
+        self, harness: Harness, items: ItemStore, key: ItemKey
+    ) -> None:
         async with locked(harness) as other:
             waiting = asyncio.create_task(items.leases.renew([key], LEASE_S, CALL_LIMIT_S))
             await harness.set_clock(START + LEASE)
             await other.commit()
             assert await waiting == {}
 
-    async def test_a_renewal_is_not_lost_to_a_row_that_is_locked_for_a_moment(self, harness: Harness) -> None:
-        items, key = await held(harness)
+    async def test_a_renewal_is_not_lost_to_a_row_that_is_locked_for_a_moment(
+        self, harness: Harness, items: ItemStore, key: ItemKey
+    ) -> None:
         row(await items.port.put(NewItem("other", "NEW", "{}", "ada"), CALL_LIMIT_S))
         free = row(await items.leases.acquire("other", "ada", LEASE_S, CALL_LIMIT_S)).key
         async with locked(harness) as other:
@@ -57,8 +69,9 @@ class ItemLocks(ItemTests):
             await other.commit()
             assert set(await waiting) == {key, free}
 
-    async def test_whoever_waited_while_another_took_it_hears_who(self, harness: Harness) -> None:
-        items, key = await held(harness)
+    async def test_whoever_waited_while_another_took_it_hears_who(
+        self, harness: Harness, items: ItemStore, key: ItemKey
+    ) -> None:
         calls = (
             lambda: items.port.save(key, "SENT", None, CALL_LIMIT_S),
             lambda: items.port.delete(key, CALL_LIMIT_S),
@@ -71,13 +84,15 @@ class ItemLocks(ItemTests):
             assert (no.reason, no.current.holder_id, no.current.state) == (HELD_BY_ANOTHER, "bob", "NEW")
             key = await held_again(items)
 
-    async def test_whoever_waited_while_it_was_deleted_hears_that(self, harness: Harness) -> None:
-        items, key = await held(harness)
+    async def test_whoever_waited_while_it_was_deleted_hears_that(
+        self, harness: Harness, items: ItemStore, key: ItemKey
+    ) -> None:
         no = refused(await waited(harness, items.port.save(key, "SENT", None, CALL_LIMIT_S), GONE))
         assert no.reason == ABSENT
 
-    async def test_a_row_that_stays_locked_makes_a_verb_unavailable_and_changes_nothing(self, harness: Harness) -> None:
-        items, key = await held(harness)
+    async def test_a_row_that_stays_locked_makes_a_verb_unavailable_and_changes_nothing(
+        self, harness: Harness, items: ItemStore, key: ItemKey
+    ) -> None:
         clients = [await harness.items(init=False) for _ in range(6)]
         for one in clients:  # connect now: the limits below are for the wait alone
             await one.port.get(["deal"], CALL_LIMIT_S)
@@ -96,22 +111,24 @@ class ItemLocks(ItemTests):
         current = (await items.port.get(["deal"], CALL_LIMIT_S))["deal"]
         assert (current.state, current.key) == ("NEW", key)
 
-    async def test_a_lease_that_was_waited_for_begins_with_its_grant(self, harness: Harness) -> None:
-        items, key = await held(harness)
+    async def test_a_lease_that_was_waited_for_begins_with_its_grant(
+        self, harness: Harness, items: ItemStore, key: ItemKey
+    ) -> None:
         assert await items.leases.break_leases([key], CALL_LIMIT_S) == {}
         granted = row(
             await waited(harness, items.leases.acquire("deal", "bob", LEASE_S, CALL_LIMIT_S), at=START + LEASE)
         )
         assert (granted.leased_at, granted.expires_at) == (START + LEASE, START + 2 * LEASE)
 
-    async def test_a_put_that_waited_begins_its_state_when_it_is_done(self, harness: Harness) -> None:
-        items, _ = await held(harness)
+    async def test_a_put_that_waited_begins_its_state_when_it_is_done(
+        self, harness: Harness, items: ItemStore, key: ItemKey
+    ) -> None:
         call = items.port.put(NewItem("deal", "SENT", "{}", "ada"), CALL_LIMIT_S)
         assert row(await waited(harness, call, at=START + LEASE)).state_timestamp == START + LEASE
 
-    async def test_a_put_of_what_another_is_just_putting_waits_and_replaces_it(self, harness: Harness) -> None:
-        await harness.set_clock(START)
-        items = await harness.items()
+    async def test_a_put_of_what_another_is_just_putting_waits_and_replaces_it(
+        self, harness: Harness, items: ItemStore
+    ) -> None:
         async with harness.sql.doors()[0].open() as other:
             await other.begin()
             await other.execute(PUT)
@@ -120,37 +137,30 @@ class ItemLocks(ItemTests):
             assert row(await waiting).state == "SENT"
         assert (await items.port.get(["deal"], CALL_LIMIT_S))["deal"].document_json == "1"
 
-    async def test_a_break_that_waited_has_broken_the_lease(self, harness: Harness) -> None:
-        items, key = await held(harness)
+    async def test_a_break_that_waited_has_broken_the_lease(
+        self, harness: Harness, items: ItemStore, key: ItemKey
+    ) -> None:
         assert await waited(harness, items.leases.break_leases([key], CALL_LIMIT_S)) == {}
         assert (await items.port.get(["deal"], CALL_LIMIT_S))["deal"].holder_id is None
 
     async def test_an_item_that_another_session_has_locked_is_left_out_and_not_waited_for(
-        self, harness: Harness
+        self, harness: Harness, items: ItemStore, key: ItemKey
     ) -> None:
-        items, key = await held(harness)
         assert await items.leases.break_leases([key], CALL_LIMIT_S) == {}
         row(await items.port.put(NewItem("other", "NEW", "{}", "ada"), CALL_LIMIT_S))
         async with locked(harness):
             taken = await items.leases.next_for_state("NEW", 9, "bob", LEASE_S, CALL_LIMIT_S)
         assert [one.id for one in taken] == ["other"]
 
-    async def test_who_asks_for_what_another_holds_does_not_wait_for_its_row(self, harness: Harness) -> None:
-        items, key = await held(harness)
+    async def test_who_asks_for_what_another_holds_does_not_wait_for_its_row(
+        self, harness: Harness, items: ItemStore, key: ItemKey
+    ) -> None:
         async with locked(harness):
             assert refused(await items.leases.acquire("deal", "bob", LEASE_S, CALL_LIMIT_S)).reason == HELD_BY_ANOTHER
             assert set(await items.leases.break_leases([ItemKey("deal", "bob", 0)], CALL_LIMIT_S)) == {
                 ItemKey("deal", "bob", 0)
             }
         assert list(await items.leases.renew([key], LEASE_S, CALL_LIMIT_S)) == [key]
-
-
-async def held(harness: Harness) -> tuple[ItemStore, ItemKey]:
-    """An item that ada holds."""
-    await harness.set_clock(START)
-    items = await harness.items()
-    row(await items.port.put(NewItem("deal", "NEW", "{}", "ada"), CALL_LIMIT_S))
-    return items, await held_again(items)
 
 
 async def held_again(items: ItemStore) -> ItemKey:

@@ -27,8 +27,7 @@ DOCUMENTS: tuple[Any, ...] = (
 
 
 class ItemNames(ItemTests):
-    async def test_ids_are_kept_apart_and_come_back_unchanged(self, harness: Harness) -> None:
-        items = await prepared(harness)
+    async def test_ids_are_kept_apart_and_come_back_unchanged(self, items: ItemStore) -> None:
         for name in ODD:
             row(await items.port.put(NewItem(names.item_id(name), "NEW", as_json(name), "ada"), CALL_LIMIT_S))
         taken = await items.leases.next_for_state("NEW", EVERYTHING, "ada", LEASE_S, CALL_LIMIT_S)
@@ -41,8 +40,7 @@ class ItemNames(ItemTests):
         left = await items.leases.next_for_state("NEW", EVERYTHING, "bob", LEASE_S, CALL_LIMIT_S)
         assert {one.id for one in left} == {key.id for key in keys[::2]}
 
-    async def test_states_are_kept_apart(self, harness: Harness) -> None:
-        items = await prepared(harness)
+    async def test_states_are_kept_apart(self, items: ItemStore) -> None:
         for number, name in enumerate(ODD):
             row(await items.port.put(NewItem(str(number), names.item_state(name), "1", "ada"), CALL_LIMIT_S))
         for number, name in list(enumerate(ODD))[::4]:
@@ -100,7 +98,7 @@ class ItemNames(ItemTests):
             await pair.put(str(number), "NEW", value)
             await pair.save(await pair.take(str(number)), document=[value])
             await pair.save(pair.key(str(number)), "SENT", document=value)
-        found = await pair.admin.find("SENT", EVERYTHING, CALL_LIMIT_S)
+        found = await pair.client.admin.find("SENT", EVERYTHING, CALL_LIMIT_S)
         assert {int(one.id): document(one) for one in found} == dict(enumerate(DOCUMENTS))
 
 
@@ -115,11 +113,6 @@ class ItemKinds(ItemTests):
             for item_id in ("7", "8"):
                 row(await store.port.put(NewItem(item_id, "NEW", as_json(kind), "ada"), CALL_LIMIT_S))
         assert await empty.admin.kinds(CALL_LIMIT_S) == sorted(SOME_ODD)
-
-
-async def prepared(harness: Harness) -> ItemStore:
-    await harness.set_clock(START)
-    return await harness.items()
 
 
 def document(one: ItemRow) -> Any:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from fencehold.model.items.items import ItemKey, Request, Row, StoredItem, Verb, decide, refusal_reason, row_state
-from fencehold.ports.items import ItemAdmin, ItemAnswer, ItemLeases, ItemPort, ItemRefusal, ItemRow, ItemStore, NewItem
-from fencehold.testing.conformance.oracle import ClientsAndClock, RuleOracle, agree
+from fencehold.ports.items import ItemAnswer, ItemRefusal, ItemRow, ItemStore, NewItem
+from fencehold.testing.conformance.oracle import ClientsAndOracle, RuleOracle, agree
 from fencehold.testing.conformance.suite import LEASE_S, START, Supply, WithoutLeases, needs
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND, Can, Harness
 
@@ -81,30 +81,17 @@ class ItemOracle(RuleOracle):
         return sorted(ids, key=lambda item_id: self.rows[item_id].state_timestamp)
 
 
-class ItemPair(ClientsAndClock[ItemStore]):
+class ItemPair(ClientsAndOracle[ItemStore, ItemOracle]):
     """The items of one kind, in the store and in the oracle: every call goes to both, and a difference fails."""
 
     def __init__(self, harness: Harness, clients: Sequence[ItemStore]) -> None:
-        super().__init__(harness, clients)
-        self.oracle = ItemOracle(harness.applied)
+        super().__init__(harness, clients, ItemOracle)
         self.tick = harness.traits.item_tick or harness.traits.tick
 
     @classmethod
     async def of(cls, harness: Harness, clients: int = 2, kind: str = ITEM_KIND) -> ItemPair:
         await harness.set_clock(START)
         return cls(harness, [await harness.items(kind) for _ in range(clients)])
-
-    @property
-    def port(self) -> ItemPort:
-        return self.client.port
-
-    @property
-    def leases(self) -> ItemLeases:
-        return self.client.leases
-
-    @property
-    def admin(self) -> ItemAdmin:
-        return self.client.admin
 
     def key(self, item_id: str) -> ItemKey:
         """Return the key of the present lease, or of the last one."""
@@ -113,12 +100,12 @@ class ItemPair(ClientsAndClock[ItemStore]):
 
     async def put(self, item_id: str, state: str = "NEW", document: Any = None, holder: str = "ada") -> ItemAnswer:
         text = as_json(document)
-        got = await self.port.put(NewItem(item_id, state, text, holder), CALL_LIMIT_S)
+        got = await self.client.port.put(NewItem(item_id, state, text, holder), CALL_LIMIT_S)
         expected = self.oracle.change(item_id, Verb.PUT, Request(self.now, holder, state=state, document=text))
         return await self._same(got, expected, item_id, f"put {item_id} in {state}")
 
     async def acquire(self, item_id: str, holder: str = "ada", lease_s: float = LEASE_S) -> ItemAnswer:
-        got = await self.leases.acquire(item_id, holder, lease_s, CALL_LIMIT_S)
+        got = await self.client.leases.acquire(item_id, holder, lease_s, CALL_LIMIT_S)
         token = self._fresh_token(got) if isinstance(got, ItemRow) else NEVER_GRANTED
         request = Request(self.now, holder, next_token=token, lease_s=lease_s)
         expected = self.oracle.change(item_id, Verb.ACQUIRE, request)
@@ -135,7 +122,7 @@ class ItemPair(ClientsAndClock[ItemStore]):
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float = LEASE_S) -> list[str]:
         """Renew the leases and return the ids that were not refused."""
-        got = await self.leases.renew(keys, lease_s, CALL_LIMIT_S)
+        got = await self.client.leases.renew(keys, lease_s, CALL_LIMIT_S)
         until = self.now + dt.timedelta(seconds=lease_s)
         requests = ((key, Request(self.now, key.holder_id, key.token, lease_s=lease_s)) for key in keys)
         answers = ((key, self.oracle.change(key.id, Verb.RENEW, request)) for key, request in requests)
@@ -146,7 +133,7 @@ class ItemPair(ClientsAndClock[ItemStore]):
 
     async def break_leases(self, *keys: ItemKey) -> dict[ItemKey, ItemRefusal]:
         """Break the leases, with one key per item at most, and return the refused."""
-        got = await self.leases.break_leases(keys, CALL_LIMIT_S)
+        got = await self.client.leases.break_leases(keys, CALL_LIMIT_S)
         requests = ((key, Request(self.now, key.holder_id, key.token)) for key in keys)
         answers = [(key, self.oracle.change(key.id, Verb.BREAK, request)) for key, request in requests]
         expected = {key: answer for key, answer in answers if isinstance(answer, ItemRefusal)}
@@ -159,12 +146,12 @@ class ItemPair(ClientsAndClock[ItemStore]):
     async def save(self, key: ItemKey, state: str | None = None, **given: Any) -> ItemAnswer:
         """Save. `document=` takes any value, also None, which is JSON's null; without it the document stays."""
         text = as_json(given["document"]) if given else None
-        got = await self.port.save(key, state, text, CALL_LIMIT_S)
+        got = await self.client.port.save(key, state, text, CALL_LIMIT_S)
         request = Request(self.now, key.holder_id, key.token, state=state, document=text)
         return await self._same(got, self.oracle.change(key.id, Verb.SAVE, request), key.id, f"save {key} as {state}")
 
     async def delete(self, key: ItemKey) -> ItemRefusal | None:
-        got = await self.port.delete(key, CALL_LIMIT_S)
+        got = await self.client.port.delete(key, CALL_LIMIT_S)
         expected = self.oracle.change(key.id, Verb.DELETE, Request(self.now, key.holder_id, key.token))
         agree(got, expected, f"delete {key}")
         await self.check([key.id], f"delete {key}")
@@ -181,7 +168,7 @@ class ItemPair(ClientsAndClock[ItemStore]):
         """Take free items and return their ids. Items that entered the state at one instant come in any order."""
         free = [item_id for item_id in self.oracle.free_in(state, self.now) if item_id not in skip][:limit]
         since = [self.oracle.rows[item_id].state_timestamp for item_id in free]
-        got = await self.leases.next_for_state(state, limit, holder, lease_s, CALL_LIMIT_S, skip)
+        got = await self.client.leases.next_for_state(state, limit, holder, lease_s, CALL_LIMIT_S, skip)
         what = f"{holder} takes {limit} in {state}"
         assert [one.state_timestamp for one in got] == since, f"{what}: {got}, the table says {free}"
         for one in got:
@@ -196,7 +183,7 @@ class ItemPair(ClientsAndClock[ItemStore]):
     async def find(self, state: str | None = None, limit: int = EVERYTHING) -> list[str]:
         of_state = (i for i, stored in self.oracle.rows.items() if state is None or stored.state == state)
         since = [self.oracle.rows[item_id].state_timestamp for item_id in self.oracle.oldest_first(of_state)]
-        got = await self.admin.find(state, limit, CALL_LIMIT_S)
+        got = await self.client.admin.find(state, limit, CALL_LIMIT_S)
         assert [one.state_timestamp for one in got] == since[:limit], f"find {state}: {got}"
         assert len({one.id for one in got}) == len(got)
         for one in got:
@@ -208,7 +195,7 @@ class ItemPair(ClientsAndClock[ItemStore]):
         asked = list(dict.fromkeys(ids))
         if not asked:
             return
-        got = await self.port.get(asked, CALL_LIMIT_S)
+        got = await self.client.port.get(asked, CALL_LIMIT_S)
         assert set(got) <= set(asked), f"{what}: {set(got) - set(asked)} was not asked for"
         for item_id in asked:
             agree(got.get(item_id), self.oracle.view(item_id, self.now), what)
@@ -224,6 +211,15 @@ class ItemPair(ClientsAndClock[ItemStore]):
         return got
 
 
+async def items_at_start(harness: Harness) -> ItemStore:
+    """One more client of the items, and the store's clock stands at START."""
+    await harness.set_clock(START)
+    return await harness.items()
+
+
 @needs(Can.ITEMS)
 class ItemTests(WithoutLeases):
-    supplies: ClassVar[Mapping[str, Supply]] = {"pair": ItemPair.of}
+    supplies: ClassVar[Mapping[str, Supply]] = {
+        "pair": ItemPair.of,
+        **dict.fromkeys(("items", "one", "two"), items_at_start),
+    }

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from fencehold.ports.items import ItemRow, NewItem
+from fencehold.ports.items import ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import ItemPair, ItemTests, refused, row
 from fencehold.testing.conformance.suite import LEASE, LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
@@ -17,8 +17,9 @@ NEAR = dt.timedelta(minutes=5)  # as far as the clocks of one machine and its se
 
 class ItemTimes(ItemTests):
     @pytest.mark.parametrize("ahead", [HOURS, -HOURS, dt.timedelta(days=4000)], ids=["ahead", "behind", "years ahead"])
-    async def test_a_clock_that_is_hours_off_changes_nothing(self, harness: Harness, ahead: dt.timedelta) -> None:
-        one, two = await harness.items(), await harness.items()
+    async def test_a_clock_that_is_hours_off_changes_nothing(
+        self, harness: Harness, one: ItemStore, two: ItemStore, ahead: dt.timedelta
+    ) -> None:
         await harness.shift_clock(ahead)
         made = row(await one.port.put(NewItem("deal", "NEW", "{}", "ada"), CALL_LIMIT_S))
         [held] = await one.leases.next_for_state("NEW", 9, "ada", LEASE_S, CALL_LIMIT_S)

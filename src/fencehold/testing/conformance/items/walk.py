@@ -9,8 +9,7 @@ from typing import Any
 from fencehold.model.items.items import RULES, ItemKey, Row, row_state
 from fencehold.ports.items import ItemRow
 from fencehold.testing.conformance.items.pair import NEVER_GRANTED, ItemPair, ItemTests
-from fencehold.testing.conformance.oracle import check_all_fired
-from fencehold.testing.conformance.walker import Move, RandomWalk
+from fencehold.testing.conformance.oracle import Move, RandomWalk, check_all_fired
 from fencehold.testing.harness import Harness
 
 PART_OF_LEASE_WALK = 3  # fewer steps than for leases, because it checks the items after every step
@@ -84,48 +83,37 @@ class ItemWalker(RandomWalk):
 
     async def _put(self) -> None:
         (item_id, holder), state = self._an_item_and_holder(), self.random.choice(STATES)
-        self.note(f"{holder} puts {item_id} in {state}")
-        await self.pair.put(item_id, state, {"step": len(self.trail)}, holder)
+        await self.call(self.pair.put, item_id, state, {"step": len(self.trail)}, holder)
 
     async def _acquire(self) -> None:
         item_id, holder = self._an_item_and_holder()
-        lease_s = self.random.choice(LENGTHS_S)
-        self.note(f"{holder} acquires {item_id} for {lease_s} s")
-        answer = await self.pair.acquire(item_id, holder, lease_s)
+        answer = await self.call(self.pair.acquire, item_id, holder, self.random.choice(LENGTHS_S))
         if isinstance(answer, ItemRow):
             self._keys.append(answer.key)
 
     async def _next(self) -> None:
         state, holder = self.random.choice(STATES), self.random.choice(HOLDERS)
         limit, lease_s = self.random.choice((0, 1, 1, 2, 9)), self.random.choice(LENGTHS_S)
-        self.note(f"{holder} takes {limit} in {state} for {lease_s} s")
-        self._keys += [self.pair.key(item_id) for item_id in await self.pair.next(state, limit, holder, lease_s)]
+        ids = await self.call(self.pair.next, state, limit, holder, lease_s)
+        self._keys += [self.pair.key(item_id) for item_id in ids]
 
     async def _renew(self) -> None:
-        keys, lease_s = self._some_keys(), self.random.choice(LENGTHS_S)
-        self.note(f"renew {keys} for {lease_s} s")
-        await self.pair.renew(keys, lease_s)
+        await self.call(self.pair.renew, self._some_keys(), self.random.choice(LENGTHS_S))
 
     async def _break(self) -> None:
         keys = self._some_keys()
         if self.random.random() < 0.3:
             keys = [ItemKey(key.id, key.holder_id, 0) for key in keys]
-        self.note(f"break {keys}")
-        await self.pair.break_leases(*keys)
+        await self.call(self.pair.break_leases, *keys)
 
     async def _save(self) -> None:
         key, state = self._a_key(), self.random.choice((None, *STATES))
         documents: tuple[dict[str, Any], ...] = ({}, {"document": None}, {"document": {"step": len(self.trail)}})
-        given = self.random.choice(documents)
-        self.note(f"save {key} as {state} with {given}")
-        await self.pair.save(key, state, **given)
+        await self.call(self.pair.save, key, state, **self.random.choice(documents))
 
     async def _delete(self) -> None:
-        key = self._a_key()
-        self.note(f"delete {key}")
-        await self.pair.delete(key)
+        await self.call(self.pair.delete, self._a_key())
 
     async def _find(self) -> None:
         state, limit = self.random.choice((None, *STATES)), self.random.choice((0, 1, 3, 99))
-        self.note(f"find {limit} in {state}")
-        await self.pair.find(state, limit)
+        await self.call(self.pair.find, state, limit)

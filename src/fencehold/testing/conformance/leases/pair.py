@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
 from dataclasses import replace
 
 from fencehold.model.election.leases import (
@@ -20,7 +19,7 @@ from fencehold.model.election.leases import (
 )
 from fencehold.ports.backend import Backend
 from fencehold.ports.leases import Answer
-from fencehold.testing.conformance.oracle import ClientsAndClock, RuleOracle, agree
+from fencehold.testing.conformance.oracle import ClientsAndOracle, RuleOracle, agree
 from fencehold.testing.conformance.suite import START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
@@ -60,17 +59,13 @@ class Oracle(RuleOracle):
         return after
 
 
-class LeasePair(ClientsAndClock[Backend]):
+class LeasePair(ClientsAndOracle[Backend, Oracle]):
     """The leases in the store and in the oracle: every call goes to both, and a difference fails."""
-
-    def __init__(self, harness: Harness, clients: Sequence[Backend]) -> None:
-        super().__init__(harness, clients)
-        self.oracle = Oracle(harness.applied)
 
     @classmethod
     async def of(cls, harness: Harness, clients: int = 1) -> LeasePair:
         await harness.set_clock(START)
-        return cls(harness, [await harness.client() for _ in range(clients)])
+        return cls(harness, [await harness.client() for _ in range(clients)], Oracle)
 
     async def acquire(self, ask: Ask) -> Answer:
         got = await self.client.leases.acquire(ask, CALL_LIMIT_S)

@@ -12,9 +12,8 @@ from fencehold.model.election.leases import RULES, Ask, Lease, Row, TermKey, Ver
 from fencehold.model.errors import LeaseLost
 from fencehold.testing.conformance.leases.fences import fenced
 from fencehold.testing.conformance.leases.pair import LeasePair
-from fencehold.testing.conformance.oracle import agree, check_all_fired
+from fencehold.testing.conformance.oracle import Move, RandomWalk, agree, check_all_fired
 from fencehold.testing.conformance.suite import LeaseTests
-from fencehold.testing.conformance.walker import Move, RandomWalk
 from fencehold.testing.harness import CALL_LIMIT_S, Can, Harness
 
 NAMES = ("alpha", "Alpha", "beta")
@@ -83,8 +82,7 @@ class Walker(RandomWalk):
         if self.random.random() < 0.25:
             ask = self.random.choice(self._asks[-6:])
         self._asks.append(ask)
-        self.note(f"acquire {ask}")
-        got = await self.pair.acquire(ask)
+        got = await self.call(self.pair.acquire, ask)
         if isinstance(got, Lease):
             self._keys.append(got.key(ask.lease_s))
             self._lease_ids[got.name] = got.lease_id
@@ -92,8 +90,7 @@ class Walker(RandomWalk):
     async def _use(self, verb: Verb) -> None:
         """One key per name at most: what a key given twice means is tested elsewhere."""
         keys = list({key.name: key for key in (self._key() for _ in range(self.random.choice((1, 1, 2, 3))))}.values())
-        self.note(f"{verb.value} {keys}")
-        await self.pair.use(verb, *keys)
+        await self.call(self.pair.use, verb, *keys)
 
     async def _write(self) -> None:
         key, accepted = self._key(), True
@@ -106,8 +103,8 @@ class Walker(RandomWalk):
         assert accepted is self.pair.oracle.may_write(key, self.pair.now), f"a write under {key}: {accepted}"
 
     async def _list(self) -> None:
-        self.note("list")
-        rows = {lease.name: lease for lease in await self.pair.client.leases.list(self._prefix, CALL_LIMIT_S)}
+        found = await self.call(self.pair.client.leases.list, self._prefix, CALL_LIMIT_S)
+        rows = {lease.name: lease for lease in found}
         assert rows.keys() == self.pair.oracle.rows.keys()
         for name, row in rows.items():
             agree(row, self.pair.oracle.view(name, self.pair.now), f"list, {name}")

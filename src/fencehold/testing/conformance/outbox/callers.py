@@ -1,4 +1,7 @@
-"""Events added inside the caller's transaction are stored if and only if it commits, on every kind of connection."""
+"""What the caller's transaction does with events holds if and only if it commits, on every kind of connection.
+
+An event is new to each consumer once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from fencehold.ports.events import Events, Filter
 from fencehold.testing.conformance.leases.caller_fences import count
 from fencehold.testing.conformance.outbox.pair import EVERYTHING, EventTests, add_in, claim, event, first_time
 from fencehold.testing.conformance.suite import begun, needs, refused_with
-from fencehold.testing.harness import CALL_LIMIT_S, COUNT, OUTBOX_TABLE, Can, Door, Harness
+from fencehold.testing.harness import ADD_NOTE, CALL_LIMIT_S, COUNT, OUTBOX_TABLE, Can, Door, Harness
 
 
 @needs(Can.SQL)
@@ -102,6 +105,33 @@ class EventCallers(EventTests):
             assert (one.attempt, one.max_retries, one.priority) == (1, 5, 0)
             assert (await events.port.turn([one.key], None, CALL_LIMIT_S)).completed
             await harness.sql.run(f"UPDATE {OUTBOX_TABLE} SET status = 'PENDING'")
+
+
+@needs(Can.SQL)
+class EventConsumers(EventTests):
+    async def test_an_event_is_met_for_the_first_time_once_by_each_consumer(
+        self, harness: Harness, events: Events, door: Door
+    ) -> None:
+        tracking_id = str(uuid.uuid4())
+        async with begun(door) as caller:
+            for consumer, expected in (("mail", True), ("mail", False), ("books", True)):
+                assert await first_time(events, tracking_id, consumer, caller.target) is expected
+            await caller.commit()
+        async with begun(door) as caller:
+            assert await first_time(events, tracking_id, "mail", caller.target) is False
+            assert await first_time(events, str(uuid.uuid4()), "mail", caller.target) is True
+            await caller.rollback()
+
+    async def test_a_consumer_whose_effect_was_rolled_back_meets_the_event_again(
+        self, harness: Harness, events: Events, door: Door
+    ) -> None:
+        before, tracking_id = await harness.written(), str(uuid.uuid4())
+        for is_kept in (False, True):
+            async with begun(door) as caller:
+                assert await first_time(events, tracking_id, "mail", caller.target) is True
+                await caller.execute(ADD_NOTE.format(note=len(before)))
+                await (caller.commit() if is_kept else caller.rollback())
+        assert await harness.written() == [*before, len(before)]
 
 
 async def stored(events: Events) -> list[str]:

@@ -28,7 +28,7 @@ class EventNames(EventTests):
     async def test_event_types_are_kept_apart_and_come_back_unchanged(self, pair: Pair) -> None:
         ids = await pair.add(*(event(name) for name in ODD))
         for event_id, name in list(zip(ids, ODD, strict=True))[::5]:
-            rows = await pair.events.admin.find(Filter(event_types=(name,)), EVERYTHING, CALL_LIMIT_S)
+            rows = await pair.client.admin.find(Filter(event_types=(name,)), EVERYTHING, CALL_LIMIT_S)
             assert [(row.id, row.event_type) for row in rows] == [(event_id, name)]
         assert await pair.claim(ask("some", event_types=ODD[::2])) == ids[::2]
         assert await pair.claim(ask("the rest")) == ids[1::2]
@@ -47,7 +47,7 @@ class EventNames(EventTests):
     async def test_payloads_and_metadata_come_back_as_they_were_added(self, pair: Pair) -> None:
         made = [event(payload={"value": value}, metadata={"value": value}) for value in PAYLOADS]
         await pair.add(*made)
-        turn = await pair.events.port.turn([], ask("a"), CALL_LIMIT_S)
+        turn = await pair.client.port.turn([], ask("a"), CALL_LIMIT_S)
         assert [one.payload["value"] for one in turn.claims] == list(PAYLOADS)
         assert [one.metadata["value"] for one in turn.claims] == list(PAYLOADS)
 

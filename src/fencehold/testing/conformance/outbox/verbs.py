@@ -1,8 +1,14 @@
-"""What the verbs of an outbox promise beyond a single rule: order, limits, batches, and what an operator sees."""
+"""What the verbs of an outbox promise beyond a single rule: order, limits, batches, and what an operator sees.
+
+An event is stored once, however often it is added.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +19,7 @@ from fencehold.testing.conformance.suite import START
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 SECOND = dt.timedelta(seconds=1)
+AT_ONCE = 4
 
 #: The outcome of each try, and whether the event then counts as recovered, and as a suspect.
 HISTORIES = {
@@ -83,15 +90,15 @@ class EventVerbs(EventTests):
         [event_id] = await pair.add(event())
         await pair.claim(ask("a"))
         mine, other = pair.key(event_id, "a"), pair.key(event_id, "b")
-        port = pair.events.port
+        port = pair.client.port
         assert list(await port.renew([other, mine, mine], 60.0, CALL_LIMIT_S)) == [mine]
         failures = [Failure(other, "not mine", 0.0), Failure(mine, "mine", 0.0), Failure(mine, "again", 0.0)]
         assert await port.fail(failures, CALL_LIMIT_S) == [(mine, Status.FAILED)]
-        [row] = await pair.events.admin.find(Filter(), 10, CALL_LIMIT_S)
+        [row] = await pair.client.admin.find(Filter(), 10, CALL_LIMIT_S)
         assert row.retry_count == 1
 
     async def test_nothing_asked_is_nothing_answered(self, pair: Pair) -> None:
-        port = pair.events.port
+        port = pair.client.port
         assert await port.add([], CALL_LIMIT_S) == []
         assert await port.renew([], 60.0, CALL_LIMIT_S) == {}
         assert await port.release([], CALL_LIMIT_S) == []
@@ -120,22 +127,22 @@ class EventVerbs(EventTests):
         for in_order in (False, True):
             ids = await pair.add(*(event() for _ in range(3)))
             for _ in range(2):
-                assert [one.id for one in await claim(pair.events.port, "dead", suspects_max=0)] == ids
+                assert [one.id for one in await claim(pair.client.port, "dead", suspects_max=0)] == ids
                 await pair.set_clock(pair.now + 2 * LEASE)
-                assert len(await pair.events.port.reap(EVERYTHING, CALL_LIMIT_S)) == 3
+                assert len(await pair.client.port.reap(EVERYTHING, CALL_LIMIT_S)) == 3
             for may_miss in (True, False):
-                assert await claim(pair.events.port, "n", suspects_max=0, in_order=in_order, may_miss=may_miss) == []
+                assert await claim(pair.client.port, "n", suspects_max=0, in_order=in_order, may_miss=may_miss) == []
             [failed] = await pair.add(event())
             for _ in range(2):
-                [held] = await claim(pair.events.port, "f", suspects_max=0)
-                await pair.events.port.fail([Failure(held.key, "no", 0.0)], CALL_LIMIT_S)
-            [held] = await claim(pair.events.port, "f", suspects_max=0, in_order=in_order)
+                [held] = await claim(pair.client.port, "f", suspects_max=0)
+                await pair.client.port.fail([Failure(held.key, "no", 0.0)], CALL_LIMIT_S)
+            [held] = await claim(pair.client.port, "f", suspects_max=0, in_order=in_order)
             assert (held.id, held.attempt, held.recovered, held.is_suspect) == (failed, 3, False, False)
-            [first] = await claim(pair.events.port, "a", suspects_max=1, in_order=in_order)
+            [first] = await claim(pair.client.port, "a", suspects_max=1, in_order=in_order)
             assert (first.attempt, first.recovered, first.is_suspect) == (3, True, True)
-            rest = await claim(pair.events.port, "b", in_order=in_order)
+            rest = await claim(pair.client.port, "b", in_order=in_order)
             assert sorted(one.id for one in (first, *rest)) == ids
-            await pair.events.port.turn([held, first, *rest], None, CALL_LIMIT_S)
+            await pair.client.port.turn([held, first, *rest], None, CALL_LIMIT_S)
 
     @pytest.mark.parametrize("history", HISTORIES, ids=" ".join)
     async def test_a_suspect_is_what_was_recovered_twice_in_a_row(
@@ -146,15 +153,15 @@ class EventVerbs(EventTests):
         for in_order in (False, True):
             ids = await pair.add(event(), event())
             for happened in history:
-                held = await claim(pair.events.port, "w", in_order=in_order)
+                held = await claim(pair.client.port, "w", in_order=in_order)
                 await happen(pair, happened, [one.key for one in held])
-            first = await claim(pair.events.port, "a", suspects_max=1, in_order=in_order)
+            first = await claim(pair.client.port, "a", suspects_max=1, in_order=in_order)
             assert len(first) == (1 if is_suspect else 2)
-            assert await claim(pair.events.port, "b", suspects_max=0, in_order=in_order) == []
-            claims = first + await claim(pair.events.port, "c", in_order=in_order)
+            assert await claim(pair.client.port, "b", suspects_max=0, in_order=in_order) == []
+            claims = first + await claim(pair.client.port, "c", in_order=in_order)
             assert [one.id for one in claims] == ids
             assert {(one.recovered, one.is_suspect) for one in claims} == {(recovered, is_suspect)}
-            await pair.events.port.turn(claims, None, CALL_LIMIT_S)
+            await pair.client.port.turn(claims, None, CALL_LIMIT_S)
 
     async def test_stats_count_every_status_and_the_age_of_what_waits(self, pair: Pair) -> None:
         ids = await in_every_status(pair)
@@ -163,14 +170,14 @@ class EventVerbs(EventTests):
         seen = await stats(pair)
         assert (seen.pending, seen.processing, seen.completed, seen.failed, seen.dead_letter) == (2, 1, 1, 1, 1)
         assert abs(seen.oldest_pending_age_s - 4.0) < 1e-6, "since when it was due, not since when it was added"
-        assert (await pair.events.admin.stats(CALL_LIMIT_S, whole=False)).completed == 0
+        assert (await pair.client.admin.stats(CALL_LIMIT_S, whole=False)).completed == 0
         await pair.claim(ask("z"))
         await pair.change(Verb.COMPLETE, [pair.key(ids[status], "z") for status in (Status.PENDING, Status.FAILED)])
         assert (await stats(pair)).oldest_pending_age_s == 0.0, "what is not due yet has no age"
 
 
 async def happen(pair: Pair, what: str, keys: list[ClaimKey]) -> None:
-    port = pair.events.port
+    port = pair.client.port
     match what:
         case "died":
             await pair.set_clock(pair.now + 2 * LEASE)
@@ -181,7 +188,7 @@ async def happen(pair: Pair, what: str, keys: list[ClaimKey]) -> None:
             assert len(await port.release(keys, CALL_LIMIT_S)) == len(keys)
         case _:
             await port.fail([Failure(key, "no", 0.0, retry=False) for key in keys], CALL_LIMIT_S)
-            assert len(await pair.events.admin.redrive(Filter(), "", EVERYTHING, 0.0, CALL_LIMIT_S)) == len(keys)
+            assert len(await pair.client.admin.redrive(Filter(), "", EVERYTHING, 0.0, CALL_LIMIT_S)) == len(keys)
 
 
 class EventAdmins(EventTests):
@@ -200,7 +207,7 @@ class EventAdmins(EventTests):
         held, waiting = await pair.add(event(), event(not_before=30.0))
         await pair.claim(ask("a"))
         await pair.set_clock(START + 10 * SECOND)
-        rows = {row.id: row for row in await pair.events.admin.find(Filter(), 10, CALL_LIMIT_S)}
+        rows = {row.id: row for row in await pair.client.admin.find(Filter(), 10, CALL_LIMIT_S)}
         assert (rows[waiting].waits_s, rows[waiting].held_s) == (20.0, None)
         assert rows[held].held_s == LEASE.total_seconds() - 10.0
 
@@ -209,7 +216,7 @@ class EventAdmins(EventTests):
         await pair.claim(ask("a"))
         await pair.fail(*(Failure(pair.key(event_id, "a"), "bad", 0.0, retry=False) for event_id in ids))
         which = Filter((Status.DEAD_LETTER,))
-        admin = pair.events.admin
+        admin = pair.client.admin
         told = await admin.redrive(which, "fixed", 3, 0.6, CALL_LIMIT_S, dry_run=True)
         assert told == [pair.oracle.rows[event_id].new.tracking_id for event_id in ids[:3]]
         await pair.check_all()
@@ -219,14 +226,14 @@ class EventAdmins(EventTests):
 
     async def test_redriving_without_a_status_means_dead_letters_and_failed_ones(self, pair: Pair) -> None:
         ids = await in_every_status(pair)
-        told = await pair.events.admin.redrive(Filter(), "", EVERYTHING, 0.0, CALL_LIMIT_S, dry_run=True)
+        told = await pair.client.admin.redrive(Filter(), "", EVERYTHING, 0.0, CALL_LIMIT_S, dry_run=True)
         meant = sorted([ids[Status.DEAD_LETTER], ids[Status.FAILED]])
         assert told == [pair.oracle.rows[event_id].new.tracking_id for event_id in meant]
 
     async def test_purge_deletes_finished_events_and_no_others(self, pair: Pair) -> None:
         ids = await in_every_status(pair)
         await pair.set_clock(START + 10 * SECOND)
-        admin = pair.events.admin
+        admin = pair.client.admin
         unfinished = Filter((Status.PENDING, Status.PROCESSING, Status.FAILED))
         assert await admin.purge(unfinished, EVERYTHING, CALL_LIMIT_S) == 0
         completed = Filter((Status.COMPLETED,), older_than_s=5.0)
@@ -245,9 +252,48 @@ class EventAdmins(EventTests):
         ids = await pair.add(*(event() for _ in range(5)))
         await pair.claim(ask("a"))
         await pair.change(Verb.COMPLETE, [pair.key(event_id, "a") for event_id in ids])
-        admin = pair.events.admin
+        admin = pair.client.admin
         assert await admin.purge(Filter((Status.COMPLETED,)), 3, CALL_LIMIT_S) == 3
         assert await found(pair, Filter()) == [ids[4], ids[3]], "the oldest go first"
+
+
+class EventDedupe(EventTests):
+    async def test_a_known_tracking_id_is_left_alone_and_left_out(self, pair: Pair) -> None:
+        first = event(payload="first", tracking_id=uuid.uuid4())
+        [event_id] = await pair.add(first)
+        again, other = replace(first, payload='"again"', priority=9), event(tracking_id=uuid.uuid4())
+        assert await pair.client.port.add([again, other], CALL_LIMIT_S) == [other.tracking_id]
+        assert await pair.client.port.add([again, other], CALL_LIMIT_S) == []
+        [row] = await pair.client.admin.find(Filter(tracking_ids=(first.tracking_id,)), 9, CALL_LIMIT_S)
+        assert (row.id, row.payload, row.priority) == (event_id, first.payload, 0)
+
+    async def test_a_tracking_id_given_twice_in_one_batch_is_stored_once(self, pair: Pair) -> None:
+        one = event(tracking_id=uuid.uuid4())
+        assert await pair.client.port.add([one, replace(one, payload="2")], CALL_LIMIT_S) == [one.tracking_id]
+        rows = await pair.client.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)
+        assert [row.payload for row in rows] == [one.payload]
+
+    async def test_a_known_event_far_down_in_what_is_made_as_it_is_taken_is_left_out(self, pair: Pair) -> None:
+        known = event(tracking_id=uuid.uuid4())
+        await pair.client.port.add([known], CALL_LIMIT_S)
+        more = [event(payload=n) for n in range(250)]
+        added = await pair.client.port.add(iter([*more, known]), CALL_LIMIT_S)
+        assert sorted(added) == sorted(one.tracking_id for one in more)
+        assert len(await pair.client.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)) == len(more) + 1
+
+    async def test_a_finished_event_stays_known(self, pair: Pair) -> None:
+        one = event(tracking_id=uuid.uuid4())
+        await pair.add(one)
+        await pair.claim(ask("a"))
+        await pair.client.port.turn([row.key for row in pair.oracle.rows.values()], None, CALL_LIMIT_S)
+        assert await pair.client.port.add([one], CALL_LIMIT_S) == []
+
+    async def test_of_many_who_add_the_same_event_at_once_one_has_added_it(self, harness: Harness) -> None:
+        pair = await Pair.of(harness, clients=AT_ONCE)
+        ones = [event(payload=n, tracking_id=uuid.uuid4()) for n in range(20)]
+        added = await asyncio.gather(*(client.port.add(ones, CALL_LIMIT_S) for client in pair.clients))
+        assert sorted(tracking_id for some in added for tracking_id in some) == sorted(one.tracking_id for one in ones)
+        assert len(await pair.client.admin.find(Filter(), EVERYTHING, CALL_LIMIT_S)) == len(ones)
 
 
 async def in_every_status(pair: Pair) -> dict[Status, int]:
@@ -264,8 +310,8 @@ async def in_every_status(pair: Pair) -> dict[Status, int]:
 
 
 async def stats(pair: Pair) -> Stats:
-    return await pair.events.admin.stats(CALL_LIMIT_S)
+    return await pair.client.admin.stats(CALL_LIMIT_S)
 
 
 async def found(pair: Pair, which: Filter, limit: int = EVERYTHING) -> list[int]:
-    return [row.id for row in await pair.events.admin.find(which, limit, CALL_LIMIT_S)]
+    return [row.id for row in await pair.client.admin.find(which, limit, CALL_LIMIT_S)]

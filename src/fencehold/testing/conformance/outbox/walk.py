@@ -8,9 +8,8 @@ from functools import partial
 
 from fencehold.model.outbox.events import RULES, Request, Status, Verb
 from fencehold.ports.events import ClaimKey, Failure
-from fencehold.testing.conformance.oracle import check_all_fired
+from fencehold.testing.conformance.oracle import Move, RandomWalk, check_all_fired
 from fencehold.testing.conformance.outbox.pair import EventTests, Pair, ask, event, stray
-from fencehold.testing.conformance.walker import Move, RandomWalk
 from fencehold.testing.harness import CALL_LIMIT_S, Harness
 
 PART_OF_LEASE_WALK = 5  # fewer steps than for leases, because it checks the rows after every step
@@ -42,7 +41,7 @@ class EventWalker(RandomWalk):
         return {
             self.move_clock: 24, self._add: 12, self._claim: 22, self._glance: 6,
             partial(self._change, Verb.RENEW): 8, partial(self._change, Verb.COMPLETE): 6, self._fail: 14,
-            partial(self._change, Verb.RELEASE): 4, self._reap: 8, self._redrive: 6,
+            partial(self._change, Verb.RELEASE): 4, partial(self.call, self.pair.reap): 8, self._redrive: 6,
         }  # fmt: skip
 
     def edges(self) -> Iterable[dt.datetime | None]:
@@ -80,23 +79,20 @@ class EventWalker(RandomWalk):
             )
             for _ in range(self.random.choice((1, 1, 3)))
         ]  # fmt: skip
-        self.note(f"add {made}")
-        await self.pair.add(*made)
+        await self.call(self.pair.add, *made)
 
     async def _claim(self) -> None:
         types = self.random.choice((None, None, None, TYPES[:2], TYPES[2:], ()))
         limit, lease_s = self.random.choice((1, 2, 5)), self.random.choice(LENGTHS_S)
         asked = ask(self._token(), limit, lease_s, event_types=types, in_order=self.random.random() < 0.4)
         completed = self._some_keys() if self.random.random() < 0.3 else []
-        self.note(f"claim {asked}, completing {completed}")
-        await self.pair.claim(asked, completed)
+        await self.call(self.pair.claim, asked, completed)
         self._keys += [key for key in self._held() if key.token == asked.token]
 
     async def _glance(self) -> None:
         """Claim as a worker does: it may miss an event, but what it claims must be claimable."""
         asked = ask(self._token(), 2, 5.0, may_miss=True)
-        self.note(f"glance {asked}")
-        got = (await self.pair.events.port.turn([], asked, CALL_LIMIT_S)).claims
+        got = (await self.call(self.pair.client.port.turn, [], asked, CALL_LIMIT_S)).claims
         assert len(got) <= asked.limit
         for claim in got:
             request = Request(self.pair.now, asked.token, asked.lease_s)
@@ -104,21 +100,14 @@ class EventWalker(RandomWalk):
             self._keys.append(claim.key)
 
     async def _change(self, verb: Verb) -> None:
-        keys, lease_s = self._some_keys(), self.random.choice(LENGTHS_S)
-        self.note(f"{verb.value} {keys} for {lease_s} s")
-        await self.pair.change(verb, keys, lease_s)
+        await self.call(self.pair.change, verb, self._some_keys(), self.random.choice(LENGTHS_S))
 
     async def _fail(self) -> None:
         failures = [
             Failure(key, f"error {len(self.trail)}", self.random.choice((0.0, 0.1, 2.0)), self.random.random() < 0.9)
             for key in self._some_keys()
         ]
-        self.note(f"fail {failures}")
-        await self.pair.fail(*failures)
-
-    async def _reap(self) -> None:
-        self.note("reap")
-        await self.pair.reap()
+        await self.call(self.pair.fail, *failures)
 
     async def _redrive(self) -> None:
         final = [
@@ -127,6 +116,5 @@ class EventWalker(RandomWalk):
         ids = list(
             {*final[-4:], *self.random.sample(sorted(self.pair.oracle.rows), min(1, len(self.pair.oracle.rows)))}
         )
-        self.note(f"redrive {ids}")
         if ids:
-            await self.pair.redrive(ids, self.random.choice(("", "a bad deployment")), 3, 1.5)
+            await self.call(self.pair.redrive, ids, self.random.choice(("", "a bad deployment")), 3, 1.5)

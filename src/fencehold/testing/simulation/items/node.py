@@ -1,14 +1,19 @@
-"""A process that holds items: our own Items, users who work on them, and processors."""
+"""A process that holds items: our own Items, users who work on them, and processors.
+
+A user works in a block or without one: he saves, renews, breaks, deletes, fails, dawdles.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from fencehold.backends.memory.backend import Shelf
+from fencehold.model.errors import AlreadyLeased, LeaseLost, NoSuchItem, Unavailable, Uncertain
 from fencehold.model.items.items import ItemKey
 from fencehold.model.items.settings import ItemSettings
 from fencehold.runtime.core.handler_loop import CLOSE_SLACK_S
@@ -17,50 +22,57 @@ from fencehold.runtime.items.context import BREAK_LIMIT_S, ItemsContext
 from fencehold.runtime.items.item import LIMIT_S, Item
 from fencehold.runtime.items.items import Items
 from fencehold.runtime.items.keeper import STOP_LIMIT_S
-from fencehold.runtime.items.lease import ItemLease
+from fencehold.runtime.items.lease import DONE, ItemLease
 from fencehold.runtime.items.processor import ItemProcessor
-from fencehold.testing.simulation.backend import BackendOverLine
-from fencehold.testing.simulation.items.referee import ItemReferee
-from fencehold.testing.simulation.items.work import EXPECTED, KIND, STATES, ItemWork
+from fencehold.testing.simulation.items.referee import Holder, ItemReferee
 from fencehold.testing.simulation.network import STUTTER_S_MAX, Line
-from fencehold.testing.simulation.process import StoreProcess
 from fencehold.testing.simulation.referee import BODY_STOP_S_MAX
 
+KIND = "document"
+IDS = ("1", "2", "3")
+STATES = ("new", "old")
+STEPS_MAX = 4
 USERS = 2
 IDLE_S_MAX = 1.5
 LAST_STATE = "done"
 
+Body = Callable[[Item], Awaitable[None]]
 
-class ItemNode(StoreProcess):
+
+class BadLuck(Exception):
+    """A body fails."""
+
+
+UNANSWERED = (Unavailable, Uncertain)
+EXPECTED = (AlreadyLeased, BadLuck, LeaseLost, NoSuchItem, *UNANSWERED)
+
+
+class ItemNode(Holder):
     def __init__(
         self, name: str, line: Line, shelf: Shelf, settings: ItemSettings, referee: ItemReferee, rng: random.Random
     ) -> None:
-        self._shelf = shelf
-        super().__init__(name, line, referee, rng)
+        super().__init__(name, line, shelf, settings.call_limit_s, referee, rng)
         self._settings, self._referee = settings, referee
-        self.call_limit_s = settings.call_limit_s
         self._items_context = ItemsContext(self.context, FirstUse(self.context))
         self._items = Items(KIND, name, settings, self._items_context)
-        self._work = ItemWork(self, self._items, referee, rng)
+        self.inside: dict[ItemLease, None] = {}  # the leases whose bodies run
+        self.deleting: set[ItemKey] = set()  # by a request without an answer yet
         self._users: list[asyncio.Task[None]] = []
         self._acts: list[asyncio.Task[None]] = []
         self._processors: list[tuple[ItemProcessor, asyncio.Task[None]]] = []
         self._handled: Counter[str] = Counter()  # handlers that run, by item
+        self._deeds: tuple[tuple[float, Callable[[], Awaitable[None]]], ...] = (
+            (4, lambda: self._use_one(self._body)), (3, self._use_next), (2, self._hold_one), (1, self._put),
+            (1, lambda: self._use_one(self._delete_and_stay)),
+        )  # fmt: skip
+        self._steps: tuple[tuple[float, Body], ...] = (
+            (6, self._save), (2, self._renew), (3, self._dawdle), (1, self._block), (1, self._raise),
+            (0.5, self._break),
+        )  # fmt: skip
         referee.nodes[name] = self
-
-    def backend(self) -> BackendOverLine:
-        return BackendOverLine(self._shelf, self.line, self)
 
     def held(self) -> Iterable[ItemLease]:
         return self._items_context._held.values()
-
-    @property
-    def inside(self) -> Collection[ItemLease]:
-        return self._work.inside
-
-    @property
-    def deleting(self) -> Collection[ItemKey]:
-        return self._work.deleting
 
     def sending(self, verb: str, args: tuple[Any, ...]) -> None:
         if verb == "renew":
@@ -115,7 +127,7 @@ class ItemNode(StoreProcess):
         """One act after the other; each may be cancelled."""
         while True:
             await asyncio.sleep(self._draw() * IDLE_S_MAX)
-            act = asyncio.create_task(self._work.act(), name=f"{self.name}-act")
+            act = asyncio.create_task(self._do_something(), name=f"{self.name}-act")
             self._acts.append(act)
             act.add_done_callback(self._acted)
             await asyncio.wait([act])
@@ -141,10 +153,114 @@ class ItemNode(StoreProcess):
         try:
             if self._handled[item.id] > 1:
                 self._fail(f"{self.name}: two handlers of one processor have item {item.id}")
-            async with self._work.body_of(item):
-                await self._work.body(item)
+            async with self._body_of(item):
+                await self._body(item)
         finally:
             self._handled[item.id] -= 1
 
     async def _handle_last(self, item: Item) -> None:
         await item.save(state=LAST_STATE)
+
+    # --- what a user does ---
+
+    async def _do_something(self) -> None:
+        """Do something; raises one of EXPECTED if it does not succeed."""
+        await self._rng.choices([act for _, act in self._deeds], [often for often, _ in self._deeds])[0]()
+
+    # --- one act ---
+
+    async def _use_one(self, body: Body) -> None:
+        await self._use(await self._items.acquire(self._rng.choice(IDS)), body)
+
+    async def _use_next(self) -> None:
+        for item in await self._items.next_for_state(self._rng.choice(STATES), 2):
+            with suppress(LeaseLost, BadLuck):
+                await self._use(item, self._body)
+
+    async def _hold_one(self) -> None:
+        """Without a block: nobody renews it, and nobody has to give it back."""
+        item = await self._items.acquire(self._rng.choice(IDS))
+        try:
+            await self._body(item)
+        finally:
+            if self._draw() < 0.6:
+                await self._break(item)
+
+    async def _put(self) -> None:
+        await self._items.put(self._rng.choice(IDS), state=self._rng.choice(STATES), document={})
+
+    async def _delete_and_stay(self, item: Item) -> None:
+        self.deleting.add(item._lease.key)
+        try:
+            with suppress(*UNANSWERED):
+                await self._items.delete(item)
+        finally:
+            self.deleting.discard(item._lease.key)
+        await asyncio.sleep(self._draw())
+
+    async def _use(self, item: Item, body: Body) -> None:
+        lease, is_ours, ended = item._lease, True, list[float]()
+        try:
+            async with item:
+                try:
+                    async with self._body_of(item):
+                        await body(item)
+                finally:
+                    ended = [asyncio.get_running_loop().time(), self.user.running_s()]
+                is_ours = item.is_valid or lease.ended_because in DONE
+        finally:
+            if ended:
+                self._referee.left(self, lease, *ended)
+        if not is_ours:
+            self._fail(f"{self.name}'s block of item {item.id} ended well, and its lease was over")
+
+    @asynccontextmanager
+    async def _body_of(self, item: Item) -> AsyncIterator[None]:
+        """A body that may take a moment to leave."""
+        self.inside[item._lease] = None
+        try:
+            yield
+        finally:
+            try:
+                if self._draw() < 0.4:
+                    await asyncio.sleep(self._draw() * BODY_STOP_S_MAX)
+            finally:
+                del self.inside[item._lease]
+
+    async def _body(self, item: Item) -> None:
+        for _ in range(1 + int(STEPS_MAX * self._draw())):
+            await asyncio.sleep(self._draw() * item._lease.settings.lease_s / 3)
+            await self._rng.choices([step for _, step in self._steps], [often for often, _ in self._steps])[0](item)
+
+    # --- one step of a body ---
+
+    async def _save(self, item: Item) -> None:
+        if not item.is_valid:
+            return
+        await self.pause_point()
+        try:
+            await item.save(state=self._rng.choice(STATES), document={"by": self.name})
+        except LeaseLost:
+            if item.is_valid:
+                self._fail(f"{self.name}'s item {item.id} is valid after a refused save")
+            raise
+        except UNANSWERED:
+            return
+
+    async def _renew(self, item: Item) -> None:
+        with suppress(*UNANSWERED):
+            await self._items.renew(item)
+
+    async def _break(self, item: Item) -> None:
+        with suppress(*UNANSWERED, AlreadyLeased):
+            await self._items.break_lease(item)
+
+    async def _dawdle(self, item: Item) -> None:
+        await asyncio.sleep(self._draw() * 2 * item._lease.settings.lease_s)
+
+    async def _block(self, item: Item) -> None:
+        self.block(item._lease.settings.lease_s * (0.2 + 2 * self._draw()))
+        await asyncio.sleep(0)
+
+    async def _raise(self, item: Item) -> None:
+        raise BadLuck(item.id)

@@ -10,10 +10,10 @@ with a blocked event loop does not keep its items. The schedule judges the rest,
 from __future__ import annotations
 
 import datetime as dt
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from fencehold.backends.memory.items import ItemShelf, Place
 from fencehold.model.items.items import ItemKey, Request, Row, Verb, decide, row_state
@@ -22,7 +22,7 @@ from fencehold.runtime.items.context import BREAK_LIMIT_S
 from fencehold.runtime.items.lease import BROKEN, DONE, ItemLease
 from fencehold.testing.simulation.loop import SimulationLoop
 from fencehold.testing.simulation.network import STUTTER_S_MAX
-from fencehold.testing.simulation.process import Judged
+from fencehold.testing.simulation.process import Process, StoreProcess
 from fencehold.testing.simulation.referee import (
     BODY_STOP_S_MAX,
     LONG_AGO,
@@ -36,14 +36,13 @@ from fencehold.testing.simulation.referee import (
 REMEMBERED = 20  # leases that are over
 
 
-class Holder(Judged, Protocol):
+class Holder(StoreProcess):
     """What the referee reads of a node."""
 
-    @property
-    def inside(self) -> Collection[ItemLease]: ...
-    @property
-    def deleting(self) -> Collection[ItemKey]: ...
+    inside: Collection[ItemLease]
+    deleting: Collection[ItemKey]
 
+    @abstractmethod
     def held(self) -> Iterable[ItemLease]: ...
 
 
@@ -139,7 +138,7 @@ class ItemReferee(Referee):
             if lease.key in keys and age_s > (lease.max_s + rounds_s) * SMALL_DRIFT:
                 self.fail(f"{node.name} renews item {lease.key.id}, whose handler has run for {age_s:.2f} s")
 
-    def left(self, node: Judged, lease: ItemLease, since_s: float, ran_s: float) -> None:
+    def left(self, node: Process, lease: ItemLease, since_s: float, ran_s: float) -> None:
         """Called when a block has ended: its body had ended at `since_s`, when its thread had run for `ran_s`."""
         record = self.records[lease.key.id]
         is_held = record.token == lease.key.token and self.loop.time() < record.until_s

@@ -16,29 +16,28 @@ from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.term import Term
 from fencehold.testing.simulation.backend import BackendOverLine
 from fencehold.testing.simulation.fences import LEASE_NAME, FencesOverLine
-from fencehold.testing.simulation.leases.referee import LeaseReferee
+from fencehold.testing.simulation.leases.referee import Candidate, LeaseReferee
 from fencehold.testing.simulation.leases.store import LeaseStore
 from fencehold.testing.simulation.network import Line, over_line
-from fencehold.testing.simulation.process import StoreProcess
 from fencehold.testing.simulation.referee import BODY_STOP_S_MAX
 
 
-class LeaseNode(StoreProcess):
+class LeaseNode(Candidate):
     def __init__(
         self, name: str, line: Line, store: LeaseStore, settings: LeaderSettings, referee: LeaseReferee,
         rng: random.Random,
     ) -> None:  # fmt: skip
-        super().__init__(name, line, referee, rng)
-        self.settings, self.call_limit_s = settings, settings.call_limit_s
+        super().__init__(name, line, store.shelf, settings.call_limit_s, referee, rng)
+        self.settings = settings
         self.bodies: dict[int, int] = {}
         self.asked: Ask | None = None  # the newest; an earlier one's grant need not be found any more
         self._store, self._referee = store, referee
         self._leader: Leader | None = None
-        self._work: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[None]
         referee.nodes[name] = self
 
     def backend(self) -> BackendOverLine:
-        made = BackendOverLine(self._store.shelf, self.line)
+        made = super().backend()
         made.leases = over_line(self._store.leases, self.line, self)
         made.fences = FencesOverLine(self._store, self.line)
         return made
@@ -81,9 +80,8 @@ class LeaseNode(StoreProcess):
         self.disturb()
         self._trace.note(self.name, f"shuts down, timeout {timeout_s}")
         await self.within(self._own_s(timeout_s) + DRAIN_LIMIT_S, "shutdown", self._leader.shutdown(timeout_s))
-        if self._work is not None:
-            # A stopped leader's terms() ends by itself once the last body has left.
-            await self.within(BODY_STOP_S_MAX, "the loop over terms()", self._work)
+        # A stopped leader's terms() ends by itself once the last body has left.
+        await self.within(BODY_STOP_S_MAX, "the loop over terms()", self._work)
 
     async def step_down(self) -> None:
         if self._leader is None or not self._leader.is_leader:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from fencehold.model.election.leases import Ask, Lease, TermKey
 from fencehold.model.election.settings import LeaderSettings
@@ -22,13 +21,13 @@ from fencehold.runtime.election.term import Term
 from fencehold.testing.history import Believed, Event, Granted, check
 from fencehold.testing.simulation.fences import FenceReferee
 from fencehold.testing.simulation.loop import SimulationLoop
-from fencehold.testing.simulation.process import Judged
+from fencehold.testing.simulation.process import StoreProcess
 from fencehold.testing.simulation.referee import BODY_STOP_S_MAX, ROUNDING_S, SLACK_S, SMALL_DRIFT, Trace
 
 STORM_REFUSALS = 15
 
 
-class Candidate(Judged, Protocol):
+class Candidate(StoreProcess):
     """What the referee reads of a node."""
 
     bodies: dict[int, int]

@@ -13,9 +13,8 @@ from fencehold.model.errors import LeaseLost, Unavailable, Uncertain
 from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S
 from fencehold.runtime.lock.mechanism import ROUND_TRIP_LIMIT_S
 from fencehold.runtime.lock.session_lock import LockSettings, SessionLock
-from fencehold.testing.simulation.locks.referee import ACQUIRED, LOST, RELEASED, STOPPED, LockReferee
-from fencehold.testing.simulation.locks.server import LockServer
-from fencehold.testing.simulation.locks.session import CompanionOverLine, SessionOverLine
+from fencehold.testing.simulation.locks.referee import ACQUIRED, LOST, RELEASED, STOPPED, Contender, LockReferee
+from fencehold.testing.simulation.locks.server import CompanionOverLine, LockServer, SessionOverLine
 from fencehold.testing.simulation.network import STUTTER_S_MAX, Line
 from fencehold.testing.simulation.process import NodeClock, Process
 
@@ -40,7 +39,7 @@ class SimulatedLock(SessionLock[SessionOverLine]):
         return "the simulated server"
 
 
-class LockNode(Process):
+class LockNode(Contender):
     """`silent_s_max`: of its sessions, how long the server bears their silence; None: they are plain connections."""
 
     def __init__(
@@ -56,7 +55,7 @@ class LockNode(Process):
             (STOPPED, self.lock.on_stopped),
         ):  # fmt: skip
             call_at(partial(referee.tell, self, what))
-        self._work: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[None]
         referee.nodes[name] = self
 
     def heard(self, event: str, fields: dict[str, Any]) -> None:
@@ -72,9 +71,8 @@ class LockNode(Process):
         self._work = asyncio.create_task(self._working(), name=f"{self.name}-work")
 
     async def stop(self) -> None:
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.wait([self._work])
+        self._work.cancel()
+        await asyncio.wait([self._work])
         timeout_s = self.some_timeout_s(2.0)
         self._trace.note(self.name, f"shuts down, timeout {timeout_s}")
         limit_s = self._own_s(timeout_s) + ROUND_TRIP_LIMIT_S + DRAIN_LIMIT_S

@@ -19,7 +19,7 @@ from fencehold.runtime.lock.session_lock import SessionLock
 from fencehold.testing.simulation.fences import FenceReferee
 from fencehold.testing.simulation.loop import SimulationLoop
 from fencehold.testing.simulation.network import STUTTER_S_MAX
-from fencehold.testing.simulation.process import Judged
+from fencehold.testing.simulation.process import Process
 from fencehold.testing.simulation.referee import SLACK_S, Trace
 
 REMEMBERED = 6  # grants of each process
@@ -29,11 +29,10 @@ AFTER = {ACQUIRED: {LOST, RELEASED, STOPPED}, LOST: {ACQUIRED, STOPPED}, RELEASE
 AFTER[STOPPED] = {ACQUIRED, STOPPED}
 
 
-class Contender(Judged, Protocol):
+class Contender(Process):
     """What the referee reads of a node."""
 
-    @property
-    def lock(self) -> SessionLock[Any]: ...
+    lock: SessionLock[Any]
 
 
 class Server(Protocol):

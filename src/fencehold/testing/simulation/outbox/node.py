@@ -19,10 +19,9 @@ from fencehold.runtime.outbox.context import OutboxContext
 from fencehold.runtime.outbox.outbox import Outbox
 from fencehold.runtime.outbox.worker import Worker
 from fencehold.runtime.outbox.worker_background import STOP_LIMIT_S
-from fencehold.testing.simulation.backend import BackendOverLine
 from fencehold.testing.simulation.network import STUTTER_S_MAX, Line
-from fencehold.testing.simulation.outbox.referee import OutboxReferee
-from fencehold.testing.simulation.process import TROUBLE_S, StoreProcess
+from fencehold.testing.simulation.outbox.referee import OutboxReferee, WorkerNode
+from fencehold.testing.simulation.process import TROUBLE_S
 
 OUTBOX = "outbox"
 EVENTS_MAX = 5  # that each process adds
@@ -35,19 +34,17 @@ STUBBORN_S_MAX = 3.0
 CALLS_OF_A_TURN = 3  # and a pause of a second, if one fails
 
 
-class OutboxNode(StoreProcess):
+class OutboxNode(WorkerNode):
     def __init__(
         self, name: str, line: Line, shelf: Shelf, settings: OutboxSettings, referee: OutboxReferee, rng: random.Random
     ) -> None:
-        self._shelf = shelf
-        super().__init__(name, line, referee, rng)
+        super().__init__(name, line, shelf, settings.call_limit_s, referee, rng)
         self.reaps_since_s: float | None = None
         self._reaper_epoch = 0
         self.workers: list[Worker] = []  # the last one, and those before it that have events in hand
         self.confirmed: list[str] = []  # what was added for sure, by tracking ids
         self.concurrency = 1 + int(3 * self._draw())
         self._settings, self._referee = settings, referee
-        self.call_limit_s = settings.call_limit_s
         self._outbox = Outbox(OUTBOX, settings, OutboxContext(self.context, FirstUse(self.context)))
         self._has_batches, self._max_processing_s = self._draw() < 0.25, settings.lease_s * (1 + 2 * self._draw())
         self._behaviours: tuple[tuple[float, Callable[[], Awaitable[None]]], ...] = (
@@ -55,13 +52,10 @@ class OutboxNode(StoreProcess):
             (1, self._blocking), (2, self._raising), (0.5, self._rejecting), (0.5, self._cancelling),
         )  # fmt: skip
         self._running: asyncio.Task[None] | None = None
-        self._works: asyncio.Task[None] | None = None
-        self._adds: asyncio.Task[None] | None = None
+        self._works: asyncio.Task[None]
+        self._adds: asyncio.Task[None]
         self._is_stopping = False
         referee.nodes[name] = self
-
-    def backend(self) -> BackendOverLine:
-        return BackendOverLine(self._shelf, self.line, self)
 
     def sending(self, verb: str, args: tuple[Any, ...]) -> None:
         if verb == "renew":
@@ -85,8 +79,6 @@ class OutboxNode(StoreProcess):
         self._adds = asyncio.create_task(self._adding(), name=f"{self.name}-adds")
 
     async def stop(self) -> None:
-        assert self._works is not None, "started first"
-        assert self._adds is not None, "started first"
         self._is_stopping = True
         self._adds.cancel()
         self.workers[-1].stop()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from fencehold.backends.memory.outbox.shelf import EventShelf, Kept
 from fencehold.model.outbox.events import Request, Status, Verb
@@ -26,18 +25,16 @@ from fencehold.runtime.outbox.reaper import AGAIN_S
 from fencehold.runtime.outbox.worker import Worker
 from fencehold.testing.simulation.loop import SimulationLoop
 from fencehold.testing.simulation.network import STUTTER_S_MAX
-from fencehold.testing.simulation.process import Judged
+from fencehold.testing.simulation.process import StoreProcess
 from fencehold.testing.simulation.referee import LONG_AGO, ROUNDING_S, SLACK_S, SMALL_DRIFT, Referee, Trace
 
 
-class WorkerNode(Judged, Protocol):
+class WorkerNode(StoreProcess):
     """What the referee reads of a node."""
 
     reaps_since_s: float | None
     concurrency: int
-
-    @property
-    def workers(self) -> Sequence[Worker]: ...
+    workers: Sequence[Worker]
 
 
 @dataclass(eq=False)
