@@ -69,8 +69,8 @@ class Companion:
             raise LockError("the fencing epoch was taken over")
 
     async def _verdict(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> str:
-        row = await session.row(self._statements.named("renew"), self._keys(epoch, lease_s), limit_s)
-        return str(row[0])
+        verdict, *_ = await session.row(self._statements.named("renew"), self._keys(epoch, lease_s), limit_s)
+        return str(verdict)
 
     async def release(self, session: Runs, epoch: int, limit_s: float) -> None:
         await session.row(self._statements.named("release"), self._keys(epoch, 0.0), limit_s)

@@ -47,7 +47,8 @@ class Connection:
 
     async def row(self, sql: str, params: Params, limit_s: float) -> tuple[Any, ...]:
         """Run a batch and return its one row."""
-        return (await answer(self._line, lambda line: batch.run(line, sql, params, limit_s), limit_s))[0]
+        row, *_ = await answer(self._line, lambda line: batch.run(line, sql, params, limit_s), limit_s)
+        return row
 
     async def marked(self, token: str, limit_s: float) -> int:
         """Connect, mark the session as ours and find its socket. Returns the server's number for the session."""
@@ -61,7 +62,8 @@ class Connection:
                 self.wire.cut()  # closed meanwhile
             return rows
 
-        return int((await answer(self._line, mark, limit_s))[0][0])
+        [(session_id, _)] = await answer(self._line, mark, limit_s)
+        return int(session_id)
 
     def close(self) -> None:
         """Close. The server sees the end at once if the socket is known, else when the thread's call has ended."""
@@ -116,7 +118,8 @@ class SqlServerSession:
         return bool(held)
 
     async def unlock(self, limit_s: float) -> bool:
-        return bool((await self.row(SQL.named("unlock"), self._params, limit_s))[0] >= 0)
+        answered, *_ = await self.row(SQL.named("unlock"), self._params, limit_s)
+        return bool(answered >= 0)
 
     async def evict(self, born: Any, limit_s: float) -> bool:
         return False

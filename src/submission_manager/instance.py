@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from typing import Self
 
 import fencehold
@@ -107,7 +107,7 @@ class Instance:
         if self._leading.done():
             self._leading.result()
         if not self._is_stopping.is_set():
-            raise RuntimeError("the instance ended, and nobody had asked it to")
+            raise RuntimeError("the instance ended, although nobody asked it to stop")
 
     # --- start: each part registers its own stop function, so that the last part started is the first stopped ---
 
@@ -120,7 +120,7 @@ class Instance:
         )
         await until_answered(lambda: self._prepare(store, leases), self._facts, self._clock)
         await until_answered(store.open, self._facts, self._clock)
-        outgoing = await self._stack.enter_async_context(Outgoing())
+        outgoing = await self._stack.enter_async_context(aclosing(Outgoing()))
         self.leader = leases.leader(
             settings.lease_name, lease=settings.lease_duration_s, renew_every=settings.renew_interval_s,
             acquire_every=settings.acquire_interval_s, holder_id=settings.holder_id, on_error=settings.on_sql_error,
@@ -206,7 +206,7 @@ class Instance:
         settings = self.settings
         parts = Parts(
             intake, self._registry, self.leader, self.metrics, self._facts, settings,
-            on_created=leadership.hint,
+            on_created=leadership.reader.hint,
             keeps_from_leading=lambda: _words(leadership.misfit) or self._lease_trouble.newest, answers=self._answers,
         )  # fmt: skip
         self.app = App(parts)
@@ -216,7 +216,7 @@ class Instance:
         self.listening = Listening(
             self.app, settings.host, settings.port,
             request_timeout_s=settings.request_timeout_s, drain_timeout_s=settings.drain_timeout_s,
-            places=Places(most, self._facts, self.metrics.no_place),
+            places=Places(most, self._facts, self.metrics),
         )  # fmt: skip
 
     # --- stop ---

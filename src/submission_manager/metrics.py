@@ -68,9 +68,6 @@ class Metrics:
         """Count one request of a client, not of a probe, with its answer."""
         self._requests.labels(str(status), reason).inc()
 
-    def no_place(self) -> None:
-        self.request(*NO_PLACE)
-
     def watch_cannot_lead(self, says: Callable[[], str | None]) -> None:
         """Call `says` whenever the metrics are read: the gauge is 1 if it returns a reason why this cannot lead."""
         self._cannot_lead.set_function(lambda: float(says() is not None))

@@ -10,7 +10,6 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
-from typing import Self
 from urllib.parse import quote
 
 import httpx
@@ -82,14 +81,8 @@ class Outgoing:
             is_encoded = response.headers.get("content-encoding", "identity").lower() != "identity"
             return Answered(response.status_code, bytes(got[: body_bytes_max + 1]), is_encoded)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         await self._client.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
 
 
 @functools.cache

@@ -32,15 +32,6 @@ class Submitted:
     intent: Intent  # as it stands in the database, also in a conflict
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The state of an intent that a client waits on: it waits for the first attempt or for the end."""
-
-    intent_id: str
-    status: Status
-    attempt_count: int
-
-
 class FitnessPort(Protocol):
     """Whether an instance can do its work on these tables."""
 
@@ -68,8 +59,8 @@ class IntakePort(FitnessPort, Protocol):
 
     async def history(self, intent_id: str, limit_s: float) -> tuple[Intent, list[Attempt]] | None: ...
 
-    async def progress(self, intent_ids: Sequence[str], limit_s: float) -> list[Progress]:
-        """The progress of all these intents, read in one statement; unknown ids are left out."""
+    async def moved(self, intent_ids: Sequence[str], limit_s: float) -> list[str]:
+        """Those of these intents that were attempted or are over, read in one statement."""
 
     async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
         """How many intents of each target are pending; targets that have none are left out."""

@@ -8,7 +8,7 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ async def listening(app: Any) -> AsyncIterator[str]:
 
 
 async def called(one: Started, limit_s: float = 5.0) -> Outcome:
-    async with Outgoing() as outgoing:
+    async with aclosing(Outgoing()) as outgoing:
         return await GatewayClient(outgoing).submit(one, limit_s)
 
 
@@ -121,7 +121,7 @@ async def test_the_bytes_and_headers_of_a_call():
         await send({"type": "http.response.start", "status": 200, "headers": [(b"set-cookie", b"a=b")]})
         await send({"type": "http.response.body", "body": b'{"status":"accepted"}'})
 
-    async with listening(app) as url, Outgoing() as outgoing:
+    async with listening(app) as url, aclosing(Outgoing()) as outgoing:
         client = GatewayClient(outgoing)
         for _ in range(2):
             await client.submit(started(url, b'{ "a":1.0 }'), 5)

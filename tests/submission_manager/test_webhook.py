@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -49,7 +49,7 @@ async def receiver(status: int = 204, *, hangs: bool = False) -> AsyncIterator[t
 
 
 async def told(one: Over, limit_s: float = 5.0) -> str | None:
-    async with Outgoing() as outgoing:
+    async with aclosing(Outgoing()) as outgoing:
         return await WebhookClient(outgoing, ENVIRONMENT).send(one, limit_s)
 
 

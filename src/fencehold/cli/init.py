@@ -51,7 +51,7 @@ def init(setup: Setup, outbox_names: tuple[str, ...], with_items: bool) -> None:
     store = setup.store(Heard(setup.screen))
     for name in dict.fromkeys(outbox_names):
         store.outbox(name)
-    applied, there = finish(_init(store, set(outbox_names), with_items))
+    applied, there = finish(setup, store, _init(store, set(outbox_names), with_items))
     outboxes = [*dict.fromkeys((*outbox_names, *there.outboxes))]
     payload = {
         "table": setup.table, "outboxes": outboxes, "items": there.has_items, "applied": applied,

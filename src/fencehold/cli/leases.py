@@ -13,7 +13,7 @@ from fencehold.model.election.leases import Lease
 
 COLUMNS = ("NAME", "STATE", "HOLDER", "EPOCH", "REMAINING", "EXPIRES (store time)")
 
-EPILOG_LS = """\b
+LS_EPILOG = """\b
 Examples:
   fencehold ls
   fencehold ls reports/ -o json
@@ -21,7 +21,7 @@ Examples:
 Exit codes: 0 done, 69 database unreachable, 78 bad configuration
 """
 
-EPILOG_SHOW = """\b
+SHOW_EPILOG = """\b
 Example:
   fencehold show nightly -o json
 
@@ -29,7 +29,7 @@ Exit codes: 0 done, 1 no such lease, 69 database unreachable, 78 bad configurati
 """
 
 
-@click.command(epilog=EPILOG_LS)
+@click.command(epilog=LS_EPILOG)
 @click.argument("prefix", default="")
 @with_setup
 def ls(setup: Setup, prefix: str) -> None:
@@ -50,7 +50,7 @@ def _row(lease: Lease) -> list[str]:
     ]  # fmt: skip
 
 
-@click.command(epilog=EPILOG_SHOW)
+@click.command(epilog=SHOW_EPILOG)
 @click.argument("name")
 @with_setup
 def show(setup: Setup, name: str) -> None:

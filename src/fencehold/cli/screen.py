@@ -66,7 +66,7 @@ def told_on_stdout() -> Iterator[None]:
         _forget_stdout()
         raise exit_codes.Refused(
             f"The answer could not be written to stdout: {error.strerror or error}.",
-            hint="Make room, or send the output elsewhere. What the command was to do is done.",
+            hint="Make room, or send the output elsewhere. The command has done its work; only the output is lost.",
             code="output_failed",
             exit_code=exit_codes.NO_OUTPUT,
         ) from None

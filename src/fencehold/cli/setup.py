@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -25,7 +25,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DSN_VARIABLE = "FENCEHOLD_DSN"
 VARIABLES = Called("FENCEHOLD_DURABLE", "FENCEHOLD_WITHOUT_STANDBY")
-ASKED = "fencehold.asked"  # the key in click's context where a command keeps its store
 SILENT_FOR_S = 3.0
 
 
@@ -87,10 +86,7 @@ class Setup:
 
     def store(self, facts: FactSink | None = None) -> fencehold.Store:
         """A store for one short command: it tries an unreachable database only once, and its output is enough."""
-        store = fencehold.connect(self.dsn, table=self.table, facts=facts or UNHEARD, open_timeout=0)
-        if (context := click.get_current_context(silent=True)) is not None:
-            context.meta[ASKED] = (self, store)
-        return store
+        return fencehold.connect(self.dsn, table=self.table, facts=facts or UNHEARD, open_timeout=0)
 
     def say_silent(self) -> None:
         """Print that the database has not answered yet: for example, a host that is switched off never answers."""
@@ -132,25 +128,23 @@ def with_setup(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def with_store(setup: Setup, call: Callable[[fencehold.Store], Awaitable[T]], facts: FactSink | None = None) -> T:
     """Open the store for one call, and return what it returns."""
+    store = setup.store(facts)
 
     async def work() -> T:
-        async with setup.store(facts) as store:
+        async with store:
             return await call(store)
 
-    return finish(work())
+    return finish(setup, store, work())
 
 
-def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end; Ctrl-C cancels it. Prints a message if the store has not opened after a few seconds."""
-    return asyncio.run(_spoken_of(work, click.get_current_context().meta))
+def finish(setup: Setup, store: fencehold.Store, work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end; Ctrl-C cancels it. Prints a message if `store` has not opened after a few seconds."""
+    return asyncio.run(_spoken_of(setup, store, work))
 
 
-async def _spoken_of(work: Coroutine[Any, Any, T], meta: Mapping[str, Any]) -> T:
-    """Await `work`; after SILENT_FOR_S print a message if its store, found in `meta`, is not open yet."""
-
+async def _spoken_of(setup: Setup, store: fencehold.Store, work: Coroutine[Any, Any, T]) -> T:
     def speak() -> None:
-        setup, store = meta.get(ASKED, (None, None))
-        if store is not None and not store.is_open:
+        if not store.is_open:
             setup.say_silent()
 
     timer = asyncio.get_running_loop().call_later(SILENT_FOR_S, speak)

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import socket
+from functools import partial
 
 from fencehold.model.errors import ConfigurationError
 
@@ -24,36 +25,6 @@ RESERVED_SCHEMA_PREFIX = "pg_"
 RESERVED_SCHEMAS = ("information_schema", "sys")
 
 _TABLE = re.compile(r"(?:[a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]*", re.ASCII)
-
-
-def lease_name(name: object) -> str:
-    """`name` itself if every backend stores it unchanged, else ConfigurationError."""
-    return _text(name, "lease name", LEASE_NAME_CHARS_MAX)
-
-
-def holder_id(holder: object) -> str:
-    """`holder` itself if every backend stores it unchanged, else ConfigurationError."""
-    return _text(holder, "holder_id", HOLDER_ID_CHARS_MAX)
-
-
-def consumer_id(consumer: object) -> str:
-    """`consumer` itself if every backend stores it unchanged, else ConfigurationError."""
-    return _text(consumer, "consumer_id", HOLDER_ID_CHARS_MAX)
-
-
-def item_kind(kind: object) -> str:
-    """`kind` itself if every backend stores it unchanged, else ConfigurationError."""
-    return _text(kind, "item kind", ITEM_KIND_CHARS_MAX)
-
-
-def item_id(value: object) -> str:
-    """`value` itself if every backend stores it unchanged, else ConfigurationError."""
-    return _text(value, "item id", ITEM_ID_CHARS_MAX)
-
-
-def item_state(state: object) -> str:
-    """`state` itself if every backend stores it unchanged, else ConfigurationError."""
-    return _text(state, "item state", ITEM_STATE_CHARS_MAX)
 
 
 def lock_name(name: object) -> str:
@@ -127,3 +98,12 @@ def _text(value: object, what: str, chars_max: int) -> str:
         hint=f"Use 1 to {chars_max} printable characters without a blank at either end.",
         code="bad_name",
     )
+
+
+#: Each returns the name itself if every backend stores it unchanged, else it raises ConfigurationError.
+lease_name = partial(_text, what="lease name", chars_max=LEASE_NAME_CHARS_MAX)
+holder_id = partial(_text, what="holder_id", chars_max=HOLDER_ID_CHARS_MAX)
+consumer_id = partial(_text, what="consumer_id", chars_max=HOLDER_ID_CHARS_MAX)
+item_kind = partial(_text, what="item kind", chars_max=ITEM_KIND_CHARS_MAX)
+item_id = partial(_text, what="item id", chars_max=ITEM_ID_CHARS_MAX)
+item_state = partial(_text, what="item state", chars_max=ITEM_STATE_CHARS_MAX)

@@ -1,8 +1,10 @@
-"""A time limit for a block of awaits, which works also in a task that is being cancelled."""
+"""A time limit for a block of awaits, which works also in a task that is being cancelled, and one that is only read."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from types import TracebackType
 
 
@@ -33,3 +35,9 @@ class TimeLimit:
             return
         if self._task.cancelling() <= self._cancelled_before:
             raise TimeoutError from error
+
+
+def fixed(limit_s: float) -> Callable[[], float]:
+    """Fix a limit that starts now; the result returns the seconds left."""
+    ends_s = time.monotonic() + limit_s
+    return lambda: ends_s - time.monotonic()

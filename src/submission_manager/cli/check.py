@@ -28,7 +28,7 @@ Exit codes: 0 ok, 78 problems
 )  # fmt: skip
 @click.option(
     "--retry-delay", envvar=_RETRY_DELAY.variable, default=_RETRY_DELAY.default, metavar="DURATION", show_default=True,
-    help=f"That of `serve`, to compare deadlines with. Also {_RETRY_DELAY.variable}.",
+    help=f"The --retry-delay of `serve`, compared with each target's deadline. Also {_RETRY_DELAY.variable}.",
 )  # fmt: skip
 def check(registry: str, retry_delay: str) -> int:
     """Print `ok`, or every problem of the registry file, one per line, each with its place (exit code 78).

@@ -12,25 +12,26 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import click
-from rich.console import Console, Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from fencehold import ConfigurationError
 from fencehold.command import NO, OK, clean, interruptible, keep_secret, put
+from submission_manager.demo.evidence import Verdict
 from submission_manager.demo.stage import Instance, a_place
-from submission_manager.demo.story import Scene, Story, Told
+from submission_manager.demo.story import Failover, Scene, Story
 
 SECONDS_MIN, SECONDS_MAX = 10.0, 600.0
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-DRAW_EVERY_S = 0.2
 STYLES = {"leader": "bold green", "follower": "", "frozen": "bold cyan", "dead": "bold red", "starting": "dim"}
 
 EPILOG = """\b
@@ -89,16 +90,18 @@ def demo(seconds: float, database: str | None, output: str) -> int:
 
 
 async def _show(database: str | None, folder: Path, seconds: float, is_json: bool) -> int:
-    async with DemoScreen(is_json) as screen, a_place(database, folder) as url:
-        story = Story(url, folder, seconds, screen.tell)
-        screen.show(story)
-        told = await story.run()
-    put(json.dumps(_payload(told, screen), indent=2) if is_json else "\n" + "\n".join(_lines(told)))
-    return OK if told.verdict.is_good else NO
+    screen = DemoScreen(is_json)
+    async with a_place(database, folder) as url:
+        story = screen.story = Story(url, folder, seconds, screen.tell)
+        with screen.live or nullcontext():
+            found = await story.run()
+    assert story.scene is not None, "it has run"
+    payload = _payload(found, story.scene, screen.told)
+    put(json.dumps(payload, indent=2) if is_json else "\n" + "\n".join(_lines(found, story.scene.failovers)))
+    return OK if found.is_good else NO
 
 
-def _lines(told: Told) -> list[str]:
-    found = told.verdict
+def _lines(found: Verdict, failovers: Sequence[Failover]) -> list[str]:
     stale = found.starts_under_an_old_epoch + found.records_under_an_old_epoch
     per_intent = ", ".join(f"{count} x {attempts}" for attempts, count in found.attempts_per_intent.items())
     facts = {
@@ -109,17 +112,17 @@ def _lines(told: Told) -> list[str]:
         "gateway calls made twice or beyond max_attempts": str(found.calls_repeated + found.intents_called_too_often),
         "attempts whose outcome nobody knows, counted": str(found.unknown_outcomes),
         "attempts per intent (intents x attempts)": per_intent,
-        "failover seconds": ", ".join(f"{one.after} {one.seconds:.1f}" for one in told.failovers),
+        "failover seconds": ", ".join(f"{one.after} {one.seconds:.1f}" for one in failovers),
     }
     wide = max(map(len, facts))
     return [f"{name:<{wide}}  {value}" for name, value in facts.items()]
 
 
-def _payload(told: Told, screen: DemoScreen) -> dict[str, object]:
-    failovers = [asdict(one) for one in told.failovers]
+def _payload(found: Verdict, scene: Scene, story: list[dict[str, Any]]) -> dict[str, object]:
+    failovers = [asdict(one) for one in scene.failovers]
     return {
-        **asdict(told.verdict), "ok": told.verdict.is_good, "failovers": failovers, "front": told.front,
-        "requests_sent_again": told.repeats, "story": screen.told,
+        **asdict(found), "ok": found.is_good, "failovers": failovers, "front": scene.front,
+        "requests_sent_again": scene.load.repeats, "story": story,
     }  # fmt: skip
 
 
@@ -127,50 +130,29 @@ def _payload(told: Told, screen: DemoScreen) -> dict[str, object]:
 
 
 class DemoScreen:
-    """Use it with `async with`; `show` sets the story to draw."""
+    """Prints what is told; on a terminal `live` draws `story`, once that is set."""
 
     def __init__(self, is_json: bool) -> None:
         self.told: list[dict[str, Any]] = []
-        self._is_plain = not is_json and not sys.stdout.isatty()
-        self._console = None if is_json or self._is_plain else Console()
-        self._live = Live(console=self._console, auto_refresh=False, transient=True) if self._console else None
+        self.story: Story | None = None
+        self._is_json = is_json
         self._began_s = time.monotonic()
-        self._story: Story | None = None
-        self._drawing: asyncio.Task[None] | None = None
+        on_terminal = sys.stdout.isatty() and not is_json
+        self.live = Live(get_renderable=self._drawn, refresh_per_second=5, transient=True) if on_terminal else None
 
     def tell(self, sentence: str, style: str) -> None:
         at_s = time.monotonic() - self._began_s
         self.told.append({"at_s": round(at_s, 3), "text": sentence})
         line = f"{at_s:5.1f} s  {clean(sentence)}"
-        if self._live is not None:
-            self._live.console.print(Text(line, style=style), soft_wrap=True)
-        elif self._is_plain:
+        if self.live is not None:
+            self.live.console.print(Text(line, style=style), soft_wrap=True)
+        elif not self._is_json:
             put(line)
 
-    def show(self, story: Story) -> None:
-        self._story = story
-
-    async def __aenter__(self) -> Self:
-        if self._live is not None:
-            self._live.start()
-            self._drawing = asyncio.create_task(self._draw())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._drawing is not None:
-            self._drawing.cancel()
-            await asyncio.gather(self._drawing, return_exceptions=True)
-        if self._live is not None:
-            self._live.stop()
-
-    async def _draw(self) -> None:
-        assert self._live is not None, "only on a terminal"
-        while True:
-            if self._story is not None and self._story.scene is not None:
-                self._live.update(picture(self._story.scene), refresh=True)
-            await asyncio.sleep(DRAW_EVERY_S)
+    def _drawn(self) -> RenderableType:
+        """What to draw now. Called on a thread of `live`."""
+        scene = self.story and self.story.scene
+        return picture(scene) if scene else ""
 
 
 def picture(scene: Scene) -> Group:

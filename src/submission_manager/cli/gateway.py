@@ -30,7 +30,7 @@ GET /calls tells how often each Idempotency-Key and each intent was seen.
 @click.option("--host", default="127.0.0.1", show_default=True, help="Serve on this address.")
 @click.option("--port", type=click.IntRange(0, 65535), default=9090, show_default=True, help="0 takes a free one.")
 @click.option("--delay-min", default=None, metavar="DURATION", help="The shortest random delay before an answer.  [0]")
-@click.option("--delay-max", default=None, metavar="DURATION", help="The longest.  [0]")
+@click.option("--delay-max", default=None, metavar="DURATION", help="The longest random delay.  [0]")
 @click.option("--hang", "hang_share", type=click.FloatRange(0, 1), default=0.0, help="Share of calls never answered.")
 @click.option("--garbage", "garbage_share", type=click.FloatRange(0, 1), default=0.0, help="Share answered with HTML.")
 @click.option("--error", "error_share", type=click.FloatRange(0, 1), default=0.0, help="Share answered with 500.")

@@ -37,16 +37,6 @@ class Failover:
 
 
 @dataclass
-class Told:
-    """The result of the demo."""
-
-    verdict: Verdict
-    failovers: list[Failover]
-    front: str
-    repeats: int
-
-
-@dataclass
 class Scene:
     """The state that a screen may show at any moment."""
 
@@ -76,7 +66,7 @@ class Story:
         self._audit: Audit
         self.scene: Scene | None = None
 
-    async def run(self) -> Told:
+    async def run(self) -> Verdict:
         async with self._staged() as scene:
             self.scene = scene
             watching = asyncio.create_task(self._watch(scene))
@@ -91,8 +81,7 @@ class Story:
                     task.cancel()
                 await asyncio.gather(watching, feeding, return_exceptions=True)
             calls = [str(json.loads(line)["key"]) for line in self._calls.read_text("utf-8").splitlines()]
-            found = verdict(scene.load.acknowledged, evidence, calls)
-            return Told(found, scene.failovers, scene.front, scene.load.repeats)
+            return verdict(scene.load.acknowledged, evidence, calls)
 
     # --- the stage ---
 

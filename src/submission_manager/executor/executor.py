@@ -62,7 +62,7 @@ class Executor:
         self._writes = context.writes
         self._ends = Ends(webhooks, context)
         self._parking = Parking(context.facts)
-        self._expiry = Expiry(attempts, self._ends, self._parking, settings.write_limit_s, context)
+        self.expiry = Expiry(attempts, self._ends, self._parking, settings.write_limit_s, context)
         self._gateways = GatewayWatch(context.metrics, context.facts)
         self.in_hand = InHand(settings.concurrency, settings.concurrency_total, context.clock)
         self._times = CallTimes()  # kept across terms
@@ -84,10 +84,6 @@ class Executor:
                 self._begin(Running(job, tenure))
             else:
                 await self._clock.wait(tenure.work, self._rest_s(tenure, now_us))
-
-    async def expire(self, tenure: Tenure) -> None:
-        """Until the term ends, end intents as soon as their deadline passes, even if their lane has no room."""
-        await self._expiry.run(tenure)
 
     def abandon(self, tenure: Tenure) -> None:
         """Cancel the attempts of this term that are not yet at the gateway; calls already made may end.

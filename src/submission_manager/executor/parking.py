@@ -19,7 +19,7 @@ LOCKED = ("locked", "canceled")
 
 HELD_UP = "another session has locked its row, or a table that is needed; it is tried again, after 30 s at the latest"
 SILENT = "the database did not answer; it is tried again, after 30 s at the latest"
-POISON = "it cannot be written; the others go on"
+POISON = "writing it failed with an unexpected error; other intents are not affected"
 
 
 def is_locked(error: Exception) -> bool:

@@ -87,7 +87,11 @@ class Admission:
         except Exception as error:  # noqa: BLE001 - whatever the error, the next count may work
             words = str(error) if isinstance(error, FenceholdError) else f"{type(error).__name__}: {error}"
             if self._may_log(""):
-                self._facts.fact("backlog_uncounted", sql_error=words, why="new intents are taken whatever waits")
+                self._facts.fact(
+                    "backlog_uncounted",
+                    sql_error=words,
+                    why="the pending intents could not be counted, so maxBacklog is not applied",
+                )
             return
         self._pending, self._counted_s, self._stored_before = pending, began_s, stored
 

@@ -48,7 +48,7 @@ class Readiness:
     """
 
     def __init__(self, intake: IntakePort, facts: FactSink, answers: Answers) -> None:
-        self._intake, self._facts, self._answers = intake, facts, answers
+        self._intake, self._facts, self.answers = intake, facts, answers
         self._missing: list[str] = []
         self._rights: list[str] = []
         self.is_draining = False
@@ -58,10 +58,6 @@ class Readiness:
         if self.is_draining:
             return "draining"
         return f"missing in the database: {', '.join(self._missing)}" if self._missing else None
-
-    def silent_s(self) -> float | None:
-        """How long the database has not answered this process; None if it answered the last call."""
-        return self._answers.silent_s()
 
     def lacks(self, table: str = "") -> str | None:
         """The rights that this user lacks, on this table, or on any if none is given; None if it lacks none."""
@@ -107,7 +103,7 @@ def ready(readiness: Readiness, role: Role, conditions: Mapping[str, str | None]
     It stays ready if it cannot lead, because another may lead; and if submissions fail, because they then fail at every
     instance.
     """
-    why_not, silent_s = readiness.why_not(), readiness.silent_s()
+    why_not, silent_s = readiness.why_not(), readiness.answers.silent_s()
     line = role_line(role)
     if silent_s is not None:
         line += f" database_silent_s={silent_s:.0f}"

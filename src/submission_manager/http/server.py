@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import math
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from fencehold import ConfigurationError, FactSink
+from fencehold import ConfigurationError, FactSink, FanOut
+from submission_manager.metrics import NO_PLACE, Metrics
+from submission_manager.rare_log import RareLog
 from submission_manager.settings import CONNECTIONS_MOST
 
 BACKLOG = 2048
@@ -163,21 +164,17 @@ class Places:
     """Limits the number of connections; counts each refused one, and logs them at intervals."""
 
     def __init__(
-        self, most: int = CONNECTIONS_MOST, facts: FactSink | None = None, count: Callable[[], None] = lambda: None
+        self, most: int = CONNECTIONS_MOST, facts: FactSink | None = None, metrics: Metrics | None = None
     ) -> None:
-        self._most, self._facts, self._count = most, facts, count
-        self._refused, self._logged_s = 0, -LOG_EVERY_S
+        self._most, self._metrics = most, metrics
+        self._refused = RareLog(facts or FanOut(), "connections_refused", LOG_EVERY_S)
 
     def has_room(self, taken: int) -> bool:
-        if taken < self._most:
-            return True
-        self._refused += 1
-        self._count()
-        now_s = time.monotonic()
-        if self._facts is not None and now_s - self._logged_s >= LOG_EVERY_S:
-            self._facts.fact("connections_refused", refused=self._refused, connections_max=self._most)
-            self._refused, self._logged_s = 0, now_s
-        return False
+        if taken >= self._most:
+            if self._metrics is not None:
+                self._metrics.request(*NO_PLACE)
+            self._refused.add("", {"refused": 1}, connections_max=self._most)
+        return taken < self._most
 
 
 def _is_framed_twice(headers: list[tuple[bytes, bytes]]) -> bool:

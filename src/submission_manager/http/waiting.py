@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from fencehold import FenceholdError
-from submission_manager.model.intents import Status
-from submission_manager.ports import IntakePort, Progress
+from submission_manager.ports import IntakePort
 
 LOOK_EVERY_S = 0.1
 LOOK_AFTER_TROUBLE_S = 1.0
@@ -65,8 +64,7 @@ class Waiters:
         while self._waiting:
             pause_s = self._look_every_s
             try:
-                found = await self._intake.progress(list(self._waiting), self._limit_s)
-                self._end([one.intent_id for one in found if _has_moved(one)], moved=True)
+                self._end(await self._intake.moved(list(self._waiting), self._limit_s), moved=True)
             except FenceholdError:
                 pause_s = LOOK_AFTER_TROUBLE_S
             await asyncio.sleep(pause_s)
@@ -76,7 +74,3 @@ class Waiters:
             for future in self._waiting.get(intent_id, ()):
                 if not future.done():
                     future.set_result(moved)
-
-
-def _has_moved(progress: Progress) -> bool:
-    return progress.status is not Status.PENDING or progress.attempt_count > 0

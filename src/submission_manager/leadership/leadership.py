@@ -24,7 +24,7 @@ PAUSE_S, PAUSE_MAX_S, MISFIT_PAUSE_MAX_S = 1.0, 15.0, 60.0
 MISFIT_KNOWN_S = 2 * MISFIT_PAUSE_MAX_S
 AT_ONCE_S = 10.0
 CUT, CUT_AT_ONCE = "they did not end within the drain timeout", "a second signal ended the process at once"
-UNRECORDED = "the database did not take their outcome"
+UNRECORDED = "the database did not record their outcome"
 LEASE_LOST = "their lease was lost before their outcome was on record"
 UNKNOWN = "; the next leader counts each as an attempt with an unknown outcome"
 SETTLE_SHARE = 0.9  # of the rest of a lease that is given up: attempts under way may keep the lease for so long
@@ -43,7 +43,7 @@ class Leadership:
         settings: LeadershipSettings,
         context: ServiceContext,
     ) -> None:
-        self._leader, self._reader = leader, reader
+        self._leader, self.reader = leader, reader
         self._executor, self._webhooks, self._backlog = executor, webhooks, backlog
         self._settings = settings
         self._clock, self._metrics, self._facts = context.clock, context.metrics, context.facts
@@ -68,7 +68,7 @@ class Leadership:
 
     async def run(self) -> None:
         """Seek the lease and lead, again and again, until `stop()`."""
-        self._reader.listen()
+        self.reader.listen()
         try:
             async with self._leader:
                 while not self._stopping.is_set() and not await self._terms():
@@ -151,10 +151,6 @@ class Leadership:
         if cut:
             self._facts.fact("attempts_cut", **_which(cut), why=CUT_AT_ONCE + UNKNOWN)
 
-    def hint(self) -> None:
-        """Something was submitted, here or elsewhere: refresh the schedule now, not at the next interval."""
-        self._reader.hint()
-
     # --- one term ---
 
     async def _hold(self, term: Term) -> FenceholdError | None:
@@ -189,7 +185,12 @@ class Leadership:
         if isinstance(fault, ConfigurationError):
             self._unfit(fault)
         if fault is not None:
-            self._log_lost(tenure.term, fault, len(self._executor.in_hand.of(tenure)))
+            term, under_way = tenure.term, len(self._executor.in_hand.of(tenure))
+            self._facts.fact(
+                "leader_lost", lease_name=term.name, holder_id=term.holder_id, lease_epoch=term.epoch,
+                expires_at=term.expires_at.isoformat(), reason="sql_error", attempts_under_way=under_way,
+                sql_error=str(fault),
+            )  # fmt: skip
         await self._executor.settled(tenure, limit_s)
 
     async def _lead_as(self, tenure: Tenure, epoch: int) -> None:
@@ -204,7 +205,7 @@ class Leadership:
     async def _lead(self, tenure: Tenure) -> None:
         """Do all work of a term. Returns when leadership must be given up; is cancelled when it is lost."""
         try:
-            cursor = await self._reader.rebuild(tenure)
+            cursor = await self.reader.rebuild(tenure)
             tenure.check()  # the lease may be lost meanwhile; then this schedule is never used
         except Dropped:
             return
@@ -212,24 +213,17 @@ class Leadership:
             loops = [
                 group.create_task(_until_dropped(loop))
                 for loop in (
-                    self._reader.refresh(tenure, cursor),
+                    self.reader.refresh(tenure, cursor),
                     self._executor.run(tenure),
-                    self._executor.expire(tenure),
+                    self._executor.expiry.run(tenure),
                     self._webhooks.sweep(tenure),
                     self._backlog.run(tenure),
-                    self._reader.stay_fit(tenure),
+                    self.reader.stay_fit(tenure),
                 )
             ]
             await asyncio.shield(tenure.fault)
             for one in loops:
                 one.cancel()
-
-    def _log_lost(self, term: Term, error: FenceholdError, under_way: int) -> None:
-        self._facts.fact(
-            "leader_lost", lease_name=term.name, holder_id=term.holder_id, lease_epoch=term.epoch,
-            expires_at=term.expires_at.isoformat(), reason="sql_error", attempts_under_way=under_way,
-            sql_error=str(error),
-        )  # fmt: skip
 
 
 def _which(cut: Sequence[Running]) -> dict[str, Any]:

@@ -44,8 +44,8 @@ FITNESS_EVERY_S = 10.0
 UNFIT = ("no_permission", "schema_missing", "schema_old")
 NAMED_MAX = 20
 LEFT_OPEN = (
-    "an earlier leader began them and nobody recorded what came of them: each becomes an attempt with the error "
-    "`outcome unknown`; the provider can tell by these keys"
+    "an earlier leader began them, and their outcome was not recorded: each becomes an attempt with the error "
+    "`outcome unknown`; ask the provider about these keys to learn what became of them"
 )
 
 

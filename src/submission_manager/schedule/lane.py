@@ -54,10 +54,6 @@ class Lane:
         self._levels: dict[int, Level] = {}
         self._starts_since_share = 0
 
-    @property
-    def entries(self) -> int:
-        return len(self._waiting) + sum(len(level.dated) + len(level.undated) for level in self._levels.values())
-
     def put(self, entry: Entry, now_us: int) -> None:
         self._live[entry.intent_id] = entry
         if entry.due_us <= now_us:

@@ -63,11 +63,6 @@ class Schedule:
     def __len__(self) -> int:
         return len(self._live)
 
-    @property
-    def entries(self) -> int:
-        """The number of heap entries kept in memory, including stale ones."""
-        return sum(lane.entries for lane in self._lanes.values()) + len(self._deadlines)
-
     def observe(
         self, intent_id: str, due_us: int | None, lane: str,
         *, deadline_us: int | None = None, priority: int = 0, now_us: int = 0,

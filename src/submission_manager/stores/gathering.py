@@ -120,4 +120,6 @@ def _expire(one: _Waiting, limit_s: float) -> None:
     if one.is_sent:
         one.answer.set_exception(Uncertain(f"No answer within {limit_s:.1f} s.", code="no_answer"))
     else:
-        one.answer.set_exception(Unavailable(f"Its turn did not come within {limit_s:.1f} s.", code="busy"))
+        one.answer.set_exception(
+            Unavailable(f"The database was busy: the intent was not sent to it within {limit_s:.1f} s.", code="busy")
+        )

@@ -8,7 +8,7 @@ from fencehold import Unavailable
 from fencehold.own_tables import OwnTables, Row
 from submission_manager.answers import Answers
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
-from submission_manager.ports import Progress, Submitted
+from submission_manager.ports import Submitted
 from submission_manager.stores import rows
 from submission_manager.stores.asking import Asking, fixed
 from submission_manager.stores.gathering import Gathering
@@ -70,9 +70,9 @@ class Intake(Asking):
         found = await self._rows("history", {"id": intent_id}, limit_s) if self._is_kept(intent_id) else []
         return rows.history(found)
 
-    async def progress(self, intent_ids: Sequence[str], limit_s: float) -> list[Progress]:
+    async def moved(self, intent_ids: Sequence[str], limit_s: float) -> list[str]:
         found = await self._rows("progress", {"ids": list(filter(self._is_kept, intent_ids))}, limit_s)
-        return [Progress(row["intent_id"], Status(row["status"]), row["attempt_count"]) for row in found]
+        return [row["intent_id"] for row in found if row["status"] != Status.PENDING or row["attempt_count"]]
 
     async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
         return {row["submission_target"]: row["pending"] for row in await self._rows("pending_counts", {}, limit_s)}

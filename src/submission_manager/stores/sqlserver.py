@@ -53,7 +53,7 @@ class SqlServerIntake(Intake):
     async def submit(self, new: NewIntent, limit_s: float) -> Submitted:
         rows.check_id(new.intent_id)
         if not self._is_kept(new.intent_id):
-            raise rows.bad_id("SQL Server takes an id that ends with a blank for the one without.")
+            raise rows.bad_id("SQL Server cannot tell an id that ends with a blank from the one without it.")
         return await super().submit(new, limit_s)
 
     def _is_kept(self, intent_id: str) -> bool:

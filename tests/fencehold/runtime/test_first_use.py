@@ -14,6 +14,8 @@ import pytest
 import fencehold
 import fencehold.sync
 from fencehold.backends.postgres.schema import PostgresSchema
+from fencehold.backends.sql.callers.connections import Run
+from fencehold.backends.sql.statements import Step
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.ports.events import Filter
 from tests.across_packages.upgrading import old_tables
@@ -232,23 +234,23 @@ async def test_tables_that_another_process_makes_between_two_questions_are_nobod
         async with fencehold.connect(pg_or_sqlite_url) as other:
             await other.outbox("other").init()
 
-    ask_file, ask_server = SqliteSchema._missing, PostgresSchema._missing
+    ask_file, ask_server = SqliteSchema._answer, PostgresSchema._answer
 
-    def in_file(self: SqliteSchema, connection: Any) -> list[str]:
-        found = ask_file(self, connection)
-        if found and not is_made:
+    def in_file(self: SqliteSchema, connection: Any, asked: Run | Step) -> list[tuple[Any, ...]]:
+        found = ask_file(self, connection, asked)
+        if found and asked == Run("parts_missing") and not is_made:
             asyncio.run(make())  # on the session's own thread, which has no loop
         return found
 
-    async def on_server(self: PostgresSchema, connection: Any) -> list[str]:
-        found = await ask_server(self, connection)
-        if found and not is_made:
+    async def on_server(self: PostgresSchema, connection: Any, asked: Run | Step) -> list[tuple[Any, ...]]:
+        found = await ask_server(self, connection, asked)
+        if found and asked == Run("parts_missing") and not is_made:
             await asyncio.to_thread(lambda: asyncio.run(make()))
         return found
 
     async with fencehold.connect(pg_or_sqlite_url) as store:
         await store.init()
-        monkeypatch.setattr(SqliteSchema, "_missing", in_file)
-        monkeypatch.setattr(PostgresSchema, "_missing", on_server)
+        monkeypatch.setattr(SqliteSchema, "_answer", in_file)
+        monkeypatch.setattr(PostgresSchema, "_answer", on_server)
         await store.outbox("other").add("a", {})
         assert (is_made, (await store.outbox("other").stats()).pending) == (True, 1)

@@ -20,7 +20,7 @@ from submission_manager.cli.demo import _lines
 from submission_manager.demo.evidence import Verdict
 from submission_manager.demo.front import RoundRobin
 from submission_manager.demo.load import http_client
-from submission_manager.demo.story import Failover, Told
+from submission_manager.demo.story import Failover
 from tests.across_packages.processes import execute
 from tests.fencehold.cli.cli_process import until
 from tests.servers.process import is_dead
@@ -57,7 +57,7 @@ def test_one_fault_of_any_kind_is_no(name: str) -> None:
     good = Verdict(**{**values, "intents_accepted": 5, "attempts_per_intent": {1: 5}})
     bad = Verdict(**{**values, "intents_accepted": 5, "attempts_per_intent": {1: 5}, name: 1})
     assert (good.is_good, bad.is_good, Verdict(**values).is_good) == (True, False, False)
-    ending = [re.sub(r"\s{2,}", " ", line) for line in _lines(Told(bad, [Failover("kill -9", 3.14)], "HAProxy", 0))]
+    ending = [re.sub(r"\s{2,}", " ", line) for line in _lines(bad, [Failover("kill -9", 3.14)])]
     assert (ending[0], ending[-1]) == ("intents accepted 5", "failover seconds kill -9 3.1")
     assert sum(line.endswith(" 1") for line in ending[1:5]) == 1
 

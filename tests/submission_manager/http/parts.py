@@ -18,7 +18,7 @@ from submission_manager.http.server import Listening, Places
 from submission_manager.metrics import Metrics
 from submission_manager.model.contracts import Queueing
 from submission_manager.model.intents import Attempt, Intent, NewIntent, Status
-from submission_manager.ports import Progress, Submission, Submitted
+from submission_manager.ports import Submission, Submitted
 from submission_manager.registry.registry import parse
 from submission_manager.settings import Settings, settings
 
@@ -70,11 +70,11 @@ class FakeIntake:
         intent = await self.read(intent_id, limit_s)
         return None if intent is None else (intent, self.attempts.get(intent_id, []))
 
-    async def progress(self, intent_ids: Sequence[str], limit_s: float) -> list[Progress]:
+    async def moved(self, intent_ids: Sequence[str], limit_s: float) -> list[str]:
         self.looks.append(list(intent_ids))
         self._fail()
         found = [self.rows[one][0] for one in intent_ids if one in self.rows]
-        return [Progress(one.intent_id, one.status, one.attempt_count) for one in found]
+        return [one.intent_id for one in found if one.status is not Status.PENDING or one.attempt_count]
 
     async def pending_counts(self, limit_s: float) -> Mapping[str, int]:
         self._fail()
@@ -178,7 +178,7 @@ async def running(
     app = App(parts)
     listening = Listening(
         app, "127.0.0.1", 0, request_timeout_s=chosen.request_timeout_s, drain_timeout_s=chosen.drain_timeout_s,
-        places=Places(chosen.max_connections or 1000, facts, metrics.no_place),
+        places=Places(chosen.max_connections or 1000, facts, metrics),
     )  # fmt: skip
     watching = asyncio.create_task(app.readiness.watch())
     await listening.start()

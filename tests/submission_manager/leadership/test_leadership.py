@@ -62,7 +62,7 @@ async def test_when_the_lease_is_lost_nothing_new_begins() -> None:
     for number in range(5):
         scene.table.submit(f"x{number}")
     term.lost("test")
-    one.leadership.hint()
+    one.leadership.reader.hint()
     await asyncio.sleep(LEASE_S / 2)
     assert one.gateway.calls == []
     assert scene.table.starts == []

@@ -20,6 +20,13 @@ def taken(schedule: Schedule, now_us: int) -> list[str]:
     return ids
 
 
+def entries(schedule: Schedule) -> int:
+    """How many heap entries are kept in memory, stale ones included."""
+    levels = [level for lane in schedule._lanes.values() for level in lane._levels.values()]
+    due = sum(len(level.dated) + len(level.undated) for level in levels)
+    return due + sum(len(lane._waiting) for lane in schedule._lanes.values()) + len(schedule._deadlines)
+
+
 def test_what_is_due_first_comes_first_and_what_is_not_due_stays():
     schedule = Schedule()
     for intent_id, due_us in (("late", 30), ("early", 10), ("middle", 20), ("future", 99)):
@@ -39,7 +46,7 @@ def test_observing_the_same_row_again_changes_nothing():
     schedule = Schedule()
     for _ in range(5):
         schedule.observe("x", 10, "sms")
-    assert (len(schedule), schedule.entries) == (1, 1)
+    assert (len(schedule), entries(schedule)) == (1, 1)
     assert taken(schedule, 10) == ["x"]
 
 
@@ -174,7 +181,7 @@ def test_stale_entries_do_not_pile_up():
     schedule = Schedule()
     for due_us in range(50_000):
         schedule.observe("x", due_us, "sms")
-    assert schedule.entries <= STALE_MIN + 3
+    assert entries(schedule) <= STALE_MIN + 3
     assert taken(schedule, 50_000) == ["x"]
 
 

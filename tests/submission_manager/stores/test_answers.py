@@ -27,7 +27,7 @@ CALLS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "repeated": lambda store: store.intake.repeated("a", "sms", None, LIMIT_S),
     "read": lambda store: store.intake.read("a", LIMIT_S),
     "history": lambda store: store.intake.history("a", LIMIT_S),
-    "progress": lambda store: store.intake.progress(["a"], LIMIT_S),
+    "moved": lambda store: store.intake.moved(["a"], LIMIT_S),
     "pending_counts": lambda store: store.intake.pending_counts(LIMIT_S),
     "missing_tables": lambda store: store.intake.missing_tables(LIMIT_S),
     "owner": lambda store: store.intake.owner("x", LIMIT_S),

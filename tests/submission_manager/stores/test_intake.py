@@ -13,7 +13,7 @@ import pytest
 from fencehold import ConfigurationError
 from submission_manager.model.intents import NewIntent, Status
 from submission_manager.model.outcomes import Answer, Outcome
-from submission_manager.ports import Progress, Started, Submission
+from submission_manager.ports import Started, Submission
 from submission_manager.stores.opening import Store, open_store
 from tests.submission_manager.stores.scene import LIMIT_S, ONE_SHOT, TWICE, contract, run_on_sqlserver, scene
 
@@ -87,18 +87,21 @@ async def test_of_many_at_once_under_one_id_exactly_one_is_created(url):
         assert [answer.intent.intent_id for answer in answers] == [new.intent_id for new in news]
 
 
-async def test_progress_of_many_is_told_at_once_and_what_is_not_there_is_left_out(url):
+async def test_which_of_many_have_moved_is_told_at_once_and_what_is_not_there_is_left_out(url):
     async with scene(url) as at:
         await at.submit("a")
         await at.submit("b")
-        found = await at.store.intake.progress(["b", "nobody", "a", "\0"], LIMIT_S)
-        assert sorted(found, key=lambda one: one.intent_id) == [
-            Progress("a", Status.PENDING, 0),
-            Progress("b", Status.PENDING, 0),
-        ]
+        await at.submit("failed", TWICE)
+        assert await at.store.intake.moved(["b", "nobody", "a", "\0"], LIMIT_S) == []
+        term = await at.term()
+        for name, outcome in (("a", Outcome(Answer.ACCEPTED)), ("failed", Outcome(Answer.ERROR, error="500"))):
+            started = await at.store.attempts.start(term, name, 1.0)
+            assert isinstance(started, Started)
+            await at.store.attempts.record(term, started, outcome, 1.0)
+        assert sorted(await at.store.intake.moved(["b", "failed", "a"], LIMIT_S)) == ["a", "failed"]
         assert await at.store.intake.read("nobody", LIMIT_S) is None
         assert await at.store.intake.history("nobody", LIMIT_S) is None
-        assert await at.store.intake.history("a", LIMIT_S) == (await at.store.intake.read("a", LIMIT_S), [])
+        assert await at.store.intake.history("b", LIMIT_S) == (await at.store.intake.read("b", LIMIT_S), [])
 
 
 async def test_tables_are_made_once_however_many_ask_at_the_same_time(empty_url):

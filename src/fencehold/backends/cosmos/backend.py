@@ -15,7 +15,6 @@ from fencehold.backends.cosmos.server_clock import ServerClock
 from fencehold.backends.cosmos.wire import Wire
 from fencehold.ports.facts import FactSink
 from fencehold.ports.items import ItemStore
-from fencehold.ports.time_limit import TimeLimit
 
 NAME = "Cosmos DB"
 FENCE_HINT = (
@@ -57,13 +56,8 @@ class CosmosBackend:
 
     async def open(self, limit_s: float) -> None:
         """Check that the account answers and accepts the key or token; the container need not exist before init()."""
-        try:
-            async with TimeLimit(limit_s):
-                await self._wire.client()
-        except TimeoutError:
-            raise faults.of_timeout(is_write=False) from None
-        except faults.DRIVER_ERRORS as error:
-            raise faults.of_connect(error) from None
+        async with faults.within(limit_s, is_write=False):
+            await self._wire.client()
 
     async def close(self) -> None:
         await self._wire.close()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import aiohttp
 from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestTimeoutError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain, redact
+from fencehold.ports.time_limit import TimeLimit
 
 INIT_HINT = "Create them with `await store.init()` or `fencehold init`; docs/cosmos.md says how to do it by hand."
 KEY_HINT = (
@@ -31,6 +34,20 @@ _REFUSED: dict[tuple[int | None, int | None], tuple[str, str]] = {
     (403, None): ("login_refused", KEY_HINT),
     (403, 3): ("read_only", "This region takes no writes: name the account's own host, not that of a region."),
 }
+
+
+@asynccontextmanager
+async def within(limit_s: float, is_write: bool) -> AsyncIterator[None]:
+    """Limit the time of the block, and raise ours for the driver's errors in it. `is_write`: it may change data."""
+    try:
+        async with TimeLimit(max(0.0, limit_s)):
+            yield
+    except TimeoutError:
+        raise of_timeout(is_write) from None
+    except CosmosHttpResponseError as error:
+        raise of_answer(error, is_write) from None
+    except (AzureError, aiohttp.ClientError, OSError) as error:
+        raise of_transport(error, is_write) from None
 
 
 def is_passing(error: Exception) -> bool:
@@ -143,6 +160,3 @@ def _text(error: BaseException) -> str:
     """Return the message as one line, without secrets and shortened: the driver's messages can fill a page."""
     words = SIGNED.sub("***", str(getattr(error, "message", "") or error))
     return redact(" ".join(words.split())[:300]).rstrip(".") or type(error).__name__
-
-
-DRIVER_ERRORS = (AzureError, aiohttp.ClientError, OSError)

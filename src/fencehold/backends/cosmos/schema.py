@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import Any
 
 from azure.cosmos import PartitionKey
@@ -12,7 +11,6 @@ from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.wire import Wire
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.schema import Waits, unheard
-from fencehold.ports.time_limit import TimeLimit
 
 PARTITION_KEY_PATH = "/pk"
 # Only paths that queries use: every write pays for each indexed path.
@@ -25,10 +23,12 @@ class CosmosSchema:
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
         """Safe to repeat and in parallel: the second of two processes finds that everything exists."""
-        return await self._sorted(self._created(), limit_s, is_write=True)
+        async with faults.within(limit_s, is_write=True):
+            return [] if await self._is_there() else await self._created()
 
     async def missing(self, limit_s: float) -> list[str]:
-        return await self._sorted(self._absent(), limit_s, is_write=False)
+        async with faults.within(limit_s, is_write=False):
+            return [] if await self._is_there() else [f"container {self._wire.address.container}"]
 
     async def fault(self, limit_s: float) -> ConfigurationError | None:
         missing = await self.missing(limit_s)
@@ -37,50 +37,27 @@ class CosmosSchema:
     async def rights_missing(self, limit_s: float) -> list[str]:
         return []  # a key may do all or only read; the server refuses the first write then
 
-    async def _sorted(self, work: Coroutine[Any, Any, list[str]], limit_s: float, *, is_write: bool) -> list[str]:
-        try:
-            async with TimeLimit(limit_s):
-                return await work
-        except TimeoutError:
-            raise faults.of_timeout(is_write=is_write) from None
-        except CosmosHttpResponseError as error:
-            raise faults.of_answer(error, is_write=is_write) from None
-        except ConfigurationError:
-            raise
-        except faults.DRIVER_ERRORS as error:
-            raise faults.of_transport(error, is_write=is_write) from None
-
-    async def _absent(self) -> list[str]:
+    async def _is_there(self) -> bool:
         try:
             await self._check_container()
         except CosmosHttpResponseError as error:
             if error.status_code != faults.NOT_FOUND:
                 raise
-            return [f"container {self._wire.address.container}"]
-        return []
+            return False
+        return True
 
     async def _created(self) -> list[str]:
         client, address = await self._wire.client(), self._wire.address
-        steps: list[str] = []
-        try:
-            await self._check_container()
-            return steps
-        except CosmosHttpResponseError as error:
-            if error.status_code != faults.NOT_FOUND:
-                raise
         if address.credential:
             raise faults.only_by_hand(
                 f"There is no container {address.container!r} in the database {address.database!r}"
             )
+        steps: list[str] = []
         if await self._made(client.create_database(address.database)):
             steps.append(f"database {address.database}")
         database = client.get_database_client(address.database)
-        made = await self._made(
-            database.create_container(
-                address.container, PartitionKey(path=PARTITION_KEY_PATH), indexing_policy=indexing_policy()
-            )
-        )
-        if made:
+        key, policy = PartitionKey(path=PARTITION_KEY_PATH), indexing_policy()
+        if await self._made(database.create_container(address.container, key, indexing_policy=policy)):
             steps.append(f"container {address.container}")
         else:
             await self._check_container()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, TypeVar
 
 from azure.core import MatchConditions
 from azure.core.credentials_async import AsyncTokenCredential
@@ -18,11 +18,12 @@ from fencehold.backends.cosmos.address import Address
 from fencehold.backends.cosmos.charges import Charges
 from fencehold.backends.cosmos.credentials import token_credential
 from fencehold.backends.cosmos.server_clock import ServerClock, Window
-from fencehold.model.errors import ConfigurationError, FenceholdError
-from fencehold.ports.time_limit import TimeLimit
+from fencehold.model.errors import ConfigurationError
 
 Document = dict[str, Any]
-Ask = Callable[[ContainerProxy, Callable[..., None]], Awaitable[Any]]
+T = TypeVar("T")
+Hook = Callable[..., None]
+Ask = Callable[[ContainerProxy, Hook], Awaitable[T]]
 
 CLOCK_ID = "~clock"  # no encoded name looks like this
 PAUSE_S_MIN = 0.005
@@ -111,62 +112,50 @@ class Call:
 
         Raises Unavailable (timeout) if that gave no reading.
         """
-        window = self._wire.clock.window(partition)
-        if window is None:
-            await self._read_clock(partition)
+        if (window := self._wire.clock.window(partition)) is None:
+            # It changes nobody's data: without an answer nothing is uncertain.
+            document = {"id": CLOCK_ID, "pk": partition}
+            await self._send(lambda c, hook: c.upsert_item(document, response_hook=hook), partition, is_write=False)
             window = self._wire.clock.window(partition)
         if window is None:
             raise faults.of_timeout(is_write=False)
         return window
 
     async def read(self, partition: str, document_id: str) -> Document | None:
-        found: Document | None = await self._send(
-            lambda c, hook: c.read_item(document_id, partition_key=partition, response_hook=hook)
-        )
-        return found
+        return await self._send(lambda c, hook: c.read_item(document_id, partition_key=partition, response_hook=hook))
 
     async def create(self, partition: str, document: Document) -> Document | None:
         """Return the created document; None if there is one already."""
-        made: Document | None = await self._send(
-            lambda c, hook: c.create_item(document, response_hook=hook), written_in=partition
-        )
-        return made
+        return await self._send(lambda c, hook: c.create_item(document, response_hook=hook), written_in=partition)
 
     async def replace(self, partition: str, document: Document, etag: str) -> Document | None:
         """Return the new document; None if the old one has changed since this etag, or is gone."""
-        kept: Document | None = await self._send(
+        return await self._send(
             lambda c, hook: c.replace_item(
                 document["id"], bare(document), etag=etag, match_condition=MatchConditions.IfNotModified,
                 response_hook=hook,
             ),
             written_in=partition,
         )  # fmt: skip
-        return kept
 
     async def patch(
         self, partition: str, document_id: str, operations: Sequence[Mapping[str, Any]], etag: str
     ) -> Document | None:
         """As `replace`, but only the operations are sent, not the whole document."""
-        kept: Document | None = await self._send(
+        return await self._send(
             lambda c, hook: c.patch_item(
                 document_id, partition_key=partition, patch_operations=[dict(one) for one in operations], etag=etag,
                 match_condition=MatchConditions.IfNotModified, response_hook=hook,
             ),
             written_in=partition,
         )  # fmt: skip
-        return kept
-
-    async def _read_clock(self, partition: str) -> None:
-        """Write this partition's clock document. It changes nobody's data: without an answer nothing is uncertain."""
-        document = {"id": CLOCK_ID, "pk": partition}
-        await self._send(lambda c, hook: c.upsert_item(document, response_hook=hook), partition, is_write=False)
 
     async def query(self, partition: str, text: str, parameters: Mapping[str, Any], limit: int) -> list[Document]:
         """Up to `limit` documents of one logical partition, which the text names as @partition."""
         given = [{"name": f"@{name}", "value": value} for name, value in parameters.items()]
         given.append({"name": "@partition", "value": partition})
 
-        async def ask(container: ContainerProxy, hook: Callable[..., None]) -> list[Document]:
+        async def ask(container: ContainerProxy, hook: Hook) -> list[Document]:
             found: list[Document] = []
             pages = container.query_items(
                 text, parameters=given, partition_key=partition, max_item_count=min(limit, 1000), response_hook=hook
@@ -177,7 +166,7 @@ class Call:
                     break
             return found[:limit]
 
-        found: list[Document] | None = await self._send(ask)
+        found = await self._send(ask)
         if found is None:
             raise faults.schema_missing("the container is gone")
         return found
@@ -188,7 +177,7 @@ class Call:
         An exception in the procedure undoes all that it did.
         """
 
-        async def ask(container: ContainerProxy, hook: Callable[..., None]) -> Any:
+        async def ask(container: ContainerProxy, hook: Hook) -> Any:
             # The driver ignores `response_hook` here. It calls `raw_response_hook`, for refusals too.
             told: dict[str, Any] = {"parameters": list(parameters), "raw_response_hook": of_success(hook)}
             try:
@@ -209,58 +198,50 @@ class Call:
         )
         return made is not None
 
-    async def _send(self, ask: Ask, written_in: str | None = None, is_write: bool | None = None) -> Any:
+    async def _send(self, ask: Ask[T], written_in: str | None = None, is_write: bool | None = None) -> T | None:
         """Return the answer, or None if the server refuses. Repeats only after an answer that nothing was executed."""
         is_write = written_in is not None if is_write is None else is_write
-        container = await self._opened()
+        async with self._within(is_write=False):
+            container = await self._wire.container()
         while True:
-            try:
-                return await self._sent_once(container, ask, written_in, is_write)
-            except CosmosHttpResponseError as passing:
-                await self._pause(passing)
+            answer = await self._sent_once(container, ask, written_in, is_write)
+            if not isinstance(answer, CosmosHttpResponseError):
+                return answer
+            await self._pause(answer)
 
-    async def _sent_once(self, container: ContainerProxy, ask: Ask, written_in: str | None, is_write: bool) -> Any:
-        await self._within(self._wire.slots.acquire(), is_write=False)
+    async def _sent_once(
+        self, container: ContainerProxy, ask: Ask[T], written_in: str | None, is_write: bool
+    ) -> T | CosmosHttpResponseError | None:
+        """Return the answer, None for a refusal, or the error if nothing was executed and it is worth repeating."""
+        async with self._within(is_write=False):
+            await self._wire.slots.acquire()
         try:
             if self.left_s <= 0:
                 raise faults.of_timeout(is_write=False)
             sent_s = self._wire.clock.now_s()
-            answer = await self._within(ask(container, self._charge), is_write)
-        except CosmosHttpResponseError as error:
-            self._charge(error.headers)
-            if faults.is_refusal(error):
-                return None
-            if faults.is_passing(error):
-                raise
-            raise faults.of_answer(error, is_write) from None
+            async with self._within(is_write):
+                try:
+                    answer = await ask(container, self._charge)
+                except CosmosHttpResponseError as error:
+                    self._charge(error.headers)
+                    if faults.is_refusal(error):
+                        return None
+                    if faults.is_passing(error):
+                        return error
+                    raise
         finally:
             self._wire.slots.release()
         if written_in and isinstance(answer, dict) and "_ts" in answer:
             self._wire.clock.note(written_in, answer["_ts"], sent_s)
         return answer
 
-    async def _opened(self) -> ContainerProxy:
-        try:
-            container: ContainerProxy = await self._within(self._wire.container(), is_write=False)
-        except CosmosHttpResponseError as error:
-            raise faults.of_connect(error) from None
-        return container
-
-    async def _within(self, ask: Awaitable[Any], is_write: bool) -> Any:
-        try:
-            async with TimeLimit(max(0.0, self.left_s)):
-                return await ask
-        except TimeoutError:
-            raise faults.of_timeout(is_write) from None
-        except (CosmosHttpResponseError, FenceholdError):
-            raise
-        except faults.DRIVER_ERRORS as error:
-            raise faults.of_transport(error, is_write) from None
+    def _within(self, is_write: bool) -> AbstractAsyncContextManager[None]:
+        return faults.within(self.left_s, is_write)
 
     async def _pause(self, error: CosmosHttpResponseError) -> None:
         wait_s = max(PAUSE_S_MIN, faults.retry_after_s(error))
         if wait_s >= self.left_s:
-            raise faults.of_answer(error, is_write=False) from None
+            raise faults.of_answer(error, is_write=False)
         await asyncio.sleep(wait_s)
 
     def _charge(self, headers: Mapping[str, str] | None = None, *_: Any) -> None:
@@ -288,7 +269,7 @@ async def refuse_many_writers(client: CosmosClient) -> None:
         )
 
 
-def of_success(hook: Callable[..., None]) -> Callable[[Any], None]:
+def of_success(hook: Hook) -> Callable[[Any], None]:
     def heard(answer: Any) -> None:
         if answer.http_response.status_code < faults.SCRIPT_FAILED:
             hook(answer.http_response.headers)

@@ -12,8 +12,9 @@ from fencehold.backends.postgres.commits import Commits, Replicated
 from fencehold.backends.postgres.own_pool import Pool, rows_of
 from fencehold.backends.postgres.planned_session import PlannedSession
 from fencehold.backends.postgres.schema import PostgresSchema
-from fencehold.backends.sql.own_tables import OwnStatements, OwnTablesBase, ReaderBase, driven
+from fencehold.backends.sql.own_tables import OwnStatements, OwnTablesBase, ReaderBase
 from fencehold.backends.sql.statements import pyformat
+from fencehold.backends.sql.steps import awaited
 from fencehold.model.durable import Durable
 from fencehold.ports.facts import FactSink
 from fencehold.ports.own_tables import HeldTerm, Row, Statement, Steps
@@ -47,7 +48,7 @@ class PostgresOwnTables(OwnTablesBase):
                     cursor: Any = await tx.execute(self._statements[statement.name], statement.params)
                     return await rows_of(cursor)
 
-                return await driven(steps, ask)
+                return await awaited(steps, ask)
         except (psycopg.DataError, psycopg.IntegrityError):
             raise
         except psycopg.Error as error:

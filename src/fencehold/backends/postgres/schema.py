@@ -8,15 +8,17 @@ after a pause.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors as pg
 
 from fencehold.backends.postgres import faults, session_limits, wire
+from fencehold.backends.sql.callers.connections import Run
 from fencehold.backends.sql.lock_patience import LOCK_WAIT_S_MAX, LockPatience
-from fencehold.backends.sql.statements import Statements, Step, judged, parts_lost, table_exists
+from fencehold.backends.sql.migrations import Migrations, Steps
+from fencehold.backends.sql.statements import Statements, Step
+from fencehold.backends.sql.steps import awaited
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.schema import Waits, unheard
 
@@ -27,6 +29,7 @@ class PostgresSchema:
     def __init__(self, info: str, statements: Statements) -> None:
         self._info = info
         self._statements = statements
+        self._tables = Migrations(statements)
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
         left_s = wire.fixed(limit_s)
@@ -45,52 +48,52 @@ class PostgresSchema:
         await connection.commit()  # else a rollback would restore them
 
     async def missing(self, limit_s: float) -> list[str]:
-        return await self._asked(self._missing, limit_s)
+        return await self._asked(self._tables.missing(), limit_s)
 
     async def fault(self, limit_s: float) -> ConfigurationError | None:
-        return await self._asked(self._judged, limit_s)
+        return await self._asked(self._judged(), limit_s)
 
     async def rights_missing(self, limit_s: float) -> list[str]:
-        return await self._asked(self._rights, limit_s)
+        return await self._asked(self._rights(), limit_s)
 
-    async def _asked(self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float) -> T:
+    async def _asked(self, steps: Steps[T], limit_s: float) -> T:
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=True)
         try:
             with wire.lent(connection):
-                return await wire.bounded(connection, work(connection), wire.fixed(limit_s))
+                return await wire.bounded(connection, self._awaited(connection, steps), wire.fixed(limit_s))
         except psycopg.Error as error:
             raise faults.of_statement(error) from None
 
-    async def _judged(self, connection: wire.Connection) -> ConfigurationError | None:
-        if not (missing := await self._missing(connection)):
+    async def _awaited(self, connection: wire.Connection, steps: Steps[T]) -> T:
+        return await awaited(steps, lambda asked: self._answer(connection, asked))
+
+    async def _answer(self, connection: wire.Connection, asked: Run | Step) -> list[tuple[Any, ...]]:
+        if isinstance(asked, Step):
+            await connection.execute(asked.sql.encode())  # as bytes, psycopg runs a composed text unchanged
+            return []
+        cursor = await connection.execute(self._statements[asked.name], asked.params or None)
+        return await cursor.fetchall() if cursor.description else []
+
+    def _judged(self) -> Steps[ConfigurationError | None]:
+        if not (yield from self._tables.missing()):
             return None
-        applied = await self._applied(connection)
-        there = await self._says(connection, "table_there")
-        found = judged(self._statements, applied, there, missing, await self._is_foreign(connection))
-        if not await self._missing(connection):
-            return None  # another process made them between two of these statements
+        found = yield from self._tables.judged()
         if found is not None and found.code == "schema_missing":
-            return await self._unmakeable(connection) or found
+            return (yield from self._unmakeable()) or found
         return found
 
-    async def _unmakeable(self, connection: wire.Connection) -> ConfigurationError | None:
+    def _unmakeable(self) -> Steps[ConfigurationError | None]:
         """Return why this role cannot make tables that do not exist; None if it can."""
-        cursor = await connection.execute(self._statements["schema_rights"], {"table": self._statements.table})
-        rights = await cursor.fetchone()
-        if rights is None:
-            return None if "." in self._statements.table else faults.no_usable_schema()
-        schema, may_use, may_create = rights
+        table = self._statements.table
+        rights = yield Run("schema_rights", {"table": table})
+        if not rights:
+            return None if "." in table else faults.no_usable_schema()
+        [(schema, may_use, may_create)] = rights
         return None if may_use and may_create else faults.unmakeable(schema, self._statements.init_option)
 
-    async def _rights(self, connection: wire.Connection) -> list[str]:
-        cursor = await connection.execute(self._statements["rights_missing"])
-        return [row[0] for row in await cursor.fetchall()]
-
-    async def _applied(self, connection: wire.Connection) -> set[str]:
-        if not await self._says(connection, "steps_there"):
-            return set()
-        cursor = await connection.execute(self._statements["steps_applied"], {"component": self._statements.table})
-        return {row[0] for row in await cursor.fetchall()}
+    def _rights(self) -> Steps[list[str]]:
+        rows = yield Run("rights_missing")
+        return [right for (right,) in rows]
 
     def script(self) -> str:
         """Safe to repeat: a step that is recorded is left out."""
@@ -106,54 +109,24 @@ class PostgresSchema:
                 await asyncio.sleep(patience.refused(await self._in_use(connection)))
 
     async def _apply(self, connection: wire.Connection, patience: LockPatience) -> list[str]:
-        component = self._statements.table
         await connection.execute(self._statements["lock_limit"], {"limit_ms": str(patience.wait_ms)})
-        if await self._is_current(connection):  # the usual case: takes no lock, however many programs start at once
+        made = await self._awaited(connection, self._made())
+        if made:
+            patience.ends()
+            await connection.commit()
+        return made
+
+    def _made(self) -> Steps[list[str]]:
+        if (yield from self._is_current()):  # the usual case: takes no lock, however many programs start at once
             return []
-        await connection.execute(self._statements["steps_lock"])
-        if not await self._says(connection, "steps_there"):
-            await connection.execute(self._statements["steps_table"])
-        applied = await self._applied(connection)
-        due = self._statements.due(applied, await self._says(connection, "table_there"))
-        if await self._is_foreign(connection):
-            raise table_exists(self._statements, applied)
-        for step in due:
-            await self._step(connection, step, {"component": component, "step": step.name})
-        if missing := await self._missing(connection):
-            raise parts_lost(self._statements, missing)
-        patience.ends()
-        await connection.commit()
-        return [step.name for step in due]
+        yield Run("steps_lock")
+        return (yield from self._tables.made())
 
-    async def _is_foreign(self, connection: wire.Connection) -> bool:
-        """Whether a table with one of our names is somebody else's.
-
-        Reads the record after the tables: if another process is making them, it has made both by then.
-        """
-        if "foreign" not in self._statements or not await self._says(connection, "foreign"):
-            return False
-        return not self._statements.recorded(await self._applied(connection))
-
-    async def _is_current(self, connection: wire.Connection) -> bool:
-        if not (await self._says(connection, "steps_there") and await self._says(connection, "table_there")):
+    def _is_current(self) -> Steps[bool]:
+        if not ((yield from self._tables.says("steps_there")) and (yield from self._tables.says("table_there"))):
             return False
         steps = {step.name for step in self._statements.steps}
-        return steps <= await self._applied(connection) and not await self._missing(connection)
-
-    async def _says(self, connection: wire.Connection, name: str) -> bool:
-        cursor = await connection.execute(self._statements[name], {"table": self._statements.table})
-        return bool((await cursor.fetchone() or (False,))[0])
-
-    async def _step(self, connection: wire.Connection, step: Step, record: dict[str, Any]) -> None:
-        await connection.execute(step.sql.encode())  # as bytes, psycopg runs a composed text unchanged
-        await connection.execute(self._statements["steps_record"], record)
-
-    async def _missing(self, connection: wire.Connection) -> list[str]:
-        for name in self._statements.missing_asked:
-            cursor = await connection.execute(self._statements[name])
-            if rows := await cursor.fetchall():
-                return [row[0] for row in rows]
-        return []
+        return steps <= (yield from self._tables.applied()) and not (yield from self._tables.missing())
 
     async def _in_use(self, connection: wire.Connection) -> str:
         """Return in words which sessions use the table; empty if none can be seen any more."""

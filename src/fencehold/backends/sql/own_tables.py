@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
 from fencehold.backends.sql.statements import Statements, Topic, named
 from fencehold.model.errors import Unavailable
-from fencehold.ports.own_tables import INIT_LIMIT_S, OPEN_LIMIT_S, Row, Statement, Steps
+from fencehold.ports.own_tables import INIT_LIMIT_S, OPEN_LIMIT_S, Row, Statement
 from fencehold.ports.schema import SchemaPort
-
-T = TypeVar("T")
+from fencehold.ports.time_limit import fixed
 
 PROBE = Statement("probe")
 
@@ -84,22 +81,6 @@ class OwnTablesBase(RunsOneByOne):
 def names(rows: list[Row]) -> list[str]:
     """Return the values of a statement's only column."""
     return [value for row in rows for value in row.values()]
-
-
-async def driven(steps: Steps[T], ask: Callable[[Statement], Awaitable[list[Row]]]) -> T:
-    """Return the result of the steps; `ask` runs each statement that they yield."""
-    try:
-        asked = next(steps)
-        while True:
-            asked = steps.send(await ask(asked))
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-
-
-def fixed(limit_s: float) -> Callable[[], float]:
-    """Fix a limit that starts now; the result returns the seconds left."""
-    ends_s = time.monotonic() + limit_s
-    return lambda: ends_s - time.monotonic()
 
 
 def busy() -> Unavailable:

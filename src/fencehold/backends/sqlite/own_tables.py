@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from fencehold.backends.sql.fenced import BEFORE_COMMIT, REFUSED
 from fencehold.backends.sql.own_rows import by_name
 from fencehold.backends.sql.own_tables import OwnStatements, OwnTablesBase, ReaderBase
+from fencehold.backends.sql.steps import driven
 from fencehold.backends.sqlite.schema import SqliteSchema
 from fencehold.backends.sqlite.session import Session
 from fencehold.ports.own_tables import OPEN_LIMIT_S, HeldTerm, Row, Statement, Steps
@@ -111,11 +112,7 @@ class SqliteOwnTables(OwnTablesBase):
 
     def _driven(self, connection: sqlite3.Connection, steps: Steps[T]) -> T:
         try:
-            asked = next(steps)
-            while True:
-                asked = steps.send(self._reader.on(connection, asked))
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            return driven(steps, lambda asked: self._reader.on(connection, asked))
         except (sqlite3.DataError, sqlite3.IntegrityError) as error:
             raise Unstorable(error) from error
 

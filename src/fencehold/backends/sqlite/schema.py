@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
+from typing import Any, TypeVar
 
-from fencehold.backends.sql.statements import Statements, judged, parts_lost, table_exists
+from fencehold.backends.sql.callers.connections import Run
+from fencehold.backends.sql.migrations import Migrations, Steps
+from fencehold.backends.sql.statements import Statements, Step
+from fencehold.backends.sql.steps import driven
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.session import Session
 from fencehold.model.errors import ConfigurationError, Unavailable
@@ -14,6 +18,7 @@ from fencehold.ports.schema import Waits, unheard
 
 ASK_AGAIN_S = 0.01
 SAY_EVERY_S = 4.0
+T = TypeVar("T")
 _STATEMENT_END = re.compile(r";[ \t]*\n(?=\s*(?:--|CREATE|$))")
 
 
@@ -21,6 +26,7 @@ class SqliteSchema:
     def __init__(self, session: Session, statements: Statements) -> None:
         self._session = session
         self._statements = statements
+        self._tables = Migrations(statements)
         self._parts = {step.name: _STATEMENT_END.split(step.sql) for step in statements.steps}
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
@@ -29,10 +35,14 @@ class SqliteSchema:
         Raises Unavailable (busy) if it was not free by then, ConfigurationError (read_only) if the file cannot be made.
         """
         ends_s = time.monotonic() + limit_s
+
+        def make(connection: sqlite3.Connection) -> list[str]:
+            return self._driven(connection, self._tables.made())
+
         while True:
             left_s = max(0.0, ends_s - time.monotonic())
             try:
-                steps = await self._session.write(self._apply, min(SAY_EVERY_S, left_s), mode="rwc")
+                steps = await self._session.write(make, min(SAY_EVERY_S, left_s), mode="rwc")
                 break
             except Unavailable as error:
                 if error.code != "busy" or left_s <= SAY_EVERY_S:
@@ -46,7 +56,7 @@ class SqliteSchema:
         return steps
 
     async def missing(self, limit_s: float) -> list[str]:
-        return await self._session.read(self._missing, limit_s)
+        return await self._session.read(lambda connection: self._driven(connection, self._tables.missing()), limit_s)
 
     async def fault(self, limit_s: float) -> ConfigurationError | None:
         return await self._session.read(self._judged, limit_s)
@@ -72,49 +82,16 @@ class SqliteSchema:
                     raise
                 time.sleep(ASK_AGAIN_S)
 
-    def _apply(self, connection: sqlite3.Connection) -> list[str]:
-        record = {"component": self._statements.table}
-        if not self._says(connection, "steps_there"):
-            connection.execute(self._statements["steps_table"])
-        applied = self._applied(connection)
-        due = self._statements.due(applied, self._says(connection, "table_there"))
-        if self._is_foreign(connection):
-            raise table_exists(self._statements, applied)
-        for step in due:
-            for statement in self._parts[step.name]:
-                connection.execute(statement)
-            connection.execute(self._statements["steps_record"], {**record, "step": step.name})
-        if missing := self._missing(connection):
-            raise parts_lost(self._statements, missing)
-        return [step.name for step in due]
-
     def _judged(self, connection: sqlite3.Connection) -> ConfigurationError | None:
-        applied = self._applied(connection)
-        there, missing = self._says(connection, "table_there"), self._missing(connection)
-        is_foreign = bool(missing) and self._is_foreign(connection)
-        fault = judged(self._statements, applied, there, missing, is_foreign, where=f" in {self._session.path}")
+        fault = self._driven(connection, self._tables.judged(where=f" in {self._session.path}"))
         return faults.asking_first(fault, self._session.path) if fault is not None else None
 
-    def _is_foreign(self, connection: sqlite3.Connection) -> bool:
-        """Whether a table with one of our names is somebody else's.
+    def _driven(self, connection: sqlite3.Connection, steps: Steps[T]) -> T:
+        return driven(steps, lambda asked: self._answer(connection, asked))
 
-        Reads the record after the tables: if another process is making them, it has made both by then.
-        """
-        if "foreign" not in self._statements or not self._says(connection, "foreign"):
-            return False
-        return not self._statements.recorded(self._applied(connection))
-
-    def _applied(self, connection: sqlite3.Connection) -> set[str]:
-        if not self._says(connection, "steps_there"):
-            return set()
-        rows = connection.execute(self._statements["steps_applied"], {"component": self._statements.table})
-        return {row[0] for row in rows}
-
-    def _missing(self, connection: sqlite3.Connection) -> list[str]:
-        for name in self._statements.missing_asked:
-            if rows := connection.execute(self._statements[name]).fetchall():
-                return [row[0] for row in rows]
+    def _answer(self, connection: sqlite3.Connection, asked: Run | Step) -> list[tuple[Any, ...]]:
+        if isinstance(asked, Run):
+            return connection.execute(self._statements[asked.name], asked.params).fetchall()
+        for statement in self._parts[asked.name]:
+            connection.execute(statement)
         return []
-
-    def _says(self, connection: sqlite3.Connection, name: str) -> bool:
-        return bool(connection.execute(self._statements[name], {"table": self._statements.table}).fetchone()[0])

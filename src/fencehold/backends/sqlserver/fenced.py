@@ -25,8 +25,7 @@ from fencehold.backends.sqlserver import batch, callers, driver, faults
 from fencehold.backends.sqlserver.line import Line
 from fencehold.backends.sqlserver.params import bound
 from fencehold.backends.sqlserver.results import Result, Rows
-from fencehold.model.election.leases import TermKey
-from fencehold.model.errors import LeaseLost, Unavailable, Uncertain
+from fencehold.model.errors import FenceholdError, Unavailable, Uncertain
 from fencehold.ports.fence import Params
 
 GONE_HINT = (
@@ -46,26 +45,26 @@ class FencedLine:
         self._key = term.key
         self._statements = statements
 
-    def enter(self, _: driver.Connection) -> None:
+    def enter(self, line: Line) -> None:
         """Begin the transaction, take the lock and check the lease. Raises the refusal.
 
         Each wait on the server, also in later steps, is limited to half the lease: no wait of this session outlasts it.
         """
-        line, wait_ms = self.line, callers.wait_ms(self._key)
+        wait_ms = callers.wait_ms(self._key)
         line.connection.timeout = max(1, math.ceil(self._key.lease_s / 2))
         # All settings again: statements of the last transaction on a kept session may have changed them.
         batch.rows(line.connection, f"{line.settings} SET LOCK_TIMEOUT {wait_ms:d};")
         if refusal := callers.refused(self._key, self._rows("enter"), callers.outside()):
             raise refusal
 
-    def execute(self, connection: driver.Connection, statement: Any, params: Params) -> Rows:
-        with contextlib.closing(connection.cursor()) as cursor:
+    def execute(self, line: Line, statement: Any, params: Params) -> Rows:
+        with contextlib.closing(line.connection.cursor()) as cursor:
             cursor.execute(statement, *([] if params is None else [params]))
             return Rows(cursor)
 
-    def commit(self, _: driver.Connection) -> None:
+    def commit(self, line: Line) -> None:
         """Raises unless committed; the batch then rolls back by itself."""
-        verdict = self._rows("commit")[0][0]
+        [(verdict,)] = self._rows("commit")
         if verdict == "gone":
             raise fence_gone(GONE_HINT)
         if verdict == "busy":
@@ -83,7 +82,7 @@ class FencedLine:
         try:
             return future.result()
         except driver.Error as error:
-            raise (faults.of_statement(error) if self.line.is_open else faults.of_connect(error)) from error
+            raise faults.of_statement(error) from error
 
     def callers(self, future: Future[T]) -> T:
         """Return the result of the caller's statement: its errors stay the driver's, except for a broken connection."""
@@ -97,6 +96,20 @@ class FencedLine:
             raise Unavailable(
                 f"The connection broke inside the transaction; nothing was committed: {said}", code="connection_lost"
             ) from error
+
+    def left_s(self, over: FenceholdError | None = None) -> float:
+        """Return how long to wait for a step. Raises `over` when the term is over; None: the lease is lost."""
+        left_s = self.term.remaining_s()
+        if left_s <= 0:
+            raise over or lost(self._key, UNDER_WAY)
+        return left_s
+
+    def commit_unknown(self) -> Uncertain:
+        return Uncertain(
+            f"Lease {self._key.name!r} epoch {self._key.epoch}: the term ended while its commit was under way.",
+            hint="Read what you wrote to see whether it was committed; if it was, it was before anybody took over.",
+            code="no_answer",
+        )
 
 
 class SqlServerTransaction:
@@ -113,7 +126,7 @@ class SqlServerTransaction:
 
     async def execute(self, statement: Any, params: Params = None) -> Result:
         self._check(BEFORE_STATEMENT)
-        future = await self._returned(lambda c: self._fenced.execute(c, statement, params))
+        future = await self._returned(lambda line: self._fenced.execute(line, statement, params))
         return Result(self._fenced.callers(future))
 
     async def enter(self) -> None:
@@ -121,23 +134,18 @@ class SqlServerTransaction:
 
     async def commit(self) -> None:
         self._check(BEFORE_COMMIT)
-        try:
-            self._fenced.own(await self._returned(self._fenced.commit))
-        except _TermOver:
-            raise commit_unknown(self._fenced.term.key) from None
+        self._fenced.own(await self._returned(self._fenced.commit, self._fenced.commit_unknown()))
 
-    async def _returned(self, work: Callable[[driver.Connection], T]) -> Future[T]:
-        """Run the call on the line and return it finished.
+    async def _returned(self, work: Callable[[Line], T], over: FenceholdError | None = None) -> Future[T]:
+        """Run the step on the line and return it finished.
 
-        Raises _TermOver if the term ends first: the call is then abandoned, and can commit nothing any more.
+        Raises `over` if the term ends first: the step is then abandoned, and what is not committed yet never will be.
         """
         future = self.line.submit(work)
         waiting = asyncio.wrap_future(future)
         waiting.add_done_callback(retrieve)
         while not waiting.done():
-            left_s = self._fenced.term.remaining_s()
-            if left_s <= 0:
-                raise _term_over(self._fenced.term.key)
+            left_s = self._fenced.left_s(over)
             try:
                 await asyncio.wait([waiting], timeout=left_s)
             except BaseException:
@@ -163,7 +171,7 @@ class BlockingTransaction:
 
     def execute(self, statement: Any, params: Params = None) -> Rows:
         self._fenced.term.check(BEFORE_STATEMENT)
-        return self._fenced.callers(self._returned(lambda c: self._fenced.execute(c, statement, params)))
+        return self._fenced.callers(self._returned(lambda line: self._fenced.execute(line, statement, params)))
 
     def enter(self) -> None:
         self._fenced.term.check()
@@ -171,32 +179,10 @@ class BlockingTransaction:
 
     def commit(self) -> None:
         self._fenced.term.check(BEFORE_COMMIT)
-        try:
-            self._fenced.own(self._returned(self._fenced.commit))
-        except _TermOver:
-            raise commit_unknown(self._fenced.term.key) from None
+        self._fenced.own(self._returned(self._fenced.commit, self._fenced.commit_unknown()))
 
-    def _returned(self, work: Callable[[driver.Connection], T]) -> Future[T]:
+    def _returned(self, work: Callable[[Line], T], over: FenceholdError | None = None) -> Future[T]:
         future = self._fenced.line.submit(work)
         while not future.done():
-            left_s = self._fenced.term.remaining_s()
-            if left_s <= 0:
-                raise _term_over(self._fenced.term.key)
-            concurrent.futures.wait([future], timeout=left_s)
+            concurrent.futures.wait([future], timeout=self._fenced.left_s(over))
         return future
-
-
-def commit_unknown(key: TermKey) -> Uncertain:
-    return Uncertain(
-        f"Lease {key.name!r} epoch {key.epoch}: the term ended while its commit was under way.",
-        hint="Read what you wrote to see whether it was committed; if it was, it was before anybody took over.",
-        code="no_answer",
-    )
-
-
-class _TermOver(LeaseLost):
-    """The local deadline came before the answer."""
-
-
-def _term_over(key: TermKey) -> _TermOver:
-    return _TermOver(lost(key, UNDER_WAY).message, name=key.name, epoch=key.epoch)

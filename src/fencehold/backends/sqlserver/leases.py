@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,6 @@ from fencehold.model.election.leases import Ask, Busy, Lease, Refusal, TermKey
 from fencehold.model.errors import Unavailable
 from fencehold.ports.leases import Answer
 
-Row = tuple[Any, ...]
 GRANTED = ("granted", "yes", "seen")
 SPENT = "spent"
 NOT_YET = ("busy", SPENT)
@@ -29,9 +29,10 @@ class SqlServerLeases:
             if error.code != "conflict":
                 raise
             return Busy()  # another session made the row first
-        if rows and rows[0][0] == SPENT:
-            await self._session.drop_line()
-        return answer(rows[0]) if rows else Busy()
+        for verdict, *_ in rows:
+            if verdict == SPENT:
+                await self._session.drop_line()
+        return answer(*rows[0]) if rows else Busy()
 
     async def renew(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
         return await self._change("renew", keys, limit_s)
@@ -42,18 +43,18 @@ class SqlServerLeases:
     async def read(self, names: Sequence[str], limit_s: float) -> dict[str, Lease]:
         asked = rows_json({"name": listed(name)} for name in names)
         rows = await self._session.run("read", {"names": asked}, limit_s)
-        return {row[1]: lease(row) for row in rows}
+        return {one.name: one for one in (lease(*columns) for _, *columns in rows)}
 
     async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
         rows = await self._session.run("ask_step_down", {"name": name, "epoch": epoch}, limit_s)
-        return answer(rows[0]) if rows else Refusal("absent")
+        return answer(*rows[0]) if rows else Refusal("absent")
 
     async def _change(self, statement: str, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
         asked = rows_json(map(_asked, keys))
-        return [answer(row) for row in await self._session.run(statement, {"keys": asked}, limit_s)]
+        return [answer(*row) for row in await self._session.run(statement, {"keys": asked}, limit_s)]
 
     async def list(self, prefix: str, limit_s: float) -> list[Lease]:
-        found = [lease(row) for row in await self._session.run("list", {"prefix": prefix}, limit_s)]
+        found = [lease(*columns) for _, *columns in await self._session.run("list", {"prefix": prefix}, limit_s)]
         return sorted(found, key=lambda one: one.name)  # the server sorts by code units, not by characters
 
 
@@ -64,15 +65,18 @@ def _asked(key: TermKey) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def answer(row: Row) -> Answer:
-    if row[0] in GRANTED:
-        return lease(row)
-    current = lease(row) if row[2] is not None else None
-    return Busy(current) if row[0] in NOT_YET else Refusal(row[0], current)
+def answer(verdict: str, name: str, holder: str | None, *columns: Any) -> Answer:
+    current = lease(name, holder, *columns) if holder is not None else None
+    if verdict in GRANTED and current is not None:
+        return current
+    return Busy(current) if verdict in NOT_YET else Refusal(verdict, current)
 
 
-def lease(row: Row) -> Lease:
-    _, name, holder, epoch, acquired, renewed, expires, now, step_down, nonce, lease_id = row
+def lease(
+    name: str, holder: str, epoch: int, acquired: dt.datetime, renewed: dt.datetime, expires: dt.datetime,
+    now: dt.datetime, step_down: int, nonce: str, lease_id: str,
+) -> Lease:  # fmt: skip
+    """Return the lease; the parameters are the columns of every statement's rows, after the verdict."""
     remaining_s = (expires - now).total_seconds()
     times = instant(acquired), instant(renewed), instant(expires)
     return Lease(name, holder, epoch, *times, remaining_s, bool(step_down), nonce, lease_id)

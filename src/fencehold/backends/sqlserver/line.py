@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from fencehold.backends.sqlserver import driver, sockets
+from fencehold.backends.sqlserver import driver, faults, sockets
 from fencehold.backends.sqlserver.address import Address
 from fencehold.model.errors import ConfigurationError
 
@@ -28,8 +28,6 @@ EXIT_GRACE_S = 1.0
 EXIT_LIMIT_S = 5.0
 
 T = TypeVar("T")
-Work = Callable[[driver.Connection], T]
-
 #: On every new connection. XACT_ABORT: an error inside a batch undoes the whole of its transaction.
 SETTINGS = "SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET IMPLICIT_TRANSACTIONS {};"
 #: On connections that run no statements of the caller's: errors are recognized by their English text.
@@ -38,7 +36,8 @@ OPEN_TRANSACTIONS = "SELECT @@TRANCOUNT AS open_transactions"
 
 
 class Line:
-    """`is_open` turns True when the connection is made: what fails before that was never sent.
+    """The first call connects, and a failure to connect is one of our errors: nothing was sent. Later errors are the
+    driver's own.
 
     With `keeps_open` every statement is in a transaction, at least the server's own implicit one: nothing is committed
     without an explicit commit.
@@ -51,16 +50,11 @@ class Line:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._connection: driver.Connection | None = None
         self._is_left = False
-        self.is_open = False
         self._connecting_since_s: float | None = None
         self.lock_timeout_ms = -1
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         _running.add(self)
         self._thread.start()
-
-    @property
-    def is_left(self) -> bool:
-        return self._is_left
 
     @property
     def port(self) -> int:
@@ -78,13 +72,13 @@ class Line:
         assert self._connection is not None, "asked for only after the first call"
         return self._connection
 
-    def submit(self, work: Work[T]) -> Future[T]:
-        """Queue `work(connection)` for the thread and return its result as a Future; the first call connects."""
+    def submit(self, work: Callable[[Line], T]) -> Future[T]:
+        """Queue `work(line)` for the thread and return its result as a Future."""
         future: Future[T] = Future()
 
         def job() -> None:
             try:
-                connection = self._opened()
+                self._open()
             except BaseException as error:  # noqa: BLE001 - raised in the caller, from the Future
                 if future.set_running_or_notify_cancel():
                     future.set_exception(error)
@@ -92,7 +86,7 @@ class Line:
             if not future.set_running_or_notify_cancel():
                 return  # the caller cancelled it, and relies on nothing being sent
             try:
-                future.set_result(work(connection))
+                future.set_result(work(self))
             except BaseException as error:  # noqa: BLE001 - raised in the caller, from the Future
                 future.set_exception(error)
 
@@ -104,17 +98,18 @@ class Line:
         self._is_left = True
         self._jobs.put(None)
 
-    def _opened(self) -> driver.Connection:
-        if self._connection is None:
-            self._connecting_since_s = time.monotonic()
-            try:
-                self._connection = self._connected()
-            finally:
-                self._connecting_since_s = None
-            self.is_open = True
-            if self._keeps_open:
-                driver.without_ends(self._connection)
-        return self._connection
+    def _open(self) -> None:
+        if self._connection is not None:
+            return
+        self._connecting_since_s = time.monotonic()
+        try:
+            self._connection = self._connected()
+        except driver.Error as error:
+            raise faults.of_connect(error) from None
+        finally:
+            self._connecting_since_s = None
+        if self._keeps_open:
+            driver.without_ends(self._connection)
 
     def _connected(self) -> driver.Connection:
         connection = driver.connect(self._address, limit_s=CONNECT_LIMIT_S)
@@ -122,7 +117,8 @@ class Line:
             with contextlib.closing(connection.cursor()) as cursor:
                 cursor.execute(self.settings)
             with contextlib.closing(connection.cursor()) as cursor:
-                if cursor.execute(OPEN_TRANSACTIONS).fetchall()[0][0] != 0:
+                [(open_transactions,)] = cursor.execute(OPEN_TRANSACTIONS).fetchall()
+                if open_transactions:
                     raise inside_transaction()
         except BaseException:
             with contextlib.suppress(driver.Error):

@@ -12,23 +12,23 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
-from fencehold.backends.sql.abandoned import retrieve
 from fencehold.backends.sql.own_rows import by_name
-from fencehold.backends.sql.own_tables import PROBE, OwnStatements, busy, closed, fixed
-from fencehold.backends.sqlserver import batch, driver, faults
+from fencehold.backends.sql.own_tables import PROBE, OwnStatements, busy, closed
+from fencehold.backends.sqlserver import batch, driver
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.line import Line
 from fencehold.backends.sqlserver.params import instant, own
-from fencehold.backends.sqlserver.session import unanswered
+from fencehold.backends.sqlserver.session import answer
 from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.ports.own_tables import Row, Statement
+from fencehold.ports.time_limit import fixed
 
 HANGING_MAX = 50
 FRESH_S = 1.0  # a line that answered within this time is not probed first
 PROBE_LIMIT_S = 2.0
+BAD_VALUES = (driver.DataError, driver.IntegrityError)
 
 
 class Pool:
@@ -106,16 +106,9 @@ class Pool:
         But keep a line that is still connecting for the next call: otherwise a slow login would start anew each time.
         """
         sql, params = self._statements.named(statement.name), own(statement.params)
-        future = line.submit(lambda _: batch.read(line, sql, params, limit_s, named_rows))
         try:
-            waiting = asyncio.wrap_future(future)
-            waiting.add_done_callback(retrieve)
-            done, _ = await asyncio.wait([waiting], timeout=max(0.0, limit_s))
-            if not done:
-                raise unanswered(limit_s, was_sent=not future.cancel())
-            return _sorted_out(line, future)
+            return await answer(line, lambda on: batch.read(on, sql, params, limit_s, named_rows), limit_s, BAD_VALUES)
         except BaseException:
-            future.cancel()
             if line.is_connecting:
                 self._keep(line)
             else:
@@ -127,12 +120,3 @@ def named_rows(connection: driver.Connection, text: str, values: tuple[Any, ...]
     with contextlib.closing(connection.cursor()) as cursor:
         found = batch.rows_on(cursor, text, values)
         return by_name(cursor.description or (), found, instant)
-
-
-def _sorted_out(line: Line, future: Future[list[Row]]) -> list[Row]:
-    try:
-        return future.result()
-    except (driver.DataError, driver.IntegrityError):
-        raise
-    except driver.Error as error:
-        raise (faults.of_statement(error) if line.is_open else faults.of_connect(error)) from None

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from fencehold.backends.sql.fenced import REFUSED
-from fencehold.backends.sql.own_tables import OwnStatements, OwnTablesBase, ReaderBase, driven
+from fencehold.backends.sql.own_tables import OwnStatements, OwnTablesBase, ReaderBase
+from fencehold.backends.sql.steps import awaited
 from fencehold.backends.sqlserver import driver, faults
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.own_pool import Pool
@@ -42,7 +43,7 @@ class SqlServerOwnTables(OwnTablesBase):
             raise faults.of_statement(error) from None
 
     async def fenced(self, term: HeldTerm, steps: Steps[T]) -> T:
-        return await driven(steps, lambda statement: self._batch(term, statement))
+        return await awaited(steps, lambda statement: self._batch(term, statement))
 
     async def _batch(self, term: HeldTerm, statement: Statement) -> list[Row]:
         """Raises Unavailable (`locked`) if another session kept the row or the lease locked, LeaseLost if refused."""

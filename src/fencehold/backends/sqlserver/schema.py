@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from fencehold.backends.sql.callers.connections import Run
 from fencehold.backends.sql.lock_patience import LOCK_WAIT_S_MAX, LockPatience
-from fencehold.backends.sql.statements import Statements, judged, parts_lost, table_exists
+from fencehold.backends.sql.migrations import Migrations, Steps
+from fencehold.backends.sql.statements import Statements, Step
+from fencehold.backends.sql.steps import driven
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.line import Line
@@ -32,23 +35,20 @@ class SqlServerSchema:
     def __init__(self, address: Address, statements: Statements) -> None:
         self._address = address
         self._statements = statements
+        self._tables = Migrations(statements)
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
         """Use a connection of its own: its locks last until the last step, and end with it at the latest."""
-        line = Line(self._address, name="fencehold-mssql-init")
-        try:
-            return await answer(line, lambda on: self._tried(on, limit_s, waits), limit_s)
-        finally:
-            line.leave()
+        return await self._asked(lambda line: self._tried(line, limit_s, waits), limit_s)
 
     async def missing(self, limit_s: float) -> list[str]:
-        return await self._asked(self._missing, limit_s)
+        return await self._asked(lambda line: self._driven(line, self._tables.missing()), limit_s)
 
     async def fault(self, limit_s: float) -> ConfigurationError | None:
-        return await self._asked(self._judged, limit_s)
+        return await self._asked(lambda line: self._driven(line, self._tables.judged()), limit_s)
 
     async def rights_missing(self, limit_s: float) -> list[str]:
-        return await self._asked(lambda line: [row[0] for row in self._rows(line, "rights_missing")], limit_s)
+        return await self._asked(lambda line: [right for (right,) in self._rows(line, "rights_missing")], limit_s)
 
     async def _asked(self, work: Callable[[Line], T], limit_s: float) -> T:
         line = Line(self._address, name="fencehold-mssql-init")
@@ -82,54 +82,22 @@ class SqlServerSchema:
         batch.rows(line.connection, f"SET LOCK_TIMEOUT {lock_wait_ms:d}; BEGIN TRANSACTION")
         line.lock_timeout_ms = lock_wait_ms
         wait_ms = max(0, int((ends_s - time.monotonic()) * 1000))
-        if self._rows(line, "steps_lock", wait_ms=wait_ms)[0][0] < 0:
+        [(locked,)] = self._rows(line, "steps_lock", wait_ms=wait_ms)
+        if locked < 0:
             raise Unavailable("Another process is making the tables and has not finished.", code="busy")
-        steps = self._steps(line, self._statements.table)
-        if missing := self._missing(line):
-            raise parts_lost(self._statements, missing)
+        steps = self._driven(line, self._tables.made())
         batch.rows(line.connection, "COMMIT TRANSACTION")
         return steps
 
-    def _judged(self, line: Line) -> ConfigurationError | None:
-        applied = self._applied(line)
-        found = self._says(line, "table_there"), self._missing(line), self._is_foreign(line)
-        return judged(self._statements, applied, *found)
+    def _driven(self, line: Line, steps: Steps[T]) -> T:
+        return driven(steps, lambda asked: self._answer(line, asked))
 
-    def _is_foreign(self, line: Line) -> bool:
-        """Whether a table with one of our names is somebody else's.
-
-        Reads the record after the tables: if another process is making them, it has made both by then.
-        """
-        if "foreign" not in self._statements or not self._says(line, "foreign"):
-            return False
-        return not self._statements.recorded(self._applied(line))
-
-    def _applied(self, line: Line) -> set[str]:
-        if not self._says(line, "steps_there"):
-            return set()
-        return {row[0] for row in self._rows(line, "steps_applied", component=self._statements.table)}
-
-    def _missing(self, line: Line) -> list[str]:
-        for name in self._statements.missing_asked:
-            if rows := self._rows(line, name):
-                return [row[0] for row in rows]
+    def _answer(self, line: Line, asked: Run | Step) -> batch.Rows:
+        if isinstance(asked, Run):
+            return self._rows(line, asked.name, **asked.params)
+        for text in _BATCH_END.split(asked.sql):
+            batch.rows(line.connection, text)
         return []
-
-    def _steps(self, line: Line, component: str) -> list[str]:
-        if not self._says(line, "steps_there"):
-            self._rows(line, "steps_table")
-        applied = self._applied(line)
-        due = self._statements.due(applied, self._says(line, "table_there"))
-        if self._is_foreign(line):
-            raise table_exists(self._statements, applied)
-        for step in due:
-            for text in _BATCH_END.split(step.sql):
-                batch.rows(line.connection, text)
-            self._rows(line, "steps_record", component=component, step=step.name)
-        return [step.name for step in due]
-
-    def _says(self, line: Line, name: str) -> bool:
-        return bool(self._rows(line, name, table=self._statements.table)[0][0])
 
     def _rows(self, line: Line, name: str, **params: Any) -> batch.Rows:
         return batch.rows(line.connection, *bound(self._statements.named(name), params))

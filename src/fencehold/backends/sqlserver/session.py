@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from fencehold.backends.sql.abandoned import retrieve
 from fencehold.backends.sql.statements import Statements, advised
 from fencehold.backends.sqlserver import batch, driver, faults
 from fencehold.backends.sqlserver.address import Address
@@ -72,30 +72,30 @@ class Session:
             self._line = None
 
 
-async def answer(line: Line, work: Callable[[Line], T], limit_s: float) -> T:
+async def answer(
+    line: Line, work: Callable[[Line], T], limit_s: float, unsorted: tuple[type[Exception], ...] = ()
+) -> T:
     """Return what `work` returns on the line's thread, or raise one of our errors within the limit.
 
-    After an error the caller must leave the line. Out of time: Unavailable if nothing was sent, else Uncertain.
+    `unsorted`: errors of the driver that are raised as they are. After an error the caller must leave the line. Out of
+    time: Unavailable if nothing was sent, else Uncertain.
     """
-    future = line.submit(lambda _: work(line))
+    future = line.submit(work)
     waiting = asyncio.wrap_future(future)
-    waiting.add_done_callback(_retrieve)
+    waiting.add_done_callback(retrieve)
     try:
         done, _ = await asyncio.wait([waiting], timeout=max(0.0, limit_s))
-    except asyncio.CancelledError:
+    except BaseException:
         future.cancel()
         raise
     if not done:
         raise unanswered(limit_s, was_sent=not future.cancel())
-    return sorted_out(line, future)
-
-
-def sorted_out(line: Line, future: Future[T]) -> T:
-    """Return the result of a finished call; the driver's errors are raised as ours."""
     try:
         return future.result()
+    except unsorted:
+        raise
     except driver.Error as error:
-        raise (faults.of_statement(error) if line.is_open else faults.of_connect(error)) from None
+        raise faults.of_statement(error) from None
 
 
 def unanswered(limit_s: float, was_sent: bool) -> Unavailable | Uncertain:
@@ -107,8 +107,3 @@ def unanswered(limit_s: float, was_sent: bool) -> Unavailable | Uncertain:
         )
     hint = "It counts as lost until the store says otherwise."
     return Uncertain(f"SQL Server gave no answer within {max(0.0, limit_s):.1f} s.", hint=hint, code="no_answer")
-
-
-def _retrieve(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()

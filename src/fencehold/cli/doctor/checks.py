@@ -117,7 +117,9 @@ def _dead(name: str, stats: Stats) -> Finding:
     flag = outbox_flag(name)
     ls, redrive = f"`fencehold outbox ls{flag} --status DEAD_LETTER`", f"`fencehold outbox redrive{flag}`"
     hint = f"{ls} says why; {redrive} once that is mended."
-    return Finding("dead letters", State.WARNING, f"{stats.dead_letter} given up, waiting for somebody", hint, name)
+    return Finding(
+        "dead letters", State.WARNING, f"{stats.dead_letter} given up: somebody must look at them", hint, name
+    )
 
 
 async def _apart_s(store: Store, nouns: Sequence[Outbox], findings: Sequence[Finding]) -> float | None:

@@ -27,7 +27,7 @@ Exit codes: 0 all is well, 1 with findings (also when the database cannot be rea
 @outboxes_option("all that are there")
 @lease_option
 @click.option(
-    "--pending-age-max", default="5m", metavar="DURATION", help="Longer than this no due event should wait.  [5m]"
+    "--pending-age-max", default="5m", metavar="DURATION", help="Warn if a due event has waited for longer.  [5m]"
 )
 @with_setup
 def doctor(setup: Setup, outbox_names: tuple[str, ...], lease: str, pending_age_max: str) -> int:
@@ -42,7 +42,7 @@ def doctor(setup: Setup, outbox_names: tuple[str, ...], lease: str, pending_age_
         table_name(name)
     checks = Doctor(outbox_settings(lease=lease), seconds(pending_age_max, "--pending-age-max"), setup.table)
     store = setup.store()
-    findings = finish(checks.examine(store, outbox_names))
+    findings = finish(setup, store, checks.examine(store, outbox_names))
     is_well = all(finding.state in (State.OK, State.SKIPPED) for finding in findings)
     payload = {"healthy": is_well, "checks": [_json(finding) for finding in findings]}
     setup.screen.table(payload, ("CHECK", "STATE", "WHAT WAS FOUND"), [_row(finding) for finding in findings])

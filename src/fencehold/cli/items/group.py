@@ -10,8 +10,8 @@ from fencehold.cli.commands import Commands
 
 IMPORTS = {
     "break": lambda: import_module("fencehold.cli.items.break_lease").break_,
-    "ls": lambda: import_module("fencehold.cli.items.ls").ls,
-    "show": lambda: import_module("fencehold.cli.items.show").show,
+    "ls": lambda: import_module("fencehold.cli.items.look").ls,
+    "show": lambda: import_module("fencehold.cli.items.look").show,
 }
 
 EPILOG = """\b

@@ -9,12 +9,12 @@ import click
 from fencehold.cli.commands import Commands
 
 IMPORTS = {
-    "ls": lambda: import_module("fencehold.cli.outbox.ls").ls,
+    "ls": lambda: import_module("fencehold.cli.outbox.look").ls,
     "purge": lambda: import_module("fencehold.cli.outbox.purge").purge,
-    "redrive": lambda: import_module("fencehold.cli.outbox.redrive").redrive,
-    "retry": lambda: import_module("fencehold.cli.outbox.retry").retry,
-    "show": lambda: import_module("fencehold.cli.outbox.show").show,
-    "stats": lambda: import_module("fencehold.cli.outbox.stats").stats,
+    "redrive": lambda: import_module("fencehold.cli.outbox.again").redrive,
+    "retry": lambda: import_module("fencehold.cli.outbox.again").retry,
+    "show": lambda: import_module("fencehold.cli.outbox.look").show,
+    "stats": lambda: import_module("fencehold.cli.outbox.look").stats,
 }
 
 EPILOG = """\b

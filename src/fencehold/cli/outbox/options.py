@@ -27,13 +27,15 @@ T = TypeVar("T")
 SHOWN_MAX = 5
 
 
-# Each operator command is one statement: it is executed completely or not at all, even after an interrupt.
-def all_or_none() -> str:
-    return "interrupted: it is one statement, so all of them were changed or none; look again"
-
+#: Said at Ctrl-C. Each operator command is one statement, which is executed completely or not at all.
+ALL_OR_NONE = "interrupted: it is one statement, so all of them were changed or none; look again"
 
 outbox_option = click.option(
-    "--outbox", "outbox_name", metavar="NAME", default=DEFAULT_OUTBOX, help=f"Its table.  [{DEFAULT_OUTBOX}]"
+    "--outbox",
+    "outbox_name",
+    metavar="NAME",
+    default=DEFAULT_OUTBOX,
+    help=f"The table of the outbox.  [{DEFAULT_OUTBOX}]",
 )
 items_option = click.option("--items", "with_items", is_flag=True, help="The tables of items as well.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
@@ -85,23 +87,21 @@ class NoOutbox(ConfigurationError):
         )
 
 
-def with_outbox(
-    setup: Setup, name: str, call: Callable[[Outbox], Awaitable[T]], if_interrupted: Callable[[], str] | None = None
-) -> T:
-    """Open the store of this outbox for one call, and return what it returns. At Ctrl-C say what was done, if asked."""
+def with_outbox(setup: Setup, name: str, call: Callable[[Outbox], Awaitable[T]], if_interrupted: object = None) -> T:
+    """Open the store of this outbox for one call, and return what it returns. At Ctrl-C say `if_interrupted`."""
+    store = setup.store()
+    outbox = store.outbox(name)
 
     async def work() -> T:
-        store = setup.store()
-        outbox = store.outbox(name)
         async with store, known(store, name):
             return await call(outbox)
 
     try:
-        return finish(work())
+        return finish(setup, store, work())
     except KeyboardInterrupt:
         if if_interrupted is None:
             raise
-        setup.screen.say(if_interrupted())
+        setup.screen.say(str(if_interrupted))
         raise click.exceptions.Exit(exit_codes.INTERRUPTED) from None
 
 

@@ -33,7 +33,7 @@ Exit codes: 0 done, 69 database unreachable, 78 bad configuration, 130 interrupt
 
 
 class Tally:
-    """Counts the deleted events, also when the purge is interrupted."""
+    """Counts the deleted events; its text is said when the purge is interrupted."""
 
     def __init__(self) -> None:
         self.deleted = 0
@@ -42,6 +42,9 @@ class Tally:
     def told(self, deleted: int) -> None:
         self.deleted = deleted
         self.on_progress(deleted)
+
+    def __str__(self) -> str:
+        return f"interrupted: {self.deleted} were deleted for sure, a last batch perhaps; the rest stays"
 
 
 @click.command(epilog=EPILOG)
@@ -52,7 +55,7 @@ class Tally:
     "--status", "statuses", multiple=True, type=StatusChoice(FINISHED),
     help="May be given several times.  [COMPLETED]",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Also dead letters younger than the 90 days they are to be kept.")
+@click.option("--force", is_flag=True, help="Also delete dead letters younger than 90 days.")
 @dry_run_option
 @outbox_option
 @with_setup
@@ -71,7 +74,7 @@ def purge(
     tally = Tally()
     deleted = with_outbox(
         setup, outbox_name, lambda outbox: _purge(setup, outbox, age_s, wanted, dry_run, tally),
-        lambda: f"interrupted: {tally.deleted} were deleted for sure, a last batch perhaps; the rest stays",
+        tally,
     )  # fmt: skip
     which = " and ".join(status.value for status in wanted)
     payload = {"dry_run": dry_run, "statuses": list(wanted), "older_than_s": age_s, "deleted": deleted}

@@ -107,8 +107,15 @@ class DashedCommand(click.Command):
 @click.option("--lease", default="30s", metavar="DURATION", help="How long the lease outlives the last renewal.  [30s]")
 @click.option("--wait", default=None, metavar="DURATION", help="Give up (75 or 69) after this long.  [wait for ever]")
 @click.option("--no-wait", is_flag=True, help="Try once (for 10 s at most), and give up (75 or 69).")
-@click.option("--grace", default="5s", metavar="DURATION", help="Between SIGTERM and SIGKILL, time permitting.  [5s]")
-@click.option("--holder-id", default=None, metavar="TEXT", help="Who holds it, for others to see.  [host-pid-random]")
+@click.option(
+    "--grace",
+    default="5s",
+    metavar="DURATION",
+    help="The time between SIGTERM and SIGKILL, if the lease lasts so long.  [5s]",
+)
+@click.option(
+    "--holder-id", default=None, metavar="TEXT", help="The name of the holder, as others see it.  [host-pid-random]"
+)
 @click.option("--no-cgroup", is_flag=True, help="Make no control group for CMD, even where that is possible.")
 @with_setup
 def run(setup: Setup, name: str, command: tuple[str, ...], **given: Any) -> int:

@@ -61,7 +61,7 @@ CELL_CHARS_MAX = 300
 @click.option("--faults", default=",".join(FAULTS), metavar="LIST", help="Some of those below, or none.  [all]")
 @click.option("--pause-hook", metavar="CMD", help="Your command that pauses the database; run once, at a quarter.")
 @click.option("--failover-hook", metavar="CMD", help="Your command that fails it over; run once, after the half.")
-@click.option("--hook-limit", metavar="DURATION", default="60s", help="Longer than this no hook may take.  [60s]")
+@click.option("--hook-limit", metavar="DURATION", default="60s", help="The longest time that a hook may take.  [60s]")
 @click.option("--report", metavar="FILE", type=click.Path(dir_okay=False), help="Write the report as one HTML page.")
 @with_setup
 def verify(setup: Setup, url: str | None, report: str | None, **options: Any) -> int:

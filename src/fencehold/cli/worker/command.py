@@ -48,16 +48,18 @@ Exit codes: 0 stopped in order, 1 stopped, but a handler did not end in time,
     "--concurrency", type=click.IntRange(1, CONCURRENCY_MAX), default=10, help="Events handled at the same time.  [10]"
 )
 @lease_option
-@duration_option("--poll-every", "How often to look for events that no hint told of.  [1s]", "1s")
+@duration_option("--poll-every", "How often to look for events without being notified.  [1s]", "1s")
 @duration_option("--max-processing", "A handler that takes longer is aborted.  [3 leases]")
 @duration_option("--shutdown-timeout", "How long a stop waits for handlers; at most a lease.  [a lease]")
-@duration_option("--give-up-after", "Exit (80) after so long without being able to handle anything.  [never]")
-@duration_option("--retry-base", "After a first failure; doubled after each further one.  [1s]", "1s")
+@duration_option("--give-up-after", "Exit (80) after being unable to handle any event for so long.  [never]")
+@duration_option("--retry-base", "The wait after a first failure; doubled after each further one.  [1s]", "1s")
 @duration_option("--retry-cap", "The longest wait before another try.  [30s]", "30s")
-@click.option("--batch-size", type=click.IntRange(1, CONCURRENCY_MAX), help="Handlers get lists, up to so many events.")
-@click.option("--ordered", is_flag=True, help="The events of one aggregate one at a time, oldest first.")
-@click.option("--no-reaper", is_flag=True, help="Bring no reaper along; one must run elsewhere (`fencehold reaper`).")
-@click.option("--worker-id", metavar="TEXT", help="Who holds an event, for others to see.  [host-pid-random]")
+@click.option(
+    "--batch-size", type=click.IntRange(1, CONCURRENCY_MAX), help="Handlers get lists of up to this many events."
+)
+@click.option("--ordered", is_flag=True, help="Handle the events of one aggregate one at a time, oldest first.")
+@click.option("--no-reaper", is_flag=True, help="Start no reaper; one must run elsewhere (`fencehold reaper`).")
+@click.option("--worker-id", metavar="TEXT", help="The name of this worker, as others see it.  [host-pid-random]")
 @metrics_options
 @with_setup
 def worker(

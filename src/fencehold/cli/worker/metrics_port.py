@@ -33,7 +33,10 @@ def metrics_options(command: F) -> F:
         "[not served]",
     )  # fmt: skip
     host = click.option(
-        "--metrics-host", default=DEFAULT_HOST, metavar="HOST", help=f"On this address.  [{DEFAULT_HOST}]"
+        "--metrics-host",
+        default=DEFAULT_HOST,
+        metavar="HOST",
+        help=f"The address for --metrics-port.  [{DEFAULT_HOST}]",
     )
     return port(host(command))
 

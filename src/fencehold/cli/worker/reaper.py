@@ -30,8 +30,8 @@ Exit codes: 0 stopped in order, 1 did not end within a lease, 78 bad configurati
 @click.command(epilog=EPILOG)
 @outbox_option
 @lease_option
-@duration_option("--every", "How often; less than a lease.  [10s, or a third of it]")
-@click.option("--reaper-id", metavar="TEXT", help="Who reaps, for others to see.  [host-pid-random]")
+@duration_option("--every", "How often to look for lapsed events; less than a lease.  [10s, or a third of it]")
+@click.option("--reaper-id", metavar="TEXT", help="The name of this reaper, as others see it.  [host-pid-random]")
 @metrics_options
 @with_setup
 def reaper(

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Generic, Self
 
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
-from fencehold.model.items.changes import checked_change
+from fencehold.model.items.settings import checked_change
 from fencehold.model.json_types import J, Json
 from fencehold.ports.items import ItemRefusal, ItemRow
 from fencehold.runtime.core.block_kinds import AsyncBlock

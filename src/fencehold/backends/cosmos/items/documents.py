@@ -107,8 +107,12 @@ def last_token(document: Document | None) -> int:
     return int(document["lease"]["token"]) if document is not None else 0
 
 
-def item_row(item_id: str, row: StoredItem, now: dt.datetime) -> ItemRow:
-    """Return the item as it is at this instant: a lapsed lease is left out."""
+def seen(document: Document | None, now: dt.datetime) -> ItemRow | None:
+    """Return the item as it is at this instant, without a lapsed lease; None if it never existed or was deleted."""
+    row = stored_item(document)
+    if document is None or row is None:
+        return None
+    item_id = document["itemId"]
     if row_state(row, now) is not Row.LIVE or row.expires_at is None:
         return ItemRow(item_id, row.state, row.state_timestamp, row.document, row.token)
     return ItemRow(

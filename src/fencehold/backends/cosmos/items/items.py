@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from fencehold.backends.cosmos.documents import Document, document_id, query
 from fencehold.backends.cosmos.items import documents as shape
 from fencehold.backends.cosmos.schema import CosmosSchema
-from fencehold.backends.cosmos.server_clock import Window
+from fencehold.backends.cosmos.server_clock import EPOCH_START, Window
 from fencehold.backends.cosmos.wire import Call, Wire
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 from fencehold.model.items.items import (
@@ -35,8 +37,11 @@ SPREAD_MAX = 8
 CONTENDED_PAUSE_S_MAX = 0.02
 NOT_EXECUTED = (Unavailable, ConfigurationError)  # this request was not; others of its batch may have been
 
+WHENEVER = EPOCH_START  # in requests that have no instant yet
+
 Where = tuple[str, Stretch]  # a state, and the range of times at which it began
-Made = Callable[[dt.datetime, int], Request]  # from the instant and the next token
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 class CosmosItemPort:
@@ -48,57 +53,33 @@ class CosmosItemPort:
         self._known: dict[str, Document] = {}
 
     async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
-        def made(now: dt.datetime, token: int) -> Request:
-            return Request(now, item.holder_id, state=item.state, document=item.document_json)
-
-        answer = await self._attempt(self._wire.call("put", limit_s), Verb.PUT, item.id, made)
-        assert answer is not None, "a put leaves an item"
-        return answer
+        asked = Request(WHENEVER, item.holder_id, state=item.state, document=item.document_json)
+        return there(await self._one(Verb.PUT, item.id, asked, limit_s))
 
     async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]:
         call = self._wire.call("get", limit_s)
-        wanted = list(dict.fromkeys(ids))
-        found = await asyncio.gather(*(call.read(self._partition(i), document_id(i)) for i in wanted))
-        rows = ((i, shape.stored_item(document)) for i, document in zip(wanted, found, strict=True))
-        return {i: shape.item_row(i, row, (await now(call, self._partition(i))).earliest) for i, row in rows if row}
+        found = await asyncio.gather(*(call.read(self._partition(i), document_id(i)) for i in dict.fromkeys(ids)))
+        return {row.id: row for row in await seen_now(call, (one for one in found if one is not None))}
 
     async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
-        def made(now: dt.datetime, token: int) -> Request:
-            return Request(now, holder_id, next_token=token, lease_s=lease_s)
-
-        answer = await self._attempt(self._wire.call("acquire", limit_s), Verb.ACQUIRE, item_id, made)
-        assert answer is not None, "an acquire leaves an item"
-        return answer
+        asked = Request(WHENEVER, holder_id, lease_s=lease_s)
+        return there(await self._one(Verb.ACQUIRE, item_id, asked, limit_s))
 
     async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
-        call = self._wire.call("renew", limit_s)
-
-        async def one(key: ItemKey) -> ItemAnswer | None:
-            return await self._attempt(call, Verb.RENEW, key.id, of_key(key, lease_s=lease_s), key)
-
-        answers = await all_answered(one, keys)
+        answers = await self._batch(Verb.RENEW, {key: of_key(key, lease_s=lease_s) for key in keys}, limit_s)
         rows = ((key, answer) for key, answer in answers.items() if isinstance(answer, ItemRow))
         return {key: row.expires_at for key, row in rows if row.expires_at is not None}
 
     async def break_leases(self, keys: Sequence[ItemKey], limit_s: float) -> dict[ItemKey, ItemRefusal]:
-        call = self._wire.call("break", limit_s)
-
-        async def one(key: ItemKey) -> ItemAnswer | None:
-            return await self._attempt(call, Verb.BREAK, key.id, of_key(key), key)
-
-        answers = await all_answered(one, keys)
+        answers = await self._batch(Verb.BREAK, {key: of_key(key) for key in keys}, limit_s)
         return {key: answer for key, answer in answers.items() if isinstance(answer, ItemRefusal)}
 
     async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:
-        call = self._wire.call("save", limit_s)
-        made = of_key(key, state=state, document=document_json)
-        answer = await self._attempt(call, Verb.SAVE, key.id, made, key)
-        assert answer is not None, "a save leaves an item"
-        return answer
+        asked = of_key(key, state=state, document=document_json)
+        return there(await self._one(Verb.SAVE, key.id, asked, limit_s))
 
     async def delete(self, key: ItemKey, limit_s: float) -> ItemRefusal | None:
-        call = self._wire.call("delete", limit_s)
-        answer = await self._attempt(call, Verb.DELETE, key.id, of_key(key), key)
+        answer = await self._one(Verb.DELETE, key.id, of_key(key), limit_s)
         return answer if isinstance(answer, ItemRefusal) else None
 
     async def next_for_state(
@@ -119,16 +100,13 @@ class CosmosItemPort:
         call = self._wire.call("next_for_state", limit_s)
         taken: list[ItemRow] = []
         spread = 1
-
-        def made(now: dt.datetime, token: int) -> Request:
-            return Request(now, holder_id, next_token=token, lease_s=lease_s, state=state)
-
+        wish = Request(WHENEVER, holder_id, lease_s=lease_s, state=state)
         try:
             while len(taken) < limit:
                 wanted = limit - len(taken)
                 free = await self._oldest_free(call, (state, stretch), wanted * spread, skip)
                 chosen = one_slice(free, wanted)
-                asked = (self._taken(call, one, made) for one in chosen)
+                asked = (self._taken(call, one, wish) for one in chosen)
                 outcomes = await asyncio.gather(*asked, return_exceptions=True)
                 taken += [one for one in outcomes if isinstance(one, ItemRow)]
                 raise_first([one for one in outcomes if isinstance(one, BaseException)])
@@ -147,9 +125,8 @@ class CosmosItemPort:
         call = self._wire.call("find", limit_s)
         text = query("find_items" if state is None else "find_items_in_state")
         given = {} if state is None else {"state": state}
-        found = await asyncio.gather(*(call.query(part, text, given, limit) for part in self._partitions()))
-        oldest = sorted((one for part in found for one in part), key=lambda one: int(one["stateTimestamp"]))[:limit]
-        return [view(one, await now(call, one["pk"])) for one in oldest]
+        found = await oldest((call.query(part, text, given, limit) for part in self._partitions()), limit)
+        return await seen_now(call, found)
 
     async def kinds(self, limit_s: float) -> list[str]:
         raise ConfigurationError(
@@ -158,37 +135,40 @@ class CosmosItemPort:
             code="which_kind",
         )
 
-    # One item
+    async def _one(self, verb: Verb, item_id: str, asked: Request, limit_s: float) -> ItemAnswer | None:
+        """Run a verb on one item. Returns None if it is done and the item does not exist."""
+        return await self._attempt(self._wire.call(verb.value, limit_s), verb, item_id, asked)
 
-    async def _attempt(
-        self, call: Call, verb: Verb, item_id: str, made: Made, key: ItemKey | None = None
-    ) -> ItemAnswer | None:
-        """Read (or use the known document), decide, write by etag; start again if the etag has changed.
+    async def _batch(
+        self, verb: Verb, asked: Mapping[ItemKey, Request], limit_s: float
+    ) -> dict[ItemKey, ItemAnswer | None]:
+        """Run a verb on each of these items. Raises if one got no answer; the whole batch may then be repeated."""
+        call = self._wire.call(verb.value, limit_s)
+        return await together({key: self._attempt(call, verb, key.id, one) for key, one in asked.items()})
 
-        Returns None if the verb is done and the item does not exist.
-        """
+    async def _attempt(self, call: Call, verb: Verb, item_id: str, asked: Request) -> ItemAnswer | None:
+        """Read (or use the known document), decide, write by etag; start again if the etag has changed."""
         partition = self._partition(item_id)
-        document = self._remembered(key)
+        document = self._remembered(verb, item_id, asked)
         while True:
             is_fresh = document is None
             if document is None:
                 document = await call.read(partition, document_id(item_id))
             window = await now(call, partition)
-            row, token = shape.stored_item(document), shape.last_token(document) + 1
-            rule = judged(row, verb, made, window)
+            row = shape.stored_item(document)
+            rule = judged(row, verb, asked, window)
             if (rule is None or rule.then is keep) and not is_fresh:
                 document = None  # only an item just read can show that it is another's, or nobody's
                 continue
             if rule is None:
-                return refused(item_id, row, verb, made, window)
-            after = rule.then(row, made(self._instant(partition, verb, window), token))
+                return refused(document, verb, asked, window)
             if rule.then is keep:
-                return shape.item_row(item_id, after, window.earliest) if after is not None else None
-            stored = await self._written(call, item_id, document, rule, after)
-            if stored is not None:
-                kept = shape.stored_item(stored)
-                return shape.item_row(item_id, kept, window.latest) if kept is not None else None
-            document = None
+                return shape.seen(document, window.earliest)
+            at, token = self._instant(partition, verb, window), shape.last_token(document) + 1
+            after = rule.then(row, replace(asked, now=at, next_token=token))
+            document = await self._written(call, item_id, document, rule, after)
+            if document is not None:
+                return shape.seen(document, window.latest)
             await contended(call)
 
     async def _written(
@@ -212,8 +192,7 @@ class CosmosItemPort:
         return stored
 
     async def _oldest_free(self, call: Call, where: Where, limit: int, skip: Sequence[str]) -> list[Document]:
-        found = await asyncio.gather(*(self._free(call, part, where, limit, skip) for part in self._partitions()))
-        return sorted((one for part in found for one in part), key=lambda one: int(one["stateTimestamp"]))[:limit]
+        return await oldest((self._free(call, part, where, limit, skip) for part in self._partitions()), limit)
 
     async def _free(self, call: Call, partition: str, where: Where, limit: int, skip: Sequence[str]) -> list[Document]:
         """Return free items, oldest first. `skip` is applied here, not in the query, whose length is limited."""
@@ -226,17 +205,15 @@ class CosmosItemPort:
         found = await call.query(partition, query("next_for_state"), given, asked)
         return [one for one in found if one["itemId"] not in skipped][:limit]
 
-    async def _taken(self, call: Call, document: Document, made: Made) -> ItemRow | None:
+    async def _taken(self, call: Call, document: Document, asked: Request) -> ItemRow | None:
         """Acquire the item of this document; None if it is not free, or another client was quicker."""
         window = await now(call, document["pk"])
         row = shape.stored_item(document)
-        rule = judged(row, Verb.NEXT, made, window)
+        rule = judged(row, Verb.NEXT, asked, window)
         if rule is None:
             return None
-        after = rule.then(row, made(window.latest, shape.last_token(document) + 1))
-        stored = await self._written(call, document["itemId"], document, rule, after)
-        kept = shape.stored_item(stored)
-        return shape.item_row(document["itemId"], kept, window.latest) if kept is not None else None
+        after = rule.then(row, replace(asked, now=window.latest, next_token=shape.last_token(document) + 1))
+        return shape.seen(await self._written(call, document["itemId"], document, rule, after), window.latest)
 
     def _instant(self, partition: str, verb: Verb, window: Window) -> dt.datetime:
         """Return the verb's instant. A lease counts from the latest time it may be.
@@ -246,12 +223,11 @@ class CosmosItemPort:
         is_transition = verb in (Verb.PUT, Verb.SAVE)
         return self._wire.clock.stamp(partition, window) if is_transition else window.latest
 
-    def _remembered(self, key: ItemKey | None) -> Document | None:
-        document = self._known.get(key.id) if key is not None else None
-        if document is None or key is None:
-            return None
-        lease = document["lease"]
-        is_same = lease["leasedBy"] == key.holder_id and key.token in (0, lease["token"])
+    def _remembered(self, verb: Verb, item_id: str, asked: Request) -> Document | None:
+        """Return the document as we last wrote it, if it has the lease that this verb is asked under."""
+        document = self._known.get(item_id) if verb not in (Verb.PUT, Verb.ACQUIRE) else None
+        lease = document["lease"] if document is not None else {}
+        is_same = lease.get("leasedBy") == asked.holder_id and asked.token in (0, lease["token"])
         return document if is_same else None
 
     def _remember(self, item_id: str, document: Document) -> None:
@@ -278,39 +254,48 @@ class CosmosItems:
         await self._wire.close()
 
 
-def judged(row: StoredItem | None, verb: Verb, made: Made, window: Window) -> Rule | None:
+def judged(row: StoredItem | None, verb: Verb, asked: Request, window: Window) -> Rule | None:
     """Return the rule to apply, if a rule applies at both ends of the window, with the same effect; else None: refused.
 
     A break may have two effects: if the lease may just have lapsed, the break frees it, which costs nobody a right.
     """
-    first, last = (decide(row, verb, made(now, 0)) for now in (window.earliest, window.latest))
+    first, last = (decide(row, verb, replace(asked, now=now)) for now in (window.earliest, window.latest))
     if first is None or last is None:
         return None
     return first if first.then is last.then or verb is Verb.BREAK else None
 
 
-def refused(item_id: str, row: StoredItem | None, verb: Verb, made: Made, window: Window) -> ItemRefusal:
+def refused(document: Document | None, verb: Verb, asked: Request, window: Window) -> ItemRefusal:
     """Return the reason at the end of the window that refuses, and the item as all but its holder must treat it."""
-    refuses_first = decide(row, verb, made(window.earliest, 0)) is None
+    row = shape.stored_item(document)
+    refuses_first = decide(row, verb, replace(asked, now=window.earliest)) is None
     reason = refusal_reason(row, window.earliest if refuses_first else window.latest)
-    return ItemRefusal(reason, shape.item_row(item_id, row, window.earliest) if row is not None else None)
+    return ItemRefusal(reason, shape.seen(document, window.earliest))
 
 
 async def now(call: Call, partition: str) -> Window:
     return shape.to_the_millisecond(await call.now(partition))
 
 
-def view(document: Document, window: Window) -> ItemRow:
-    row = shape.stored_item(document)
-    assert row is not None, "the query leaves out what was deleted"
-    return shape.item_row(document["itemId"], row, window.earliest)
+async def seen_now(call: Call, documents: Iterable[Document]) -> list[ItemRow]:
+    """Return those items that were not deleted, as all but their holders must treat them."""
+    there = [one for one in documents if shape.stored_item(one) is not None]
+    rows = [shape.seen(one, (await now(call, one["pk"])).earliest) for one in there]
+    return [row for row in rows if row is not None]
 
 
-def of_key(key: ItemKey, *, lease_s: float = 0.0, state: str | None = None, document: str | None = None) -> Made:
-    def made(now: dt.datetime, token: int) -> Request:
-        return Request(now, key.holder_id, key.token, lease_s=lease_s, state=state, document=document)
+async def oldest(parts: Iterable[Awaitable[list[Document]]], limit: int) -> list[Document]:
+    found = await asyncio.gather(*parts)
+    return sorted((one for part in found for one in part), key=lambda one: int(one["stateTimestamp"]))[:limit]
 
-    return made
+
+def of_key(key: ItemKey, *, lease_s: float = 0.0, state: str | None = None, document: str | None = None) -> Request:
+    return Request(WHENEVER, key.holder_id, key.token, lease_s=lease_s, state=state, document=document)
+
+
+def there(answer: ItemAnswer | None) -> ItemAnswer:
+    assert answer is not None, "what is asked for leaves an item, or is refused"
+    return answer
 
 
 def one_slice(oldest: Sequence[Document], limit: int) -> Sequence[Document]:
@@ -332,21 +317,22 @@ async def contended(call: Call) -> None:
     await asyncio.sleep(pause_s)
 
 
-async def all_answered(
-    one: Callable[[ItemKey], Awaitable[ItemAnswer | None]], keys: Sequence[ItemKey]
-) -> dict[ItemKey, ItemAnswer | None]:
+async def together(asked: Mapping[K, Awaitable[T]]) -> dict[K, T]:
     """Run all at once. If one got no answer, raises for the whole batch; to repeat the batch gives the same result.
 
     Raises Uncertain (half_done) if some were executed and the rest certainly not.
     """
-    distinct = list(dict.fromkeys(keys))
-    outcomes = await asyncio.gather(*(one(key) for key in distinct), return_exceptions=True)
+    outcomes = await asyncio.gather(*asked.values(), return_exceptions=True)
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     if len(errors) < len(outcomes) and errors and all(isinstance(error, NOT_EXECUTED) for error in errors):
-        raise Uncertain(f"A part of the batch was executed, the rest not: {errors[0]}", code="half_done")
+        raise half_done(errors[0])
     raise_first(errors)
-    pairs = zip(distinct, outcomes, strict=True)
+    pairs = zip(asked, outcomes, strict=True)
     return {key: outcome for key, outcome in pairs if not isinstance(outcome, BaseException)}
+
+
+def half_done(error: BaseException) -> Uncertain:
+    return Uncertain(f"A part of the batch was executed, the rest not: {error}", code="half_done")
 
 
 def raise_first(errors: Sequence[BaseException]) -> None:

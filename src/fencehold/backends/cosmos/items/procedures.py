@@ -12,8 +12,6 @@ time, comes at a later call.
 
 from __future__ import annotations
 
-import asyncio
-import datetime as dt
 import functools
 import hashlib
 import random
@@ -25,15 +23,15 @@ from typing import Any, TypeVar
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.documents import Document, document_id
 from fencehold.backends.cosmos.items import documents as shape
-from fencehold.backends.cosmos.items.items import NOT_EXECUTED, CosmosItemPort, CosmosItems, raise_first
+from fencehold.backends.cosmos.items.items import NOT_EXECUTED, CosmosItemPort, CosmosItems, half_done, together
 from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.wire import Call, Wire
 from fencehold.model.errors import FenceholdError, Unavailable, Uncertain
-from fencehold.model.items.items import ItemKey
-from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, NewItem, Stretch
+from fencehold.model.items.items import ItemKey, Request, Verb
+from fencehold.ports.items import EVER, ItemAnswer, ItemRefusal, ItemRow, Stretch
 from fencehold.ports.schema import Waits, unheard
 
-Key = TypeVar("Key")  # the key of a lease, or an item's id
+K = TypeVar("K")  # the key of a lease, or an item's id
 
 SCRIPTS = ("lease", "nextForState")
 BATCH_MAX = 100  # about 1,300 request units: one call must fit into what a partition may spend in a second
@@ -56,40 +54,12 @@ def procedure(script: str) -> Procedure:
 class ProcedureItemPort(CosmosItemPort):
     """The documents are the same as with writes by etag: both ports may work on them at the same time."""
 
-    async def put(self, item: NewItem, limit_s: float) -> ItemAnswer:
-        fixed = {"pk": self._partition(item.id), "itemId": item.id, "kind": self._kind, "id": document_id(item.id)}
-        named = {"holder": item.holder_id, "state": item.state, "document": item.document_json}
-        return there(await self._one("put", item.id, {**named, "item": fixed}, limit_s))
-
     async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]:
         try:
-            answers = await self._batch("get", {item_id: (item_id, {}) for item_id in ids}, limit_s)
+            answers = await self._ask("get", {item_id: (item_id, {}) for item_id in ids}, limit_s)
         except Uncertain as error:  # executed or not, a read changes nothing
             raise Unavailable(error.message, hint=error.hint, code=error.code) from None
         return {item_id: answer for item_id, answer in answers.items() if isinstance(answer, ItemRow)}
-
-    async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
-        named = {"holder": holder_id, "leaseDuration": shape.duration_ms(lease_s)}
-        return there(await self._one("acquire", item_id, named, limit_s))
-
-    async def renew(self, keys: Sequence[ItemKey], lease_s: float, limit_s: float) -> dict[ItemKey, dt.datetime]:
-        named = {"leaseDuration": shape.duration_ms(lease_s)}
-        answers = await self._batch("renew", {key: (key.id, {**holder_of(key), **named}) for key in keys}, limit_s)
-        rows = ((key, answer) for key, answer in answers.items() if isinstance(answer, ItemRow))
-        return {key: row.expires_at for key, row in rows if row.expires_at is not None}
-
-    async def break_leases(self, keys: Sequence[ItemKey], limit_s: float) -> dict[ItemKey, ItemRefusal]:
-        answers = await self._batch("break", {key: (key.id, holder_of(key)) for key in keys}, limit_s)
-        return {key: answer for key, answer in answers.items() if isinstance(answer, ItemRefusal)}
-
-    async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:
-        named = {"state": state, "document": document_json}
-        changed = {name: value for name, value in named.items() if value is not None}
-        return there(await self._one("save", key.id, {**holder_of(key), **changed}, limit_s))
-
-    async def delete(self, key: ItemKey, limit_s: float) -> ItemRefusal | None:
-        answer = await self._one("delete", key.id, holder_of(key), limit_s)
-        return answer if isinstance(answer, ItemRefusal) else None
 
     async def next_for_state(
         self,
@@ -114,30 +84,44 @@ class ProcedureItemPort(CosmosItemPort):
                 if not taken:
                     raise
                 break  # return those already leased; leases of the call without an answer lapse by themselves
-            taken += [seen(one, reply["now"]) for one in reply["items"]]
+            rows = (shape.seen(one, shape.instant(reply["now"])) for one in reply["items"])
+            taken += [row for row in rows if row is not None]
             if len(reply["items"]) < asked and not reply["isStopped"]:
                 waiting.pop(0)
         return sorted(taken, key=lambda row: row.state_timestamp)
 
-    async def _one(self, verb: str, item_id: str, named: Document, limit_s: float) -> ItemAnswer | None:
-        """Send one request and return its answer; None if it was not refused and the item does not exist now."""
-        request = {"id": document_id(item_id), **named}
-        call = self._wire.call(verb, limit_s)
-        [answer] = await answers(call, verb, self._partition(item_id), [request])
-        return answered(answer)
+    async def _one(self, verb: Verb, item_id: str, asked: Request, limit_s: float) -> ItemAnswer | None:
+        told = await self._ask(verb.value, {item_id: (item_id, self._fields(verb, item_id, asked))}, limit_s)
+        return told[item_id]
 
     async def _batch(
-        self, verb: str, asked: Mapping[Key, tuple[str, Document]], limit_s: float
-    ) -> dict[Key, ItemAnswer | None]:
-        """Send one request for each bucket. Raises if one got no answer; the caller may then repeat the whole batch."""
+        self, verb: Verb, asked: Mapping[ItemKey, Request], limit_s: float
+    ) -> dict[ItemKey, ItemAnswer | None]:
+        requests = {key: (key.id, self._fields(verb, key.id, one)) for key, one in asked.items()}
+        return await self._ask(verb.value, requests, limit_s)
+
+    def _fields(self, verb: Verb, item_id: str, asked: Request) -> Document:
+        fields: Document = {
+            "holder": asked.holder_id, "token": asked.token, "leaseDuration": shape.duration_ms(asked.lease_s),
+        }  # fmt: skip
+        changed = {"state": asked.state, "document": asked.document}
+        fields.update((name, value) for name, value in changed.items() if value is not None)
+        if verb is Verb.PUT:  # what else a new document has
+            partition = self._partition(item_id)
+            fields["item"] = {"pk": partition, "itemId": item_id, "kind": self._kind, "id": document_id(item_id)}
+        return fields
+
+    async def _ask(
+        self, verb: str, asked: Mapping[K, tuple[str, Document]], limit_s: float
+    ) -> dict[K, ItemAnswer | None]:
+        """Send one request for each bucket; `asked` has an item's id and the rest of the request for it."""
         call = self._wire.call(verb, limit_s)
-        parts: dict[str, dict[Key, Document]] = {}
-        for key, (item_id, request) in asked.items():
-            parts.setdefault(self._partition(item_id), {})[key] = {"id": document_id(item_id), **request}
-        told = await together([answers(call, verb, where, [*named.values()]) for where, named in parts.items()])
-        keys = (key for part in parts.values() for key in part)
-        flat = (answer for some in told for answer in some)
-        return {key: answered(answer) for key, answer in zip(keys, flat, strict=True)}
+        parts: dict[str, dict[K, Document]] = {}
+        for key, (item_id, fields) in asked.items():
+            parts.setdefault(self._partition(item_id), {})[key] = {"id": document_id(item_id), **fields}
+        told = await together({where: answers(call, verb, where, [*named.values()]) for where, named in parts.items()})
+        pairs = (pair for where, named in parts.items() for pair in zip(named, told[where], strict=True))
+        return {key: answered(answer) for key, answer in pairs}
 
 
 class ProcedureItems(CosmosItems):
@@ -209,40 +193,13 @@ async def execute(call: Call, partition: str, script: str, parameters: Sequence[
     return reply
 
 
-async def together(parts: Sequence[Any]) -> list[list[Document]]:
-    outcomes = await asyncio.gather(*parts, return_exceptions=True)
-    errors = [one for one in outcomes if isinstance(one, BaseException)]
-    if len(errors) < len(outcomes) and all(isinstance(error, NOT_EXECUTED) for error in errors) and errors:
-        raise half_done(errors[0])
-    raise_first(errors)
-    return [one for one in outcomes if not isinstance(one, BaseException)]
-
-
-def half_done(error: BaseException) -> Uncertain:
-    return Uncertain(f"A part of the batch was executed, the rest not: {error}", code="half_done")
-
-
 def in_turn(partitions: Sequence[str]) -> list[str]:
     """Return the partitions from a random one on: if every call began at the first, its items always came first."""
     first = random.randrange(len(partitions))
     return [*partitions[first:], *partitions[:first]]
 
 
-def holder_of(key: ItemKey) -> Document:
-    return {"holder": key.holder_id, "token": key.token}
-
-
 def answered(answer: Document) -> ItemAnswer | None:
-    item = seen(answer["item"], answer["now"]) if answer["item"] is not None else None
+    """Return the answer to one request; None if it was not refused and the item does not exist now."""
+    item = shape.seen(answer["item"], shape.instant(answer["now"]))
     return item if answer["refused"] is None else ItemRefusal(answer["refused"], item)
-
-
-def seen(document: Document, now_ms: int) -> ItemRow:
-    row = shape.stored_item(document)
-    assert row is not None, "a procedure shows no deleted item"
-    return shape.item_row(document["itemId"], row, shape.instant(now_ms))
-
-
-def there(answer: ItemAnswer | None) -> ItemAnswer:
-    assert answer is not None, "this verb leaves an item, or is refused"
-    return answer

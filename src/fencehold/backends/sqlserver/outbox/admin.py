@@ -14,7 +14,7 @@ class SqlServerEventAdmin:
 
     async def stats(self, limit_s: float, whole: bool = True) -> Stats:
         rows = await self._session.run("stats", {"whole": int(whole)}, limit_s)
-        return event_rows.stats(rows[0])
+        return event_rows.stats(*rows[0])
 
     async def find(self, which: Filter, limit: int, limit_s: float) -> list[EventRow]:
         params = {**event_rows.filter_params(which), "limit": limit}
@@ -27,10 +27,10 @@ class SqlServerEventAdmin:
             **event_rows.filter_params(which), "root_cause": root_cause, "limit": limit,
             "spread_us": microseconds(spread_s), "dry_run": int(dry_run),
         }  # fmt: skip
-        return [row[0] for row in await self._session.run("redrive", params, limit_s)]
+        return [tracking_id for (tracking_id,) in await self._session.run("redrive", params, limit_s)]
 
     async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
         params = event_rows.filter_params(which)
-        if dry_run:
-            return min(limit, int((await self._session.run("purgeable", params, limit_s))[0][0]))
-        return int((await self._session.run("purge", {**params, "limit": limit}, limit_s))[0][0])
+        name = "purgeable" if dry_run else "purge"
+        [(count,)] = await self._session.run(name, {**params, "limit": limit}, limit_s)
+        return min(limit, int(count))

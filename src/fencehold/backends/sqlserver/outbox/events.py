@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import time
 from collections.abc import Iterable, Sequence
 
 from fencehold.backends.absent import NoHints
@@ -20,6 +19,7 @@ from fencehold.backends.sqlserver.session import Session
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent
 from fencehold.ports.events import ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
+from fencehold.ports.time_limit import fixed
 
 RENEW_TRIES = 3
 RENEW_PAUSE_S = 0.02
@@ -38,7 +38,7 @@ class SqlServerEventPort:
         if not made:
             return []
         rows = await self._session.run("add", event_rows.add_params(made), limit_s)
-        return [row[1] for row in rows]
+        return [tracking_id for _, tracking_id in rows]
 
     async def turn(self, completed: Sequence[Key], ask: ClaimAsk | None, limit_s: float) -> Turn:
         if ask is not None and ask.limit > 0:
@@ -53,39 +53,40 @@ class SqlServerEventPort:
         if ask.in_order:
             params["patience_ms"] = max(1, int(limit_s * 1000 * PATIENCE_PART))
         rows = await self._session.run("claim_in_order" if ask.in_order else "claim", params, limit_s)
-        done = _accepted(completed, [(row[0], row[15]) for row in rows if row[15] is not None])
-        return Turn(done, [event_rows.claim(row, ask.token) for row in rows if row[15] is None])
+        done = [(event_id, token) for event_id, *_, token in rows if token is not None]
+        claims = [event_rows.claim(ask.token, *columns) for *columns, token in rows if token is None]
+        return Turn(_accepted(completed, done), claims)
 
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
         """Repeats for keys that were left out: another session may only have had their rows locked."""
-        ends_s = time.monotonic() + limit_s
+        left_s = fixed(limit_s)
         renewed: dict[ClaimKey, dt.datetime] = {}
         for attempt in range(RENEW_TRIES):
             missing = [key for key in keys if key not in renewed]
-            if not missing or time.monotonic() >= ends_s:
+            if not missing or left_s() <= 0:
                 break
             if attempt:
                 await asyncio.sleep(RENEW_PAUSE_S)
             params = {"keys": event_rows.keys_param(missing), "lease_us": round(lease_s * 1_000_000)}
-            rows = await self._session.run("renew", params, max(0.001, ends_s - time.monotonic()))
-            renewed.update((ClaimKey(row[0], row[1]), instant(row[2])) for row in rows)
+            rows = await self._session.run("renew", params, max(0.001, left_s()))
+            renewed.update((ClaimKey(event_id, token), instant(until)) for event_id, token, until in rows)
         return renewed
 
     async def fail(self, failures: Sequence[Failure], limit_s: float) -> list[tuple[ClaimKey, Status]]:
         if not failures:
             return []
         rows = await self._session.run("fail", {"failures": event_rows.failures_param(failures)}, limit_s)
-        return [(ClaimKey(row[0], row[1]), Status(row[2])) for row in rows]
+        return [(ClaimKey(event_id, token), Status(status)) for event_id, token, status in rows]
 
     async def release(self, keys: Sequence[ClaimKey], limit_s: float) -> list[ClaimKey]:
         if not keys:
             return []
         rows = await self._session.run("release", {"keys": event_rows.keys_param(keys)}, limit_s)
-        return [ClaimKey(row[0], row[1]) for row in rows]
+        return [ClaimKey(event_id, token) for event_id, token in rows]
 
     async def reap(self, limit: int, limit_s: float) -> list[Recovered]:
         rows = await self._session.run("reap", {"limit": limit}, limit_s)
-        return [event_rows.recovered(row) for row in rows]
+        return [event_rows.recovered(*row) for row in rows]
 
 
 class SqlServerEvents:
@@ -106,6 +107,6 @@ class SqlServerEvents:
 
 def _accepted(keys: Sequence[Key], rows: Rows) -> list[Key]:
     """Return the given keys that are in the answer, as they were given, each once."""
-    accepted = {(row[0], row[1]) for row in rows}
+    accepted = set(rows)
     once = {(key.id, key.token): key for key in keys}
     return [key for place, key in once.items() if place in accepted]

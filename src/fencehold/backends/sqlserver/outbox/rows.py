@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fencehold.backends.sqlserver.params import instant, instant_text, listed, microseconds, rows_json
@@ -15,7 +16,6 @@ from fencehold.model.outbox.events import Status, is_suspect
 from fencehold.model.outbox.new_events import NewEvent
 from fencehold.ports.events import Claim, ClaimAsk, EventRow, Failure, Filter, Key, Recovered, Stats
 
-Row = tuple[Any, ...]
 Params = dict[str, Any]
 
 ALL = ""
@@ -100,32 +100,46 @@ def _types_param(event_types: Iterable[str]) -> str:
     return rows_json({"event_type": listed(event_type)} for event_type in event_types)
 
 
-def claim(row: Row, token: str) -> Claim:
+def claim(
+    token: str, event_id: int, tracking_id: str, event_type: str, payload: str, locked_until: dt.datetime,
+    retry_count: int, max_retries: int, aggregate_id: str | None, aggregate_type: str | None, metadata: str | None,
+    priority: int, created_at: dt.datetime, due_at: dt.datetime, is_recovered: int, recoveries: int | None,
+) -> Claim:  # fmt: skip
+    """Return the claim; all parameters but the token are the columns of a row."""
+    recovered = bool(is_recovered)
     return Claim(
-        row[0], row[1], row[2], row[3], token, instant(row[4]), row[5] + 1, row[6], row[7], row[8], row[9], row[10],
-        instant(row[11]), recovered=bool(row[13]), is_suspect=is_suspect(bool(row[13]), row[5], row[14]),
+        event_id, tracking_id, event_type, payload, token, instant(locked_until), retry_count + 1, max_retries,
+        aggregate_id, aggregate_type, metadata, priority, instant(created_at), recovered=recovered,
+        is_suspect=is_suspect(recovered, retry_count, recoveries),
     )  # fmt: skip
 
 
-def recovered(row: Row) -> Recovered:
-    event_id, tracking_id, event_type, status, retry_count, locked_until, token, now = row
+def recovered(
+    event_id: int, tracking_id: str, event_type: str, status: str, retry_count: int, locked_until: dt.datetime,
+    token: str, now: dt.datetime,
+) -> Recovered:  # fmt: skip
     stale_s = (now - locked_until).total_seconds()
     return Recovered(event_id, tracking_id, event_type, Status(status), retry_count, stale_s, token)
 
 
-def stats(row: Row) -> Stats:
-    pending, processing, completed, failed, dead_letter, oldest_due_at, lapsed, ran_at, runs, now = row
+def stats(
+    pending: int, processing: int, completed: int, failed: int, dead_letter: int, oldest_due_at: dt.datetime | None,
+    lapsed: int, ran_at: dt.datetime | None, runs: int, now: dt.datetime,
+) -> Stats:  # fmt: skip
     age_s = max(0.0, _apart_s(now, oldest_due_at) or 0.0)
     return Stats(pending, processing, completed, failed, dead_letter, age_s, lapsed, _apart_s(now, ran_at), runs)
 
 
-def event_row(row: Row) -> EventRow:
-    *values, now = row
-    waits_s, held_s = _apart_s(values[10], now), _apart_s(values[14], now)
-    values[7] = Status(values[7])
-    for place in (9, 10, 11, 14):
-        values[place] = values[place] and instant(values[place])
-    return EventRow(*(*values, waits_s, held_s))
+def event_row(row: tuple[Any, ...]) -> EventRow:
+    """Return the event; the columns are in the order of EventRow's fields, and then the store's time."""
+    *columns, now = row
+    found = EventRow(*(*columns, 0.0, None))
+    return replace(
+        found, status=Status(found.status), created_at=instant(found.created_at), due_at=instant(found.due_at),
+        processed_at=found.processed_at and instant(found.processed_at),
+        locked_until=found.locked_until and instant(found.locked_until),
+        waits_s=(found.due_at - now).total_seconds(), held_s=_apart_s(found.locked_until, now),
+    )  # fmt: skip
 
 
 def _apart_s(later: dt.datetime | None, earlier: dt.datetime | None) -> float | None:
