@@ -27,6 +27,7 @@ LEASE = dt.timedelta(seconds=LEASE_S)
 S = TypeVar("S")
 AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 Supply = Callable[[Harness], Awaitable[object]]
+SupplyForDoor = Callable[[Harness, Door], Awaitable[object]]
 
 
 def needs(*abilities: Can) -> Callable[[S], S]:
@@ -67,40 +68,46 @@ class HarnessTests:
 
     A test is a coroutine. The values of its arguments come from pytest (`harness`, parameters, fixtures), but those
     named in `supplies` are made in the test's own event loop. A test with the argument `door` is run once with each
-    kind of connection of the caller's; one with `other`, too, with those to that other database.
+    kind of connection of the caller's, and gets what `supplies_for_door` names anew for each; one with `other`, too,
+    with those to that other database.
     """
 
     test_limit_s: ClassVar[float] = 55.0
     supplies: ClassVar[Mapping[str, Supply]] = {}
+    supplies_for_door: ClassVar[Mapping[str, SupplyForDoor]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name, test in list(vars(cls).items()):
             if name.startswith("test_") and inspect.iscoroutinefunction(test):
-                setattr(cls, name, in_own_loop(test, cls.supplies))
+                setattr(cls, name, in_own_loop(test, cls.supplies, cls.supplies_for_door))
 
     async def ready(self, harness: Harness) -> None:
         """Prepare a test, in its event loop: the namespace is empty, and its table of leases is made."""
         await harness.open()
 
 
-def in_own_loop(test: AsyncTest, supplies: Mapping[str, Supply]) -> Callable[..., None]:
+def in_own_loop(
+    test: AsyncTest, supplies: Mapping[str, Supply], for_door: Mapping[str, SupplyForDoor]
+) -> Callable[..., None]:
     signature = inspect.signature(test)
-    asked = {name: make for name, make in supplies.items() if name in signature.parameters}
+    anew = {name: make for name, make in for_door.items() if {name, "door"} <= {*signature.parameters}}
+    asked = {name: make for name, make in supplies.items() if name in signature.parameters and name not in anew}
 
     @functools.wraps(test)
     def run(self: HarnessTests, harness: Harness, **given: Any) -> None:
-        asyncio.run(_within(test, self, harness, asked, given))
+        asyncio.run(_within(test, self, harness, asked, anew, given))
 
-    of_pytest = [one for name, one in signature.parameters.items() if name not in {*asked, "harness", "door"}]
+    of_pytest = [one for name, one in signature.parameters.items() if name not in {*asked, *anew, "harness", "door"}]
     of_pytest.insert(1, inspect.Parameter("harness", inspect.Parameter.POSITIONAL_OR_KEYWORD))
     setattr(run, "__signature__", signature.replace(parameters=of_pytest))  # noqa: B010 - it is no attribute for mypy
     return run
 
 
 async def _within(
-    test: AsyncTest, self: HarnessTests, harness: Harness, asked: Mapping[str, Supply], given: dict[str, Any]
-) -> None:
+    test: AsyncTest, self: HarnessTests, harness: Harness, asked: Mapping[str, Supply],
+    anew: Mapping[str, SupplyForDoor], given: dict[str, Any],
+) -> None:  # fmt: skip
     wanted = inspect.signature(test).parameters
     async with asyncio.timeout(self.test_limit_s):
         try:
@@ -114,6 +121,7 @@ async def _within(
             assert doors, "the harness declares SQL, and gives no kind of connection"
             for door in doors:
                 with noted(f"with {door.title}"):
+                    given |= {name: await make(harness, door) for name, make in anew.items()}
                     await test(self, **given, door=door)
         finally:
             await harness.close()

@@ -8,9 +8,9 @@ evaluated again after the wait. The last tests of WaitingWriter show that this s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -23,8 +23,10 @@ from fencehold.testing.conformance.suite import (
     LEASE_S,
     START,
     LeaseTests,
+    SupplyForDoor,
     ask,
     begun,
+    client_at_start,
     needs,
     plenty,
     proves,
@@ -40,20 +42,20 @@ async def count(harness: Harness) -> int:
     return int((await harness.sql.run(READ_COUNT))[0][0])
 
 
-async def held(harness: Harness, backend: Backend, door: Door) -> TermKey:
-    """Acquire a lease that only this door uses, and return its key."""
-    await harness.set_clock(START)
-    return await take(backend, f"job of {door.title}", "ada")
+async def held(harness: Harness, door: Door) -> TermKey:
+    """Acquire a lease that only this door uses, by yet another client, and return its key."""
+    return await take(await client_at_start(harness), f"job of {door.title}", "ada")
 
 
 @proves("fences live.fence.is_holder")
 @needs(Can.FENCES, Can.SQL)
 class CallerFences(LeaseTests):
+    supplies_for_door: ClassVar[Mapping[str, SupplyForDoor]] = {"key": held}
+
     async def test_a_fenced_write_is_committed_and_a_takeover_waits_for_it(
-        self, harness: Harness, one: Backend, two: Backend, door: Door
+        self, harness: Harness, one: Backend, two: Backend, door: Door, key: TermKey
     ) -> None:
         before = await count(harness)
-        key = await held(harness, one, door)
         async with begun(door) as caller:
             await one.fences.fence(caller.target, key)
             await caller.execute(COUNT)
@@ -64,9 +66,8 @@ class CallerFences(LeaseTests):
         assert (await take(two, key.name, "bob")).epoch == 2
 
     async def test_a_refused_fence_undoes_what_was_written_before_it_even_if_the_caller_commits(
-        self, harness: Harness, backend: Backend, door: Door
+        self, harness: Harness, backend: Backend, door: Door, key: TermKey
     ) -> None:
-        key = await held(harness, backend, door)
         await harness.set_clock(START + LEASE)
         async with begun(door) as caller:
             await caller.execute(COUNT)
@@ -75,8 +76,7 @@ class CallerFences(LeaseTests):
             await caller.commit()
         assert await count(harness) == 0
 
-    async def test_a_stale_token_is_refused(self, harness: Harness, backend: Backend, door: Door) -> None:
-        key = await held(harness, backend, door)
+    async def test_a_stale_token_is_refused(self, harness: Harness, backend: Backend, door: Door, key: TermKey) -> None:
         for holder, epoch in [("bob", 1), ("ada", 2), ("ada", 0)]:
             async with begun(door) as caller:
                 with pytest.raises(LeaseLost):
@@ -85,12 +85,11 @@ class CallerFences(LeaseTests):
         assert await count(harness) == 0
 
     async def test_a_connection_of_another_database_is_refused_by_a_code_of_its_own(
-        self, harness: Harness, backend: Backend, other: Harness, door: Door
+        self, harness: Harness, backend: Backend, other: Harness, door: Door, key: TermKey
     ) -> None:
         """Whatever lease is there: none, a lapsed one, or one with an equal name, holder and epoch."""
-        key = await held(harness, backend, door)
         await refuses_elsewhere(backend, other, door, key)
-        await held(other, await other.client(), door)
+        await held(other, door)
         await refuses_elsewhere(backend, other, door, key)
         await other.set_clock(START + LEASE)
         await refuses_elsewhere(backend, other, door, key)
@@ -99,22 +98,21 @@ class CallerFences(LeaseTests):
         self, harness: Harness, backend: Backend, other: Harness, door: Door
     ) -> None:
         await other.sql.run(f"DROP TABLE IF EXISTS {LEASE_TABLE}")
-        await refuses_elsewhere(backend, other, door, await held(harness, backend, door))
+        await refuses_elsewhere(backend, other, door, await held(harness, door))
 
     async def test_a_guarded_statement_on_another_database_writes_nothing(
-        self, harness: Harness, backend: Backend, other: Harness, door: Door
+        self, harness: Harness, backend: Backend, other: Harness, door: Door, key: TermKey
     ) -> None:
         """Not even where a lease with an equal name, holder and epoch is held."""
         theirs = await other.client()
-        key, twin = await held(harness, backend, door), await held(other, theirs, door)
+        twin = await held(other, door)
         assert replace(twin, lease_id=key.lease_id) == key
         assert await guarded(backend, door, key) == 0
         assert await guarded(theirs, door, twin) == 1
 
     async def test_outside_a_transaction_the_fence_is_refused(
-        self, harness: Harness, backend: Backend, door: Door
+        self, harness: Harness, backend: Backend, door: Door, key: TermKey
     ) -> None:
-        key = await held(harness, backend, door)
         async with door.open(autocommit=True) as caller:
             with refused_with("fence_outside_transaction"):
                 await backend.fences.fence(caller.target, key)
@@ -125,10 +123,9 @@ class CallerFences(LeaseTests):
             await backend.fences.fence(target, TermKey("job", "ada", 1, LEASE_S))
 
     async def test_a_guarded_statement_writes_until_the_last_tick_and_not_at_expiry(
-        self, harness: Harness, backend: Backend, door: Door
+        self, harness: Harness, backend: Backend, door: Door, key: TermKey
     ) -> None:
         before = await count(harness)
-        key = await held(harness, backend, door)
         await harness.set_clock(START + LEASE - harness.traits.tick)
         assert await guarded(backend, door, key) == 1
         await harness.set_clock(START + LEASE)
@@ -136,25 +133,24 @@ class CallerFences(LeaseTests):
         assert await count(harness) == before + 1
 
     async def test_a_guarded_statement_of_a_stale_token_writes_nothing(
-        self, harness: Harness, backend: Backend, door: Door
+        self, harness: Harness, backend: Backend, door: Door, key: TermKey
     ) -> None:
-        key = await held(harness, backend, door)
         for holder, epoch in [("bob", 1), ("ada", 2), ("ada", 0)]:
             assert await guarded(backend, door, replace(key, holder_id=holder, epoch=epoch)) == 0
         assert await count(harness) == 0
 
     async def test_a_guard_in_autocommit_is_one_statement_and_enough(
-        self, harness: Harness, backend: Backend, door: Door
+        self, harness: Harness, backend: Backend, door: Door, key: TermKey
     ) -> None:
         before = await count(harness)
-        key = await held(harness, backend, door)
         async with door.open(autocommit=True) as caller:
             statement, params = guarded_count(backend, door, key)
             assert await caller.execute(statement, params) == 1
         assert await count(harness) == before + 1
 
-    async def test_a_rolled_back_fence_frees_the_lease(self, harness: Harness, backend: Backend, door: Door) -> None:
-        key = await held(harness, backend, door)
+    async def test_a_rolled_back_fence_frees_the_lease(
+        self, harness: Harness, backend: Backend, door: Door, key: TermKey
+    ) -> None:
         async with begun(door) as caller:
             await backend.fences.fence(caller.target, key)
             await caller.execute(COUNT)
@@ -235,10 +231,11 @@ async def until_it_waits(harness: Harness, writer: asyncio.Task[None]) -> None:
 @proves("fences live.fence.is_holder")
 @needs(Can.FENCES, Can.SQL, Can.ROW_LOCKS)
 class WaitingWriter(LeaseTests):
+    supplies_for_door: ClassVar[Mapping[str, SupplyForDoor]] = {"key": held}
+
     async def test_a_guarded_statement_keeps_others_out_while_it_waits(
-        self, harness: Harness, one: Backend, two: Backend, door: Door
+        self, harness: Harness, one: Backend, two: Backend, door: Door, key: TermKey
     ) -> None:
-        key = await held(harness, one, door)
 
         async def write(door: Door = door, key: TermKey = key) -> None:
             await guarded(one, door, key)
@@ -246,9 +243,8 @@ class WaitingWriter(LeaseTests):
         await keeps_others_out(harness, two, key.name, write)
 
     async def test_a_fenced_transaction_of_the_caller_keeps_others_out_while_it_waits(
-        self, harness: Harness, one: Backend, two: Backend, door: Door
+        self, harness: Harness, one: Backend, two: Backend, door: Door, key: TermKey
     ) -> None:
-        key = await held(harness, one, door)
 
         async def fence(caller: Caller, key: TermKey = key) -> None:
             await one.fences.fence(caller.target, key)
@@ -269,7 +265,7 @@ class WaitingWriter(LeaseTests):
         self, harness: Harness, one: Backend, two: Backend
     ) -> None:
         door = harness.sql.doors()[0]
-        key = await held(harness, one, door)
+        key = await held(harness, door)
         looks = f"EXISTS (SELECT 1 FROM {LEASE_TABLE} WHERE lease_name = '{key.name}' AND lease_epoch = {key.epoch})"
 
         async def write() -> None:
@@ -284,7 +280,7 @@ class WaitingWriter(LeaseTests):
         self, harness: Harness, one: Backend, two: Backend
     ) -> None:
         door = harness.sql.doors()[0]
-        key = await held(harness, one, door)
+        key = await held(harness, door)
 
         async def look(caller: Caller) -> None:
             rows = await one.leases.read([key.name], CALL_LIMIT_S)
