@@ -52,18 +52,18 @@ class Contender:
         side = side_of(brief.dialect, brief.url)
         statements = RunStatements(brief.dialect, brief.schema)
         self._writer = Writer(self._backend, statements, side, LATE_LEASES * brief.lease_s)
-        self._orders = Orders()
-        windows = Windows(self._orders, STAND_LEASES * brief.lease_s)
+        windows = Windows(STAND_LEASES * brief.lease_s)
         self._leading = Leading(brief, self._backend, self._writer, windows)
         self._claiming = Claiming(brief, windows, events_of(self._backend, brief.outbox))
         self._holding = Holding(brief, windows, items_of(self._backend, ITEM_KIND))
+        self._listeners = {
+            "go": windows.go, "leader": self._leading.hear, self._claiming.name: self._claiming.hear,
+            self._holding.name: self._holding.hear, "calm": self._claiming.calm, "clock": ShiftedClock().step,
+        }  # fmt: skip
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        loop.add_reader(0, self._orders.hear)
-        for role in (self._leading, self._claiming, self._holding):
-            role.listen(self._orders)
-        self._orders.on("clock", ShiftedClock().step)
+        loop.add_reader(0, Orders(self._listeners).hear)
         work = asyncio.create_task(self._contend())
         loop.add_signal_handler(signal.SIGTERM, work.cancel)
         with suppress(asyncio.CancelledError):

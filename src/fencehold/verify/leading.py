@@ -20,7 +20,7 @@ from fencehold.ports.backend import Backend
 from fencehold.runtime.election.term import Term
 from fencehold.runtime.store import Store
 from fencehold.testing.history import boottime_s
-from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale, tell_trust
+from fencehold.verify.messages import Brief, Windows, tell, tell_stale, tell_trust
 from fencehold.verify.plan import LEASES, LOCK
 from fencehold.verify.roles import found
 from fencehold.verify.writer import Writer
@@ -58,8 +58,8 @@ class Leading:
                 tasks.create_task(self._contend(store, name))
             tasks.create_task(self._solo())
 
-    def listen(self, orders: Orders) -> None:
-        orders.on("leader", lambda order: self._spawn(self._late(order)))
+    def hear(self, order: dict[str, Any]) -> None:
+        self._spawn(self._late(order))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)

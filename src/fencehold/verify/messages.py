@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -54,17 +54,14 @@ def tell_stale(verb: str, what: str, token: str, seen: str, was_accepted: bool) 
 
 
 class Orders:
-    """Passes each order, a line of JSON from the parent process, to the listener of its `do`.
+    """Passes each order, a line of JSON from the parent process, to the listener of its `do`, if there is one.
 
     Ends this process when the parent process has ended.
     """
 
-    def __init__(self) -> None:
-        self._listeners: dict[str, Callable[[dict[str, Any]], None]] = {}
+    def __init__(self, listeners: Mapping[str, Callable[[dict[str, Any]], None]]) -> None:
+        self._listeners = listeners
         self._rest = b""
-
-    def on(self, do: str, listener: Callable[[dict[str, Any]], None]) -> None:
-        self._listeners[do] = listener
 
     def hear(self) -> None:
         """Read the orders on stdin, and pass them on. Call it when stdin can be read."""
@@ -84,10 +81,9 @@ class Windows:
     The parent process freezes it there.
     """
 
-    def __init__(self, orders: Orders, limit_s: float) -> None:
+    def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._waiting: dict[int, asyncio.Future[str]] = {}
-        orders.on("go", self._go)
 
     async def stand(self, number: int, role: str, moment: str, **what: Any) -> str:
         """Wait for the order to go on. Returns a text that names who has taken over meanwhile; empty if nobody has."""
@@ -102,7 +98,7 @@ class Windows:
         finally:
             del self._waiting[number]
 
-    def _go(self, order: dict[str, Any]) -> None:
+    def go(self, order: dict[str, Any]) -> None:
         going = self._waiting.get(order["window"])
         if going is not None and not going.done():
             going.set_result(order["taken"])

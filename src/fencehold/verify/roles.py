@@ -22,7 +22,7 @@ from fencehold.ports.events import Claim, ClaimAsk, EventRow, Events, Filter
 from fencehold.ports.items import ItemRow, ItemStore
 from fencehold.runtime.store import Store
 from fencehold.testing.history import boottime_s
-from fencehold.verify.messages import Brief, Orders, Windows, tell, tell_stale
+from fencehold.verify.messages import Brief, Windows, tell, tell_stale
 from fencehold.verify.plan import ITEM_KIND, ITEMS
 
 T = TypeVar("T")
@@ -46,10 +46,7 @@ class Role(Generic[P]):
         self._part: P = part
         self._ordered: dict[str, Any] | None = None
 
-    def listen(self, orders: Orders) -> None:
-        orders.on(self.name, self._hear)
-
-    def _hear(self, order: dict[str, Any]) -> None:
+    def hear(self, order: dict[str, Any]) -> None:
         self._ordered = order
 
     async def close(self) -> None:
@@ -96,11 +93,7 @@ class Claiming(Role[Events]):
         super().__init__(brief, windows, part)
         self._is_calm = False
 
-    def listen(self, orders: Orders) -> None:
-        super().listen(orders)
-        orders.on("calm", self._calm)
-
-    def _calm(self, order: dict[str, Any]) -> None:
+    def calm(self, order: dict[str, Any]) -> None:
         self._is_calm = True
 
     async def run(self, store: Store) -> None:
