@@ -85,17 +85,21 @@ def _is_grant(change: LeaseChange) -> bool:
 
 
 def _epochs_only_rise(evidence: Evidence) -> tuple[int, Iterable[str]]:
-    newest: dict[str, int] = {}
-    checked, found = 0, []
-    for name, epoch, holder in _granted(evidence):
-        before = newest.get(name)
-        if before is not None:
-            checked += 1
-            if epoch <= before:
-                found.append(f"{name}: epoch {epoch} ({holder}) was granted after epoch {before}")
-        newest[name] = max(epoch, before or 0)
-    found += [str(one) for one in history.check(evidence.grants) if one.rule is Rule.GRANTS_INCREASE]
-    return checked, found
+    granted = list(_granted(evidence))
+    late = _not_rising((name, epoch, holder, None) for name, epoch, holder in granted)
+    fallen = [f"{name}: epoch {n} ({holder}) was granted after epoch {before}" for name, n, holder, before in late]
+    told = (str(one) for one in history.check(evidence.grants) if one.rule is Rule.GRANTS_INCREASE)
+    return len(granted) - len({name for name, _, _ in granted}), [*fallen, *told]
+
+
+def _not_rising(grants: Iterable[tuple[str, int, str, int | None]]) -> Iterator[tuple[str, int, str, int]]:
+    """Of each grant: what, its number, to whom, and the number before it, if known. Yields those that do not rise."""
+    newest: dict[str, int | None] = {}
+    for what, number, holder, known in grants:
+        before = newest.get(what, known)
+        if before is not None and number <= before:
+            yield what, number, holder, before
+        newest[what] = max(number, before or 0)
 
 
 def _no_takeover_of_a_live_lease(evidence: Evidence) -> tuple[int, Iterable[str]]:
@@ -243,15 +247,9 @@ def _one_holder_per_item(evidence: Evidence) -> tuple[int, Iterable[str]]:
 
 
 def _item_tokens_only_rise(evidence: Evidence) -> tuple[int, Iterable[str]]:
-    newest: dict[str, int] = {}
-    found = []
     grants = _item_grants(evidence)
-    for one in grants:
-        before = newest.get(one.item_id, one.was_token)
-        if one.token <= before:
-            found.append(f"{one.item_id}: token {one.token} ({one.holder}) was given after token {before}")
-        newest[one.item_id] = max(one.token, before)
-    return len(grants), found
+    late = _not_rising((one.item_id, one.token, one.holder or "", one.was_token) for one in grants)
+    return len(grants), (f"{what}: token {n} ({who}) was given after token {before}" for what, n, who, before in late)
 
 
 def _no_stale_item_save(evidence: Evidence) -> tuple[int, Iterable[str]]:
