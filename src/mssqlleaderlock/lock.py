@@ -11,8 +11,7 @@ from fencehold.model import names
 from fencehold.model.election.retry import RetryStrategy
 from fencehold.model.errors import ConfigurationError, redact
 from fencehold.runtime.lock.mechanism import ROUND_TRIP_LIMIT_S, Timing
-from fencehold.runtime.lock.session_lock import LockSettings, SessionLock
-from fencehold.runtime.lock.term import LockTerm
+from fencehold.runtime.lock.session_lock import LockSettings, LockTerm, SessionLock
 from mssqlleaderlock._logging import get_logger
 from mssqlleaderlock.companion import Companion
 from mssqlleaderlock.session import SqlServerSession, open_session

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fencehold import Leader, LockState, Term
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.model.election.settings import leader_settings
-from fencehold.runtime.election.candidates import Candidates
+from fencehold.runtime.election.leader import Candidates
 from submission_manager.context import ServiceContext
 from submission_manager.executor.backlog import BacklogWatch
 from submission_manager.executor.executor import Executor, ExecutorSettings

@@ -11,7 +11,7 @@ from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox.settings import DEFAULT_OUTBOX
 from fencehold.ports.checkup import State
 from fencehold.runtime.checkup import LEASES
-from fencehold.runtime.first_use import ITEMS
+from fencehold.runtime.context import ITEMS
 from fencehold.runtime.store import Store
 
 

@@ -16,14 +16,17 @@ from fencehold.model.errors import ConfigurationError, FenceholdError, WorkerStu
 from fencehold.model.outbox.settings import OutboxSettings, WorkerSettings
 from fencehold.ports.events import Claim, ClaimAsk, Turn
 from fencehold.runtime.handlers.handlers import Handlers
-from fencehold.runtime.outbox.access import OutboxAccess
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent
-from fencehold.runtime.outbox.context import RunningWorker
-from fencehold.runtime.outbox.handler_runs import HandlerRuns
-from fencehold.runtime.outbox.pending_results import PendingResults
-from fencehold.runtime.outbox.probe import probe, starting, stopping
+from fencehold.runtime.outbox.context import (
+    ClaimedEvent,
+    OutboxAccess,
+    RunningWorker,
+    WorkerContext,
+    event_facts,
+    starting,
+    stopping,
+)
+from fencehold.runtime.outbox.handler_runs import HandlerRuns, PendingResults
 from fencehold.runtime.outbox.worker_background import WorkerBackground
-from fencehold.runtime.outbox.worker_context import WorkerContext, event_facts
 
 CLAIM_MAX = 500  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
 
@@ -49,7 +52,7 @@ class Worker(RunningWorker):
         super().__init__(outbox.clock, context.facts, context.wake)
         self._facts = context.facts
         self._access, self._handlers, self._saturated = outbox, handlers, saturated
-        self._background = WorkerBackground(context, WorkerCalls(self), with_reaper=with_reaper)
+        self._background = WorkerBackground(context, self, with_reaper=with_reaper)
         self._results = PendingResults(context)
         self._runs = HandlerRuns(context, self._results)
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
@@ -120,7 +123,7 @@ class Worker(RunningWorker):
             raise stopping() if self._stopping else starting()
         if self._failure is not None and not self._paused:
             raise self._failure.with_traceback(None)
-        await probe(self._events, self._access.settings.call_limit_s)
+        await self._access.probe(self._events)
 
     @property
     def settings(self) -> WorkerSettings:
@@ -257,11 +260,10 @@ class Worker(RunningWorker):
     # --- being told ---
 
     def _lost(self, claimed: ClaimedEvent) -> None:
-        """From the keeper's thread; its state has flipped already, this stops the handler."""
         self._on_loop(lambda: self._runs.lose(claimed))
 
     def _give_up(self, error: WorkerStuck) -> None:
-        """From the keeper's thread. What can still be handed back is, if that takes no longer than a call."""
+        """What can still be handed back is, if that takes no longer than a call."""
         if self._stuck is not None:
             return
         self._stuck = error
@@ -325,23 +327,6 @@ class Worker(RunningWorker):
                 await asyncio.wait([pump], timeout=self._access.settings.call_limit_s)
             finally:
                 pump.cancel()
-
-
-class WorkerCalls:
-    """What runs on the keeper's thread tells the worker."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-
-    @property
-    def is_stopping(self) -> bool:
-        return self._worker._stopping
-
-    def lost(self, claimed: ClaimedEvent) -> None:
-        self._worker._lost(claimed)
-
-    def give_up(self, error: WorkerStuck) -> None:
-        self._worker._give_up(error)
 
 
 def check_hook(hook: object) -> None:

@@ -13,7 +13,7 @@ from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.fence import DONE, GuardText, RemainingS
-from fencehold.runtime.election.held_lease import HeldLease
+from fencehold.runtime.election.keeper import HeldLease
 from fencehold.runtime.election.term import Term
 from tests.fencehold.testing.simulation.on_virtual_time import LoopClock
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from fencehold.model.election.leases import Ask, Lease, TermKey
 from fencehold.model.election.settings import LeaderSettings
-from fencehold.runtime.election.held_lease import HeldLease
+from fencehold.runtime.election.keeper import HeldLease
 from fencehold.runtime.election.term import Term
 from fencehold.testing.history import Believed, Event, Granted, check
 from fencehold.testing.simulation.fences import FenceReferee

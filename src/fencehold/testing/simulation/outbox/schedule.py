@@ -8,7 +8,7 @@ from fencehold.backends.memory.outbox.events import REDRIVABLE, MemoryEventAdmin
 from fencehold.model.outbox.events import RULES
 from fencehold.model.outbox.settings import OutboxSettings, outbox_settings
 from fencehold.ports.events import Filter
-from fencehold.runtime.outbox.access import reaper_lease
+from fencehold.runtime.outbox.context import reaper_lease
 from fencehold.runtime.outbox.outbox import LIMIT_S
 from fencehold.testing.simulation.backend import new_shelf
 from fencehold.testing.simulation.network import at_once
