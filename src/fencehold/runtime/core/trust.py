@@ -59,7 +59,7 @@ class Trust:
     @property
     def remaining_s(self) -> float:
         """Seconds until this process stops trusting the lease; 0 once it is over."""
-        if self.ended_because or self.is_inherited:
+        if self.ended_because or self._generation != fork_generation():
             return 0.0
         return max(0.0, self.deadline_s - self._clock.now_s())
 

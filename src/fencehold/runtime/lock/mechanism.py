@@ -281,9 +281,6 @@ class SessionMechanism(Generic[S]):
         """Always False without a fencing epoch: then the server keeps no record of who led."""
         return grant.epoch is not None and grant is not self._interrupted
 
-    def led(self) -> None:
-        self.attempts = 0
-
     def end_term(self) -> None:
         """Called before the callbacks of a term's end: its grant is over, and the next grant is a new term."""
         self._interrupted = None

@@ -258,7 +258,7 @@ class SessionLock(Candidate[Grant], Generic[S]):
                 self._log.leadership_recovered(epoch=election.grant.epoch)
             else:
                 self._log.lock_acquired(attempt=mechanism.attempts, epoch=election.grant.epoch)
-            mechanism.led()
+            mechanism.attempts = 0
         if new in (LockState.FOLLOWER, LockState.STOPPED):
             mechanism.end_term()
         if old is LockState.LEADER and new not in (LockState.LEADER, LockState.RELEASING):

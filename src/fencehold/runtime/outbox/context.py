@@ -8,7 +8,7 @@ import random
 from abc import abstractmethod
 
 from fencehold.model.election.settings import leader_settings
-from fencehold.model.errors import Unavailable, WorkerStuck
+from fencehold.model.errors import FenceholdError, Unavailable, WorkerStuck
 from fencehold.model.names import LEASE_NAME_CHARS_MAX
 from fencehold.model.outbox.settings import OutboxSettings, WorkerSettings
 from fencehold.ports.backend import events_of
@@ -71,8 +71,18 @@ class OutboxAccess:
         """For one event loop, on a connection of its own that opens when needed; whoever asked closes it."""
         return events_of(self.context.store.backend, self.name)
 
-    async def probe(self, events: Events) -> None:
-        """Ask one small question: does the database answer, and is the table there? Raises what is wrong."""
+    async def probe(self, events: Events | None, is_stopping: bool, failure: FenceholdError | None) -> None:
+        """Ask one small question: does the database answer, and is the table there? Raises what is wrong.
+
+        `events` are None before the work has begun. `failure` is of the last try at the work, and is raised too: the
+        question reads only, and the work must write.
+        """
+        if is_stopping:
+            raise Unavailable("It is stopping, or has ended.", code="stopping")
+        if events is None:
+            raise Unavailable("It has not begun yet, or waits for the database.", code="starting")
+        if failure is not None:
+            raise failure.with_traceback(None)
         await events.admin.find(NOBODYS, 1, self.settings.call_limit_s)
 
     async def make_tables(self) -> None:
@@ -83,14 +93,6 @@ class OutboxAccess:
         """A candidate for the lease that makes one reaper of this outbox the active one."""
         settings = leader_settings(lease=lease_s)
         return Leader(reaper_lease(self.name), reaper_id, settings, self.context.store, candidates=Candidates())
-
-
-def starting() -> Unavailable:
-    return Unavailable("It has not begun yet, or waits for the database.", code="starting")
-
-
-def stopping() -> Unavailable:
-    return Unavailable("It is stopping, or has ended.", code="stopping")
 
 
 def reaper_lease(outbox: str) -> str:

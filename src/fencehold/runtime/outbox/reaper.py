@@ -19,7 +19,7 @@ from fencehold.runtime.core.clock import first_done
 from fencehold.runtime.core.keeper_thread import post_to
 from fencehold.runtime.core.repeated_failures import Outage
 from fencehold.runtime.election.leader import Leader
-from fencehold.runtime.outbox.context import OutboxAccess, starting, stopping
+from fencehold.runtime.outbox.context import OutboxAccess
 
 REAP_MAX = 1000
 LEASE_S_MAX = 30.0
@@ -98,11 +98,7 @@ class Reaper:
 
         Raises too what the last run failed with: the question reads only, and a run must write.
         """
-        if self._stop.is_set() or self._events is None:
-            raise stopping() if self._stop.is_set() else starting()
-        if self._failure is not None:
-            raise self._failure.with_traceback(None)
-        await self._access.probe(self._events)
+        await self._access.probe(self._events, self._stop.is_set(), self._failure)
 
     def stop(self) -> None:
         if self._loop is None:

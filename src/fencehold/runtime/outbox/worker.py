@@ -22,8 +22,6 @@ from fencehold.runtime.outbox.context import (
     RunningWorker,
     WorkerContext,
     event_facts,
-    starting,
-    stopping,
 )
 from fencehold.runtime.outbox.handler_runs import HandlerRuns, PendingResults
 from fencehold.runtime.outbox.worker_background import WorkerBackground
@@ -119,11 +117,8 @@ class Worker(RunningWorker):
 
         Raises too what the last turn failed with: the question reads only, and a turn must write.
         """
-        if self._stopping or not self._has_begun:
-            raise stopping() if self._stopping else starting()
-        if self._failure is not None and not self._paused:
-            raise self._failure.with_traceback(None)
-        await self._access.probe(self._events)
+        events, failure = self._events if self._has_begun else None, None if self._paused else self._failure
+        await self._access.probe(events, self._stopping, failure)
 
     @property
     def settings(self) -> WorkerSettings:
@@ -272,12 +267,9 @@ class Worker(RunningWorker):
             if self.on_stuck is not None:
                 self.on_stuck(error)
         except Exception as raised:  # noqa: BLE001 - run() raises all the same
-            self._log_callback_failed(raised)
+            text, store = f"{type(raised).__name__}: {raised}", self._access.context.store
+            store.facts.callback_failed(callback="on_stuck", error=text, outbox=self.outbox, worker_id=self.worker_id)
         self._on_loop(self._begin_giving_up)
-
-    def _log_callback_failed(self, error: Exception) -> None:
-        text, store = f"{type(error).__name__}: {error}", self._access.context.store
-        store.facts.callback_failed(callback="on_stuck", error=text, outbox=self.outbox, worker_id=self.worker_id)
 
     def _reconfigured(self) -> None:
         self._background.nudge()
@@ -290,8 +282,7 @@ class Worker(RunningWorker):
         if paused != self._paused:
             self._paused = paused
             self._facts.worker_paused() if paused else self._facts.worker_resumed()
-        self._more = True
-        self._wake.set()
+        self._hint()
 
     async def _listen(self) -> None:
         try:
