@@ -59,7 +59,7 @@ class StoreContext:
         self._opened = None
 
     def check_open(self) -> tuple[KeeperServices, KeeperLoop]:
-        """Raises ConfigurationError (`store_closed`) unless the store is open."""
+        """The keeper and its loop. Raises ConfigurationError (`store_closed`) unless the store is open."""
         if self._opened is None:
             raise store_closed()
         return self._opened
@@ -145,6 +145,8 @@ class FirstUse:
 
     async def outbox(self, name: str, *, in_tx: bool = False) -> None:
         """`in_tx`: a transaction of the caller's is open; raises Unavailable (busy) soon if that stands in the way."""
+        if not self._is_due(name):
+            return
         try:
             await self._tables(name, lambda backend: events_of(backend, name), IN_TX_LIMIT_S if in_tx else MAKE_LIMIT_S)
         except Unavailable as error:
@@ -153,12 +155,15 @@ class FirstUse:
             raise _in_the_way(name, error) from error
 
     async def items(self) -> None:
-        await self._tables(ITEMS, lambda backend: items_of(backend, ANY_KIND), MAKE_LIMIT_S)
+        if self._is_due(ITEMS):
+            await self._tables(ITEMS, lambda backend: items_of(backend, ANY_KIND), MAKE_LIMIT_S)
+
+    def _is_due(self, name: str) -> bool:
+        return self._is_on and name not in self._ready
 
     async def _tables(self, name: str, make: Make, limit_s: float) -> None:
-        if self._is_on and name not in self._ready:
-            keeper, keeper_loop = self._store.keeper, self._store.keeper_loop
-            await keeper_loop.begin(self._in_turn(name, make, keeper.backend, limit_s))
+        keeper, keeper_loop = self._store.check_open()
+        await keeper_loop.begin(self._in_turn(name, make, keeper.backend, limit_s))
 
     async def _in_turn(self, name: str, make: Make, backend: Backend, limit_s: float) -> None:
         """On the keeper's loop."""

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from fencehold.model.election.election import Circumstances, Emit, Input, LockState, transition
 from fencehold.model.election.retry import RetryContext, RetryStrategy
@@ -321,6 +321,14 @@ class Candidate(Registers, ABC, Generic[G]):
     @abstractmethod
     def _leadership(self) -> object | None:
         """What this process leads with now; another object for each time that it leads. None while it does not lead."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Begin to seek leadership. Idempotent."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
 
     def _is_over(self, election: Election[G]) -> bool:
         return election.is_over

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from functools import partial
-from typing import Self, cast
+from typing import cast
 from weakref import WeakValueDictionary
 
 from fencehold.model.election.election import Emit, LockState
@@ -157,10 +157,6 @@ class Leader(AsyncBlock, Candidate[HeldLease]):
         if not self.is_leader and self._election is not None and self._election.is_over:
             self._raise_mistake()
         return self.is_leader
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.shutdown(None if exc[0] is None else self.settings.lease_s)

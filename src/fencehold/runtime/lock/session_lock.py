@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from fencehold.model.election.election import Emit, LockState
 from fencehold.model.election.leases import TermKey
@@ -214,10 +214,6 @@ class SessionLock(Candidate[Grant], Generic[S]):
     def _is_over(self, election: Election[Grant]) -> bool:
         """Only once the connection is closed."""
         return election.is_over and (self._task is None or self._task.done())
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.shutdown(EXIT_LIMIT_S)
