@@ -42,7 +42,8 @@ class PostgresCheckup:
         found: list[tuple[str, str]] = []
         for record in self._statements.records():
             cursor = await connection.execute(record["steps_there"])
-            if (await cursor.fetchone() or (False,))[0]:
+            (is_there,) = await cursor.fetchone() or (False,)
+            if is_there:
                 found += await (await connection.execute(record["tables_made"])).fetchall()
         return tables_made(self._statements.table, found)
 
@@ -90,11 +91,12 @@ class PostgresCheckup:
             await connection.rollback()  # a failed transaction refuses the statements that follow
             return Condition("epochs after a failover", State.WARNING, unread.text(faults.text_of(error)), unread.HINT)
         assert row is not None, "a probe always answers one row"
-        return timeline(row[1])
+        _, found, *_ = row
+        return timeline(found)
 
     async def _settings(self, connection: wire.Connection) -> dict[str, str]:
         cursor = await connection.execute(self._statements["server_settings"])
-        return {row[0]: row[1] for row in await cursor.fetchall()}
+        return dict(await cursor.fetchall())
 
 
 def server(connection: wire.Connection) -> Condition:

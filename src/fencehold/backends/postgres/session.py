@@ -146,7 +146,8 @@ class Session:
         await cursor.execute(self.statements["takes_writes"].encode())
         row = await cursor.fetchone()
         assert row is not None, "it always answers one row"
-        return bool(row[0]), bool(row[1])
+        takes_writes, is_standby = row
+        return bool(takes_writes), bool(is_standby)
 
     async def _kept(self, connection: wire.Connection, name: str, work: Callable[[], Awaitable[T]]) -> T:
         return await self._commits.run(connection, self.statements, name, self.is_pooled, work)
@@ -155,7 +156,7 @@ class Session:
         rights: Rows = []
         with contextlib.suppress(psycopg.Error):
             rights = await (await connection.execute(self.statements["rights_missing"])).fetchall()
-        return advised(faults.denied(error, [row[0] for row in rights]), self.statements)
+        return advised(faults.denied(error, [right for (right,) in rights]), self.statements)
 
     def _must_listen(self, connection: wire.Connection) -> bool:
         return self._wants_listen and not self.is_pooled and self._listening is not connection

@@ -52,7 +52,7 @@ class PostgresItemPort:
 
     async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]:
         rows = await self._run("get", {"ids": item_rows.ids_param(ids)}, limit_s)
-        return {row[0]: item_rows.item(row) for row in rows}
+        return {one.id: one for one in map(item_rows.item, rows)}
 
     async def acquire(self, item_id: str, holder_id: str, lease_s: float, limit_s: float) -> ItemAnswer:
         params = {"id": item_id, "holder": holder_id, "lease_ms": item_rows.lease_ms(lease_s)}
@@ -61,8 +61,8 @@ class PostgresItemPort:
             rows = await self._wait("acquire", params, left_s())
             if not rows:
                 return ItemRefusal(ABSENT)
-            item = item_rows.item(rows[0])
-            if item_rows.is_done(rows[0]):
+            item, is_granted = item_rows.item_and(rows[0])
+            if is_granted:
                 return item
             if item.holder_id not in (None, holder_id):
                 return ItemRefusal(HELD_BY_ANOTHER, item)
@@ -78,8 +78,8 @@ class PostgresItemPort:
         missing = list(keys)
         while missing and left_s() > 0:
             params = {**item_rows.keys_params(missing), "lease_ms": item_rows.lease_ms(lease_s)}
-            for row in await self._run("renew", params, left_s()):
-                renewed[ItemKey(row[0], row[1], row[2])] = row[3].astimezone(dt.UTC)
+            for item_id, holder_id, token, until in await self._run("renew", params, left_s()):
+                renewed[ItemKey(item_id, holder_id, token)] = until.astimezone(dt.UTC)
             missing = [key for key in missing if key not in renewed]
             if missing and left_s() > limit_s / 2:
                 missing = await self._still_held(missing, left_s())
@@ -98,16 +98,17 @@ class PostgresItemPort:
         for some in rounds(keys, lambda key: key.id):
             some.sort(key=lambda key: key.id)
             rows = await self._wait("break", item_rows.keys_params(some), max(0.001, left_s()))
-            refused.update((some[row[10] - 1], ItemRefusal(HELD_BY_ANOTHER, item_rows.item(row))) for row in rows)
+            others = map(item_rows.item_and, rows)
+            refused.update((some[place - 1], ItemRefusal(HELD_BY_ANOTHER, item)) for item, place in others)
         return refused
 
     async def save(self, key: ItemKey, state: str | None, document_json: str | None, limit_s: float) -> ItemAnswer:
         params = {**item_rows.key_params(key), "state": state, "document": document_json}
-        rows = await self._wait("save", params, limit_s)
-        return _refusal(rows) or item_rows.item(rows[0])
+        return _answer(await self._wait("save", params, limit_s))
 
     async def delete(self, key: ItemKey, limit_s: float) -> ItemRefusal | None:
-        return _refusal(await self._wait("delete", item_rows.key_params(key), limit_s))
+        answer = _answer(await self._wait("delete", item_rows.key_params(key), limit_s))
+        return answer if isinstance(answer, ItemRefusal) else None
 
     async def next_for_state(
         self,
@@ -130,7 +131,7 @@ class PostgresItemPort:
         return [item_rows.item(row) for row in await self._run("find", {"state": state, "limit": limit}, limit_s)]
 
     async def kinds(self, limit_s: float) -> list[str]:
-        return [row[0] for row in await self._run("kinds", {}, limit_s)]
+        return [kind for (kind,) in await self._run("kinds", {}, limit_s)]
 
     async def _wait(self, name: str, params: dict[str, Any], limit_s: float) -> Rows:
         """Run a statement that may wait for a row. The server itself ends the wait, so its outcome is known."""
@@ -154,13 +155,13 @@ class PostgresItems:
         await self._session.close()
 
 
-def _refusal(rows: Rows) -> ItemRefusal | None:
-    """Return the refusal of a verb on one item under one lease; None if it was done."""
+def _answer(rows: Rows) -> ItemAnswer:
+    """Return the answer of a verb on one item under one lease: the item that it was done on, or the refusal."""
     if not rows:
         return ItemRefusal(ABSENT)
-    if item_rows.is_done(rows[0]):
-        return None
-    current = item_rows.item(rows[0])
+    current, is_done = item_rows.item_and(rows[0])
+    if is_done:
+        return current
     return ItemRefusal(LAPSED if current.holder_id is None else HELD_BY_ANOTHER, current)
 
 

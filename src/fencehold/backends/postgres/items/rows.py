@@ -41,9 +41,9 @@ def lease_ms(lease_s: float) -> int:
     return round(lease_s * 1000)
 
 
-def item(row: Row) -> ItemRow:
-    """Return the item from the first ten columns of every statement's rows; a lapsed lease is left out."""
-    item_id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at, now = row[:10]
+def item(row: Sequence[Any]) -> ItemRow:
+    """Return the item of a row; a lapsed lease is left out."""
+    item_id, state, state_timestamp, document, token, holder_id, leased_at, lease_ms, expires_at, now = row
     if holder_id is None or expires_at <= now:
         return ItemRow(item_id, state, state_timestamp.astimezone(dt.UTC), document, token)
     return ItemRow(
@@ -52,6 +52,7 @@ def item(row: Row) -> ItemRow:
     )  # fmt: skip
 
 
-def is_done(row: Row) -> bool:
-    """Whether a verb on one item was done, which is the last column of its row."""
-    return bool(row[10])
+def item_and(row: Row) -> tuple[ItemRow, Any]:
+    """Return the item of a row, and the column after it: whether the verb was done, or the place of the key."""
+    *columns, last = row
+    return item(columns), last
