@@ -25,7 +25,7 @@ from fencehold.backends.sql.statements import LEASES, Statements, pyformat
 from fencehold.model.election import lock_errors
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.ports.lock_session import LockSession
-from fencehold.ports.time_limit import TimeLimit
+from fencehold.ports.time_limit import TimeLimit, fixed
 from pgleaderlock.errors import ConnectionError, HopelessError, PoolerError  # noqa: A004 - spec 002's name
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class PostgresSession:
         other = await twin()
         try:
             work = row_of(other, SQL["pid"], None)
-            (others_pid,) = await wire.bounded(other, work, wire.fixed(limit_s))
+            (others_pid,) = await wire.bounded(other, work, fixed(limit_s))
             if others_pid == pid:
                 raise PoolerError(POOLER)
         finally:
@@ -239,7 +239,7 @@ class PostgresSession:
         self._quiet.clear()
         try:
             work = row_of(self._connection, statement, params)
-            return await wire.bounded(self._connection, work, wire.fixed(limit_s))
+            return await wire.bounded(self._connection, work, fixed(limit_s))
         finally:
             self._quiet.set()
 

@@ -14,6 +14,7 @@ from fencehold.backends.sql.durability import durability
 from fencehold.backends.sql.statements import Statements, tables_made
 from fencehold.model.settings import CALL_LIMIT_S_MAX
 from fencehold.ports.checkup import Condition, State, TablesMade
+from fencehold.ports.time_limit import fixed
 
 LOCK_LIMIT_MS = "1000"
 PROBE = "fencehold doctor "
@@ -55,7 +56,7 @@ class PostgresCheckup:
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=False)
         try:
             with wire.lent(connection):
-                return await wire.bounded(connection, work(connection), wire.fixed(limit_s))
+                return await wire.bounded(connection, work(connection), fixed(limit_s))
         except psycopg.errors.LockNotAvailable as error:
             raise faults.locked(error) from None
         except psycopg.Error as error:
