@@ -90,7 +90,8 @@ class Companion:
 
     async def _verdict(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> str:
         row = await session.run(self._statements["renew"], {**self._columns(epoch), "leases": [lease_s]}, limit_s)
-        return str(row[0]) if row is not None else "absent"
+        verdict, *_ = row or ("absent",)
+        return str(verdict)
 
     async def release(self, session: Runs, epoch: int, limit_s: float) -> None:
         await session.run(self._statements["release"], self._columns(epoch), limit_s)

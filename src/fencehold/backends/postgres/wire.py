@@ -18,6 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fencehold.backends.postgres import faults, hosts
 from fencehold.model.errors import ConfigurationError, Unavailable
+from fencehold.ports.time_limit import fixed
 
 T = TypeVar("T")
 Connection = psycopg.AsyncConnection[Any]
@@ -367,10 +368,3 @@ async def _unless_cancelled(work: Coroutine[Any, Any, T]) -> T:
 def _swallow(task: asyncio.Future[Any]) -> None:
     if not task.cancelled():
         task.exception()
-
-
-def fixed(limit_s: float) -> Callable[[], float]:
-    """Return a limit that does not move, counted from now."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + limit_s
-    return lambda: end - loop.time()

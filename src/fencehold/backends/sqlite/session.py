@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from fencehold.backends.sql.statements import Statements
@@ -178,6 +178,12 @@ def connect(path: str, mode: Mode, limit_s: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def single(connection: sqlite3.Connection, sql: str, params: Mapping[str, Any] | tuple[()] = ()) -> Any:
+    """Return the only value of the only row."""
+    (value,) = connection.execute(sql, params).fetchone()
+    return value
 
 
 def _escaped(text: bytes) -> str:

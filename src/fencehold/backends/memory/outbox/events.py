@@ -150,7 +150,7 @@ class MemoryEventAdmin:
             for row in [] if dry_run else chosen:
                 self._shelf.remove(row)
                 gone = row.new.tracking_id
-                self._shelf.consumed = {met for met in self._shelf.consumed if met[0] != gone}
+                self._shelf.consumed = {(one, by) for one, by in self._shelf.consumed if one != gone}
         return len(chosen)
 
     def _chosen(self, which: Filter) -> Iterator[Kept]:

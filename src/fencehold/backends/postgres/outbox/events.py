@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.arrays import array, text_array
 from fencehold.backends.postgres.callers import PostgresCallersOutbox
 from fencehold.backends.postgres.commits import Commits
@@ -25,6 +24,7 @@ from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
+from fencehold.ports.time_limit import fixed
 
 COPY_MIN = 50  # events: for fewer, one statement is faster than a bulk load and its hint
 COPY_CHUNK = 100  # events sent at a time
@@ -151,7 +151,7 @@ class PostgresEventPort:
 
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
         """Repeats for keys that were left out: another session may only have had their rows locked."""
-        left_s = wire.fixed(limit_s)
+        left_s = fixed(limit_s)
         renewed: dict[ClaimKey, dt.datetime] = {}
         for attempt in range(RENEW_TRIES):
             missing = [key for key in keys if key not in renewed]

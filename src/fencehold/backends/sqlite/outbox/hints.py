@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 from fencehold.backends.sql.statements import Statements
-from fencehold.backends.sqlite.session import Session
+from fencehold.backends.sqlite.session import Session, single
 from fencehold.model.errors import FenceholdError
 
 LOOK_EVERY_S = 0.05
@@ -107,10 +107,10 @@ class SqliteEventHints:
         """Whether an event was added. Every claim changes the file as well, but only a new event is worth a hint."""
         if connection is not self._looked_at:  # perhaps to another file, with other numbers
             self._looked_at, self._version, self._newest = connection, -1, 0
-        version = int(connection.execute(self._statements["changes"]).fetchone()[0])
+        version = int(single(connection, self._statements["changes"]))
         if version == self._version:
             return False
-        newest = connection.execute(self._statements["newest"]).fetchone()[0] or 0
+        newest = single(connection, self._statements["newest"]) or 0
         has_grown = newest > self._newest
         self._version, self._newest = version, newest
         return has_grown
