@@ -157,7 +157,7 @@ class WebhookDelivery:
         except Dropped:
             return
         except LeaseLost:
-            self._metrics.fenced_out("webhook")
+            self._metrics.fenced_out.labels("webhook").inc()
         except Exception as fault:  # noqa: BLE001 - one bad webhook must not end the term
             self._facts.fact("webhook_not_recorded", intent_id=intent_id, error=f"{type(fault).__name__}: {fault}")
 
