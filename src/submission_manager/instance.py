@@ -17,10 +17,9 @@ from submission_manager.executor.gateways import gateway_name
 from submission_manager.executor.webhooks import WebhookDelivery, WebhookSettings
 from submission_manager.fitness import Fitness, tables_missing
 from submission_manager.gateway_client import GatewayClient
-from submission_manager.http import descriptors
 from submission_manager.http.app import App
 from submission_manager.http.parts import Parts
-from submission_manager.http.server import Listening, Places
+from submission_manager.http.server import Listening, Places, connections_max, files_max
 from submission_manager.leadership.leadership import Leadership
 from submission_manager.leadership.reading import LeadershipSettings, ScheduleReader
 from submission_manager.lease_facts import FewerLines, LeaseTrouble
@@ -212,7 +211,7 @@ class Instance:
         self.app = App(parts)
         self.metrics.watch_cannot_lead(self.app.cannot_lead)
         calls_max = max(CONCURRENCY_TOTAL_MIN, settings.concurrency)
-        most = descriptors.connections_max(settings.max_connections, descriptors.files_max(), calls_max)
+        most = connections_max(settings.max_connections, files_max(), calls_max)
         self.listening = Listening(
             self.app, settings.host, settings.port,
             request_timeout_s=settings.request_timeout_s, drain_timeout_s=settings.drain_timeout_s,
