@@ -80,9 +80,6 @@ class Calls:
             os.close(self._file)
             self._file = None
 
-    def as_json(self) -> dict[str, Any]:
-        return {"calls": self.by_key.total(), "byKey": self.by_key, "byIntent": self.by_intent}
-
 
 class FakeGateway:
     """ASGI: POST /sms/send, POST /push/send, GET /calls, GET /healthz."""
@@ -153,7 +150,9 @@ class FakeGateway:
         return None
 
     def _told(self) -> Page:
-        return 200, _encoded(self.calls.as_json()), b"application/json"
+        calls = self.calls
+        told = {"calls": calls.by_key.total(), "byKey": calls.by_key, "byIntent": calls.by_intent}
+        return 200, _encoded(told), b"application/json"
 
 
 class _Taker:

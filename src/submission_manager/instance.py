@@ -96,13 +96,12 @@ class Instance:
     async def serve(self) -> None:
         """Wait until this instance is asked to stop. If it ends for another reason, raise the error that ended it."""
         assert self._leading is not None, "entered first"
+        assert self.listening.task is not None, "entered first"
         asked = asyncio.ensure_future(self._is_stopping.wait())
-        http = asyncio.ensure_future(self.listening.ended())
         try:
-            await asyncio.wait([asked, http, self._leading], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([asked, self.listening.task, self._leading], return_when=asyncio.FIRST_COMPLETED)
         finally:
             asked.cancel()
-            http.cancel()
         if self._leading.done():
             self._leading.result()
         if not self._is_stopping.is_set():

@@ -46,7 +46,6 @@ class Listening:
         places: Places | None = None,
     ) -> None:  # fmt: skip
         self._socket = bound(host, port)
-        self.host = host
         self.port: int = self._socket.getsockname()[1]
         self._drain_timeout_s = drain_timeout_s
         connection = type("Bounded", (_Bounded,), {"head_limit_s": request_timeout_s, "places": places or Places()})
@@ -56,31 +55,26 @@ class Listening:
             timeout_graceful_shutdown=max(1, math.ceil(drain_timeout_s)), h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         )  # fmt: skip
         self._server = _Server(config)
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None  # ends with the server, for whatever reason
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="submission-http")
+        self.task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="submission-http")
         is_up = asyncio.ensure_future(self._server.is_up.wait())
-        await asyncio.wait([self._task, is_up], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([self.task, is_up], return_when=asyncio.FIRST_COMPLETED)
         is_up.cancel()
-        if self._task.done():
-            self._task.result()
-
-    async def ended(self) -> None:
-        """Wait until the server has ended, for whatever reason."""
-        assert self._task is not None, "started first"
-        await asyncio.wait([self._task])
+        if self.task.done():
+            self.task.result()
 
     async def stop(self) -> None:
         """Accept no new connections; requests under way have the drain timeout to end."""
-        if self._task is None:
+        if self.task is None:
             self._socket.close()
             return
         self._server.end()
-        await asyncio.wait([self._task], timeout=self._drain_timeout_s + 2.0)
-        if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await asyncio.wait([self.task], timeout=self._drain_timeout_s + 2.0)
+        if not self.task.done():
+            self.task.cancel()
+            await asyncio.wait([self.task])
 
 
 class _Server(uvicorn.Server):

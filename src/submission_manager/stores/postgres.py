@@ -35,7 +35,7 @@ class PostgresIntake(Intake):
         news = sorted(group, key=lambda new: new.intent_id)
         params = {
             **self._contract_params(group[0].contract), "ids": [new.intent_id for new in news],
-            "payloads": [rows.payload(new) for new in news],
+            "payloads": [new.payload or None for new in news],
             "hashes": [rows.payload_hash(new.payload) for new in news],
         }  # fmt: skip
         return await self._rows("submit", params, left_s(), is_promise=True)

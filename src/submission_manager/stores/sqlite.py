@@ -30,7 +30,7 @@ class SqliteIntake(Intake):
 
 
 def _params(new: NewIntent) -> dict[str, Any]:
-    own = {"id": new.intent_id, "payload": rows.payload(new), "hash": rows.payload_hash(new.payload)}
+    own = {"id": new.intent_id, "payload": new.payload or None, "hash": rows.payload_hash(new.payload)}
     return {**rows.contract_params(new.contract), **own}
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fencehold import Term, Unavailable
+from fencehold import ConfigurationError, Term, Unavailable
 from fencehold.own_tables import Row, Statement, Steps
 from submission_manager.model.intents import Exhausted, NewIntent, Status
 from submission_manager.model.outcomes import EARLIEST, OUTCOME_UNKNOWN, Case, Outcome, timetable
@@ -53,7 +53,9 @@ class SqlServerIntake(Intake):
     async def submit(self, new: NewIntent, limit_s: float) -> Submitted:
         rows.check_id(new.intent_id)
         if not self._is_kept(new.intent_id):
-            raise rows.bad_id("SQL Server cannot tell an id that ends with a blank from the one without it.")
+            raise ConfigurationError(
+                "SQL Server cannot tell an id that ends with a blank from the one without it.", code="bad_intent_id"
+            )
         return await super().submit(new, limit_s)
 
     def _is_kept(self, intent_id: str) -> bool:
@@ -89,7 +91,7 @@ def _packed(group: list[NewIntent]) -> dict[str, Any]:
     """
     given, parts, place = [], [], 1
     for new in group:
-        payload = rows.payload(new) or b""
+        payload = new.payload or b""
         given.append({"id": new.intent_id, "from": place, "length": len(payload)})
         parts += [rows.payload_hash(new.payload), payload]
         place += len(parts[-2]) + len(payload)
