@@ -113,10 +113,13 @@ class FakeGateway:
         key = next((value for name, value in scope["headers"] if name == b"idempotency-key"), b"").decode("latin-1")
         said = _object(await read_body(scope, receive, BODY_BYTES_MAX, BODY_LIMIT_S))
         self.calls.count(unquote(key), scope["path"], said)
+        await self._delay()
+        await self._answer(said, provider, receive, send)
+
+    async def _delay(self) -> None:
         behaviour = self._behaviour
         if behaviour.delay_max_s > 0:
             await asyncio.sleep(self._random.uniform(behaviour.delay_min_s, behaviour.delay_max_s))
-        await self._answer(said, provider, receive, send)
 
     async def _answer(self, said: dict[str, Any], provider: Provider, receive: Receive, send: Send) -> None:
         match self._script(said):
