@@ -71,7 +71,7 @@ class Worker(RunningWorker):
         """
         self._begin_run()
         self._events = self._access.make_events()
-        self._events.hints.on_hint(self._hint)
+        self._events.hints.on_hint(lambda *_: self._hint())
         self._access.context.workers.add(self)
         pump = None
         try:

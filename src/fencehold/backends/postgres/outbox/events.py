@@ -7,7 +7,7 @@ import contextlib
 import datetime as dt
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fencehold.backends.postgres.arrays import array, text_array
@@ -177,17 +177,6 @@ class PostgresEventPort:
         return [event_rows.recovered(row) for row in rows]
 
 
-class PostgresEventHints:
-    def __init__(self, session: EventSession) -> None:
-        self._session = session
-
-    def on_hint(self, hint: Callable[[], None]) -> None:
-        self._session.on_hint(lambda _, __: hint())
-
-    async def listen(self, limit_s: float) -> bool:
-        return await self._session.listen(limit_s)
-
-
 class PostgresEvents:
     """One outbox in one event loop: one connection for everything, opened when first needed."""
 
@@ -198,7 +187,7 @@ class PostgresEvents:
         self.port = PostgresEventPort(self._session, statements)
         self.in_tx = PostgresCallersOutbox(statements, self._session.run)
         self.admin = PostgresEventAdmin(self._session)
-        self.hints = PostgresEventHints(self._session)
+        self.hints = self._session
 
     async def close(self) -> None:
         await self._session.close()
