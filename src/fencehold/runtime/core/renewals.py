@@ -22,9 +22,10 @@ BATCH_MAX = 1000
 
 
 class LoopLiveness:
-    """`ask` posts a callback to the loop; `silent_s` is how long the oldest one has waited to be called.
+    """Detects, from another thread, whether an event loop still runs its callbacks.
 
-    A closed loop never answers.
+    The keeper must not renew the leases of a process whose own event loop is blocked or closed. `ask` posts a callback
+    to the loop; `silent_s` is how long the oldest one has waited to be called. A closed loop never answers.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:

@@ -47,7 +47,10 @@ class NoBodies:
 
 
 class HeldLease(Kept):
-    """Its end is logged, and whoever listens is called: the bodies that run under it, and the election."""
+    """A leader's lease that this process holds.
+
+    Its end is logged, and whoever listens is called: the bodies that run under it, and the election.
+    """
 
     def __init__(self, lease: Lease, settings: LeaderSettings, sent_s: float, clock: Clock, facts: FactSink) -> None:
         self.settings = settings

@@ -30,7 +30,11 @@ class TermBody(CancelScope):
 
 
 class TermBodies:
-    """All bodies that are running in this term now. `over` is set, on their event loop, once the term has ended."""
+    """The `async with term:` bodies that are running now.
+
+    They are cancelled when the term ends, and awaited before its lease is given back. `over` is set, on their event
+    loop, once the term has ended.
+    """
 
     def __init__(self, held: HeldLease) -> None:
         self.over = asyncio.Event()

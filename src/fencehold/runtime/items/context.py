@@ -21,14 +21,19 @@ from fencehold.runtime.items.keeper import SUPERSEDED, ItemKeeper, ItemLease
 
 Place = tuple[str, str, str]  # kind, holder_id, id
 
-
 BREAK_LIMIT_S = 5.0
 KINDS_LIMIT_S = 10.0
 PRUNE_AT = 1000
 
 
 class OpenAsks:
-    """Any thread may use it. It forgets a lease as soon as no request is open that was sent before its end."""
+    """Requests for leases that have no answer yet, and which leases have ended here since they were sent.
+
+    Such a request may have been granted an older lease on the same item, by this same holder. The store let the later
+    one replace it, so it is over, although nothing else here says so any more when its answer comes at last.
+
+    Any thread may use it. It forgets a lease as soon as no request is open that was sent before its end.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -71,6 +76,8 @@ class OpenAsks:
 
 
 class ItemsContext:
+    """Made once per store; all items, of whatever kind, use it."""
+
     def __init__(self, store: StoreContext) -> None:
         self._store = store
         self.clock, self.facts = store.clock, store.facts

@@ -45,6 +45,8 @@ class RunningWorker(HandlerLoop):
 
 
 class OutboxContext:
+    """All outboxes of one store: the connections that they share, and the workers that run."""
+
     def __init__(self, store: StoreContext) -> None:
         self.store = store
         self.rng = random.Random()
@@ -60,7 +62,10 @@ class OutboxContext:
 
 
 class OutboxAccess:
-    """`settings` are as they are now: `Outbox.configure` changes them while workers run."""
+    """One outbox, as its workers and reapers use it.
+
+    `settings` are as they are now: `Outbox.configure` changes them while workers run.
+    """
 
     def __init__(self, name: str, settings: OutboxSettings, context: OutboxContext) -> None:
         self.name, self.settings, self.context = name, settings, context
@@ -105,7 +110,10 @@ def reaper_lease(outbox: str) -> str:
 
 
 class ClaimedEvent(Kept):
-    """One claimed event from the claim to the end of its handler."""
+    """One claimed event from the claim to the end of its handler.
+
+    It is renewed on the keeper's thread, so a handler that blocks its event loop keeps its event.
+    """
 
     __slots__ = ("called_off", "claim", "hung_logged", "is_shared", "task", "warned_s")
 
@@ -124,7 +132,9 @@ class ClaimedEvent(Kept):
 
 
 class WorkerContext:
-    """`claimed_events` are in hand, by identity: an event that was lost and claimed again may be there twice. `strays`
+    """One worker: its outbox, its handlers, its settings, and the events that it handles now.
+
+    `claimed_events` are in hand, by identity: an event that was lost and claimed again may be there twice. `strays`
     were lost, and their handlers run on without a place.
     """
 

@@ -21,7 +21,10 @@ UNPROVEN = "heartbeat_failed"
 
 
 class EventRenewals(Heartbeats[ClaimedEvent]):
-    """If the store does not answer, the events that were due are lost at once, not at their deadlines."""
+    """Renews the leases of all events that one worker has in hand.
+
+    If the store does not answer, the events that were due are lost at once, not at their deadlines.
+    """
 
     def __init__(self, worker: WorkerContext, port: EventPort, told: RunningWorker) -> None:
         super().__init__(worker.claimed_events, worker.clock)
@@ -66,6 +69,8 @@ class EventRenewals(Heartbeats[ClaimedEvent]):
 
 
 class WorkerBackground:
+    """Starts and stops what runs beside one worker; `told` is the worker that hears of lost events."""
+
     def __init__(self, worker: WorkerContext, told: RunningWorker, *, with_reaper: bool) -> None:
         self._worker, self._told, self._with_reaper = worker, told, with_reaper
         self._outbox = worker.outbox
