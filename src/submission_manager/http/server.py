@@ -37,6 +37,9 @@ KEEP_ALIVE_S = 75
 TICK_S = 0.1  # uvicorn's own: it renews the Date header every ten ticks
 TICKS_A_DAY = 864_000
 
+FILES_WANTED = 65_536  # more than the most connections and everything else can need
+RESERVE = 256  # for the database, files, webhooks, and connections that are just being refused
+
 
 class Listening:
     """A server in its own task on this event loop. `stop` lets requests under way end, within a limit."""
@@ -241,10 +244,6 @@ class _Bounded(H11Protocol):
         self._expected = None
         if not self.transport.is_closing():
             self.transport.close()
-
-
-FILES_WANTED = 65_536  # more than the most connections and everything else can need
-RESERVE = 256  # for the database, files, webhooks, and connections that are just being refused
 
 
 def raise_limit() -> None:

@@ -38,6 +38,11 @@ NowS = Callable[[], float]
 Ask = Callable[[], Awaitable[object]]
 BlockedBy = Callable[[], str]
 
+F = TypeVar("F", bound=Callable[..., Any])
+Exposition = Callable[[], tuple[bytes, str]]
+
+DEFAULT_HOST = "127.0.0.1"
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -123,12 +128,6 @@ class Health:
                 self._told = Problem("internal_error", type(error).__name__)
             self._asked_s = None
             await asyncio.sleep(ASK_EVERY_S if self._told is None else ASK_AGAIN_S)
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-Exposition = Callable[[], tuple[bytes, str]]
-
-DEFAULT_HOST = "127.0.0.1"
 
 
 def metrics_options(command: F) -> F:
