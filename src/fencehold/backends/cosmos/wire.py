@@ -1,4 +1,4 @@
-"""Requests to one container, each within its verb's limit. Sorts their faults, counts charges, notes their `_ts`."""
+"""Requests to one container, each within its verb's limit. Sorts their faults, reports charges, notes their `_ts`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.address import Address
-from fencehold.backends.cosmos.charges import Charges
 from fencehold.backends.cosmos.credentials import token_credential
 from fencehold.backends.cosmos.server_clock import ServerClock, Window
 from fencehold.model.errors import ConfigurationError
+from fencehold.ports.fact_table import StoreFacts
+from fencehold.ports.facts import FactSink
 
 Document = dict[str, Any]
 T = TypeVar("T")
@@ -26,6 +27,7 @@ Hook = Callable[..., None]
 Ask = Callable[[ContainerProxy, Hook], Awaitable[T]]
 
 CLOCK_ID = "~clock"  # no encoded name looks like this
+CHARGE_HEADER = "x-ms-request-charge"
 PAUSE_S_MIN = 0.005
 AT_ONCE_MAX = 32  # more would only wait for a connection, and the clock's window grows with every wait
 
@@ -33,10 +35,10 @@ AT_ONCE_MAX = 32  # more would only wait for a connection, and the clock's windo
 class Wire:
     """One client, opened by the first request; for one event loop."""
 
-    def __init__(self, address: Address, clock: ServerClock | None = None, charges: Charges | None = None) -> None:
+    def __init__(self, address: Address, clock: ServerClock | None = None, facts: FactSink | None = None) -> None:
         self.address = address
         self.clock = clock or ServerClock()
-        self.charges = charges or Charges()
+        self.facts = facts
         self._client: CosmosClient | None = None
         self._token: AsyncTokenCredential | None = None  # ours to close: the client does not
         self._container: ContainerProxy | None = None
@@ -44,7 +46,7 @@ class Wire:
         self.slots = asyncio.Semaphore(AT_ONCE_MAX)
 
     def call(self, verb: str, limit_s: float) -> Call:
-        """Return a Call for all requests of one verb: they share its limit, and are counted under its name."""
+        """Return a Call for all requests of one verb: they share its limit, and are reported under its name."""
         return Call(self, verb, limit_s)
 
     async def client(self) -> CosmosClient:
@@ -245,7 +247,8 @@ class Call:
         await asyncio.sleep(wait_s)
 
     def _charge(self, headers: Mapping[str, str] | None = None, *_: Any) -> None:
-        self._wire.charges.add(self.verb, headers)
+        if self._wire.facts is not None:
+            StoreFacts(self._wire.facts).request_charged(verb=self.verb, request_units=units_of(headers))
 
 
 async def closed(*parts: CosmosClient | AsyncTokenCredential | None) -> None:
@@ -280,3 +283,10 @@ def of_success(hook: Hook) -> Callable[[Any], None]:
 def bare(document: Document) -> Document:
     """Return the document without the fields that the server adds."""
     return {name: value for name, value in document.items() if not name.startswith("_")}
+
+
+def units_of(headers: Mapping[str, str] | None) -> float:
+    try:
+        return float((headers or {}).get(CHARGE_HEADER, 0.0))
+    except ValueError:
+        return 0.0
