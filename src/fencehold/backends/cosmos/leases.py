@@ -107,12 +107,8 @@ class CosmosLeases:
         return Busy()
 
     async def _written(self, call: Call, before: Document | None, after: Lease) -> bool:
-        document = lease_document(self._partition, after)
         self._known.pop(after.name, None)
-        if before is None:
-            stored = await call.create(self._partition, document)
-        else:
-            stored = await call.replace(self._partition, document, before["_etag"])
+        stored = await call.write(self._partition, lease_document(self._partition, after), before)
         if stored is not None and len(self._known) < KNOWN_MAX:
             self._known[after.name] = stored
         return stored is not None

@@ -126,24 +126,26 @@ class Call:
     async def read(self, partition: str, document_id: str) -> Document | None:
         return await self._send(lambda c, hook: c.read_item(document_id, partition_key=partition, response_hook=hook))
 
-    async def create(self, partition: str, document: Document) -> Document | None:
-        """Return the created document; None if there is one already."""
-        return await self._send(lambda c, hook: c.create_item(document, response_hook=hook), written_in=partition)
+    async def write(self, partition: str, document: Document, before: Document | None) -> Document | None:
+        """Create the document, or replace `before`, as it was read. Returns what is stored.
 
-    async def replace(self, partition: str, document: Document, etag: str) -> Document | None:
-        """Return the new document; None if the old one has changed since this etag, or is gone."""
-        return await self._send(
-            lambda c, hook: c.replace_item(
-                document["id"], bare(document), etag=etag, match_condition=MatchConditions.IfNotModified,
+        None if there is another document by now, or none.
+        """
+
+        def ask(container: ContainerProxy, hook: Hook) -> Awaitable[Document]:
+            if before is None:
+                return container.create_item(document, response_hook=hook)
+            return container.replace_item(
+                document["id"], document, etag=before["_etag"], match_condition=MatchConditions.IfNotModified,
                 response_hook=hook,
-            ),
-            written_in=partition,
-        )  # fmt: skip
+            )  # fmt: skip
+
+        return await self._send(ask, written_in=partition)
 
     async def patch(
         self, partition: str, document_id: str, operations: Sequence[Mapping[str, Any]], etag: str
     ) -> Document | None:
-        """As `replace`, but only the operations are sent, not the whole document."""
+        """Replace the document of this etag, but send only the operations, not the whole document."""
         return await self._send(
             lambda c, hook: c.patch_item(
                 document_id, partition_key=partition, patch_operations=[dict(one) for one in operations], etag=etag,
@@ -278,11 +280,6 @@ def of_success(hook: Hook) -> Callable[[Any], None]:
             hook(answer.http_response.headers)
 
     return heard
-
-
-def bare(document: Document) -> Document:
-    """Return the document without the fields that the server adds."""
-    return {name: value for name, value in document.items() if not name.startswith("_")}
 
 
 def units_of(headers: Mapping[str, str] | None) -> float:

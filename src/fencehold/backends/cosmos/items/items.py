@@ -177,16 +177,11 @@ class CosmosItemPort:
         """Write by etag and return what is stored now; None if the document has changed since it was read."""
         self._known.pop(item_id, None)
         partition = self._partition(item_id)
-        if after is None:
-            changed = shape.tombstone(partition, self._kind, item_id, shape.last_token(before))
-        else:
-            changed = shape.item_document(partition, self._kind, item_id, after, before)
-        if before is None:
-            stored = await call.create(partition, changed)
-        elif rule.then is extend:
+        changed = shape.item_document(partition, self._kind, item_id, after, before)
+        if before is not None and rule.then is extend:
             stored = await call.patch(partition, changed["id"], lease_only(changed), before["_etag"])
         else:
-            stored = await call.replace(partition, changed, before["_etag"])
+            stored = await call.write(partition, changed, before)
         if stored is not None and stored["lease"]["leasedBy"] is not None:
             self._remember(item_id, stored)
         return stored
