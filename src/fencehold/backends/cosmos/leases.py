@@ -16,7 +16,6 @@ from fencehold.backends.cosmos.documents import (
     Document,
     document_id,
     lease_document,
-    lease_partition,
     lease_row,
     query,
 )
@@ -46,7 +45,7 @@ KNOWN_MAX = 10_000
 class CosmosLeases:
     def __init__(self, wire: Wire, table: str) -> None:
         self._wire = wire
-        self._partition = lease_partition(table)
+        self._partition = f"leases:{table}"
         # The documents as we last wrote them: a renewal writes under the known etag, and is one request.
         self._known: dict[str, Document] = {}
 
@@ -126,20 +125,16 @@ async def batch(keys: Sequence[TermKey], attempt: Callable[[TermKey], Awaitable[
     If none got one, raises an Uncertain if there is any, else the first error.
     """
     distinct = list(dict.fromkeys(keys))
-    outcomes = await asyncio.gather(*(attempt(key) for key in distinct), return_exceptions=True)
-    answers: dict[TermKey, Answer] = {}
-    unknown: list[FenceholdError] = []
-    for key, outcome in zip(distinct, outcomes, strict=True):
-        if isinstance(outcome, FenceholdError):
-            unknown.append(outcome)
-            answers[key] = Busy()
-        elif isinstance(outcome, BaseException):
-            raise outcome
-        else:
-            answers[key] = outcome
-    if unknown and len(unknown) == len(distinct):
-        raise next((error for error in unknown if isinstance(error, Uncertain)), unknown[0])
-    return [answers[key] for key in keys]
+    found = await asyncio.gather(*(attempt(key) for key in distinct), return_exceptions=True)
+    outcomes = dict(zip(distinct, found, strict=True))
+    errors = [outcome for outcome in found if isinstance(outcome, BaseException)]
+    for error in errors:
+        if not isinstance(error, FenceholdError):
+            raise error
+    if errors and len(errors) == len(found):
+        raise next((error for error in errors if isinstance(error, Uncertain)), errors[0])
+    answers = (outcomes[key] for key in keys)
+    return [Busy() if isinstance(answer, BaseException) else answer for answer in answers]
 
 
 def judged(row: Lease | None, verb: Verb, key: TermKey, nonce: str, window: Window) -> Rule | None:

@@ -176,7 +176,7 @@ class Call:
         return found
 
     async def execute_procedure(self, partition: str, name: str, parameters: Sequence[Any]) -> Any:
-        """Return what the procedure set as its body. Raises LookupError if there is no such procedure.
+        """Return what the procedure set as its body; None if there is no such procedure.
 
         An exception in the procedure undoes all that it did.
         """
@@ -189,10 +189,7 @@ class Call:
             except CosmosHttpResponseError as error:
                 raise faults.of_script(error) from None
 
-        answer = await self._send(ask, written_in=partition)
-        if answer is None:
-            raise LookupError(name)
-        return answer
+        return await self._send(ask, written_in=partition)
 
     async def create_procedure(self, name: str, body: str) -> bool:
         """Return whether the procedure was created; False if there is one of this name already."""

@@ -153,10 +153,9 @@ class ProcedureSchema(CosmosSchema):
         """
         nothing: dict[str, list[Any]] = {"lease": ["get", []], "nextForState": ["", 1, "", 0, [], 0, 0]}
         for script in SCRIPTS:
-            try:
-                await call.execute_procedure(self._any_partition, procedure(script).id, nothing[script])
-            except LookupError:
-                raise faults.only_by_hand(f"There is no stored procedure {procedure(script).id}") from None
+            name = procedure(script).id
+            if await call.execute_procedure(self._any_partition, name, nothing[script]) is None:
+                raise faults.only_by_hand(f"There is no stored procedure {name}")
 
     def script(self) -> str:
         address = self._wire.address
@@ -186,10 +185,9 @@ async def answers(call: Call, verb: str, partition: str, requests: Sequence[Docu
 
 async def execute(call: Call, partition: str, script: str, parameters: Sequence[Any]) -> Mapping[str, Any]:
     wanted = procedure(script).id
-    try:
-        reply: Mapping[str, Any] = await call.execute_procedure(partition, wanted, parameters)
-    except LookupError:
-        raise faults.schema_missing(f"there is no stored procedure {wanted}") from None
+    reply: Mapping[str, Any] | None = await call.execute_procedure(partition, wanted, parameters)
+    if reply is None:
+        raise faults.schema_missing(f"there is no stored procedure {wanted}")
     return reply
 
 
