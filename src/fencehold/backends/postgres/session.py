@@ -12,6 +12,7 @@ from psycopg.rows import tuple_row
 
 from fencehold.backends.postgres import faults, session_limits, wire
 from fencehold.backends.postgres.commits import Commits
+from fencehold.backends.sql.abandoned import retrieve
 from fencehold.backends.sql.statements import Statements, advised
 from fencehold.model.errors import FenceholdError, Unavailable
 from fencehold.ports.time_limit import TimeLimit, fixed
@@ -188,7 +189,7 @@ class Session:
         if self._connecting is None or self._connecting.done():
             self._connect_errors = []
             self._connecting = asyncio.create_task(self._connect(self._connect_errors))
-            self._connecting.add_done_callback(_retrieve)
+            self._connecting.add_done_callback(retrieve)
         done, _ = await asyncio.wait([self._connecting], timeout=max(0.0, limit_s))
         if not done:
             raise wire.silent(self._info, limit_s, self._connect_errors)
@@ -296,8 +297,3 @@ class _DropOnTrouble:
         self._session._drop()
         if isinstance(error, psycopg.Error):
             raise advised(faults.of_statement(error), self._session.statements) from None
-
-
-def _retrieve(task: asyncio.Task[wire.Connection]) -> None:
-    if not task.cancelled():
-        task.exception()
