@@ -50,21 +50,21 @@ class CosmosLeases:
         self._known: dict[str, Document] = {}
 
     async def acquire(self, ask: Ask, limit_s: float) -> Answer:
-        call = self._wire.call("acquire", limit_s)
+        call = Call(self._wire, "acquire", limit_s)
         return await self._attempt(call, Verb.ACQUIRE, TermKey(ask.name, ask.holder_id, 0, ask.lease_s), ask.nonce)
 
     async def renew(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
-        call = self._wire.call("renew", limit_s)
+        call = Call(self._wire, "renew", limit_s)
         return await batch(keys, lambda key: self._attempt(call, Verb.RENEW, key))
 
     async def release(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
-        call = self._wire.call("release", limit_s)
+        call = Call(self._wire, "release", limit_s)
         return await batch(keys, lambda key: self._attempt(call, Verb.RELEASE, key))
 
     async def read(self, names: Sequence[str], limit_s: float) -> dict[str, Lease]:
         if not names:
             return {}
-        call = self._wire.call("read", limit_s)
+        call = Call(self._wire, "read", limit_s)
         wanted = dict.fromkeys(names)
         found = await asyncio.gather(*(call.read(self._partition, document_id(name)) for name in wanted))
         window = await call.now(self._partition)
@@ -72,13 +72,13 @@ class CosmosLeases:
         return {row.name: seen(row, window) for row in rows}
 
     async def list(self, prefix: str, limit_s: float) -> list[Lease]:
-        call = self._wire.call("list", limit_s)
+        call = Call(self._wire, "list", limit_s)
         found = await call.query(self._partition, query("list_leases"), {"prefix": prefix}, LISTED_MAX)
         window = await call.now(self._partition)
         return sorted((seen(lease_row(document), window) for document in found), key=lambda lease: lease.name)
 
     async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
-        call = self._wire.call("ask_step_down", limit_s)
+        call = Call(self._wire, "ask_step_down", limit_s)
         return await self._attempt(call, Verb.ASK_STEP_DOWN, TermKey(name, "", epoch, 0.0))
 
     async def _attempt(self, call: Call, verb: Verb, key: TermKey, nonce: str = "") -> Answer:

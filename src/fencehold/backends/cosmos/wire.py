@@ -20,6 +20,7 @@ from fencehold.backends.cosmos.server_clock import ServerClock, Window
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.fact_table import StoreFacts
 from fencehold.ports.facts import FactSink
+from fencehold.ports.time_limit import fixed
 
 Document = dict[str, Any]
 T = TypeVar("T")
@@ -44,10 +45,6 @@ class Wire:
         self._container: ContainerProxy | None = None
         self._opening = asyncio.Lock()
         self.slots = asyncio.Semaphore(AT_ONCE_MAX)
-
-    def call(self, verb: str, limit_s: float) -> Call:
-        """Return a Call for all requests of one verb: they share its limit, and are reported under its name."""
-        return Call(self, verb, limit_s)
 
     async def client(self) -> CosmosClient:
         """Return the connected client, whose login may not have been tried yet. The caller limits the time."""
@@ -94,19 +91,16 @@ class Wire:
 
 
 class Call:
-    """The requests of one verb. They return None (or False) if the server refuses, and raise Unavailable or Uncertain.
+    """The requests of one verb: they share its limit, and are reported under its name.
 
+    They return None (or False) if the server refuses, and raise Unavailable or Uncertain if there is no answer.
     A read without an answer is Unavailable, because it changes nothing; a write only if it certainly did not arrive.
     """
 
     def __init__(self, wire: Wire, verb: str, limit_s: float) -> None:
         self.verb = verb
         self._wire = wire
-        self._ends_s = asyncio.get_running_loop().time() + limit_s
-
-    @property
-    def left_s(self) -> float:
-        return self._ends_s - asyncio.get_running_loop().time()
+        self.left_s = fixed(limit_s)
 
     async def now(self, partition: str) -> Window:
         """Return the window that the server's clock lies within. Without a fresh reading, write the clock document
@@ -217,7 +211,7 @@ class Call:
         async with self._within(is_write=False):
             await self._wire.slots.acquire()
         try:
-            if self.left_s <= 0:
+            if self.left_s() <= 0:
                 raise faults.of_timeout(is_write=False)
             sent_s = self._wire.clock.now_s()
             async with self._within(is_write):
@@ -237,11 +231,11 @@ class Call:
         return answer
 
     def _within(self, is_write: bool) -> AbstractAsyncContextManager[None]:
-        return faults.within(self.left_s, is_write)
+        return faults.within(self.left_s(), is_write)
 
     async def _pause(self, error: CosmosHttpResponseError) -> None:
         wait_s = max(PAUSE_S_MIN, faults.retry_after_s(error))
-        if wait_s >= self.left_s:
+        if wait_s >= self.left_s():
             raise faults.of_answer(error, is_write=False)
         await asyncio.sleep(wait_s)
 
