@@ -2,7 +2,10 @@
 
 usage: PYTHONPATH=src python tools/walks.py POSTGRES_URL [-v]        the URL of a scratch database; -v names the files
 
-Counted are files of runtime/ and backends/ only. The last line compares `add(tx=)` with and without an event loop.
+Counted are the files of runtime/ and backends/ that calls on any thread passed through, from the first to the last:
+connections that open on the way count, what was set up before does not. Functions and changes of file are of the whole
+package. The last line compares `add(tx=)` with and without an event loop, in turn and each after a first call that
+reads the statements. What is left to shorten, and why: docs/decisions/0037.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,33 +29,37 @@ sys.path.insert(0, SRC)
 import fencehold  # noqa: E402
 import fencehold.sync  # noqa: E402
 
-ROUNDS, ADDS = 3, 200
+ROUNDS, ADDS = 3, 1000
 
 
 class Walk:
-    """The files that calls passed through, on every thread, between `begin` and `end`."""
+    """The functions that were called, on every thread, between `begin` and `end`."""
 
     def __init__(self) -> None:
         self.is_on = False
-        self.files: dict[str, int] = {}
+        self.steps: list[tuple[str, str]] = []  # file and function
         threading.setprofile(self._seen)
         sys.setprofile(self._seen)
 
     def _seen(self, frame: FrameType, event: str, _: Any) -> None:
         name = frame.f_code.co_filename
         if self.is_on and event == "call" and name.startswith(SRC):
-            short = name.removeprefix(SRC)
-            self.files[short] = self.files.get(short, 0) + 1
+            self.steps.append((name.removeprefix(SRC), frame.f_code.co_qualname))
 
     def begin(self) -> None:
-        self.files, self.is_on = {}, True
+        self.steps, self.is_on = [], True
 
     def end(self, title: str) -> None:
         self.is_on = False
-        inner = sorted(name for name in self.files if "/runtime/" in name or "/backends/" in name)
-        print(f"{title}: {len(inner)} files of runtime and backends")
+        calls = Counter(name for name, _ in self.steps)
+        inner = sorted(name for name in calls if "/runtime/" in name or "/backends/" in name)
+        changes = sum(before[0] != after[0] for before, after in pairwise(self.steps))
+        print(
+            f"{title}: {len(inner)} files of runtime and backends, {len(calls)} in all; "
+            f"{len(set(self.steps))} functions, {changes} changes of file"
+        )
         if "-v" in sys.argv:
-            print(*(f"    {name} ({self.files[name]} calls)" for name in inner), sep="\n")
+            print(*(f"    {name} ({calls[name]} calls)" for name in inner), sep="\n")
 
     def off(self) -> None:
         threading.setprofile(None)
@@ -101,8 +110,9 @@ async def async_add_s(folder: str) -> float:
         outbox = store.outbox("outbox")
         await store.init()
         with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as conn:
-            began_s = time.perf_counter()
-            for _ in range(ADDS):
+            for number in range(ADDS + 1):
+                if number == 1:
+                    began_s = time.perf_counter()
                 conn.execute("BEGIN IMMEDIATE")
                 await outbox.add("added", 1, tx=conn)
                 conn.rollback()
@@ -115,8 +125,9 @@ def sync_add_s(folder: str) -> float:
         outbox = store.outbox("outbox")
         store.init()
         with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as conn:
-            began_s = time.perf_counter()
-            for _ in range(ADDS):
+            for number in range(ADDS + 1):
+                if number == 1:
+                    began_s = time.perf_counter()
                 conn.execute("BEGIN IMMEDIATE")
                 outbox.add("added", 1, tx=conn)
                 conn.rollback()
@@ -130,8 +141,8 @@ def main() -> None:
         asyncio.run(worker(walk, sys.argv[1]))
         asyncio.run(items(walk, folder))
         walk.off()
-        with_loop_s = min(asyncio.run(async_add_s(folder)) for _ in range(ROUNDS))
-        without_s = min(sync_add_s(folder) for _ in range(ROUNDS))
+        rounds = [(asyncio.run(async_add_s(folder)), sync_add_s(folder)) for _ in range(ROUNDS)]
+    with_loop_s, without_s = map(min, zip(*rounds, strict=True))
     print(
         f"add(tx=): {1000 * with_loop_s:.3f} ms with an event loop, {1000 * without_s:.3f} ms without: "
         f"{without_s / with_loop_s:.2f} x (best of {ROUNDS})"

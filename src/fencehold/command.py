@@ -5,8 +5,7 @@ Needs the extra `cli`.
 
 from fencehold.cli.exit_codes import BAD_CONFIGURATION, NO, OK
 from fencehold.cli.failures import execute
-from fencehold.cli.log_lines import log_to_stderr
-from fencehold.cli.screen import clean, keep_secret, put
+from fencehold.cli.screen import clean, keep_secret, log_to_stderr, put
 from fencehold.cli.signals import interruptible
 from fencehold.cli.sql.command import lease_script
 from fencehold.cli.worker.service import Stop, StopBy, serve

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 
 from fencehold.backends.sqlserver.address import Address
@@ -11,13 +12,14 @@ from fencehold.model import names
 from fencehold.model.election.retry import RetryStrategy
 from fencehold.model.errors import ConfigurationError, redact
 from fencehold.runtime.lock.mechanism import ROUND_TRIP_LIMIT_S, Timing
-from fencehold.runtime.lock.session_lock import LockSettings, SessionLock
-from fencehold.runtime.lock.term import LockTerm
-from mssqlleaderlock._logging import get_logger
+from fencehold.runtime.lock.session_lock import LockSettings, LockTerm, SessionLock
+from fencehold.telemetry.lock_logs import StructuredLogger
 from mssqlleaderlock.companion import Companion
 from mssqlleaderlock.session import SqlServerSession, open_session
 
 HEALTH_INTERVAL_S_MAX = 10.0
+#: Writes structured lines: `lock_acquired attempt=1 name=billing`.
+LOG = StructuredLogger(logging.getLogger("mssqlleaderlock"))
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class LeaderLock(SessionLock[SqlServerSession]):
         settings = LockSettings(
             ServerTiming(health_interval_s), retry_strategy, reconnect_grace_s, auto_reacquire, shutdown_event
         )
-        super().__init__(f"mssqlleaderlock-{name}", settings, get_logger().bind(name=name), companion=companion)
+        super().__init__(f"mssqlleaderlock-{name}", settings, LOG.bind(name=name), companion=companion)
         if health_interval_s > HEALTH_INTERVAL_S_MAX:
             raise ValueError(f"health_interval_s is {health_interval_s!r}; it must be at most {HEALTH_INTERVAL_S_MAX}")
 

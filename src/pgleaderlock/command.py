@@ -13,6 +13,7 @@ import click
 from loguru import logger
 
 from fencehold.backends.postgres import wire
+from fencehold.ports.time_limit import fixed
 from fencehold.runtime.lock.mechanism import ROUND_TRIP_LIMIT_S
 from pgleaderlock.errors import HopelessError
 from pgleaderlock.lock import INT32, LeaderLock
@@ -189,7 +190,7 @@ def status(dsn: str, key1: int, key2: int) -> None:
         connection = await connect_once(dsn, ROUND_TRIP_LIMIT_S)
         try:
             work = row_of(connection, SQL["holder"], {"key1": key1, "key2": key2})
-            row = await wire.bounded(connection, work, wire.fixed(ROUND_TRIP_LIMIT_S))
+            row = await wire.bounded(connection, work, fixed(ROUND_TRIP_LIMIT_S))
         finally:
             wire.discard(connection)
         if row is None:

@@ -17,6 +17,7 @@ from fencehold.backends.postgres import faults
 from fencehold.backends.postgres.fences import PostgresFences
 from fencehold.backends.postgres.schema import PostgresSchema
 from fencehold.backends.postgres.unread import UnreadTimeline
+from fencehold.backends.sql.abandoned import retrieve
 from fencehold.backends.sql.statements import Statements, pyformat
 from fencehold.model import names
 from fencehold.ports.facts import FactSink
@@ -60,7 +61,7 @@ class Companion:
     async def _make_tables(self) -> None:
         """Create the tables, shielded from a cancel: psycopg would leave its half-open connection to the collector."""
         making = asyncio.ensure_future(self._schema.init(INIT_LIMIT_S))
-        making.add_done_callback(lambda done: done.cancelled() or done.exception())
+        making.add_done_callback(retrieve)
         await asyncio.shield(making)
 
     async def resume(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> bool:
@@ -90,7 +91,8 @@ class Companion:
 
     async def _verdict(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> str:
         row = await session.run(self._statements["renew"], {**self._columns(epoch), "leases": [lease_s]}, limit_s)
-        return str(row[0]) if row is not None else "absent"
+        verdict, *_ = row or ("absent",)
+        return str(verdict)
 
     async def release(self, session: Runs, epoch: int, limit_s: float) -> None:
         await session.run(self._statements["release"], self._columns(epoch), limit_s)

@@ -10,8 +10,7 @@ from typing import Any, Self, TypedDict, Unpack
 from fencehold.backends.postgres import hosts
 from fencehold.model.errors import redact
 from fencehold.runtime.lock.mechanism import ROUND_TRIP_LIMIT_S, Timing
-from fencehold.runtime.lock.session_lock import LockSettings, SessionLock
-from fencehold.runtime.lock.term import LockTerm
+from fencehold.runtime.lock.session_lock import LockSettings, LockTerm, SessionLock
 from pgleaderlock._logging import get_logger
 from pgleaderlock.companion import Companion
 from pgleaderlock.retry import RetryStrategy

@@ -25,7 +25,7 @@ from fencehold.backends.sql.statements import LEASES, Statements, pyformat
 from fencehold.model.election import lock_errors
 from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.ports.lock_session import LockSession
-from fencehold.ports.time_limit import TimeLimit
+from fencehold.ports.time_limit import TimeLimit, fixed
 from pgleaderlock.errors import ConnectionError, HopelessError, PoolerError  # noqa: A004 - spec 002's name
 
 T = TypeVar("T")
@@ -77,14 +77,16 @@ class PlainSession:
         self._keys = (key1, key2)
 
     async def try_lock(self, limit_s: float) -> bool:
-        return bool((await self._row(PLAIN_LOCK, self._keys, limit_s))[0])
+        (is_held,) = await self._row(PLAIN_LOCK, self._keys, limit_s)
+        return bool(is_held)
 
     async def probe(self, limit_s: float) -> bool:
         await self._row(PLAIN_PROBE, (), limit_s)
         return True
 
     async def unlock(self, limit_s: float) -> bool:
-        return bool((await self._row(PLAIN_UNLOCK, self._keys, limit_s))[0])
+        (was_held,) = await self._row(PLAIN_UNLOCK, self._keys, limit_s)
+        return bool(was_held)
 
     async def evict(self, born: Birth, limit_s: float) -> bool:
         return False
@@ -151,7 +153,8 @@ class PostgresSession:
         other = await twin()
         try:
             work = row_of(other, SQL["pid"], None)
-            if (await wire.bounded(other, work, wire.fixed(limit_s)))[0] == pid:
+            (others_pid,) = await wire.bounded(other, work, fixed(limit_s))
+            if others_pid == pid:
                 raise PoolerError(POOLER)
         finally:
             wire.discard(other)
@@ -170,12 +173,13 @@ class PostgresSession:
         return bool(held)
 
     async def unlock(self, limit_s: float) -> bool:
-        return bool((await self._row(SQL["unlock"], self._keys, limit_s))[0])
+        was_held, *_ = await self._row(SQL["unlock"], self._keys, limit_s)
+        return bool(was_held)
 
     async def evict(self, born: Birth, limit_s: float) -> bool:
         params = {**self._keys, "pid": born.pid, "born_at": born.born_at, "patience_ms": EVICT_PATIENCE_MS}
-        row = await self._row(SQL["evict"], params, limit_s)
-        return row is not None and bool(row[0])
+        (is_gone,) = await self._row(SQL["evict"], params, limit_s) or (False,)
+        return bool(is_gone)
 
     async def rest(self, timeout_s: float) -> None:
         await self._watch(timeout_s, self._ended)
@@ -235,7 +239,7 @@ class PostgresSession:
         self._quiet.clear()
         try:
             work = row_of(self._connection, statement, params)
-            return await wire.bounded(self._connection, work, wire.fixed(limit_s))
+            return await wire.bounded(self._connection, work, fixed(limit_s))
         finally:
             self._quiet.set()
 
@@ -245,7 +249,8 @@ async def row_of(connection: wire.Connection, statement: str, params: dict[str, 
     cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
     await cursor.execute(statement.encode(), params)
     row = await cursor.fetchone() if cursor.description else None
-    return encodings.readable([row])[0] if row is not None else None
+    [read] = encodings.readable([row]) if row is not None else [None]
+    return read
 
 
 async def open_session(

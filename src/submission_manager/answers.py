@@ -50,16 +50,14 @@ class Answers:
         except LeaseLost:  # most often raised by our own clock, so it shows nothing about the database
             raise
         except Exception as error:
-            self._judge(error, asked_s)
+            code = error.code if isinstance(error, Unavailable | Uncertain) else ""
+            if code in SILENT:
+                self.unanswered(asked_s)
+            elif code not in NOT_SENT:
+                self.answered()
             raise
         self.answered()
         return answer
-
-    def _judge(self, error: Exception, asked_s: float) -> None:
-        if isinstance(error, Unavailable | Uncertain) and error.code in SILENT:
-            self.unanswered(asked_s)
-        elif not (isinstance(error, Unavailable | Uncertain) and error.code in NOT_SENT):
-            self.answered()
 
     def fact(self, event: str, **fields: Any) -> None:
         if event in ANSWERS or (event == "leader_acquire_failed" and not fields.get("sql_error")):

@@ -80,9 +80,6 @@ class Calls:
             os.close(self._file)
             self._file = None
 
-    def as_json(self) -> dict[str, Any]:
-        return {"calls": self.by_key.total(), "byKey": self.by_key, "byIntent": self.by_intent}
-
 
 class FakeGateway:
     """ASGI: POST /sms/send, POST /push/send, GET /calls, GET /healthz."""
@@ -116,10 +113,13 @@ class FakeGateway:
         key = next((value for name, value in scope["headers"] if name == b"idempotency-key"), b"").decode("latin-1")
         said = _object(await read_body(scope, receive, BODY_BYTES_MAX, BODY_LIMIT_S))
         self.calls.count(unquote(key), scope["path"], said)
+        await self._delay()
+        await self._answer(said, provider, receive, send)
+
+    async def _delay(self) -> None:
         behaviour = self._behaviour
         if behaviour.delay_max_s > 0:
             await asyncio.sleep(self._random.uniform(behaviour.delay_min_s, behaviour.delay_max_s))
-        await self._answer(said, provider, receive, send)
 
     async def _answer(self, said: dict[str, Any], provider: Provider, receive: Receive, send: Send) -> None:
         match self._script(said):
@@ -153,7 +153,9 @@ class FakeGateway:
         return None
 
     def _told(self) -> Page:
-        return 200, _encoded(self.calls.as_json()), b"application/json"
+        calls = self.calls
+        told = {"calls": calls.by_key.total(), "byKey": calls.by_key, "byIntent": calls.by_intent}
+        return 200, _encoded(told), b"application/json"
 
 
 class _Taker:

@@ -17,10 +17,9 @@ from submission_manager.executor.gateways import gateway_name
 from submission_manager.executor.webhooks import WebhookDelivery, WebhookSettings
 from submission_manager.fitness import Fitness, tables_missing
 from submission_manager.gateway_client import GatewayClient
-from submission_manager.http import descriptors
 from submission_manager.http.app import App
 from submission_manager.http.parts import Parts
-from submission_manager.http.server import Listening, Places
+from submission_manager.http.server import Listening, Places, connections_max, files_max
 from submission_manager.leadership.leadership import Leadership
 from submission_manager.leadership.reading import LeadershipSettings, ScheduleReader
 from submission_manager.lease_facts import FewerLines, LeaseTrouble
@@ -97,13 +96,12 @@ class Instance:
     async def serve(self) -> None:
         """Wait until this instance is asked to stop. If it ends for another reason, raise the error that ended it."""
         assert self._leading is not None, "entered first"
+        assert self.listening.task is not None, "entered first"
         asked = asyncio.ensure_future(self._is_stopping.wait())
-        http = asyncio.ensure_future(self.listening.ended())
         try:
-            await asyncio.wait([asked, http, self._leading], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([asked, self.listening.task, self._leading], return_when=asyncio.FIRST_COMPLETED)
         finally:
             asked.cancel()
-            http.cancel()
         if self._leading.done():
             self._leading.result()
         if not self._is_stopping.is_set():
@@ -212,7 +210,7 @@ class Instance:
         self.app = App(parts)
         self.metrics.watch_cannot_lead(self.app.cannot_lead)
         calls_max = max(CONCURRENCY_TOTAL_MIN, settings.concurrency)
-        most = descriptors.connections_max(settings.max_connections, descriptors.files_max(), calls_max)
+        most = connections_max(settings.max_connections, files_max(), calls_max)
         self.listening = Listening(
             self.app, settings.host, settings.port,
             request_timeout_s=settings.request_timeout_s, drain_timeout_s=settings.drain_timeout_s,

@@ -92,14 +92,8 @@ class Metrics:
         self._leader.set(int(is_leader))
         self._epoch.set(epoch)
         if not is_leader:  # a follower knows nothing about the queue
-            self._depth.set(0)
+            self.queue_depth.set(0)
             self.backlog(NOTHING_WAITS)
-
-    def queue_depth(self, intents: int) -> None:
-        self._depth.set(intents)
-
-    def inflight(self, attempts: int) -> None:
-        self._inflight.set(attempts)
 
     def queue_delay(self, seconds: float) -> None:
         """The time from when an attempt was due until its start was recorded."""
@@ -126,9 +120,6 @@ class Metrics:
         self._oldest_due.set(found.oldest_due_s if found else math.nan)
         self._past_deadline.set(found.past_deadline if found else math.nan)
 
-    def retry_scheduled(self) -> None:
-        self._retries.inc()
-
     def ended(self, target: str, status: str, exhausted_reason: str | None, seconds_since_created: float) -> None:
         """One intent is over."""
         known = self._known_target(target)
@@ -143,13 +134,9 @@ class Metrics:
         """The provider accepted an intent after its deadline: the intent is exhausted."""
         self._accepted_late.labels(self._known_target(target)).inc()
 
-    def fenced_out(self, write: str) -> None:
-        """A write (`start`, `record`, `expire`, `webhook`) was not made, because leadership was lost before it."""
-        self._fenced_out.labels(write).inc()
-
     def rebuilt(self, intents: int, seconds: float) -> None:
         self._rebuild_seconds.observe(seconds)
-        self._depth.set(intents)
+        self.queue_depth.set(intents)
 
     def refreshed(self, rows: int, seconds: float, lag_s: float) -> None:
         """One refresh of the schedule. `lag_s`: the longest time that a row read now can have waited to be read."""
@@ -218,7 +205,7 @@ class Metrics:
             "submission_attempts_total", "Attempts recorded; unknown: left open by an earlier leader.",
             outcome_status=OUTCOMES,
         )  # fmt: skip
-        self._retries = self._counter("submission_retries_scheduled_total", "Attempts after which another is due.")
+        self.retries = self._counter("submission_retries_scheduled_total", "Attempts after which another is due.")
         self._webhooks = self._counter("submission_webhooks_total", "Webhooks recorded.", status=DELIVERIES)
         self._gateways: set[str] = set()
         self._gateway_attempts = Counter(
@@ -244,13 +231,13 @@ class Metrics:
         )  # fmt: skip
 
     def _name_queue(self) -> None:
-        self._depth = self._gauge("submission_queue_depth", "Intents in the leader's schedule.")
+        self.queue_depth = self._gauge("submission_queue_depth", "Intents in the leader's schedule.")
         self._overdue = self._gauge("submission_overdue_intents", "Pending intents that have been due for 30 s.")
         self._oldest_due = self._gauge("submission_oldest_due_seconds", "How long the longest due intent has been due.")
         self._past_deadline = self._gauge(
             "submission_past_deadline_intents", "Pending intents past their deadline, with no attempt under way."
         )
-        self._inflight = self._gauge("submission_inflight_attempts", "Attempts begun and not yet recorded.")
+        self.inflight = self._gauge("submission_inflight_attempts", "Attempts begun and not yet recorded.")
 
     def _name_times(self) -> None:
         self._to_terminal = self._histogram(
@@ -291,7 +278,7 @@ class Metrics:
                 "submission_lease_renewals_failed_total", "Renewals the database did not grant or not answer."
             ),
         }
-        self._fenced_out = self._counter(
+        self.fenced_out = self._counter(
             "submission_fenced_out_writes_total", "Writes not made, because the lease was no longer ours.", write=WRITES
         )
 

@@ -69,17 +69,9 @@ class IntakePort(FitnessPort, Protocol):
 # --- the schedule: the leader ---
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """How far the schedule has read: spec 000's (last_modified_at, intent_id), and `guard`, so that no row is missed.
-
-    The meaning of `guard` depends on the database: with it the next page finds the rows whose writer had not committed
-    when the last page was read.
-    """
-
-    last_modified_at: dt.datetime
-    intent_id: str
-    guard: Any
+#: How far the schedule has read: spec 000's (last_modified_at, intent_id), and with it what finds the rows whose writer
+#: had not committed when the last page was read. Each database has its own, and nobody else looks into it.
+Cursor = Any
 
 
 class Due(NamedTuple):

@@ -60,10 +60,10 @@ class WebhookClient:
 
 def body_of(intent: Intent) -> bytes:
     """The webhook's body: the same bytes each time it is sent, because its time is when the intent ended."""
-    ended_at = _utc(intent.completed_at)
+    ended_at = intent.completed_at and intent.completed_at.astimezone(dt.UTC)
     told = {
         "intentId": intent.intent_id, "submissionTarget": intent.submission_target,
-        "createdAt": _utc(intent.created_at), "completedAt": ended_at, "status": intent.status,
+        "createdAt": intent.created_at.astimezone(dt.UTC), "completedAt": ended_at, "status": intent.status,
     }  # fmt: skip
     if intent.status is Status.REJECTED and intent.rejected_reason is not None:
         told["rejectedReason"] = intent.rejected_reason
@@ -75,7 +75,3 @@ def body_of(intent: Intent) -> bytes:
 
 def signature(secret: str, body: bytes) -> str:
     return hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-
-
-def _utc(when: dt.datetime | None) -> dt.datetime | None:
-    return None if when is None else when.astimezone(dt.UTC)

@@ -13,7 +13,7 @@ PAGE = (ROOT / "docs" / "adding-a-backend.md").read_text("utf-8")
 PORTS = {
     port.__name__: port
     for port in (leases.LeasePort, schema.SchemaPort, fence.FencePort, wakeup.WakeupPort, checkup.CheckupPort,
-                 events.EventPort, events.EventsInTx, events.EventAdmin, events.EventHints,
+                 events.EventPort, events.EventsInTx, events.EventAdmin,
                  items.ItemPort, items.ItemLeases, items.ItemAdmin)
 }  # fmt: skip
 COUNTED = re.compile(r"\| `(\w+)` \| (\d+): ([^|]+?) \|")

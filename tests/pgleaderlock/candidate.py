@@ -18,8 +18,7 @@ import time
 from typing import Any
 
 import fencehold
-from fencehold.runtime.lock.session_lock import SessionLock
-from fencehold.runtime.lock.term import LockTerm
+from fencehold.runtime.lock.session_lock import LockTerm, SessionLock
 from pgleaderlock import FixedInterval, LeaderLock
 
 LOOK_EVERY_S = 0.002

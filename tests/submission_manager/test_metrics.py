@@ -48,10 +48,10 @@ def test_the_histograms_have_the_promised_buckets():
 def test_the_leaders_work_and_the_lease_are_counted():
     metrics = Metrics()
     metrics.role(True, 7)
-    metrics.queue_depth(5)
+    metrics.queue_depth.set(5)
     metrics.attempt("accepted", 0.2)
     metrics.ended("sms", "accepted", None, 1.5)
-    metrics.fenced_out("record")
+    metrics.fenced_out.labels("record").inc()
     metrics.refreshed(3, 0.01, 1.2)
     for event in ("leader_renewed", "leader_renewed", "leader_renew_failed", "leader_lost"):
         metrics.fact(event, lease_name="x", lease_epoch=7)

@@ -13,7 +13,7 @@ import pytest
 from fencehold import Unavailable
 from fencehold.backends.sqlite.leases import SqliteLeases
 from fencehold.telemetry.logs import level_of
-from submission_manager.cli.service_log import LEVELS
+from submission_manager.cli.serve import LEVELS
 from submission_manager.cli.sql import script
 from submission_manager.lease_facts import FewerLines
 from submission_manager.own_words import HINTS, own_hint, own_text

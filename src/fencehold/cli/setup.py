@@ -38,8 +38,9 @@ class Setup:
 
     def over(self, dsn: str | None, table: str | None, output: str | None) -> Setup:
         """A setup in which the options after the command's name override those before it."""
-        nearer_dsn = dsn if dsn is not None else self.given_dsn
-        return Setup(nearer_dsn, table if table is not None else self.given_table, output or self.output)
+        return Setup(
+            self.given_dsn if dsn is None else dsn, self.given_table if table is None else table, output or self.output
+        )
 
     @property
     def screen(self) -> screen.Screen:

@@ -57,7 +57,7 @@ def step_down(setup: Setup, name: str, wait: str) -> int:
     PostgreSQL. A holder that has died is replaced when its lease lapses, which this command sees as well.
     """
     wait_s = seconds(wait, "--wait")
-    return _fact(setup, name, with_store(setup, lambda store: _step_down(setup, store, name, wait_s)), wait_s)
+    return _report(setup, name, with_store(setup, lambda store: _step_down(setup, store, name, wait_s)), wait_s)
 
 
 async def _step_down(setup: Setup, store: Store, name: str, wait_s: float) -> HandOver:
@@ -90,7 +90,7 @@ async def _hand_over(store: Store, asked: Lease, wait_s: float) -> HandOver:
         now = await store.leases.read(asked.name) or now
 
 
-def _fact(setup: Setup, name: str, hand_over: HandOver, wait_s: float) -> int:
+def _report(setup: Setup, name: str, hand_over: HandOver, wait_s: float) -> int:
     asked, successor = hand_over.asked, hand_over.successor
     if not hand_over.ended:
         raise exit_codes.Refused(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol
 
@@ -16,6 +16,7 @@ from fencehold.model.json_types import J
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent
 from fencehold.ports.schema import SchemaPort
+from fencehold.ports.wakeup import WakeupPort
 
 
 @dataclass(slots=True, eq=False)
@@ -263,16 +264,6 @@ class EventsInTx(Protocol):
         ...
 
 
-class EventHints(Protocol):
-    """Hints that events were added, called on the event loop that asked. A hint may be lost or false."""
-
-    def on_hint(self, hint: Callable[[], None]) -> None: ...
-
-    async def listen(self, limit_s: float) -> bool:
-        """Start to listen, or make sure that it does already. False if this database cannot notify."""
-        ...
-
-
 class Events(Protocol):
     """One outbox of one database, as a backend offers it; all on one connection of its own, opened when needed."""
 
@@ -289,6 +280,8 @@ class Events(Protocol):
     def admin(self) -> EventAdmin: ...
 
     @property
-    def hints(self) -> EventHints: ...
+    def hints(self) -> WakeupPort:
+        """Hints that events were added, called on the event loop that asked."""
+        ...
 
     async def close(self) -> None: ...

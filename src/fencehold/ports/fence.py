@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from fencehold.model.election.leases import TermKey
 
+T = TypeVar("T")
 RemainingS = Callable[[], float]
 Params = Sequence[Any] | Mapping[str, Any] | None
 
@@ -117,15 +118,15 @@ class GuardText:
     is_held: Callable[[], bool | None] = not_known
 
 
-class Done:
-    """An awaitable that is done already: so `await term.fence(conn)` works for every kind of connection."""
+class Ready(Generic[T]):
+    """An awaitable whose result is already known: so `await term.fence(conn)` works for every kind of connection."""
 
-    def __await__(self) -> Generator[None, None, None]:
-        return
-        yield  # makes this a generator, which an awaitable needs
+    def __init__(self, value: T) -> None:
+        self._value = value
 
-
-DONE = Done()
+    def __await__(self) -> Generator[Any, None, T]:
+        yield from ()  # makes this a generator, which an awaitable needs
+        return self._value
 
 
 class FencePort(Protocol):

@@ -33,8 +33,12 @@ class Mechanism(Protocol[G]):
         """
         ...
 
-    async def pause(self, delay_s: float, stop: asyncio.Event, *, heed_hints: bool) -> None:
+    async def pause(self, delay_s: float, stop: asyncio.Event) -> None:
         """Wait for the delay. Return earlier if `stop` is set, or if an attempt is worth while."""
+        ...
+
+    def is_hopeless(self, error: Exception | None) -> bool:
+        """Whether no further attempt can help after this error, whatever the retry strategy says."""
         ...
 
     def is_new_term(self, grant: G) -> bool:

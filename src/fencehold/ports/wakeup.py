@@ -7,12 +7,15 @@ from typing import Protocol
 
 Hint = Callable[[str, str], None]
 
-ACQUIRED, RELEASED, ASKED, UNKNOWN = "acquired", "released", "asked", "unknown"
+ACQUIRED, RELEASED, ASKED, ADDED, UNKNOWN = "acquired", "released", "asked", "added", "unknown"
 
 
 class WakeupPort(Protocol):
     def on_hint(self, hint: Hint) -> None:
-        """Call `hint(what, lease_name)` on the keeper's loop when the store reports a change; UNKNOWN: check all."""
+        """Call `hint(what, name)` on the loop that asked when the store reports a change; UNKNOWN: check all.
+
+        Of a lease with its name; of events, ADDED, with whatever the backend says.
+        """
         ...
 
     async def listen(self, limit_s: float) -> bool:

@@ -11,8 +11,7 @@ from fencehold.ports.checkup import Condition, TablesMade
 from fencehold.ports.events import Events
 from fencehold.ports.items import ItemStore
 from fencehold.ports.schema import SchemaPort
-from fencehold.runtime.context import StoreContext
-from fencehold.runtime.first_use import ANY_KIND, ITEMS
+from fencehold.runtime.context import ANY_KIND, ITEMS, StoreContext
 
 LIMIT_S = 5.0
 

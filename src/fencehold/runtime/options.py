@@ -5,7 +5,6 @@ Each has the names and types of the call it is named for; a test compares them.
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import threading
 import uuid
@@ -48,13 +47,6 @@ class LeaderOptions(SeekOptions, total=False):
     """`store.leader`."""
 
     lease: Duration
-
-
-class JobOptions(LeaderOptions, total=False):
-    """`store.run_as_leader`."""
-
-    stop: asyncio.Event | None
-    backoff: RetryStrategy | None
 
 
 class SyncJobOptions(LeaderOptions, total=False):

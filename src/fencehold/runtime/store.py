@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import suppress
-from typing import Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 from weakref import WeakSet
 
 from fencehold.model import names
 from fencehold.model.durations import Duration
 from fencehold.model.election.retry import RetryStrategy
-from fencehold.model.election.settings import LeaderSettings, OnError, leader_settings
+from fencehold.model.election.settings import OnError, leader_settings
 from fencehold.model.errors import FenceholdError
 from fencehold.model.items.settings import DOCUMENT_BYTES_MAX, item_settings
 from fencehold.model.outbox.settings import DEFAULT_OUTBOX, PAYLOAD_BYTES_MAX, outbox_settings
@@ -22,20 +22,17 @@ from fencehold.ports.fact_table import OutageFacts
 from fencehold.ports.facts import FactSink
 from fencehold.ports.traces import TracePort
 from fencehold.runtime.checkup import LEASES, StoreCheckup
-from fencehold.runtime.context import StoreContext
-from fencehold.runtime.core import forks, keeper_thread
+from fencehold.runtime.context import ANY_KIND, ITEMS, KeeperServices, StoreContext
+from fencehold.runtime.core import keeper_thread
 from fencehold.runtime.core.block_kinds import AsyncBlock, NotAwaited
 from fencehold.runtime.core.handler_loop import stop_all
 from fencehold.runtime.core.keeper_thread import KeeperThread
 from fencehold.runtime.core.repeated_failures import Outage
-from fencehold.runtime.election.candidates import Candidates
-from fencehold.runtime.election.job_checks import check_async_job
-from fencehold.runtime.election.keeper_services import KeeperServices
-from fencehold.runtime.election.leader import Leader
-from fencehold.runtime.election.leader_job import LeaderJob, Pauses
+from fencehold.runtime.core.trust import fork_generation
+from fencehold.runtime.election.leader import Candidates, Leader
+from fencehold.runtime.election.leader_job import LeaderJob, check_async_job
 from fencehold.runtime.election.lease_verbs import LeaseVerbs
 from fencehold.runtime.election.term import Term
-from fencehold.runtime.first_use import ANY_KIND, ITEMS, FirstUse
 from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.items import Items
 from fencehold.runtime.options import LeaderOptions, SeekOptions
@@ -66,14 +63,13 @@ class Store(AsyncBlock, NotAwaited):
         self._open_timeout_s = open_timeout_s
         self._thread: KeeperThread | None = None
         self._opening = asyncio.Lock()
-        self._candidates: Candidates[Leader] = Candidates()
+        self._candidates = Candidates()
         self._holder_id = names.default_holder_id()
         self.leases = LeaseVerbs(context, self._holder_id)
         self.checkup = StoreCheckup(context)
-        self._first_use = FirstUse(context)
-        self._outbox_context = OutboxContext(context, self._first_use)
+        self._outbox_context = OutboxContext(context)
         self._outboxes: dict[str, Outbox] = {}  # the first handle of each name
-        self._items_context = ItemsContext(context, self._first_use)
+        self._items_context = ItemsContext(context)
         self._has_items = False
         self._jobs: WeakSet[LeaderJob] = WeakSet()
 
@@ -125,7 +121,7 @@ class Store(AsyncBlock, NotAwaited):
         """
         if self._thread is None:
             return
-        if self._thread.generation != forks.generation():  # nothing of it is a forked child's to stop or give back
+        if self._thread.generation != fork_generation():  # nothing of it is a forked child's to stop or give back
             return
         try:
             await self._stop_all()
@@ -179,7 +175,7 @@ class Store(AsyncBlock, NotAwaited):
             steps += await keeper_loop.begin(self._init_items(backend))
         for outbox in outboxes:
             steps += await outbox.init()
-        self._first_use.begin([outbox.name for outbox in outboxes] + ([ITEMS] if has_items else []))
+        self._context.first_use.begin([outbox.name for outbox in outboxes] + ([ITEMS] if has_items else []))
         return steps
 
     async def missing(self) -> list[str]:
@@ -276,8 +272,12 @@ class Store(AsyncBlock, NotAwaited):
             lease=lease, renew_every=renew_every, acquire_every=acquire_every, margin=margin, stall_limit=stall_limit,
             on_error=on_error, release_on_stop=release_on_stop,
         )  # fmt: skip
-        who = names.lease_name(name), names.holder_id(holder_id) if holder_id is not None else self._holder_id
-        return self._candidate(*who, settings, retry_strategy)
+        leader = Leader(
+            names.lease_name(name), names.holder_id(holder_id) if holder_id is not None else self._holder_id, settings,
+            self._context, candidates=self._candidates, retry_strategy=retry_strategy,
+        )  # fmt: skip
+        self._candidates.enrol(leader)
+        return leader
 
     async def run_as_leader(
         self,
@@ -307,30 +307,15 @@ class Store(AsyncBlock, NotAwaited):
         self,
         name: str,
         backoff: RetryStrategy | None,
-        until: Callable[[], Awaitable[object]] | None,
+        until: Callable[[], Coroutine[Any, Any, object]] | None,
         **settings: Unpack[LeaderOptions],
     ) -> LeaderJob:
         """The parts of `run_as_leader`; `fencehold.sync` puts them together in its own way."""
         self._context.check_open()
         leader = self.leader(name, **settings)
-        job = LeaderJob(
-            leader,
-            pauses=Pauses(backoff, self._context.clock),
-            until=until,
-            clock=self._context.clock,
-            facts=self._context.facts.sink,
-        )
+        job = LeaderJob(leader, self._context, backoff, until)
         self._jobs.add(job)
         return job
-
-    def _candidate(
-        self, name: str, holder_id: str, settings: LeaderSettings, retry_strategy: RetryStrategy | None
-    ) -> Leader:
-        leader = Leader(
-            name, holder_id, settings, self._context, candidates=self._candidates, retry_strategy=retry_strategy
-        )
-        self._candidates.enrol(leader)
-        return leader
 
 
 def try_limits_s(limit_s: float | None) -> Iterator[float]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from fencehold.model.errors import ConfigurationError, Unavailable
-from fencehold.runtime.core import forks
 from fencehold.runtime.core.keeper_thread import wind_up
+from fencehold.runtime.core.trust import fork_generation
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ class BackgroundLoop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._generation = forks.generation()
+        self._generation = fork_generation()
         self._lock = threading.Lock()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run_loop, name="fencehold-sync", daemon=True)
@@ -28,6 +28,14 @@ class BackgroundLoop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._result(self._begun(work))
+
+    def call(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Call a plain function on the loop, and return its result."""
+
+        async def called() -> T:
+            return function(*args, **options)
+
+        return self.run(called())
 
     def run_unless(self, stuck: concurrent.futures.Future[T], work: Coroutine[Any, Any, T], grace_s: float) -> T:
         """Like `run`, but raise the error of `stuck` if the work is not done `grace_s` after `stuck` got it.
@@ -56,7 +64,7 @@ class BackgroundLoop:
         return self._result(future)
 
     def _begun(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        if self._generation != forks.generation():
+        if self._generation != fork_generation():
             work.close()
             raise store_closed()
         with self._lock:  # never after the loop's last turn: the work would never be done
@@ -79,7 +87,7 @@ class BackgroundLoop:
     @property
     def is_stopped(self) -> bool:
         """True once `stop` was called; also in a forked child, which does not have the thread."""
-        return self._is_stopping or self._generation != forks.generation()
+        return self._is_stopping or self._generation != fork_generation()
 
     def stop(self) -> None:
         """End the loop. Calls of `run` that still wait on other threads raise ConfigurationError (`store_closed`)."""

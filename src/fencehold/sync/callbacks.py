@@ -7,8 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from fencehold.model.election.election import Emit, LockState
-from fencehold.runtime.core.callbacks import STATE_CHANGE, Callbacks, check
-from fencehold.runtime.core.dispatcher import RunsOn, name_of
+from fencehold.runtime.core.callbacks import STATE_CHANGE, Callbacks, F, RunsOn, check, name_of
 
 C = TypeVar("C", bound=Callable[[], None])
 S = TypeVar("S", bound=Callable[[LockState, LockState], None])
@@ -49,9 +48,10 @@ class OnThreads(Callbacks):
     def __init__(self, inner: Callbacks) -> None:
         self._inner = inner
 
-    def add(self, event: str, fn: Callable[..., object]) -> None:
+    def add(self, event: str, fn: F) -> F:
         check(event, fn)
         self._inner.add(event, on_thread(fn))
+        return fn
 
 
 class PlainRegisters:
@@ -64,35 +64,28 @@ class PlainRegisters:
 
     def on_acquired(self, fn: C) -> C:
         """Called when this process becomes the leader."""
-        self._callbacks.add(Emit.ACQUIRED.value, fn)
-        return fn
+        return self._callbacks.add(Emit.ACQUIRED.value, fn)
 
     def on_released(self, fn: C) -> C:
         """Called when this process has given leadership up itself and the store has confirmed it."""
-        self._callbacks.add(Emit.RELEASED.value, fn)
-        return fn
+        return self._callbacks.add(Emit.RELEASED.value, fn)
 
     def on_lost(self, fn: C) -> C:
         """Called when this process has lost leadership, or can no longer prove it."""
-        self._callbacks.add(Emit.LOST.value, fn)
-        return fn
+        return self._callbacks.add(Emit.LOST.value, fn)
 
     def on_acquire_failed(self, fn: C) -> C:
         """Called when an attempt was refused because another holder leads."""
-        self._callbacks.add(Emit.ACQUIRE_FAILED.value, fn)
-        return fn
+        return self._callbacks.add(Emit.ACQUIRE_FAILED.value, fn)
 
     def on_state_change(self, fn: S) -> S:
         """Called with the old and the new state, before the other callbacks of that transition."""
-        self._callbacks.add(STATE_CHANGE, fn)
-        return fn
+        return self._callbacks.add(STATE_CHANGE, fn)
 
     def on_error(self, fn: E) -> E:
         """Called with the error when the store fails, or when another callback raises or takes too long."""
-        self._callbacks.add(Emit.ERROR.value, fn)
-        return fn
+        return self._callbacks.add(Emit.ERROR.value, fn)
 
     def on_stopped(self, fn: C) -> C:
         """Called when the lifecycle has ended; no callback follows."""
-        self._callbacks.add(Emit.STOPPED.value, fn)
-        return fn
+        return self._callbacks.add(Emit.STOPPED.value, fn)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, Unpack
 
 from fencehold.model.json_types import J, Json
 from fencehold.runtime.core.block_kinds import PlainBlock
@@ -21,10 +21,8 @@ from fencehold.runtime.items.processor import check_handler
 from fencehold.runtime.options import ProcessOptions
 from fencehold.sync.background_loop import BackgroundLoop
 
-T = TypeVar("T")
 
-
-class Item(PlainBlock, Generic[J]):
+class Item(PlainBlock, _item.ItemFields, Generic[J]):
     """Ours until a local deadline that falls before the store's own expiry; every write is checked by the store too.
 
     `with item:` renews the lease while the body runs and breaks it however the body ends. If the lease was lost
@@ -32,21 +30,13 @@ class Item(PlainBlock, Generic[J]):
     """
 
     def __init__(self, loop: BackgroundLoop, item: _item.Item[J]) -> None:
-        self._loop, self._item = loop, item
+        self._loop, self._item, self._lease = loop, item, item._lease
 
     if not TYPE_CHECKING:  # hidden from type checkers, which would accept every misspelt name
 
         def __getattr__(self, name: str) -> Any:
             """Any other attribute, taken from the async item."""
             return getattr(self._item, name)
-
-    @property
-    def id(self) -> str:
-        return self._item.id
-
-    @property
-    def kind(self) -> str:
-        return self._item.kind
 
     @property
     def state(self) -> str:
@@ -59,37 +49,6 @@ class Item(PlainBlock, Generic[J]):
     @property
     def document(self) -> J:
         return self._item.document
-
-    @property
-    def holder_id(self) -> str:
-        return self._item.holder_id
-
-    @property
-    def token(self) -> int:
-        """The fencing token: higher than that of every earlier lease on this item."""
-        return self._item.token
-
-    @property
-    def expires_at(self) -> dt.datetime:
-        """When the lease expires, by the store's clock, as of the last renewal."""
-        return self._item.expires_at
-
-    @property
-    def is_valid(self) -> bool:
-        return self._item.is_valid
-
-    @property
-    def remaining_s(self) -> float:
-        """Seconds until the local deadline, if no further renewal succeeds; 0 once the lease is over."""
-        return self._item.remaining_s
-
-    @property
-    def ended_because(self) -> str | None:
-        return self._item.ended_because
-
-    def check(self) -> None:
-        """Raise LeaseLost unless the lease is valid at this instant."""
-        self._item.check()
 
     def __repr__(self) -> str:
         return repr(self._item)
@@ -136,7 +95,7 @@ class Processor:
             self._loop.run(self._processor._run_shielded())
         except KeyboardInterrupt:
             self._processor.stop()
-            self._loop.run(self._processor._wait_stopped())
+            self._loop.run(self._processor.stopped.wait())
             raise
 
     def stop(self) -> None:
@@ -228,10 +187,7 @@ class Items:
             # Return it, although it should be None: so a missing await is detected.
             return handler(Item(self._loop, item))
 
-        async def make() -> _processor.ItemProcessor:
-            return self._items.process(state, handle, **options)
-
-        return Processor(self._loop, self._loop.run(make()))
+        return Processor(self._loop, self._loop.call(self._items.process, state, handle, **options))
 
 
 def _inner(given: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from fencehold.model.election.election import LockState
 from fencehold.model.election.leases import Lease
@@ -15,12 +15,12 @@ from fencehold.ports.fence import SyncTransaction as Transaction
 from fencehold.runtime.core.block_kinds import PlainBlock
 from fencehold.runtime.election import leader as _leader
 from fencehold.runtime.election import term as _term
+from fencehold.runtime.election.keeper import HeldLease
 from fencehold.sync.background_loop import BackgroundLoop
 from fencehold.sync.callbacks import OnThreads, PlainRegisters
-from fencehold.sync.term_fields import TermFields
 
 
-class Term(PlainBlock, TermFields):
+class Term(PlainBlock, _term.TermFields):
     """Valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
 
     `with term:` suppresses a LeaseLost of this same term, and nothing else. It cannot cancel its body when the term
@@ -29,8 +29,21 @@ class Term(PlainBlock, TermFields):
     """
 
     def __init__(self, loop: BackgroundLoop, term: _term.Term) -> None:
-        super().__init__(term)
-        self._loop = loop
+        self._loop, self._term = loop, term
+
+    if not TYPE_CHECKING:  # hidden from type checkers, which would accept every misspelt name
+
+        def __getattr__(self, name: str) -> Any:
+            """Any other attribute, taken from the async term."""
+            return getattr(self._term, name)
+
+    @property
+    def _lease(self) -> HeldLease:
+        return self._term._held
+
+    def guard(self) -> _term.Guard:
+        """A condition that makes one statement a fenced write; see Guard. Raises LeaseLost if the term is over."""
+        return self._term.guard()
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """A fenced transaction in the calling thread: it commits only while this epoch holds.

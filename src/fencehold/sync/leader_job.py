@@ -8,8 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from fencehold.model.errors import ConfigurationError
-from fencehold.runtime.election.job_checks import returned
-from fencehold.runtime.election.leader_job import LeaderJob, is_end_of
+from fencehold.runtime.election.leader_job import LeaderJob, is_end_of, returned
 from fencehold.runtime.election.term import Term
 from fencehold.sync.background_loop import BackgroundLoop
 

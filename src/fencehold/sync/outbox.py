@@ -76,14 +76,11 @@ class Worker:
         handlers that hang.
         """
         try:
-            self._loop.run_unless(self._stuck, self._run(), self._call_limit_s + STUCK_GRACE_S)
+            self._loop.run_unless(self._stuck, self._worker._run_shielded(), self._call_limit_s + STUCK_GRACE_S)
         except KeyboardInterrupt:
             self._worker.stop()
-            self._loop.run(self._worker._wait_stopped())
+            self._loop.run(self._worker.stopped.wait())
             raise
-
-    async def _run(self) -> None:
-        await self._worker._run_shielded()
 
     def stop(self) -> None:
         """Claim no more, finish the events in hand within the shutdown timeout, then `run` returns. Any thread."""
@@ -225,8 +222,5 @@ class Outbox:
         once the store's event loop has been blocked for so long, or once all places have been taken for so long by
         handlers that lost their leases and do not return.
         """
-
-        async def make() -> _worker.Worker:
-            return self._outbox.worker(handler, **options)
-
-        return Worker(self._loop, self._loop.run(make()), self._outbox.settings.call_limit_s)
+        worker = self._loop.call(self._outbox.worker, handler, **options)
+        return Worker(self._loop, worker, self._outbox.settings.call_limit_s)

@@ -13,9 +13,7 @@ from fencehold.model.election.retry import RetryStrategy
 from fencehold.model.errors import ConfigurationError
 from fencehold.runtime import store as _store
 from fencehold.runtime.core.block_kinds import NotAwaited, PlainBlock
-from fencehold.runtime.election import leader as _leader
-from fencehold.runtime.election.job_checks import check_sync_job
-from fencehold.runtime.election.leader_job import LeaderJob
+from fencehold.runtime.election.leader_job import check_sync_job
 from fencehold.runtime.options import (
     ConnectOptions,
     ItemsOptions,
@@ -85,10 +83,7 @@ class Store(PlainBlock, NotAwaited):
     def leader(self, name: str, **settings: Unpack[LeaderOptions]) -> Leader:
         """A candidate for the lease `name`; every setting is checked here, before anything is sent."""
         loop = self._running()
-        return Leader(loop, loop.run(self._make(name, settings)))
-
-    async def _make(self, name: str, settings: LeaderOptions) -> _leader.Leader:
-        return self._store.leader(name, **settings)
+        return Leader(loop, loop.call(self._store.leader, name, **settings))
 
     # The second overload is a wrong use: an async job is refused (`bad_job`). A type checker reports it, as a call
     # that is not awaited.
@@ -123,11 +118,8 @@ class Store(PlainBlock, NotAwaited):
         check_sync_job(job)
         loop = self._running()
         until = functools.partial(set_elsewhere, stop) if stop is not None else None
-        steps = loop.run(self._make_job(name, backoff, until, {"lease": lease, **settings}))
+        steps = loop.call(self._store._leader_job, name, backoff, until, lease=lease, **settings)
         return JobThread(loop, steps).run(job, lambda term: Term(loop, term))
-
-    async def _make_job(self, name: str, backoff: Any, until: Any, settings: LeaderOptions) -> LeaderJob:
-        return self._store._leader_job(name, backoff, until, **settings)
 
     def outbox(self, name: str = "outbox", **settings: Unpack[OutboxOptions]) -> Outbox:
         """The outbox in the table `name`; every setting is checked here, before anything is sent.

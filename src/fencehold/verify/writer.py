@@ -22,6 +22,7 @@ from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import LeaseLost
 from fencehold.ports.backend import Backend
 from fencehold.ports.fence import Transaction
+from fencehold.ports.time_limit import fixed
 from fencehold.testing.history import boottime_s
 from fencehold.verify.messages import tell_write
 
@@ -143,7 +144,7 @@ class PostgresSide:
 
     async def change(self, steps: Sequence[Step], limit_s: float) -> bool:
         wire = self._wire
-        left_s = wire.fixed(limit_s)
+        left_s = fixed(limit_s)
         connection = await wire.connect(self._info, limit_s, autocommit=False)
         with wire.lent(connection):
             for number, (text, params) in enumerate(steps):

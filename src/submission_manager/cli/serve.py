@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from fencehold import ConfigurationError, FactSink, command
-from fencehold.command import NO, OK, Stop, StopBy, keep_secret
+from fencehold import ConfigurationError, FactSink, LogSink, command
+from fencehold.command import NO, OK, Stop, StopBy, keep_secret, log_to_stderr
 from fencehold.service import label
 from submission_manager.cli.early_stop import EARLY_STOP
-from submission_manager.cli.service_log import FORMATS, WEIGHTS, service_log
-from submission_manager.http.descriptors import raise_limit
+from submission_manager.http.server import raise_limit
 from submission_manager.instance import Instance
 from submission_manager.metrics import leave_out_creation_times
 from submission_manager.registry import registry as registries
@@ -23,6 +23,40 @@ from submission_manager.settings import SETTINGS, SWITCH, Setting, Settings, set
 NEVER_RETRIED = "the retry delay is as long as their maxAcceptanceSeconds or longer: they get one attempt and no other"
 DSN_VARIABLE = "FENCEHOLD_DSN"  # with which `fencehold` names its database
 CLOSING_S = 15.0  # after draining, for releasing the lease and closing connections
+
+LEVELS = {
+    "leader_renewed": logging.INFO,
+    "leader_acquire_failed": logging.INFO,
+    "tables_created": logging.INFO,
+    "serving": logging.INFO,
+    "draining": logging.INFO,
+    "stopped": logging.INFO,
+    "schedule_rebuilt": logging.INFO,
+    "request_failed": logging.WARNING,
+    "webhook_failed": logging.WARNING,
+    "variables_missing": logging.WARNING,
+    "variable_unknown": logging.WARNING,
+    "variable_ignored": logging.WARNING,
+    "retry_delay_long": logging.WARNING,
+    "attempt_failed": logging.WARNING,
+    "attempt_rejected": logging.DEBUG,
+    "attempts_cut": logging.ERROR,
+    "webhooks_cut": logging.WARNING,
+    "leadership_paused": logging.WARNING,
+    "connections_refused": logging.WARNING,
+    "executor_sql_error": logging.WARNING,
+    "attempt_fenced_out": logging.WARNING,
+    "deadlines_missed": logging.WARNING,
+    "expiry_put_off": logging.WARNING,
+    "backlog_full": logging.WARNING,
+    "backlog_uncounted": logging.WARNING,
+    "outcomes_unknown": logging.WARNING,
+    "intent_parked": logging.ERROR,
+    "webhook_not_recorded": logging.ERROR,
+}
+
+FORMATS = ("text", "json")
+WEIGHTS = ("debug", "info", "warning", "error")
 
 EPILOG = """\b
 Example:
@@ -113,3 +147,12 @@ async def _serve(
         stop_by(Stop(instance.ask_to_stop, within_s=within_s, spare_s=CLOSING_S, last_words=instance.log_cut))
         await instance.serve()
     return NO if instance.attempts_cut else OK
+
+
+def service_log(log_format: str, log_level: str) -> LogSink:
+    log_to_stderr(as_json=log_format == "json")
+    logging.getLogger("fencehold").setLevel(log_level.upper())
+    # These libraries log single connections; the service counts what matters of them.
+    for noisy in ("uvicorn.error", "uvicorn.access", "httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    return LogSink(levels=LEVELS)

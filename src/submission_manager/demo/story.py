@@ -16,9 +16,8 @@ from typing import Any
 from fencehold import Unavailable
 from submission_manager.demo.audit import Audit, Glance, prepare
 from submission_manager.demo.evidence import Verdict, verdict
-from submission_manager.demo.front import RoundRobin
 from submission_manager.demo.load import Load
-from submission_manager.demo.stage import HOST, PROGRAM, Instance, Stage, free_port, haproxy, haproxy_config
+from submission_manager.demo.stage import HOST, PROGRAM, Instance, RoundRobin, Stage, free_port, haproxy, haproxy_config
 
 CLIENTS = 10
 INTENTS_PER_S = 25.0

@@ -79,7 +79,7 @@ class Executor:
             tenure.work.clear()
             now_us = tenure.store_clock.now_us()
             job = None if self._resting else tenure.schedule.take(now_us, self.in_hand.load, self._times.expected_us)
-            self._metrics.queue_depth(len(tenure.schedule))
+            self._metrics.queue_depth.set(len(tenure.schedule))
             if job is not None:
                 self._begin(Running(job, tenure))
             else:
@@ -141,13 +141,13 @@ class Executor:
 
     def _begin(self, running: Running) -> None:
         self.in_hand.begin(running)
-        self._metrics.inflight(len(self.in_hand))
+        self._metrics.inflight.set(len(self.in_hand))
         running.task = asyncio.create_task(self._attempt(running), name=f"attempt-{running.job.intent_id}")
         running.task.add_done_callback(lambda _: self._ended(running))
 
     def _ended(self, running: Running) -> None:
         self.in_hand.end(running)
-        self._metrics.inflight(len(self.in_hand))
+        self._metrics.inflight.set(len(self.in_hand))
         if self._tenure is not None:  # the newest term, not the attempt's own: an older term's attempt makes room too
             self._tenure.wake()
 
@@ -265,7 +265,7 @@ class Executor:
         if answer.unknown_outcome:
             self._metrics.attempt("unknown", None)
             if answer.status is Status.PENDING:
-                self._metrics.retry_scheduled()
+                self._metrics.retries.inc()
         self._ends.put(tenure, answer.over, deadline_us=running.job.deadline_us)
         if answer.status is not Status.PENDING:
             tenure.schedule.settle(running.job, None)
@@ -277,14 +277,14 @@ class Executor:
     def _settle(self, running: Running, recorded: Recorded, outcome: Outcome) -> None:
         pending = recorded.status is Status.PENDING and recorded.due_at is not None
         if pending:
-            self._metrics.retry_scheduled()
+            self._metrics.retries.inc()
         due_us = micros(recorded.due_at) if recorded.due_at is not None and pending else None
         running.tenure.schedule.settle(running.job, due_us)
         self._ends.put(running.tenure, recorded.over, outcome, running.job.deadline_us)
 
     def _fenced_out(self, running: Running) -> None:
         running.is_fenced_out = True
-        self._metrics.fenced_out(Phase.RECORD.value if running.is_made else Phase.START.value)
+        self._metrics.fenced_out.labels(Phase.RECORD.value if running.is_made else Phase.START.value).inc()
         if running.is_made:
             self.in_hand.lost(running)
         self._facts.fact(

@@ -58,7 +58,7 @@ class Expiry:
         except (Dropped, asyncio.CancelledError):
             raise
         except LeaseLost:
-            self._metrics.fenced_out("expire")
+            self._metrics.fenced_out.labels("expire").inc()
             raise
         except TimeoutError:
             self._held_up(tenure, jobs, unanswered(self._write_limit_s))

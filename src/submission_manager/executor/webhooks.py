@@ -64,7 +64,7 @@ class WebhookDelivery:
         self._attempts, self._webhook, self._settings = attempts, webhook, settings
         self._clock, self._metrics, self._facts = context.clock, context.metrics, context.facts
         self._writes = context.writes
-        self._in_hand: dict[tuple[int, str], Sending] = {}  # by (epoch, intent id)
+        self.in_hand: dict[tuple[int, str], Sending] = {}  # by (epoch, intent id)
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._of_receiver: Counter[str] = Counter()
         self._ended_since: set[str] = set()  # since the last sweep's read began: it may still return them as owed
@@ -76,13 +76,13 @@ class WebhookDelivery:
     def owe(self, tenure: Tenure, over: Over) -> bool:
         """Queue the webhook now. False if there is none, it is queued already, or it is left to the sweep."""
         key = (tenure.term.epoch, over.intent.intent_id)
-        if over.webhook is None or key in self._in_hand or tenure.fault.done():
+        if over.webhook is None or key in self.in_hand or tenure.fault.done():
             return False
         url = over.webhook.url
         if self._of_receiver[url] >= self._settings.waiting_max:
             return False
         sending = Sending(tenure, over)
-        self._in_hand[key] = sending
+        self.in_hand[key] = sending
         self._of_receiver[url] += 1
         self._idle.clear()
         sending.task = asyncio.create_task(self._deliver(sending), name=f"webhook-{over.intent.intent_id}")
@@ -111,19 +111,15 @@ class WebhookDelivery:
 
     def abandon(self, tenure: Tenure) -> None:
         """The term is over: let webhooks being sent end, cancel the others; nothing is written."""
-        for sending in [one for one in self._in_hand.values() if one.tenure is tenure]:
+        for sending in [one for one in self.in_hand.values() if one.tenure is tenure]:
             if not sending.is_telling and sending.task is not None:
                 sending.task.cancel()
-
-    @property
-    def in_hand(self) -> int:
-        return len(self._in_hand)
 
     async def drained(self, limit_s: float) -> bool:
         return await self._clock.wait(self._idle, limit_s)
 
     async def close(self) -> None:
-        tasks = [one.task for one in self._in_hand.values() if one.task is not None]
+        tasks = [one.task for one in self.in_hand.values() if one.task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -133,14 +129,14 @@ class WebhookDelivery:
     # --- one webhook ---
 
     def _ended(self, key: tuple[int, str], sending: Sending) -> None:
-        self._in_hand.pop(key, None)
+        self.in_hand.pop(key, None)
         self._of_receiver[sending.url] -= 1
         if not self._of_receiver[sending.url]:
             del self._of_receiver[sending.url]
             self._turns.pop(sending.url, None)
         self._ended_since.add(sending.over.intent.intent_id)
         self._progress.set()
-        if not self._in_hand:
+        if not self.in_hand:
             self._idle.set()
 
     async def _deliver(self, sending: Sending) -> None:
@@ -157,7 +153,7 @@ class WebhookDelivery:
         except Dropped:
             return
         except LeaseLost:
-            self._metrics.fenced_out("webhook")
+            self._metrics.fenced_out.labels("webhook").inc()
         except Exception as fault:  # noqa: BLE001 - one bad webhook must not end the term
             self._facts.fact("webhook_not_recorded", intent_id=intent_id, error=f"{type(fault).__name__}: {fault}")
 

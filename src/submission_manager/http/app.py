@@ -46,7 +46,7 @@ class App:
                 _route("/v1/intents/{rest:path}", IntentRoute(parts.intake, limit_s)),
                 _route("/healthz", PageRoute(probes.health)),
                 _route("/readyz", PageRoute(self._ready)),
-                _route("/leaderz", PageRoute(lambda: probes.leader(parts.role))),
+                _route("/leaderz", PageRoute(lambda: probes.leads(parts.leader))),
                 _route("/metrics", PageRoute(self._metrics)),
                 _route("/openapi.json", PageRoute(lambda: openapi_json)),
                 _route("/docs", PageRoute(lambda: docs, PAGE_HEADERS)),
@@ -77,7 +77,7 @@ class App:
         return {"cannot_lead": self.cannot_lead(), "posts_fail": fails}
 
     def _ready(self) -> Page:
-        return probes.ready(self.readiness, self._parts.role, self.conditions())
+        return probes.ready(self.readiness, self._parts.leader, self.conditions())
 
     def _metrics(self) -> Page:
         text, content_type = self._parts.metrics.exposition()

@@ -36,7 +36,7 @@ class SubmitRoute:
         await send_answer(send, 200, wire.encode(wire.intent(intent)))
 
     async def _stored(self, intent_id: str, target: str, payload: bytes | None) -> Intent:
-        contract = self._parts.registry.contract(target)
+        contract = self._parts.registry.contracts.get(target)
         if contract is not None:
             new = NewIntent(intent_id, payload, contract)
             await self._admit(new)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fencehold import FactSink
+from fencehold import FactSink, Leader
 from submission_manager.answers import Answers
-from submission_manager.http.probes import Role
 from submission_manager.metrics import Metrics
 from submission_manager.ports import IntakePort
 from submission_manager.registry.registry import Registry
@@ -18,7 +17,7 @@ from submission_manager.settings import Settings
 class Parts:
     intake: IntakePort
     registry: Registry
-    role: Role
+    leader: Leader
     metrics: Metrics
     facts: FactSink
     settings: Settings

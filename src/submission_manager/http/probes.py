@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Mapping
-from typing import Protocol
 
-from fencehold import ConfigurationError, FactSink, FenceholdError
+from fencehold import ConfigurationError, FactSink, FenceholdError, Leader
 from fencehold.service import redact
 from submission_manager.answers import Answers
 from submission_manager.http.refusals import Page
@@ -19,24 +18,6 @@ LOOK_RARELY_S = 5.0
 LOOK_LIMIT_S = 5.0
 TO_SUBMIT = "submission_intents"  # the table that a submission is stored in
 NO_LOGIN = ("login_refused", "no_such_database", "tls_refused")
-
-
-class TermOfOffice(Protocol):
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def expires_at(self) -> dt.datetime: ...
-
-
-class Role(Protocol):
-    """This instance's holder id, and its term while it leads. Compares clocks, never does I/O."""
-
-    @property
-    def holder_id(self) -> str: ...
-
-    @property
-    def term(self) -> TermOfOffice | None: ...
 
 
 class Readiness:
@@ -92,19 +73,19 @@ def health() -> Page:
     return 200, b"ok", TEXT
 
 
-def leader(role: Role) -> Page:
+def leads(leader: Leader) -> Page:
     """/leaderz: 200 on the leader, 503 on a follower."""
-    return 503 if role.term is None else 200, role_line(role).encode() + b"\n", TEXT
+    return 503 if leader.term is None else 200, role_line(leader).encode() + b"\n", TEXT
 
 
-def ready(readiness: Readiness, role: Role, conditions: Mapping[str, str | None]) -> Page:
+def ready(readiness: Readiness, leader: Leader, conditions: Mapping[str, str | None]) -> Page:
     """/readyz: 200 if ready, else 503. The line also names problems that do not make the instance not-ready.
 
     It stays ready if it cannot lead, because another may lead; and if submissions fail, because they then fail at every
     instance.
     """
     why_not, silent_s = readiness.why_not(), readiness.answers.silent_s()
-    line = role_line(role)
+    line = role_line(leader)
     if silent_s is not None:
         line += f" database_silent_s={silent_s:.0f}"
     for name, words in {**conditions, "not_ready": why_not}.items():
@@ -113,9 +94,9 @@ def ready(readiness: Readiness, role: Role, conditions: Mapping[str, str | None]
     return 503 if why_not else 200, line.encode() + b"\n", TEXT
 
 
-def role_line(role: Role) -> str:
-    term = role.term
+def role_line(leader: Leader) -> str:
+    term = leader.term
     if term is None:
-        return f"mode=follower holder_id={role.holder_id}"
+        return f"mode=follower holder_id={leader.holder_id}"
     until = term.expires_at.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return f"mode=leader holder_id={role.holder_id} lease_expires_at={until} lease_epoch={term.epoch}"
+    return f"mode=leader holder_id={leader.holder_id} lease_expires_at={until} lease_epoch={term.epoch}"

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import math
 import socket
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import h11
@@ -35,6 +37,9 @@ KEEP_ALIVE_S = 75
 TICK_S = 0.1  # uvicorn's own: it renews the Date header every ten ticks
 TICKS_A_DAY = 864_000
 
+FILES_WANTED = 65_536  # more than the most connections and everything else can need
+RESERVE = 256  # for the database, files, webhooks, and connections that are just being refused
+
 
 class Listening:
     """A server in its own task on this event loop. `stop` lets requests under way end, within a limit."""
@@ -44,7 +49,6 @@ class Listening:
         places: Places | None = None,
     ) -> None:  # fmt: skip
         self._socket = bound(host, port)
-        self.host = host
         self.port: int = self._socket.getsockname()[1]
         self._drain_timeout_s = drain_timeout_s
         connection = type("Bounded", (_Bounded,), {"head_limit_s": request_timeout_s, "places": places or Places()})
@@ -54,31 +58,26 @@ class Listening:
             timeout_graceful_shutdown=max(1, math.ceil(drain_timeout_s)), h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         )  # fmt: skip
         self._server = _Server(config)
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None  # ends with the server, for whatever reason
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="submission-http")
+        self.task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="submission-http")
         is_up = asyncio.ensure_future(self._server.is_up.wait())
-        await asyncio.wait([self._task, is_up], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([self.task, is_up], return_when=asyncio.FIRST_COMPLETED)
         is_up.cancel()
-        if self._task.done():
-            self._task.result()
-
-    async def ended(self) -> None:
-        """Wait until the server has ended, for whatever reason."""
-        assert self._task is not None, "started first"
-        await asyncio.wait([self._task])
+        if self.task.done():
+            self.task.result()
 
     async def stop(self) -> None:
         """Accept no new connections; requests under way have the drain timeout to end."""
-        if self._task is None:
+        if self.task is None:
             self._socket.close()
             return
         self._server.end()
-        await asyncio.wait([self._task], timeout=self._drain_timeout_s + 2.0)
-        if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await asyncio.wait([self.task], timeout=self._drain_timeout_s + 2.0)
+        if not self.task.done():
+            self.task.cancel()
+            await asyncio.wait([self.task])
 
 
 class _Server(uvicorn.Server):
@@ -245,3 +244,32 @@ class _Bounded(H11Protocol):
         self._expected = None
         if not self.transport.is_closing():
             self.transport.close()
+
+
+def raise_limit() -> None:
+    """Raise the limit on open files as far as this user may."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(ValueError, OSError):  # then the limit stays, and fewer connections are accepted
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def files_max() -> int:
+    """How many files the process may have open."""
+    if sys.platform == "win32":
+        return FILES_WANTED
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return FILES_WANTED if soft == resource.RLIM_INFINITY else soft
+
+
+def connections_max(asked: int | None, files_max: int, calls_max: int) -> int:
+    """The number asked for, but never so many that no file is left for the database and the gateway calls."""
+    room = max(files_max - RESERVE - calls_max, files_max // 4, 1)
+    return min(CONNECTIONS_MOST if asked is None else asked, room)

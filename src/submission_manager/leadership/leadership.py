@@ -140,7 +140,7 @@ class Leadership:
             self._facts.fact("attempts_cut", **_which(cut), after_s=waited_s, why=_why(in_hand, lost))
         await self._webhooks.drained(max(0.0, began_s + limit_s - self._clock.now_s()))
         if self._webhooks.in_hand:
-            self._facts.fact("webhooks_cut", webhooks=self._webhooks.in_hand, why="the next leader sends them")
+            self._facts.fact("webhooks_cut", webhooks=len(self._webhooks.in_hand), why="the next leader sends them")
         self._drained.set()
         await self._leader.shutdown(self._settings.step_down_limit_s)
         return len(cut)

@@ -14,6 +14,15 @@ from submission_manager.fitness import Fitness
 from submission_manager.ports import Cursor, Page, SchedulePort, attempt_key
 from submission_manager.schedule.schedule import micros, micros_or_none
 
+TROUBLE_PAUSE_S = 1.0
+FITNESS_EVERY_S = 10.0
+UNFIT = ("no_permission", "schema_missing", "schema_old")
+NAMED_MAX = 20
+LEFT_OPEN = (
+    "an earlier leader began them, and their outcome was not recorded: each becomes an attempt with the error "
+    "`outcome unknown`; ask the provider about these keys to learn what became of them"
+)
+
 
 @dataclass(frozen=True)
 class LeadershipSettings:
@@ -37,16 +46,6 @@ class LeadershipSettings:
             raise ValueError("refresh_every_s, page_rows and read_limit_s must be above 0")
         if not self.virtual_deadline_s > 0:
             raise ValueError("virtual_deadline_s must be above 0")
-
-
-TROUBLE_PAUSE_S = 1.0
-FITNESS_EVERY_S = 10.0
-UNFIT = ("no_permission", "schema_missing", "schema_old")
-NAMED_MAX = 20
-LEFT_OPEN = (
-    "an earlier leader began them, and their outcome was not recorded: each becomes an attempt with the error "
-    "`outcome unknown`; ask the provider about these keys to learn what became of them"
-)
 
 
 class ScheduleReader:

@@ -17,10 +17,6 @@ class CallTime:
     mean_us: float
     spread_us: float
 
-    @classmethod
-    def first(cls, took_us: int) -> CallTime:
-        return cls(took_us, took_us / 2)
-
     def then(self, took_us: int) -> CallTime:
         off_us = took_us - self.mean_us
         return CallTime(
@@ -41,7 +37,7 @@ class CallTimes:
 
     def took(self, lane: str, took_us: int) -> None:
         known = self._of.pop(lane, None)
-        self._of[lane] = CallTime.first(took_us) if known is None else known.then(took_us)
+        self._of[lane] = CallTime(took_us, took_us / 2) if known is None else known.then(took_us)
         if len(self._of) > LANES_MAX:
             del self._of[next(iter(self._of))]  # the one whose last call is the longest ago
 

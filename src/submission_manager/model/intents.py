@@ -36,7 +36,7 @@ class WebhookStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewIntent:
-    """A client's checked submission, with the contract as it is now. `payload` None: there was none."""
+    """A client's checked submission, with the contract as it is now. `payload` None or empty: there was none."""
 
     intent_id: str
     payload: bytes | None

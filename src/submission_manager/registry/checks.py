@@ -248,16 +248,10 @@ def at(place: str, name: str) -> str:
     return f"{place}.{shown}" if place else shown
 
 
+KINDS = {type(None): "null", int: "a number", float: "a number", str: "text", list: "a list"}
+
+
 def kind_of(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "text"
-        case list():
-            return "a list"
-    return "an object" if isinstance(value, dict) else type(value).__name__
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "an object" if isinstance(value, dict) else KINDS.get(type(value), type(value).__name__)

@@ -48,9 +48,6 @@ class Registry:
         """The most pending intents by target; a target not in it has no limit."""
         return {target: one.max_backlog for target, one in self.queueing.items() if one.max_backlog is not None}
 
-    def contract(self, target: str) -> Contract | None:
-        return self.contracts.get(target)
-
     def never_retried(self, retry_delay_s: float) -> list[str]:
         """Targets whose deadline leaves no time for a second attempt, however soon the first one fails."""
         limits = {target: one.max_acceptance_seconds for target, one in self.contracts.items()}

@@ -35,7 +35,7 @@ class PostgresIntake(Intake):
         news = sorted(group, key=lambda new: new.intent_id)
         params = {
             **self._contract_params(group[0].contract), "ids": [new.intent_id for new in news],
-            "payloads": [rows.payload(new) for new in news],
+            "payloads": [new.payload or None for new in news],
             "hashes": [rows.payload_hash(new.payload) for new in news],
         }  # fmt: skip
         return await self._rows("submit", params, left_s(), is_promise=True)
@@ -55,13 +55,13 @@ class PostgresIntake(Intake):
 class Guard:
     """All rows visible in the snapshot `seen` have been read; `floor` is spec 000's cursor at the start of the round.
 
-    `next_seen` is set only inside a round: the snapshot of its first page. The cursor's place is then the last row read
-    in this round.
+    `next_seen` is set only inside a round: the snapshot of its first page; `after` is then the last row read in it.
     """
 
     seen: str
     floor: Place
     next_seen: str | None = None
+    after: Place = START
 
 
 class PostgresSchedule(Schedule):
@@ -70,7 +70,7 @@ class PostgresSchedule(Schedule):
     async def _horizon(self, limit_s: float) -> Cursor:
         (row,) = await self._rows("horizon", {}, limit_s)
         floor = START if row["last_modified_at"] is None else (row["last_modified_at"], row["intent_id"])
-        return _cursor(floor, Guard(row["snapshot"], floor))
+        return Guard(row["snapshot"], floor)
 
     async def _pending(self, params: dict[str, Any], limit_s: float) -> tuple[list[Row], dt.datetime]:
         found, now, _ = _sorted(await self._rows("pending", params, limit_s))
@@ -80,8 +80,8 @@ class PostgresSchedule(Schedule):
         return row["next_attempt_at"], row["intent_id"]
 
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
-        guard: Guard = cursor.guard
-        after = START if guard.next_seen is None else (cursor.last_modified_at, cursor.intent_id)
+        guard: Guard = cursor
+        after = guard.after
         start = max(after, guard.floor)
         params = {
             "seen": guard.seen, "from_at": start[0], "from_id": start[1], "after_at": after[0], "after_id": after[1],
@@ -92,13 +92,8 @@ class PostgresSchedule(Schedule):
         place = _modified(due[-1]) if due else after
         next_seen = guard.next_seen or snapshot
         if len(due) == page_rows:
-            return Page(due, _cursor(place, Guard(guard.seen, guard.floor, next_seen)), now)
-        place = max(place, guard.floor)
-        return Page(due, _cursor(place, Guard(next_seen, place)), now)
-
-
-def _cursor(place: Place, guard: Guard) -> Cursor:
-    return Cursor(place[0], place[1], guard)
+            return Page(due, Guard(guard.seen, guard.floor, next_seen, place), now)
+        return Page(due, Guard(next_seen, max(place, guard.floor)), now)
 
 
 def _modified(due: Due) -> Place:

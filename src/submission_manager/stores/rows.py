@@ -99,11 +99,6 @@ def contract_params(given: Contract) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-def payload(new: NewIntent) -> bytes | None:
-    """The payload, or None. No payload and zero bytes are the same; JSON `null` is a payload of four bytes."""
-    return new.payload or None
-
-
 def payload_hash(payload: bytes | None) -> bytes:
     return hashlib.sha256(payload or b"").digest()
 
@@ -144,11 +139,8 @@ def owner(found: list[Row], lease_name: str) -> str | None:
 def check_id(intent_id: str) -> None:
     """Raise ConfigurationError, before anything is sent, if a database could not store the id unchanged."""
     if not 0 < len(intent_id) <= INTENT_ID_CHARS_MAX or not is_storable(intent_id):
-        raise bad_id(f"An intent id has 1 to {INTENT_ID_CHARS_MAX} characters, none of them NUL.")
-
-
-def bad_id(why: str) -> ConfigurationError:
-    return ConfigurationError(why, code="bad_intent_id")
+        message = f"An intent id has 1 to {INTENT_ID_CHARS_MAX} characters, none of them NUL."
+        raise ConfigurationError(message, code="bad_intent_id")
 
 
 def is_storable(text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from fencehold import Term
 from fencehold.own_tables import Reader, Row
 from submission_manager.answers import Answers
-from submission_manager.ports import Cursor, LeftOpen, Page
+from submission_manager.ports import Cursor, LeftOpen, Page, SchedulePort
 from submission_manager.stores import rows
 from submission_manager.stores.asking import Asking
 
@@ -17,8 +17,8 @@ from submission_manager.stores.asking import Asking
 Place = tuple[Any, str]
 
 
-class Schedule(Asking):
-    """Implements SchedulePort, with a connection of its own."""
+class Schedule(Asking, SchedulePort):
+    """A SchedulePort with a connection of its own; `refresh` is each database's own."""
 
     start: Place
 
@@ -47,9 +47,6 @@ class Schedule(Asking):
     def _place(self, row: Row) -> Place:
         """Where the page after this row begins."""
         return row["place"], row["intent_id"]
-
-    async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
-        raise NotImplementedError
 
     async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
         params = {"epoch": term.epoch, "holder": term.holder_id, "limit": most}

@@ -10,7 +10,7 @@ from fencehold import Term
 from fencehold.own_tables import OwnTables, Row, Statement, Steps
 from submission_manager.answers import Answers
 from submission_manager.model.intents import NewIntent
-from submission_manager.model.outcomes import EARLIEST, OUTCOME_UNKNOWN
+from submission_manager.model.outcomes import OUTCOME_UNKNOWN
 from submission_manager.ports import Cursor, Page
 from submission_manager.stores import rows
 from submission_manager.stores.attempts import Attempts
@@ -30,34 +30,30 @@ class SqliteIntake(Intake):
 
 
 def _params(new: NewIntent) -> dict[str, Any]:
-    own = {"id": new.intent_id, "payload": rows.payload(new), "hash": rows.payload_hash(new.payload)}
+    own = {"id": new.intent_id, "payload": new.payload or None, "hash": rows.payload_hash(new.payload)}
     return {**rows.contract_params(new.contract), **own}
 
 
 class SqliteSchedule(Schedule):
-    """A cursor's guard is the sequence number of the last write that was read."""
+    """A cursor is the sequence number of the last write that was read."""
 
     start = ("", "")
 
     async def _horizon(self, limit_s: float) -> Cursor:
         newest = await self._rows("horizon", {}, limit_s)
-        return _cursor(newest[0]) if newest else Cursor(EARLIEST, "", 0)
+        return newest[0]["modified_seq"] if newest else 0
 
     async def _pending(self, params: dict[str, Any], limit_s: float) -> tuple[list[Row], dt.datetime]:
         return await self._page(Statement("pending", params), limit_s)
 
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
-        params = {"seen": cursor.guard, "limit": page_rows}
+        params = {"seen": cursor, "limit": page_rows}
         found, now = await self._page(Statement("refresh", params), limit_s)
-        return Page(rows.dues(found), _cursor(found[-1]) if found else cursor, now)
+        return Page(rows.dues(found), found[-1]["modified_seq"] if found else cursor, now)
 
     async def _page(self, statement: Statement, limit_s: float) -> tuple[list[Row], dt.datetime]:
         found, clock = await self._of(self._reader.run_all([statement, CLOCK], limit_s))
         return found, clock[0]["now"]
-
-
-def _cursor(newest: Row) -> Cursor:
-    return Cursor(newest["last_modified_at"], newest["intent_id"], newest["modified_seq"])
 
 
 class SqliteAttempts(Attempts):

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fencehold import Term, Unavailable
+from fencehold import ConfigurationError, Term, Unavailable
 from fencehold.own_tables import Row, Statement, Steps
 from submission_manager.model.intents import Exhausted, NewIntent, Status
 from submission_manager.model.outcomes import EARLIEST, OUTCOME_UNKNOWN, Case, Outcome, timetable
@@ -53,7 +53,9 @@ class SqlServerIntake(Intake):
     async def submit(self, new: NewIntent, limit_s: float) -> Submitted:
         rows.check_id(new.intent_id)
         if not self._is_kept(new.intent_id):
-            raise rows.bad_id("SQL Server cannot tell an id that ends with a blank from the one without it.")
+            raise ConfigurationError(
+                "SQL Server cannot tell an id that ends with a blank from the one without it.", code="bad_intent_id"
+            )
         return await super().submit(new, limit_s)
 
     def _is_kept(self, intent_id: str) -> bool:
@@ -89,7 +91,7 @@ def _packed(group: list[NewIntent]) -> dict[str, Any]:
     """
     given, parts, place = [], [], 1
     for new in group:
-        payload = rows.payload(new) or b""
+        payload = new.payload or b""
         given.append({"id": new.intent_id, "from": place, "length": len(payload)})
         parts += [rows.payload_hash(new.payload), payload]
         place += len(parts[-2]) + len(payload)
@@ -198,10 +200,7 @@ class SqlServerSchedule(Schedule):
 
     async def _horizon(self, limit_s: float) -> Cursor:
         (row,) = await self._rows("horizon", {}, limit_s)
-        seen = bytes(row["active"])
-        if row["place"] is None:
-            return Cursor(EARLIEST, "", Guard(seen, START))
-        return Cursor(row["last_modified_at"], row["intent_id"], Guard(seen, self._place(row)))
+        return Guard(bytes(row["active"]), START if row["place"] is None else self._place(row))
 
     async def _pending(self, params: dict[str, Any], limit_s: float) -> tuple[list[Row], dt.datetime]:
         found = await self._rows("pending", params, limit_s)
@@ -209,7 +208,7 @@ class SqlServerSchedule(Schedule):
         return found, clock[0]["now"]
 
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
-        guard: Guard = cursor.guard
+        guard: Guard = cursor
         after, top = (guard.round.after, guard.round.top) if guard.round else (START, guard.floor)
         params = {
             "seen": guard.seen, "floor_at": guard.floor[0], "floor_id": guard.floor[1], "after_at": after[0],
@@ -217,11 +216,9 @@ class SqlServerSchedule(Schedule):
         }  # fmt: skip
         clock, *found = await self._rows("refresh", params, limit_s)
         active = guard.round.active if guard.round else bytes(clock["active"])
-        modified_at, intent_id = cursor.last_modified_at, cursor.intent_id
         if found and found[-1]["is_fresh"]:
             top = self._place(found[-1])
-            modified_at, intent_id = found[-1]["last_modified_at"], found[-1]["intent_id"]
         after_this = Guard(active, top)
         if len(found) == page_rows:
             after_this = Guard(guard.seen, guard.floor, Round(active, self._place(found[-1]), top))
-        return Page(rows.dues(found), Cursor(modified_at, intent_id, after_this), clock["now"])
+        return Page(rows.dues(found), after_this, clock["now"])

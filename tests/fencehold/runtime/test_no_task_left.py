@@ -17,10 +17,10 @@ import fencehold
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.model.election.election import LockState
 from fencehold.ports.fact_table import StoreFacts
+from fencehold.runtime.context import KeeperServices
 from fencehold.runtime.core import keeper_thread as host
 from fencehold.runtime.core.clock import BootClock
 from fencehold.runtime.core.keeper_thread import KeeperThread
-from fencehold.runtime.election.keeper_services import KeeperServices
 from fencehold.telemetry.logs import LogSink
 
 

@@ -46,7 +46,6 @@ def test_options_are_those_of_the_call(named: type, call: Callable[..., Any], bu
 @pytest.mark.parametrize(
     ("named", "call"),
     [
-        (options.JobOptions, fencehold.Store.run_as_leader),
         (options.SyncJobOptions, sync.Store.run_as_leader),
     ],
 )

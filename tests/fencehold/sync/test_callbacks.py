@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import fencehold.sync
-from fencehold.runtime.core.dispatcher import Dispatcher
+from fencehold.runtime.core.callbacks import Dispatcher
 from fencehold.sync.callbacks import on_thread
 
 WHY = "a thread cannot be stopped, so later callbacks may run beside it"

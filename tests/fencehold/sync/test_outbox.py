@@ -15,7 +15,6 @@ import pytest
 import fencehold
 from fencehold import Status, sync
 from fencehold.backends.sql.statements import Statements
-from fencehold.runtime.core import forks
 from fencehold.sync.background_loop import BackgroundLoop
 from tests.fencehold.runtime.outbox.scene import own_connection
 
@@ -106,7 +105,7 @@ def test_an_outbox_of_a_closed_store_or_of_the_parent_process_adds_nothing(
         outbox = store.outbox("outbox")
         outbox.add("a", {}, tx=conn)
         if is_forked:
-            monkeypatch.setattr(forks, "generation", lambda: -1)
+            monkeypatch.setattr("fencehold.sync.background_loop.fork_generation", lambda: -1)
         else:
             store.close()
         for attempt in (lambda: outbox.add("a", {}, tx=conn), lambda: outbox.first_time(EVENT, "me", tx=conn)):

@@ -143,7 +143,7 @@ def test_closing_the_store_on_another_thread_ends_the_wait_for_a_lease() -> None
 def test_a_stop_before_the_sync_job_could_begin_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
     with fencehold.sync.connect("memory://sync-before-job") as store:
         loop = store._running()
-        steps = loop.run(store._make_job("x", None, None, {}))
+        steps = loop.call(store._store._leader_job, "x", None, None)
 
         def ended_and_stopped(term: Any) -> Term:
             term.lost("for the test")

@@ -18,8 +18,8 @@ import pytest
 
 from submission_manager.cli.demo import _lines
 from submission_manager.demo.evidence import Verdict
-from submission_manager.demo.front import RoundRobin
 from submission_manager.demo.load import http_client
+from submission_manager.demo.stage import RoundRobin
 from submission_manager.demo.story import Failover
 from tests.across_packages.processes import execute
 from tests.fencehold.cli.cli_process import until

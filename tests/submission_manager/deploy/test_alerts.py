@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from submission_manager.executor.backlog import BacklogSettings
+from submission_manager.executor.backlog import LATE_S
 from submission_manager.metrics import Metrics
 from tests.servers.programs import require
 
@@ -50,7 +50,7 @@ def test_an_alert_on_intents_that_do_not_end_claims_no_longer_time_than_they_hav
 
 
 def test_overdue_means_the_same_to_the_leader_the_metric_and_the_alert() -> None:
-    seconds = f"{BacklogSettings().late_s} s"
+    seconds = f"{LATE_S} s"
     help_lines = [line for line in Metrics().exposition()[0].decode().splitlines() if "submission_overdue" in line]
     rules = {rule["alert"]: rule for rule in yaml.safe_load(RULES.read_text("utf-8"))["groups"][0]["rules"]}
     assert seconds in help_lines[0]

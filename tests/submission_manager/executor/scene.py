@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import prometheus_client
+
 from fencehold import Leader, LockState, Term
 from fencehold.backends.memory.backend import MemoryBackend, Shelf
 from fencehold.model.election.settings import leader_settings
-from fencehold.runtime.election.candidates import Candidates
+from fencehold.runtime.election.leader import Candidates
 from submission_manager.context import ServiceContext
 from submission_manager.executor.backlog import BacklogWatch
 from submission_manager.executor.executor import Executor, ExecutorSettings
@@ -54,9 +56,10 @@ class Counts(Metrics):
         self.calls_s: list[float] = []
         self.backlogs: list[Backlog | None] = []
         self.inflight_max = 0
+        self.inflight.set = self._note_inflight  # type: ignore[method-assign]
 
-    def inflight(self, attempts: int) -> None:
-        self.inflight_max = max(self.inflight_max, attempts)
+    def _note_inflight(self, value: float) -> None:
+        self.inflight_max = max(self.inflight_max, int(value))
 
     def attempt(self, outcome_status: str, seconds: float | None) -> None:
         self.of[f"attempt {outcome_status}"] += 1
@@ -69,9 +72,6 @@ class Counts(Metrics):
     def backlog(self, found: Backlog | None) -> None:
         self.backlogs.append(found)
 
-    def retry_scheduled(self) -> None:
-        self.of["retry"] += 1
-
     def ended(self, target: str, status: str, exhausted_reason: str | None, seconds_since_created: float) -> None:
         self.of[f"terminal {status}"] += 1
         if exhausted_reason is not None:
@@ -80,14 +80,15 @@ class Counts(Metrics):
     def accepted_late(self, target: str) -> None:
         self.of[f"late {target}"] += 1
 
-    def fenced_out(self, write: str) -> None:
-        self.of[f"fenced out {write}"] += 1
-
     def refreshed(self, rows: int, seconds: float, lag_s: float) -> None:
         self.of["refreshes"] += 1
 
     def rebuilt(self, intents: int, seconds: float) -> None:
         self.of["rebuilds"] += 1
+
+
+def counted(metric: prometheus_client.Counter) -> float:
+    return float(metric._value.get())
 
 
 class Gateway:

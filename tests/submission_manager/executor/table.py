@@ -104,10 +104,10 @@ class Table:
     async def refresh(self, cursor: Cursor, page_rows: int, limit_s: float) -> Page:
         self.refreshes += 1
         await self._pass("refresh")
-        rows = [row for row in sorted(self.rows.values(), key=lambda r: r.modified) if row.modified > cursor.guard]
+        rows = [row for row in sorted(self.rows.values(), key=lambda r: r.modified) if row.modified > cursor]
         rows = rows[:page_rows]
         self.page_rows_seen.append(len(rows))
-        return self._page(rows, rows[-1].modified if rows else cursor.guard)
+        return self._page(rows, rows[-1].modified if rows else cursor)
 
     def _page(self, rows: list[Row], guard: int) -> Page:
         now = self._shelf.now()
@@ -115,7 +115,7 @@ class Table:
             Due(r.intent_id, r.due_at, now, r.contract.gateway_url, r.contract.submission_target, r.deadline_at)
             for r in rows
         ]
-        return Page(dues, Cursor(now, rows[-1].intent_id if rows else "", guard), now)
+        return Page(dues, guard, now)
 
     async def left_open(self, term: Term, most: int, limit_s: float) -> LeftOpen:
         await self._pass("left_open")

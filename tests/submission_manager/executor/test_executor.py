@@ -19,6 +19,7 @@ from tests.submission_manager.executor.scene import (
     Scene,
     at_gateway,
     calling,
+    counted,
     taken_over,
 )
 
@@ -48,7 +49,7 @@ async def test_a_failed_attempt_is_repeated_when_the_database_says_and_as_often_
     at_s = [attempt.started_at.timestamp() for attempt in scene.table.rows["x"].attempts]
     assert one.gateway.calls == ["x/1", "x/2", "x/3"]
     assert all(5.0 <= later - earlier < 5.1 for earlier, later in itertools.pairwise(at_s))
-    assert one.counts.of["retry"] == 2
+    assert counted(one.counts.retries) == 2
     assert one.counts.of["exhausted max_attempts"] == 1
 
 
@@ -173,7 +174,7 @@ async def test_a_call_under_way_when_the_lease_is_lost_goes_on_and_nothing_of_it
     await asyncio.sleep(0.1)
     assert one.gateway.ended == ["x/1"]
     assert scene.table.writes == writes
-    assert one.counts.of["fenced out record"] == 1
+    assert counted(one.counts.fenced_out.labels("record")) == 1
 
 
 @virtual
@@ -188,7 +189,7 @@ async def test_a_stale_leaders_late_record_is_refused_and_ends_its_term() -> Non
     await asyncio.sleep(0.1)
     assert not term.is_valid
     assert scene.table.writes == writes
-    assert one.counts.of["fenced out record"] == 1
+    assert counted(one.counts.fenced_out.labels("record")) == 1
 
 
 @virtual

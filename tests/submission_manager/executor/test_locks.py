@@ -15,7 +15,7 @@ from submission_manager.executor.running import PUT_OFF_MAX
 from submission_manager.model.intents import Status, WebhookStatus
 from submission_manager.model.outcomes import OUTCOME_UNKNOWN
 from tests.fencehold.testing.simulation.on_virtual_time import virtual
-from tests.submission_manager.executor.scene import LEASE_S, Instance, Scene, at_gateway, calling, with_webhook
+from tests.submission_manager.executor.scene import LEASE_S, Instance, Scene, at_gateway, calling, counted, with_webhook
 
 LOCKED = Unavailable("canceling statement due to lock timeout", code="locked")
 CANCELED = Unavailable("canceling statement due to statement timeout", code="canceled")
@@ -225,4 +225,4 @@ async def test_an_attempt_that_is_fenced_out_is_told_with_its_key_and_what_the_g
     await scene.until(lambda: "attempt_fenced_out" in one.facts.names(), limit_s=1)
     (told,) = [fields for event, fields in one.facts.told if event == "attempt_fenced_out"]
     assert (told["key"], told["attempt_number"], told["received"], told["write"]) == ("x/1", 1, "accepted", "record")
-    assert one.counts.of["fenced out record"] == 1
+    assert counted(one.counts.fenced_out.labels("record")) == 1

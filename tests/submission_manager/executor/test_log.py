@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Any
 
-from submission_manager.cli.service_log import LEVELS
+from submission_manager.cli.serve import LEVELS
 from submission_manager.model.intents import WebhookStatus
 from submission_manager.model.outcomes import Answer, Outcome
 from tests.fencehold.testing.simulation.on_virtual_time import virtual

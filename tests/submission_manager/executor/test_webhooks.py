@@ -8,7 +8,7 @@ from submission_manager.executor.webhooks import WebhookSettings
 from submission_manager.model.intents import Status, WebhookStatus
 from submission_manager.ports import Over
 from tests.fencehold.testing.simulation.on_virtual_time import virtual
-from tests.submission_manager.executor.scene import Scene, with_webhook
+from tests.submission_manager.executor.scene import Scene, counted, with_webhook
 
 
 @virtual
@@ -66,7 +66,7 @@ async def test_a_webhook_under_way_when_the_lease_is_lost_is_not_recorded() -> N
     one.receiver.gate.set()
     await asyncio.sleep(0.1)
     assert scene.table.rows["x"].webhook_status is WebhookStatus.PENDING
-    assert one.counts.of["fenced out webhook"] == 1
+    assert counted(one.counts.fenced_out.labels("webhook")) == 1
 
 
 @virtual

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import httpx
 
+from fencehold import Leader
 from fencehold.model.errors import FenceholdError
 from submission_manager.answers import Answers
 from submission_manager.http.app import App
@@ -171,8 +172,9 @@ async def running(
     chosen = settings_for(**given)
     answers = Answers()
     queueing = {target: Queueing(max_backlog=most) for target, most in (backlogs_max or {}).items()}
+    registry = replace(parse(REGISTRY), queueing=queueing)
     parts = Parts(
-        Heard(intake, answers), replace(parse(REGISTRY), queueing=queueing), role, metrics, facts, chosen,
+        Heard(intake, answers), registry, cast("Leader", role), metrics, facts, chosen,
         keeps_from_leading=keeps_from_leading, answers=answers,
     )  # fmt: skip
     app = App(parts)

@@ -7,8 +7,7 @@ import socket
 import pytest
 
 from submission_manager.http import refusals
-from submission_manager.http.descriptors import connections_max
-from submission_manager.http.server import bound
+from submission_manager.http.server import bound, connections_max
 from tests.submission_manager.http.parts import Running, running, until
 
 HEAD = b"POST /v1/intents HTTP/1.1\r\nHost: x\r\n"

@@ -96,8 +96,8 @@ async def test_a_row_stamped_before_the_cursor_is_found_all_the_same(url):
     async with scene(url) as at:
         for n in range(5):
             await at.submit(f"i{n}")
-        _, cursor = await at.rebuilt()
-        at.sql(SAME_STAMP[at.dialect], past=at.stamp(cursor.last_modified_at.replace(year=2001)))
+        read, cursor = await at.rebuilt()
+        at.sql(SAME_STAMP[at.dialect], past=at.stamp(read[-1].last_modified_at.replace(year=2001)))
         rows, cursor = await at.refreshed(cursor, page_rows=2)
         assert sorted(row.intent_id for row in rows) == [f"i{n}" for n in range(5)]
         assert (await at.refreshed(cursor))[0] == []
@@ -107,13 +107,13 @@ async def test_a_row_stamped_before_the_cursor_is_found_all_the_same(url):
 async def test_on_sqlite_a_clock_that_steps_back_hides_nothing(sqlite_url):
     async with scene(sqlite_url) as at:
         await at.submit("before")
-        _, cursor = await at.rebuilt()
+        (read,), cursor = await at.rebuilt()
         assert isinstance(at.store, Store)
         assert isinstance(at.store._tables, SqliteOwnTables)
         writer = at.store._tables._writer.connection(LIMIT_S)
         writer.create_function("strftime", -1, lambda *_: "2001-01-01T00:00:00.000Z")
         stepped_back = await at.submit("after")
-        assert stepped_back.intent.created_at < cursor.last_modified_at
+        assert stepped_back.intent.created_at < read.last_modified_at
         rows, cursor = await at.refreshed(cursor)
         assert [row.intent_id for row in rows] == ["after"]
         assert (await at.refreshed(cursor))[0] == []

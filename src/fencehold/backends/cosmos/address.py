@@ -48,14 +48,9 @@ def parse(url: str) -> Address:
     """Return the address. Raises ConfigurationError that names the mistake and shows the right form."""
     parts = _split(url)
     options = _options(parts)
-    tls, verify = options.pop("tls", "on"), options.pop("verify", "on")
-    for name, value in (("tls", tls), ("verify", verify)):
-        if value not in ("on", "off"):
-            raise wrong(f"{name}={value!r} is neither on nor off.")
+    tls, verify = _choice(options, "tls", "on", "off"), _choice(options, "verify", "on", "off")
     container, buckets = options.pop("container", DEFAULT_CONTAINER), options.pop("buckets", "1")
-    items = options.pop("items", "etag")
-    if items not in ("etag", "procedures"):
-        raise wrong(f"items={items!r:.20} is neither etag nor procedures.")
+    items = _choice(options, "items", "etag", "procedures")
     credential = _credential(options.pop("credential", None), parts, tls)
     if options:
         raise wrong(
@@ -96,6 +91,14 @@ def _options(parts: SplitResult) -> dict[str, str]:
     if parts.fragment or len({name for name, _ in pairs}) != len(pairs):
         raise wrong("it has an option twice, or a fragment (write # as %23).")
     return dict(pairs)
+
+
+def _choice(options: dict[str, str], name: str, usual: str, other: str) -> str:
+    """Take the option out and return it; `usual` if it is not given."""
+    value = options.pop(name, usual)
+    if value not in (usual, other):
+        raise wrong(f"{name}={value!r:.20} is neither {usual} nor {other}.")
+    return value
 
 
 def _endpoint(parts: SplitResult, tls: bool) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fencehold.backends.absent import NoCheckup, NoFences, NoHints
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.address import Address, parse
-from fencehold.backends.cosmos.charges import Charges
 from fencehold.backends.cosmos.credentials import check_installed
 from fencehold.backends.cosmos.items.items import CosmosItems
 from fencehold.backends.cosmos.items.procedures import ProcedureItems
@@ -24,7 +23,7 @@ FENCE_HINT = (
 
 
 class CosmosBackend:
-    """`clock` replaces the estimate of the server's clock, for tests. `charges` counts for all parts of this client."""
+    """`clock` replaces the estimate of the server's clock, for tests. `facts` receives what each request cost."""
 
     name = NAME
     events = None  # no transaction covers both an event and the caller's own documents
@@ -34,8 +33,8 @@ class CosmosBackend:
     ) -> None:
         self._address = address
         self._clock = clock
-        self.charges = Charges(facts)
-        self._wire = Wire(address, clock, self.charges)
+        self._facts = facts
+        self._wire = Wire(address, clock, facts)
         self.leases = CosmosLeases(self._wire, table)
         self.schema = CosmosSchema(self._wire)
         self.fences = NoFences(NAME, FENCE_HINT, own="documents")
@@ -52,7 +51,7 @@ class CosmosBackend:
 
     def items(self, kind: str) -> ItemStore:
         make = ProcedureItems if self._address.by_procedure else CosmosItems
-        return make(Wire(self._address, self._clock, self.charges), kind)
+        return make(Wire(self._address, self._clock, self._facts), kind)
 
     async def open(self, limit_s: float) -> None:
         """Check that the account answers and accepts the key or token; the container need not exist before init()."""

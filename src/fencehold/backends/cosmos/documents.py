@@ -27,10 +27,6 @@ def document_id(name: str) -> str:
     return encoded if len(encoded) <= ID_CHARS_MAX else f"~sha256-{hashlib.sha256(name.encode()).hexdigest()}"
 
 
-def lease_partition(table: str) -> str:
-    return f"leases:{table}"
-
-
 def query(name: str) -> str:
     """The text of queries/<name>.sql without its header."""
     text = (resources.files(__package__) / "queries" / f"{name}.sql").read_text("utf-8")

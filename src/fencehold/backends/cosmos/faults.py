@@ -71,9 +71,8 @@ def of_script(error: CosmosHttpResponseError) -> CosmosHttpResponseError:
 
 def retry_after_s(error: CosmosHttpResponseError) -> float:
     """Return how long the server asks us to wait, or a default if it names no time."""
-    told = (error.headers or {}).get(RETRY_AFTER_HEADER)
     try:
-        return max(0.0, float(told if told is not None else RETRY_AFTER_MS_DEFAULT)) / 1000
+        return max(0.0, float((error.headers or {}).get(RETRY_AFTER_HEADER, RETRY_AFTER_MS_DEFAULT))) / 1000
     except ValueError:
         return RETRY_AFTER_MS_DEFAULT / 1000
 

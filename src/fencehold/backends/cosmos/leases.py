@@ -16,7 +16,6 @@ from fencehold.backends.cosmos.documents import (
     Document,
     document_id,
     lease_document,
-    lease_partition,
     lease_row,
     query,
 )
@@ -46,26 +45,26 @@ KNOWN_MAX = 10_000
 class CosmosLeases:
     def __init__(self, wire: Wire, table: str) -> None:
         self._wire = wire
-        self._partition = lease_partition(table)
+        self._partition = f"leases:{table}"
         # The documents as we last wrote them: a renewal writes under the known etag, and is one request.
         self._known: dict[str, Document] = {}
 
     async def acquire(self, ask: Ask, limit_s: float) -> Answer:
-        call = self._wire.call("acquire", limit_s)
+        call = Call(self._wire, "acquire", limit_s)
         return await self._attempt(call, Verb.ACQUIRE, TermKey(ask.name, ask.holder_id, 0, ask.lease_s), ask.nonce)
 
     async def renew(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
-        call = self._wire.call("renew", limit_s)
+        call = Call(self._wire, "renew", limit_s)
         return await batch(keys, lambda key: self._attempt(call, Verb.RENEW, key))
 
     async def release(self, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
-        call = self._wire.call("release", limit_s)
+        call = Call(self._wire, "release", limit_s)
         return await batch(keys, lambda key: self._attempt(call, Verb.RELEASE, key))
 
     async def read(self, names: Sequence[str], limit_s: float) -> dict[str, Lease]:
         if not names:
             return {}
-        call = self._wire.call("read", limit_s)
+        call = Call(self._wire, "read", limit_s)
         wanted = dict.fromkeys(names)
         found = await asyncio.gather(*(call.read(self._partition, document_id(name)) for name in wanted))
         window = await call.now(self._partition)
@@ -73,13 +72,13 @@ class CosmosLeases:
         return {row.name: seen(row, window) for row in rows}
 
     async def list(self, prefix: str, limit_s: float) -> list[Lease]:
-        call = self._wire.call("list", limit_s)
+        call = Call(self._wire, "list", limit_s)
         found = await call.query(self._partition, query("list_leases"), {"prefix": prefix}, LISTED_MAX)
         window = await call.now(self._partition)
         return sorted((seen(lease_row(document), window) for document in found), key=lambda lease: lease.name)
 
     async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
-        call = self._wire.call("ask_step_down", limit_s)
+        call = Call(self._wire, "ask_step_down", limit_s)
         return await self._attempt(call, Verb.ASK_STEP_DOWN, TermKey(name, "", epoch, 0.0))
 
     async def _attempt(self, call: Call, verb: Verb, key: TermKey, nonce: str = "") -> Answer:
@@ -107,12 +106,8 @@ class CosmosLeases:
         return Busy()
 
     async def _written(self, call: Call, before: Document | None, after: Lease) -> bool:
-        document = lease_document(self._partition, after)
         self._known.pop(after.name, None)
-        if before is None:
-            stored = await call.create(self._partition, document)
-        else:
-            stored = await call.replace(self._partition, document, before["_etag"])
+        stored = await call.write(self._partition, lease_document(self._partition, after), before)
         if stored is not None and len(self._known) < KNOWN_MAX:
             self._known[after.name] = stored
         return stored is not None
@@ -130,20 +125,16 @@ async def batch(keys: Sequence[TermKey], attempt: Callable[[TermKey], Awaitable[
     If none got one, raises an Uncertain if there is any, else the first error.
     """
     distinct = list(dict.fromkeys(keys))
-    outcomes = await asyncio.gather(*(attempt(key) for key in distinct), return_exceptions=True)
-    answers: dict[TermKey, Answer] = {}
-    unknown: list[FenceholdError] = []
-    for key, outcome in zip(distinct, outcomes, strict=True):
-        if isinstance(outcome, FenceholdError):
-            unknown.append(outcome)
-            answers[key] = Busy()
-        elif isinstance(outcome, BaseException):
-            raise outcome
-        else:
-            answers[key] = outcome
-    if unknown and len(unknown) == len(distinct):
-        raise next((error for error in unknown if isinstance(error, Uncertain)), unknown[0])
-    return [answers[key] for key in keys]
+    found = await asyncio.gather(*(attempt(key) for key in distinct), return_exceptions=True)
+    outcomes = dict(zip(distinct, found, strict=True))
+    errors = [outcome for outcome in found if isinstance(outcome, BaseException)]
+    for error in errors:
+        if not isinstance(error, FenceholdError):
+            raise error
+    if errors and len(errors) == len(found):
+        raise next((error for error in errors if isinstance(error, Uncertain)), errors[0])
+    answers = (outcomes[key] for key in keys)
+    return [Busy() if isinstance(answer, BaseException) else answer for answer in answers]
 
 
 def judged(row: Lease | None, verb: Verb, key: TermKey, nonce: str, window: Window) -> Rule | None:

@@ -1,4 +1,4 @@
-"""Requests to one container, each within its verb's limit. Sorts their faults, counts charges, notes their `_ts`."""
+"""Requests to one container, each within its verb's limit. Sorts their faults, reports charges, notes their `_ts`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from fencehold.backends.cosmos import faults
 from fencehold.backends.cosmos.address import Address
-from fencehold.backends.cosmos.charges import Charges
 from fencehold.backends.cosmos.credentials import token_credential
 from fencehold.backends.cosmos.server_clock import ServerClock, Window
 from fencehold.model.errors import ConfigurationError
+from fencehold.ports.fact_table import StoreFacts
+from fencehold.ports.facts import FactSink
+from fencehold.ports.time_limit import fixed
 
 Document = dict[str, Any]
 T = TypeVar("T")
@@ -26,6 +28,7 @@ Hook = Callable[..., None]
 Ask = Callable[[ContainerProxy, Hook], Awaitable[T]]
 
 CLOCK_ID = "~clock"  # no encoded name looks like this
+CHARGE_HEADER = "x-ms-request-charge"
 PAUSE_S_MIN = 0.005
 AT_ONCE_MAX = 32  # more would only wait for a connection, and the clock's window grows with every wait
 
@@ -33,19 +36,15 @@ AT_ONCE_MAX = 32  # more would only wait for a connection, and the clock's windo
 class Wire:
     """One client, opened by the first request; for one event loop."""
 
-    def __init__(self, address: Address, clock: ServerClock | None = None, charges: Charges | None = None) -> None:
+    def __init__(self, address: Address, clock: ServerClock | None = None, facts: FactSink | None = None) -> None:
         self.address = address
         self.clock = clock or ServerClock()
-        self.charges = charges or Charges()
+        self.facts = facts
         self._client: CosmosClient | None = None
         self._token: AsyncTokenCredential | None = None  # ours to close: the client does not
         self._container: ContainerProxy | None = None
         self._opening = asyncio.Lock()
         self.slots = asyncio.Semaphore(AT_ONCE_MAX)
-
-    def call(self, verb: str, limit_s: float) -> Call:
-        """Return a Call for all requests of one verb: they share its limit, and are counted under its name."""
-        return Call(self, verb, limit_s)
 
     async def client(self) -> CosmosClient:
         """Return the connected client, whose login may not have been tried yet. The caller limits the time."""
@@ -92,19 +91,16 @@ class Wire:
 
 
 class Call:
-    """The requests of one verb. They return None (or False) if the server refuses, and raise Unavailable or Uncertain.
+    """The requests of one verb: they share its limit, and are reported under its name.
 
+    They return None (or False) if the server refuses, and raise Unavailable or Uncertain if there is no answer.
     A read without an answer is Unavailable, because it changes nothing; a write only if it certainly did not arrive.
     """
 
     def __init__(self, wire: Wire, verb: str, limit_s: float) -> None:
         self.verb = verb
         self._wire = wire
-        self._ends_s = asyncio.get_running_loop().time() + limit_s
-
-    @property
-    def left_s(self) -> float:
-        return self._ends_s - asyncio.get_running_loop().time()
+        self.left_s = fixed(limit_s)
 
     async def now(self, partition: str) -> Window:
         """Return the window that the server's clock lies within. Without a fresh reading, write the clock document
@@ -124,24 +120,26 @@ class Call:
     async def read(self, partition: str, document_id: str) -> Document | None:
         return await self._send(lambda c, hook: c.read_item(document_id, partition_key=partition, response_hook=hook))
 
-    async def create(self, partition: str, document: Document) -> Document | None:
-        """Return the created document; None if there is one already."""
-        return await self._send(lambda c, hook: c.create_item(document, response_hook=hook), written_in=partition)
+    async def write(self, partition: str, document: Document, before: Document | None) -> Document | None:
+        """Create the document, or replace `before`, as it was read. Returns what is stored.
 
-    async def replace(self, partition: str, document: Document, etag: str) -> Document | None:
-        """Return the new document; None if the old one has changed since this etag, or is gone."""
-        return await self._send(
-            lambda c, hook: c.replace_item(
-                document["id"], bare(document), etag=etag, match_condition=MatchConditions.IfNotModified,
+        None if there is another document by now, or none.
+        """
+
+        def ask(container: ContainerProxy, hook: Hook) -> Awaitable[Document]:
+            if before is None:
+                return container.create_item(document, response_hook=hook)
+            return container.replace_item(
+                document["id"], document, etag=before["_etag"], match_condition=MatchConditions.IfNotModified,
                 response_hook=hook,
-            ),
-            written_in=partition,
-        )  # fmt: skip
+            )  # fmt: skip
+
+        return await self._send(ask, written_in=partition)
 
     async def patch(
         self, partition: str, document_id: str, operations: Sequence[Mapping[str, Any]], etag: str
     ) -> Document | None:
-        """As `replace`, but only the operations are sent, not the whole document."""
+        """Replace the document of this etag, but send only the operations, not the whole document."""
         return await self._send(
             lambda c, hook: c.patch_item(
                 document_id, partition_key=partition, patch_operations=[dict(one) for one in operations], etag=etag,
@@ -172,7 +170,7 @@ class Call:
         return found
 
     async def execute_procedure(self, partition: str, name: str, parameters: Sequence[Any]) -> Any:
-        """Return what the procedure set as its body. Raises LookupError if there is no such procedure.
+        """Return what the procedure set as its body; None if there is no such procedure.
 
         An exception in the procedure undoes all that it did.
         """
@@ -185,10 +183,7 @@ class Call:
             except CosmosHttpResponseError as error:
                 raise faults.of_script(error) from None
 
-        answer = await self._send(ask, written_in=partition)
-        if answer is None:
-            raise LookupError(name)
-        return answer
+        return await self._send(ask, written_in=partition)
 
     async def create_procedure(self, name: str, body: str) -> bool:
         """Return whether the procedure was created; False if there is one of this name already."""
@@ -216,7 +211,7 @@ class Call:
         async with self._within(is_write=False):
             await self._wire.slots.acquire()
         try:
-            if self.left_s <= 0:
+            if self.left_s() <= 0:
                 raise faults.of_timeout(is_write=False)
             sent_s = self._wire.clock.now_s()
             async with self._within(is_write):
@@ -236,16 +231,17 @@ class Call:
         return answer
 
     def _within(self, is_write: bool) -> AbstractAsyncContextManager[None]:
-        return faults.within(self.left_s, is_write)
+        return faults.within(self.left_s(), is_write)
 
     async def _pause(self, error: CosmosHttpResponseError) -> None:
         wait_s = max(PAUSE_S_MIN, faults.retry_after_s(error))
-        if wait_s >= self.left_s:
+        if wait_s >= self.left_s():
             raise faults.of_answer(error, is_write=False)
         await asyncio.sleep(wait_s)
 
     def _charge(self, headers: Mapping[str, str] | None = None, *_: Any) -> None:
-        self._wire.charges.add(self.verb, headers)
+        if self._wire.facts is not None:
+            StoreFacts(self._wire.facts).request_charged(verb=self.verb, request_units=units_of(headers))
 
 
 async def closed(*parts: CosmosClient | AsyncTokenCredential | None) -> None:
@@ -277,6 +273,8 @@ def of_success(hook: Hook) -> Callable[[Any], None]:
     return heard
 
 
-def bare(document: Document) -> Document:
-    """Return the document without the fields that the server adds."""
-    return {name: value for name, value in document.items() if not name.startswith("_")}
+def units_of(headers: Mapping[str, str] | None) -> float:
+    try:
+        return float((headers or {}).get(CHARGE_HEADER, 0.0))
+    except ValueError:
+        return 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import threading
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fencehold.backends.absent import NoCheckup, NoTables
+from fencehold.backends.memory.hints import MemoryHints
 from fencehold.backends.memory.items import ItemShelf, MemoryItems
 from fencehold.backends.memory.outbox.events import MemoryEvents
 from fencehold.backends.memory.outbox.shelf import EventShelf
@@ -32,7 +32,7 @@ from fencehold.model.election.leases import (
 )  # fmt: skip
 from fencehold.model.election.places import UNKNOWN, Place
 from fencehold.model.errors import ConfigurationError, LeaseLost
-from fencehold.ports.fence import DONE, GuardText, Params, RemainingS, SyncTransaction
+from fencehold.ports.fence import GuardText, Params, Ready, RemainingS, SyncTransaction
 from fencehold.ports.leases import Answer
 from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED, Hint
 
@@ -194,7 +194,7 @@ class MemoryFences:
     def fence(self, target: object, key: TermKey, over: bool = False) -> Awaitable[None]:
         with self._shelf.lock:
             self._check(key, lambda: 0.0 if over else 1.0)
-        return DONE
+        return Ready(None)
 
     async def spoil(self, target: object) -> None:
         return None
@@ -213,32 +213,6 @@ class MemoryFences:
             raise LeaseLost(f"Lease {key.name!r} epoch {key.epoch} is over.", name=key.name, epoch=key.epoch)
 
 
-class MemoryWakeup:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self._mine: list[Hint] = []
-
-    def on_hint(self, hint: Hint) -> None:
-        loop = asyncio.get_running_loop()
-
-        def relay(what: str, name: str) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(hint, what, name)
-
-        self._mine.append(relay)
-
-    async def listen(self, limit_s: float) -> bool:
-        for relay in self._mine:
-            if relay not in self._shelf.hints:
-                self._shelf.hints.append(relay)
-        return True
-
-    def close(self) -> None:
-        for relay in self._mine:
-            if relay in self._shelf.hints:
-                self._shelf.hints.remove(relay)
-
-
 class MemoryBackend:
     name = "the memory store"
 
@@ -247,7 +221,7 @@ class MemoryBackend:
         self.leases = MemoryLeases(shelf)
         self.fences = MemoryFences(shelf)
         self.schema = NoTables("the memory store")
-        self.wakeup = MemoryWakeup(shelf)
+        self.wakeup = MemoryHints(shelf.hints)
         self.checkup = NoCheckup("the store is in memory")
 
     def events(self, table: str) -> MemoryEvents:

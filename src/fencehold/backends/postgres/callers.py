@@ -239,8 +239,9 @@ def mark() -> str:
 def refusal(key: TermKey, isolation: Rows) -> FenceholdError:
     if isolation == [(SNAPSHOT_SEES_ALL,)]:
         return lost(key, "the store refused the fence; this transaction was made to fail")
+    [(level,)] = isolation
     return ConfigurationError(
-        f"This transaction ({isolation[0][0]}) reads from an older snapshot, in which the lease looks expired; it was "
+        f"This transaction ({level}) reads from an older snapshot, in which the lease looks expired; it was "
         "made to fail.",
         hint="Fence first thing in a repeatable read or serializable transaction, before any other statement.",
         code="snapshot_too_old",

@@ -14,6 +14,7 @@ from fencehold.backends.sql.durability import durability
 from fencehold.backends.sql.statements import Statements, tables_made
 from fencehold.model.settings import CALL_LIMIT_S_MAX
 from fencehold.ports.checkup import Condition, State, TablesMade
+from fencehold.ports.time_limit import fixed
 
 LOCK_LIMIT_MS = "1000"
 PROBE = "fencehold doctor "
@@ -42,7 +43,8 @@ class PostgresCheckup:
         found: list[tuple[str, str]] = []
         for record in self._statements.records():
             cursor = await connection.execute(record["steps_there"])
-            if (await cursor.fetchone() or (False,))[0]:
+            (is_there,) = await cursor.fetchone() or (False,)
+            if is_there:
                 found += await (await connection.execute(record["tables_made"])).fetchall()
         return tables_made(self._statements.table, found)
 
@@ -54,7 +56,7 @@ class PostgresCheckup:
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=False)
         try:
             with wire.lent(connection):
-                return await wire.bounded(connection, work(connection), wire.fixed(limit_s))
+                return await wire.bounded(connection, work(connection), fixed(limit_s))
         except psycopg.errors.LockNotAvailable as error:
             raise faults.locked(error) from None
         except psycopg.Error as error:
@@ -90,11 +92,12 @@ class PostgresCheckup:
             await connection.rollback()  # a failed transaction refuses the statements that follow
             return Condition("epochs after a failover", State.WARNING, unread.text(faults.text_of(error)), unread.HINT)
         assert row is not None, "a probe always answers one row"
-        return timeline(row[1])
+        _, found, *_ = row
+        return timeline(found)
 
     async def _settings(self, connection: wire.Connection) -> dict[str, str]:
         cursor = await connection.execute(self._statements["server_settings"])
-        return {row[0]: row[1] for row in await cursor.fetchall()}
+        return dict(await cursor.fetchall())
 
 
 def server(connection: wire.Connection) -> Condition:

@@ -233,7 +233,7 @@ class Replicated(Commits):
         must_have_waited(connection)
         cursor = psycopg.Cursor(connection, row_factory=tuple_row)
         cursor.execute(statements["replicated"].encode(), self.params(is_local=True))
-        standbys = (cursor.fetchone() or ("",))[0]
+        standbys, *_ = cursor.fetchone() or ("",)
         connection.rollback()
         self._still(standbys)
 
@@ -246,5 +246,5 @@ class Replicated(Commits):
         """Return the standbys that the server waits for. From now on commits on this connection wait too."""
         cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
         await cursor.execute(statements["replicated"].encode(), self.params(is_local))
-        row = await cursor.fetchone()
-        return str(row[0]) if row is not None else ""
+        standbys, *_ = await cursor.fetchone() or ("",)
+        return str(standbys)

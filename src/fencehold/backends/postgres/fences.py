@@ -32,7 +32,7 @@ from fencehold.backends.sql.statements import Statements
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import Unavailable
 from fencehold.ports.fence import GuardText, Params, RemainingS
-from fencehold.ports.time_limit import TimeLimit
+from fencehold.ports.time_limit import TimeLimit, fixed
 
 IDLE_CONNECTIONS_MAX = 4
 ROLLBACK_LIMIT_S = 2.0
@@ -171,7 +171,7 @@ class PostgresFences:
         if connection.closed:
             return False
         try:
-            await wire.bounded(connection, connection.rollback(), wire.fixed(ROLLBACK_LIMIT_S))
+            await wire.bounded(connection, connection.rollback(), fixed(ROLLBACK_LIMIT_S))
         except psycopg.Error:
             return False
         return True

@@ -144,7 +144,8 @@ def _is_name(place: Place) -> bool:
 
 
 def _each(place: Place, found: Iterable[tuple[Any, ...]]) -> list[Place]:
-    return [(*place[:2], address) for address in dict.fromkeys(str(answer[4][0]) for answer in found)]
+    addresses = (str(address) for *_, (address, *_) in found)
+    return [(*place[:2], address) for address in dict.fromkeys(addresses)]
 
 
 def _unresolved(host: str, error: OSError) -> OSError:

@@ -15,6 +15,7 @@ from fencehold.backends.postgres.commits import PROMISED, PROMISED_BEFORE, Commi
 from fencehold.backends.sql.own_rows import by_name
 from fencehold.backends.sql.own_tables import OwnStatements, busy, closed
 from fencehold.ports.own_tables import Row, Statement
+from fencehold.ports.time_limit import fixed
 
 
 class Pool:
@@ -29,7 +30,7 @@ class Pool:
         self._is_closed = False
 
     async def run(self, statement: Statement, limit_s: float) -> list[Row]:
-        left_s = wire.fixed(limit_s)
+        left_s = fixed(limit_s)
         await self._turn(limit_s)
         try:
             while True:
@@ -69,7 +70,7 @@ class Pool:
             connection = self._idle.pop()
             if not connection.closed:
                 return connection, True
-        left_s = wire.fixed(limit_s)
+        left_s = fixed(limit_s)
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=True)
         try:
             is_own = await wire.bounded(connection, self._settled(connection), left_s)

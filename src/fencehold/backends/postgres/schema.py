@@ -21,6 +21,7 @@ from fencehold.backends.sql.statements import Statements, Step
 from fencehold.backends.sql.steps import awaited
 from fencehold.model.errors import ConfigurationError
 from fencehold.ports.schema import Waits, unheard
+from fencehold.ports.time_limit import fixed
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ class PostgresSchema:
         self._tables = Migrations(statements)
 
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
-        left_s = wire.fixed(limit_s)
+        left_s = fixed(limit_s)
         patience = LockPatience(f"The table {self._statements.table}", waits, left_s)
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=False)
         try:
@@ -60,7 +61,7 @@ class PostgresSchema:
         connection = await wire.connect(self._info, min(limit_s, wire.CONNECT_LIMIT_S), autocommit=True)
         try:
             with wire.lent(connection):
-                return await wire.bounded(connection, self._awaited(connection, steps), wire.fixed(limit_s))
+                return await wire.bounded(connection, self._awaited(connection, steps), fixed(limit_s))
         except psycopg.Error as error:
             raise faults.of_statement(error) from None
 

@@ -12,9 +12,10 @@ from psycopg.rows import tuple_row
 
 from fencehold.backends.postgres import faults, session_limits, wire
 from fencehold.backends.postgres.commits import Commits
+from fencehold.backends.sql.abandoned import retrieve
 from fencehold.backends.sql.statements import Statements, advised
 from fencehold.model.errors import FenceholdError, Unavailable
-from fencehold.ports.time_limit import TimeLimit
+from fencehold.ports.time_limit import TimeLimit, fixed
 from fencehold.ports.wakeup import UNKNOWN, Hint
 
 PREPARE_AFTER = 2
@@ -62,7 +63,7 @@ class Session:
 
         Such a refusal means that nothing was executed. Before the first answer ever it is a mistake, raised at once.
         """
-        left_s = wire.fixed(limit_s)
+        left_s = fixed(limit_s)
         refused: Unavailable | None = None
         while True:
             try:
@@ -82,7 +83,7 @@ class Session:
         self, work: Callable[[wire.Connection], Coroutine[Any, Any, T]], limit_s: float, name: str = ""
     ) -> T:
         """Run `work` with the connection to itself, within the limit."""
-        left_s = wire.fixed(limit_s)
+        left_s = fixed(limit_s)
         await self._turn(limit_s)
         try:
             connection = await self._ready(left_s())
@@ -146,7 +147,8 @@ class Session:
         await cursor.execute(self.statements["takes_writes"].encode())
         row = await cursor.fetchone()
         assert row is not None, "it always answers one row"
-        return bool(row[0]), bool(row[1])
+        takes_writes, is_standby = row
+        return bool(takes_writes), bool(is_standby)
 
     async def _kept(self, connection: wire.Connection, name: str, work: Callable[[], Awaitable[T]]) -> T:
         return await self._commits.run(connection, self.statements, name, self.is_pooled, work)
@@ -155,7 +157,7 @@ class Session:
         rights: Rows = []
         with contextlib.suppress(psycopg.Error):
             rights = await (await connection.execute(self.statements["rights_missing"])).fetchall()
-        return advised(faults.denied(error, [row[0] for row in rights]), self.statements)
+        return advised(faults.denied(error, [right for (right,) in rights]), self.statements)
 
     def _must_listen(self, connection: wire.Connection) -> bool:
         return self._wants_listen and not self.is_pooled and self._listening is not connection
@@ -187,7 +189,7 @@ class Session:
         if self._connecting is None or self._connecting.done():
             self._connect_errors = []
             self._connecting = asyncio.create_task(self._connect(self._connect_errors))
-            self._connecting.add_done_callback(_retrieve)
+            self._connecting.add_done_callback(retrieve)
         done, _ = await asyncio.wait([self._connecting], timeout=max(0.0, limit_s))
         if not done:
             raise wire.silent(self._info, limit_s, self._connect_errors)
@@ -199,11 +201,11 @@ class Session:
         connection = await wire.connect(self._info, wire.CONNECT_LIMIT_S, autocommit=True, errors=errors)
         try:
             own = session_limits.lifted(connection, self.statements, self.on_unread)
-            self.is_pooled = not await wire.bounded(connection, own, wire.fixed(wire.CONNECT_LIMIT_S))
+            self.is_pooled = not await wire.bounded(connection, own, fixed(wire.CONNECT_LIMIT_S))
             # A pooler runs each statement in any server session: prepared statements and LISTEN would be lost.
             connection.prepare_threshold = None if self.is_pooled else PREPARE_AFTER
             connection.add_notify_handler(lambda notify: self._notify(notify.payload))
-            await wire.bounded(connection, self._settle(connection), wire.fixed(wire.CONNECT_LIMIT_S))
+            await wire.bounded(connection, self._settle(connection), fixed(wire.CONNECT_LIMIT_S))
         except psycopg.Error as error:
             wire.discard(connection)
             raise faults.of_statement(error) from None
@@ -295,8 +297,3 @@ class _DropOnTrouble:
         self._session._drop()
         if isinstance(error, psycopg.Error):
             raise advised(faults.of_statement(error), self._session.statements) from None
-
-
-def _retrieve(task: asyncio.Task[wire.Connection]) -> None:
-    if not task.cancelled():
-        task.exception()

@@ -43,4 +43,5 @@ async def _pid(connection: wire.Connection, statements: Statements, unread: Unre
 async def _first(connection: wire.Connection, statement: str) -> int:
     row = await (await connection.execute(statement)).fetchone()
     assert row is not None, "a probe always answers one row"
-    return int(row[0])
+    pid, *_ = row
+    return int(pid)

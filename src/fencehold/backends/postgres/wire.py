@@ -17,7 +17,9 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fencehold.backends.postgres import faults, hosts
+from fencehold.backends.sql.abandoned import retrieve
 from fencehold.model.errors import ConfigurationError, Unavailable
+from fencehold.ports.time_limit import fixed
 
 T = TypeVar("T")
 Connection = psycopg.AsyncConnection[Any]
@@ -340,7 +342,7 @@ async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: 
     except asyncio.CancelledError:
         if not task.done():
             cut(connection)
-            task.add_done_callback(_swallow)
+            task.add_done_callback(retrieve)
             # It must release the socket before another connection can get the same descriptor number.
             await asyncio.wait([task], timeout=CUT_LIMIT_S)
         raise
@@ -362,15 +364,3 @@ async def _unless_cancelled(work: Coroutine[Any, Any, T]) -> T:
         if task.cancelling():
             raise asyncio.CancelledError from None
         raise
-
-
-def _swallow(task: asyncio.Future[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
-
-
-def fixed(limit_s: float) -> Callable[[], float]:
-    """Return a limit that does not move, counted from now."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + limit_s
-    return lambda: end - loop.time()

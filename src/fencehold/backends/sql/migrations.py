@@ -1,7 +1,6 @@
 """Whether tables are there and complete, and what makes them: steps without I/O, the same on every SQL database.
 
-Each step reads the record of applied migrations before it looks at the tables, or looks at both again: another process
-may be making them.
+What is recorded as applied is read before the tables themselves: another process may be making them.
 """
 
 from __future__ import annotations

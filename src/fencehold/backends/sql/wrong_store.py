@@ -64,7 +64,8 @@ def identity_of(rows: Sequence[tuple[Any, ...]], outbox: str) -> str:
             hint="Put one in by hand: one = true (1 on SQL Server), outbox_id any text that no other database has.",
             code="table_lost",
         )
-    return str(rows[0][0])
+    [(outbox_id,)] = rows
+    return str(outbox_id)
 
 
 def is_elsewhere(fault: BaseException) -> bool:

@@ -140,7 +140,7 @@ class SqliteFence(CallersFence):
             if not connection.driver.in_transaction:
                 raise self.outside(connection)
             return None
-        if rows and rows[0][1]:
+        if any(is_there for _, is_there in rows):
             return lost(key, "the store refused the fence; this transaction was rolled back")
         return wrong_store.of_fence(key, (yield from self.dialect.other_file(connection)), wrong_store.ROLLED_BACK)
 
@@ -165,7 +165,7 @@ def params(key: TermKey) -> dict[str, Any]:
 
 def is_held(rows: Rows) -> bool:
     """Whether the lease exists, is ours and is live, from the rows that the fence returned."""
-    return bool(rows and rows[0][0])
+    return any(held for held, _ in rows)
 
 
 def is_missing(error: Exception) -> bool:

@@ -9,7 +9,7 @@ import sqlite3
 from fencehold.backends.sql.statements import Statements, tables_made
 from fencehold.backends.sqlite.file import system as file_system
 from fencehold.backends.sqlite.leases import modifier
-from fencehold.backends.sqlite.session import Session
+from fencehold.backends.sqlite.session import Session, single
 from fencehold.ports.checkup import Condition, State, TablesMade
 
 PROBE = "fencehold doctor "
@@ -31,7 +31,7 @@ class SqliteCheckup:
         if not os.path.exists(self._session.path):  # only init makes it
             return TablesMade()
         connection = self._session.connection(limit_s)
-        if not connection.execute(self._statements["steps_there"]).fetchone()[0]:
+        if not single(connection, self._statements["steps_there"]):
             return TablesMade()
         rows = connection.execute(self._statements["tables_made"]).fetchall()
         return tables_made(self._statements.table, rows)
@@ -51,7 +51,7 @@ class SqliteCheckup:
 
 
 def _journal(connection: sqlite3.Connection) -> Condition:
-    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    mode = single(connection, "PRAGMA journal_mode")
     if mode == "wal":
         return Condition("journal", State.OK, "WAL, and every commit is on disk before it is answered")
     if mode in UNSAFE_JOURNALS:

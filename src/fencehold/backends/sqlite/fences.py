@@ -22,7 +22,7 @@ from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.callers import SqliteFence, is_held, params
 from fencehold.backends.sqlite.file.identity import OpenFile, cut_off
-from fencehold.backends.sqlite.session import Session, connect
+from fencehold.backends.sqlite.session import Session, connect, single
 from fencehold.model.election.leases import TermKey
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.facts import FactSink
@@ -216,7 +216,7 @@ class SqliteFences:
         """
         try:
             with closing(connect(self._path, "rw", LOOK_LIMIT_S)) as connection:
-                return bool(connection.execute(f"SELECT {guard}", named).fetchone()[0])
+                return bool(single(connection, f"SELECT {guard}", named))
         except (sqlite3.Error, FenceholdError):
             return None
 

@@ -42,8 +42,8 @@ class SqliteLeases:
         return {found.name: found for found in (lease(row) for row in rows if row)}
 
     async def ask_step_down(self, name: str, epoch: int, limit_s: float) -> Answer:
-        answers = await self._change("ask_step_down", [TermKey(name, "", epoch, 0.0)], limit_s)
-        return answers[0]
+        [answer] = await self._change("ask_step_down", [TermKey(name, "", epoch, 0.0)], limit_s)
+        return answer
 
     async def _change(self, statement: str, keys: Sequence[TermKey], limit_s: float) -> list[Answer]:
         params = [

@@ -18,7 +18,7 @@ from fencehold.backends.sql.own_rows import by_name
 from fencehold.backends.sql.own_tables import OwnStatements, OwnTablesBase, ReaderBase
 from fencehold.backends.sql.steps import driven
 from fencehold.backends.sqlite.schema import SqliteSchema
-from fencehold.backends.sqlite.session import Session
+from fencehold.backends.sqlite.session import Session, single
 from fencehold.ports.own_tables import OPEN_LIMIT_S, HeldTerm, Row, Statement, Steps
 
 CONVERTED = (dt.datetime, list)
@@ -92,7 +92,7 @@ class SqliteOwnTables(OwnTablesBase):
         given_up = threading.Event()
 
         def work(connection: sqlite3.Connection) -> T:
-            if not connection.execute(f"SELECT {guard.sql}", guard.params).fetchone()[0]:
+            if not single(connection, f"SELECT {guard.sql}", guard.params):
                 raise Refused(REFUSED)
             result = self._driven(connection, steps)
             if term.remaining_s <= 0:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
+from fencehold.backends.sql.abandoned import retrieve
 from fencehold.backends.sql.statements import Statements
 from fencehold.backends.sqlite import faults
 from fencehold.backends.sqlite.file import rights as file_rights
@@ -58,7 +59,7 @@ class Session:
         Raises Uncertain (no_answer) if it takes a second longer than the limit.
         """
         future = asyncio.get_running_loop().run_in_executor(self._thread, self._sorted, work)
-        future.add_done_callback(_retrieve)
+        future.add_done_callback(retrieve)
         done, _ = await asyncio.wait([future], timeout=limit_s + ANSWER_SLACK_S)
         if not done:
             raise Uncertain(f"{self.path} gave no answer within {limit_s:.1f} s.", code="no_answer")
@@ -180,10 +181,11 @@ def connect(path: str, mode: Mode, limit_s: float) -> sqlite3.Connection:
     return connection
 
 
+def single(connection: sqlite3.Connection, sql: str, params: Mapping[str, Any] | tuple[()] = ()) -> Any:
+    """Return the only value of the only row."""
+    (value,) = connection.execute(sql, params).fetchone()
+    return value
+
+
 def _escaped(text: bytes) -> str:
     return text.decode("utf-8", "backslashreplace")
-
-
-def _retrieve(future: asyncio.Future[T]) -> None:
-    if not future.cancelled():
-        future.exception()

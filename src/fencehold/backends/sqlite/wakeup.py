@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 
 from fencehold.backends.sql.statements import Statements
-from fencehold.backends.sqlite.session import Session
+from fencehold.backends.sqlite.session import Session, single
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.wakeup import UNKNOWN, Hint
 
@@ -55,4 +55,4 @@ class FileWatch:
             return None  # the callers' own polls raise the error
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        return int(connection.execute(self._statements["changes"]).fetchone()[0])
+        return int(single(connection, self._statements["changes"]))

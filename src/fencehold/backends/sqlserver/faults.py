@@ -65,52 +65,61 @@ def _found(text: str, table: tuple[tuple[str, str, str], ...]) -> tuple[str, str
 def of_statement(error: Exception) -> FenceholdError:
     """Return our error for the server's answer, or the lack of one, to a batch that was sent."""
     text = text_of(error)
-    return _not_executed(error, text) or _no_schema(text) or _misfit(text) or _unknown(error, text)
+    return _not_executed(error, text) or _misfit(text) or _unknown(error, text)
 
 
 def _not_executed(error: Exception, text: str) -> FenceholdError | None:
+    said = f"SQL Server: {text}; nothing was changed."
     if is_lock_timeout(error):
-        hint = "Another session kept the row locked; keep transactions on these tables short."
-        return Unavailable(f"SQL Server: {text}; nothing was changed.", hint=hint, code="busy")
+        return Unavailable(
+            said, hint="Another session kept the row locked; keep transactions on these tables short.", code="busy"
+        )
     if is_deadlock(error):
-        return Unavailable(f"SQL Server: {text}; nothing was changed.", code="busy")
+        return Unavailable(said, code="busy")
     if isinstance(error, driver.IntegrityError) and "duplicate key" in text.lower():  # 2627, 2601
-        return Unavailable(f"SQL Server: {text}; nothing was changed.", code="conflict")
+        return Unavailable(said, code="conflict")
     if is_cursor_open(error):
-        hint = "Read the cursor to its end, or close it, before anything else is done on its connection."
-        return ConfigurationError(f"SQL Server: {text}; nothing was sent.", hint=hint, code="cursor_open")
+        return ConfigurationError(
+            f"SQL Server: {text}; nothing was sent.",
+            hint="Read the cursor to its end, or close it, before anything else is done on its connection.",
+            code="cursor_open",
+        )
+    if "specified schema name" in text:  # 2760
+        return ConfigurationError(
+            f"SQL Server: {text}.",
+            hint="Create it first (CREATE SCHEMA), let this user use it, or correct the name of the table.",
+            code="no_such_schema",
+        )
     return None
-
-
-def _no_schema(text: str) -> FenceholdError | None:
-    if "specified schema name" not in text:  # 2760
-        return None
-    hint = "Create it first (CREATE SCHEMA), let this user use it, or correct the name of the table."
-    return ConfigurationError(f"SQL Server: {text}.", hint=hint, code="no_such_schema")
 
 
 def _misfit(text: str) -> FenceholdError | None:
     if "permission" in text.lower() and "denied" in text.lower():  # 229, 230, 262
         return no_permission(f"SQL Server refused: {text}.")
     if "OPENJSON" in text:  # 208, too
-        hint = "ALTER DATABASE ... SET COMPATIBILITY_LEVEL = 130 or higher (SQL Server 2016)."
+        said = f"The database's compatibility level is too low: {text}."
         return ConfigurationError(
-            f"The database's compatibility level is too low: {text}.", hint=hint, code="old_database"
+            said,
+            hint="ALTER DATABASE ... SET COMPATIBILITY_LEVEL = 130 or higher (SQL Server 2016).",
+            code="old_database",
         )
     if "Invalid column name" in text:  # 207
         return schema_old(text)
     if any(part in text for part in _MISSING):
         return schema_missing(f"A table is missing: {text}.")
     if "read-only" in text:  # 3906
-        hint = "Name the primary, for example the availability group's listener."
-        return Unavailable(f"This database is read-only: {text}.", hint=hint, code="read_only")
+        return Unavailable(
+            f"This database is read-only: {text}.",
+            hint="Name the primary, for example the availability group's listener.",
+            code="read_only",
+        )
     return None
 
 
 def _unknown(error: Exception, text: str) -> FenceholdError:
     if is_connection_lost(error) or is_time_out(error):
-        hint = "It counts as lost until the store says otherwise."
-        return Uncertain(f"SQL Server gave no answer: {text or type(error).__name__}.", hint=hint, code="no_answer")
+        said = f"SQL Server gave no answer: {text or type(error).__name__}."
+        return Uncertain(said, hint="It counts as lost until the store says otherwise.", code="no_answer")
     return Unavailable(f"SQL Server refused the statement: {text}.", code="store_error")
 
 

@@ -112,17 +112,22 @@ class FencedLine:
         )
 
 
-class SqlServerTransaction:
+class OnLine:
     """A fenced transaction. `connection` is the driver's own, for one thread at a time."""
 
     def __init__(self, fenced: FencedLine) -> None:
         self._fenced = fenced
         self.line = fenced.line
-        self._is_given_up = False
 
     @property
     def connection(self) -> driver.Connection:
         return self.line.connection
+
+
+class SqlServerTransaction(OnLine):
+    """For async code."""
+
+    _is_given_up = False
 
     async def execute(self, statement: Any, params: Params = None) -> Result:
         self._check(BEFORE_STATEMENT)
@@ -159,15 +164,8 @@ class SqlServerTransaction:
             raise given_up()
 
 
-class BlockingTransaction:
-    """The same for programs without an event loop."""
-
-    def __init__(self, fenced: FencedLine) -> None:
-        self._fenced = fenced
-
-    @property
-    def connection(self) -> driver.Connection:
-        return self._fenced.line.connection
+class BlockingTransaction(OnLine):
+    """For programs without an event loop."""
 
     def execute(self, statement: Any, params: Params = None) -> Rows:
         self._fenced.term.check(BEFORE_STATEMENT)
@@ -182,7 +180,7 @@ class BlockingTransaction:
         self._fenced.own(self._returned(self._fenced.commit, self._fenced.commit_unknown()))
 
     def _returned(self, work: Callable[[Line], T], over: FenceholdError | None = None) -> Future[T]:
-        future = self._fenced.line.submit(work)
+        future = self.line.submit(work)
         while not future.done():
             concurrent.futures.wait([future], timeout=self._fenced.left_s(over))
         return future

@@ -64,13 +64,11 @@ class SqlServerFences:
             try:
                 await tx.enter()
                 return tx
-            except (Unavailable, Uncertain) as error:
+            except BaseException as error:
                 line.leave()
-                if not was_kept or error.code == "busy":
+                has_died = isinstance(error, Unavailable | Uncertain) and error.code != "busy"
+                if not (was_kept and has_died):
                     raise
-            except BaseException:
-                line.leave()
-                raise
 
     def _checkout(self, term: FencedTerm) -> tuple[Line, bool]:
         """Return a line, and whether it was kept from an earlier transaction. Raises LeaseLost if the term is over."""

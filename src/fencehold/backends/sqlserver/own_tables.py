@@ -34,7 +34,7 @@ class SqlServerOwnTables(OwnTablesBase):
         self._address, self._name = address, name
         self._pool = Pool(address, statements, connections, name)
         self._fenced = Pool(address, statements, fenced, f"{name}-fenced")
-        self._readers: list[SqlServerReader] = []
+        self._pools = [self._pool, self._fenced]
 
     async def run(self, statement: Statement, limit_s: float) -> list[Row]:
         try:
@@ -69,23 +69,14 @@ class SqlServerOwnTables(OwnTablesBase):
         return found
 
     def reader(self) -> SqlServerReader:
-        reader = SqlServerReader(Pool(self._address, self._statements, 1, f"{self._name}-read"))
-        self._readers.append(reader)
+        reader = SqlServerReader(self._address, self._statements, 1, f"{self._name}-read")
+        self._pools.append(reader)
         return reader
 
     async def close(self) -> None:
-        for reader in self._readers:
-            await reader.close()
-        await self._fenced.close()
-        await self._pool.close()
+        for pool in reversed(self._pools):
+            await pool.close()
 
 
-class SqlServerReader(ReaderBase):
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    async def run(self, statement: Statement, limit_s: float) -> list[Row]:
-        return await self._pool.run(statement, limit_s)
-
-    async def close(self) -> None:
-        await self._pool.close()
+class SqlServerReader(Pool, ReaderBase):
+    """Reads on a line of its own."""

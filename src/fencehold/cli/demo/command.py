@@ -35,6 +35,26 @@ from fencehold.verify.verdict import beliefs, grants
 
 STALE_RULES = {history.Rule.WRITES_IN_ORDER, history.Rule.WRITES_ARE_GRANTED}
 
+SECONDS_MIN, SECONDS_MAX = 5.0, 600.0
+LEASES_LONG = 10.0  # how many leases the story takes
+AUDIT = "demo-audit"
+ENDING = (signal.SIGTERM, signal.SIGHUP)  # as Ctrl-C does
+
+CREATE = (
+    "CREATE TABLE demo_log (id INTEGER PRIMARY KEY AUTOINCREMENT, holder_id TEXT NOT NULL, epoch INTEGER NOT NULL, "
+    "note TEXT NOT NULL)"
+)
+READ = "SELECT id, holder_id, epoch, note FROM demo_log ORDER BY id"
+
+EPILOG = """\b
+Example:
+  fencehold demo --keep
+
+The last three lines count: writes accepted, writes accepted from stale leaders (0), two leaders at once (0).
+
+Exit codes: 0 both counts are zero, 1 one is not, 130 interrupted
+"""
+
 
 @dataclass(frozen=True)
 class Written:
@@ -64,27 +84,6 @@ def verdict(journal: Journal, rows: Sequence[Written]) -> Verdict:
     stale = sum(rule in STALE_RULES for rule in broken)
     late = sum(row.note == LATE for row in rows)
     return Verdict(len(rows), max(stale, late), len(broken) - stale)
-
-
-SECONDS_MIN, SECONDS_MAX = 5.0, 600.0
-LEASES_LONG = 10.0  # how many leases the story takes
-AUDIT = "demo-audit"
-ENDING = (signal.SIGTERM, signal.SIGHUP)  # as Ctrl-C does
-
-CREATE = (
-    "CREATE TABLE demo_log (id INTEGER PRIMARY KEY AUTOINCREMENT, holder_id TEXT NOT NULL, epoch INTEGER NOT NULL, "
-    "note TEXT NOT NULL)"
-)
-READ = "SELECT id, holder_id, epoch, note FROM demo_log ORDER BY id"
-
-EPILOG = """\b
-Example:
-  fencehold demo --keep
-
-The last three lines count: writes accepted, writes accepted from stale leaders (0), two leaders at once (0).
-
-Exit codes: 0 both counts are zero, 1 one is not, 130 interrupted
-"""
 
 
 class Narrator:

@@ -11,7 +11,7 @@ from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox.settings import DEFAULT_OUTBOX
 from fencehold.ports.checkup import State
 from fencehold.runtime.checkup import LEASES
-from fencehold.runtime.first_use import ITEMS
+from fencehold.runtime.context import ITEMS
 from fencehold.runtime.store import Store
 
 
@@ -50,13 +50,8 @@ async def of_leases(store: Store, faults: Faults, rights: Mapping[str, list[str]
 
 
 def of_items(faults: Faults, rights: Mapping[str, list[str]]) -> list[Finding]:
-    fault = faults[ITEMS]
-    if fault is None:
-        present = Finding("items", State.OK, "present, with all their columns")
-        return [present, *_rights("items", rights[ITEMS], " --items")]
-    if fault.code in NO_TABLE:
-        return [Finding("items", State.SKIPPED, "there are no tables of items")]
-    return [failed("items", fault)]
+    lacking = _rights("items", rights.get(ITEMS, []), " --items")
+    return _of_tables("items", faults[ITEMS], lacking, "there are no tables of items")
 
 
 async def outboxes_there(store: Store) -> tuple[Sequence[str], list[Finding]]:
@@ -77,12 +72,19 @@ async def outboxes_there(store: Store) -> tuple[Sequence[str], list[Finding]]:
 
 
 def of_outbox_tables(name: str, fault: ConfigurationError | None, rights: list[str], must_exist: bool) -> list[Finding]:
+    lacking = _rights(name, rights, f" --outbox {name}", name)
+    return _of_tables("tables", fault, lacking, "" if must_exist else "there is no outbox of this name", name)
+
+
+def _of_tables(
+    check: str, fault: ConfigurationError | None, lacking: list[Finding], absent: str, outbox: str | None = None
+) -> list[Finding]:
+    """`lacking`: findings about rights, if the tables are there. `absent`: said if they are not; empty: a fault."""
     if fault is None:
-        present = Finding("tables", State.OK, "present, with all their columns", outbox=name)
-        return [present, *_rights(name, rights, f" --outbox {name}", name)]
-    if fault.code in NO_TABLE and not must_exist:
-        return [Finding("tables", State.SKIPPED, "there is no outbox of this name", outbox=name)]
-    return [failed("tables", fault, name)]
+        return [Finding(check, State.OK, "present, with all their columns", outbox=outbox), *lacking]
+    if absent and fault.code in NO_TABLE:
+        return [Finding(check, State.SKIPPED, absent, outbox=outbox)]
+    return [failed(check, fault, outbox)]
 
 
 async def of_settings(store: Store) -> list[Finding]:

@@ -10,8 +10,7 @@ import click
 
 from fencehold.cli import exit_codes
 from fencehold.cli.items.words import held, item_json, kind_option, the_item
-from fencehold.cli.log_lines import log_to_stderr
-from fencehold.cli.screen import clean
+from fencehold.cli.screen import clean, log_to_stderr
 from fencehold.cli.setup import Setup, with_setup, with_store
 from fencehold.model.errors import ConfigurationError
 from fencehold.runtime.items.item import ItemView

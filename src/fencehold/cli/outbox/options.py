@@ -17,7 +17,7 @@ from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.names import quoted
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.settings import DEFAULT_OUTBOX
-from fencehold.runtime.first_use import MENDED_BY_INIT
+from fencehold.runtime.context import MENDED_BY_INIT
 from fencehold.runtime.outbox.outbox import Outbox
 from fencehold.runtime.store import Store
 

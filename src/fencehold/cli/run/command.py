@@ -29,7 +29,7 @@ from fencehold.model import names
 from fencehold.model.durations import seconds
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import FenceholdError, LeaseLost
-from fencehold.runtime.election.held_lease import RELEASED
+from fencehold.runtime.election.keeper import RELEASED
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.term import Term
 

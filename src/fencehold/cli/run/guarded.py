@@ -71,7 +71,7 @@ class Guarded:
 
     def start(self, environment: Mapping[str, str], remaining_s: float, lease_s: float, grace_s: float) -> None:
         self._deadline_s = guardian.now_s() + remaining_s
-        self._fact(
+        self._order(
             start=dict(environment),
             deadline_s=self._deadline_s,
             grace_s=grace_s,
@@ -83,12 +83,12 @@ class Guarded:
         """Send a new deadline. `asked_s` was read before `remaining_s`: their sum is never later than the real one."""
         if remaining_s > 0:
             self._deadline_s = asked_s + remaining_s
-            self._fact(deadline_s=self._deadline_s)
+            self._order(deadline_s=self._deadline_s)
 
     def forward(self, signum: int) -> None:
-        self._fact(signal=signum)
+        self._order(signal=signum)
 
-    def _fact(self, **command: Any) -> None:
+    def _order(self, **command: Any) -> None:
         # A full pipe means a frozen guardian, a broken one a dead guardian: `outcome` and `end` handle both.
         with contextlib.suppress(OSError):
             self._process.send_signal(signal.SIGCONT)  # wakes a guardian that was stopped
@@ -105,7 +105,7 @@ class Guarded:
 
         If the guardian does not answer by the deadline, this process kills the command itself.
         """
-        self._fact(end_within_s=within_s)
+        self._order(end_within_s=within_s)
         left_s = max(ANSWER_LIMIT_S_MIN, self._deadline_s - guardian.now_s())
         try:
             async with asyncio.timeout(left_s):

@@ -8,8 +8,8 @@ import os
 import signal
 import sys
 from collections import Counter
-from types import TracebackType
-from typing import Any, Self
+from contextlib import nullcontext
+from typing import Any
 
 import click
 from rich.console import Console
@@ -91,7 +91,7 @@ def verify(setup: Setup, url: str | None, report: str | None, **options: Any) ->
 def finished(asked: Plan, watcher: Watcher) -> Verdict | int:
     """Run the plan. Returns the verdict, or an exit code if a signal interrupted it."""
     try:
-        with watcher:
+        with watcher.live or nullcontext():
             return asyncio.run(interruptible(run(asked, watcher), ENDING, watcher.say))
     except ContenderFailed as error:
         raise exit_codes.Refused(error.message, code=error.code, exit_code=exit_codes.INTERNAL) from error
@@ -145,22 +145,11 @@ class Watcher:
     def __init__(self, setup: Setup) -> None:
         self._screen = setup.screen
         is_live = sys.stderr.isatty() and not setup.screen.is_json
-        self._status: Status | None = Console(stderr=True).status("starting") if is_live else None
-
-    def __enter__(self) -> Self:
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._status is not None:
-            self._status.stop()
+        self.live: Status | None = Console(stderr=True).status("starting") if is_live else None
 
     def say(self, text: str) -> None:
-        if self._status is not None:
-            self._status.console.print(f"fencehold: {clean(text)}", markup=False, highlight=False, soft_wrap=True)
+        if self.live is not None:
+            self.live.console.print(f"fencehold: {clean(text)}", markup=False, highlight=False, soft_wrap=True)
         else:
             self._screen.say(text)
 
@@ -168,13 +157,13 @@ class Watcher:
         self.say(f"{at_s:5.1f} s  {fault.kind:14}  {fault.who or '-':6}  {fault.detail}")
 
     def status(self, at_s: float, journal: Journal) -> None:
-        if self._status is not None:
+        if self.live is not None:
             counts = journal.counts
             text = (
                 f"{at_s:.0f} s: {len(journal.faults)} faults, {counts['granted']} terms, {counts['write']} writes, "
                 f"{counts['handled']} events, {counts['item']} items, {counts['stale']} stale tries"
             )
-            self._status.update(Text(text, no_wrap=True, overflow="ellipsis"))
+            self.live.update(Text(text, no_wrap=True, overflow="ellipsis"))
 
 
 def findings_rows(verdict: Verdict) -> list[tuple[str, str, str, str]]:

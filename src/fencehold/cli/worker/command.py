@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
-from fencehold.cli import exit_codes, log_lines
+from fencehold.cli import exit_codes
 from fencehold.cli.outbox.options import duration_option, known, lease_option, look_for, outbox_option
+from fencehold.cli.screen import log_to_stderr
 from fencehold.cli.setup import Setup, with_setup
 from fencehold.cli.worker import handler_import
-from fencehold.cli.worker.metrics_port import Measured, measured, metrics_options
+from fencehold.cli.worker.health import Measured, measured, metrics_options
 from fencehold.cli.worker.service import Stop, StopBy, leave, leave_soon, serve
 from fencehold.model.outbox.settings import CONCURRENCY_MAX
 from fencehold.runtime.handlers.watch import blocked_by
@@ -79,7 +80,7 @@ def worker(
     their leases and do not return: let a supervisor start it anew.
     """
     # Left out: this command prints the same error itself when it ends.
-    log_lines.log_to_stderr(as_json=setup.screen.is_json, without=("worker_died",))
+    log_to_stderr(as_json=setup.screen.is_json, without=("worker_died",))
     handler = handler_import.load(handlers)
     of_outbox = {name: given.pop(name) for name in ("lease", "retry_base", "retry_cap", "ordered")}
     of_worker = {"reaper": not given.pop("no_reaper"), **given}

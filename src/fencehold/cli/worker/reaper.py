@@ -6,10 +6,11 @@ import asyncio
 
 import click
 
-from fencehold.cli import exit_codes, log_lines
+from fencehold.cli import exit_codes
 from fencehold.cli.outbox.options import duration_option, known, lease_option, outbox_option
+from fencehold.cli.screen import log_to_stderr
 from fencehold.cli.setup import Setup, with_setup
-from fencehold.cli.worker.metrics_port import Measured, measured, metrics_options
+from fencehold.cli.worker.health import Measured, measured, metrics_options
 from fencehold.cli.worker.service import Stop, StopBy, serve
 from fencehold.ports.fact_table import OutboxFacts
 from fencehold.runtime.core.clock import BootClock
@@ -43,7 +44,7 @@ def reaper(
     An event whose lease has lapsed becomes PENDING again, or a dead letter when its tries are spent. Several may run:
     one is active, the others take over. It looks once at the start, also while another is active.
     """
-    log_lines.log_to_stderr(as_json=setup.screen.is_json)
+    log_to_stderr(as_json=setup.screen.is_json)
 
     async def work(stop_by: StopBy) -> int:
         return await _work(setup, outbox_name, lease, every, reaper_id, told, stop_by)

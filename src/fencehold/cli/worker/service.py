@@ -76,10 +76,10 @@ class Watchdog:
             return
         left = stop.left()
         if left or waited_s >= stop.within_s + GRACE_S + stop.spare_s:
-            leave(exit_codes.NO, lambda: _fact(left, waited_s))
+            leave(exit_codes.NO, lambda: _log_left(left, waited_s))
 
 
-def _fact(left: list[str], waited_s: float) -> None:
+def _log_left(left: list[str], waited_s: float) -> None:
     fields = {"events": len(left), "tracking_ids": left[:IDS_SHOWN_MAX], "waited_s": round(waited_s, 1)}
     what = "its handlers did not end in time; the reaper recovers their events" if left else "it did not end in time"
     LOGGER.error(

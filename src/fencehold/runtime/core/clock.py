@@ -1,8 +1,10 @@
-"""The machine's boot clock. It keeps counting while a laptop or a virtual machine is suspended."""
+"""The machine's boot clock, and waiting for the first of several things."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from fencehold.ports.clock import boot_s
 from fencehold.ports.time_limit import TimeLimit
@@ -24,3 +26,14 @@ class BootClock:
                 return await event.wait()
         except TimeoutError:
             return event.is_set()
+
+
+async def first_done(*works: Coroutine[Any, Any, Any]) -> Sequence[asyncio.Future[Any]]:
+    """Run all of these until the first has ended, then cancel the others. Returns a future for each, in order."""
+    waits = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    return waits

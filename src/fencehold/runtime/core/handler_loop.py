@@ -13,6 +13,7 @@ from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.ports.clock import Clock
 from fencehold.ports.fact_table import OutageFacts
 from fencehold.ports.time_limit import TimeLimit
+from fencehold.runtime.core.keeper_thread import post_to
 from fencehold.runtime.core.repeated_failures import Outage
 
 CLOSE_SLACK_S = 5.0  # beyond its shutdown timeout
@@ -54,9 +55,6 @@ class HandlerLoop(ABC):
     async def _run_shielded(self) -> None:
         """Run `run` in its own task. The task continues if the caller is cancelled: call `stop()` then."""
         await asyncio.shield(asyncio.ensure_future(self.run()))
-
-    async def _wait_stopped(self) -> None:
-        await self.stopped.wait()
 
     # --- what differs ---
 
@@ -133,9 +131,8 @@ class HandlerLoop(ABC):
     def _on_loop(self, call: Callable[[], Any]) -> None:
         if self._loop is None:
             call()
-            return
-        with suppress(RuntimeError):  # the loop is closed: nothing is running any more
-            self._loop.call_soon_threadsafe(call)
+        else:
+            post_to(self._loop, call)  # on a closed loop nothing is running any more
 
 
 async def stop_all(running: Iterable[HandlerLoop]) -> None:

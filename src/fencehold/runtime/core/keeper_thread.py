@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from fencehold.runtime.core import forks
+from fencehold.model.errors import FenceholdError
+from fencehold.ports.fact_table import StoreFacts
+from fencehold.runtime.core.trust import fork_generation
 
 T = TypeVar("T")
 
 WIND_UP_LIMIT_S, WIND_UP_ROUNDS = 2.0, 4
+CRASH_PAUSE_S = 1.0
+STOP_LIMIT_S = 5.0
 
 
 class KeeperLoop(Protocol):
@@ -32,7 +35,7 @@ class KeeperThread:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.loop.set_task_factory(self._task)
-        self.generation = forks.generation()
+        self.generation = fork_generation()
         self.users = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._thread = threading.Thread(target=self._run, name="fencehold-keeper", daemon=True)
@@ -46,8 +49,7 @@ class KeeperThread:
 
     def post(self, callback: Callable[..., object], *args: Any) -> None:
         """Call `callback` on the thread's loop. Does nothing once the thread has ended."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(callback, *args)
+        post_to(self.loop, callback, *args)
 
     def _task(self, loop: asyncio.AbstractEventLoop, work: Any, /, **options: Any) -> asyncio.Task[Any]:
         """Create a task and keep a reference to it until it is done.
@@ -68,6 +70,15 @@ class KeeperThread:
         self.loop.call_soon_threadsafe(self.loop.stop)
 
 
+def post_to(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> bool:
+    """Have `callback` called on this loop; any thread. False, and nothing is called, if the loop is closed."""
+    try:
+        loop.call_soon_threadsafe(callback, *args)
+    except RuntimeError:
+        return False
+    return True
+
+
 def wind_up(loop: asyncio.AbstractEventLoop) -> None:
     """Cancel all tasks of a loop that was stopped, wait for them within a limit, and close it. On the loop's thread."""
     for _ in range(WIND_UP_ROUNDS):  # a cancelled task may start other tasks before it ends
@@ -81,6 +92,25 @@ def wind_up(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
+async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Wait until these have ended; cancel those that have not after a few seconds."""
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=STOP_LIMIT_S)
+        for task in late:
+            task.cancel()
+
+
+async def lasting(run: Callable[[], Coroutine[Any, Any, None]], facts: StoreFacts) -> None:
+    """Call `run` again after an unexpected error, which is logged: a bug of ours must not stop renewals."""
+    while True:
+        try:
+            return await run()
+        except Exception as error:  # noqa: BLE001 - logged, and run again
+            kind = error.code if isinstance(error, FenceholdError) else type(error).__name__
+            facts.internal_error(error=f"{kind}: {error}")
+            await asyncio.sleep(CRASH_PAUSE_S)
+
+
 _lock = threading.Lock()
 _thread: KeeperThread | None = None
 
@@ -89,7 +119,7 @@ def enter() -> KeeperThread:
     """Get the keeper's thread of this process and count the caller as a user. The first user starts it."""
     global _thread
     with _lock:
-        if _thread is None or _thread.generation != forks.generation():
+        if _thread is None or _thread.generation != fork_generation():
             _thread = KeeperThread()
         _thread.users += 1
         return _thread

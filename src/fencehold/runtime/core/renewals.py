@@ -14,11 +14,36 @@ from typing import Any, Generic, TypeVar
 
 from fencehold.model.errors import FenceholdError
 from fencehold.ports.clock import Clock
-from fencehold.runtime.core.loop_liveness import LoopLiveness
+from fencehold.runtime.core.keeper_thread import post_to
 from fencehold.runtime.core.trust import DEADLINE_PASSED, REFUSED, Trust
 
 TOO_LONG = "max_processing"
 BATCH_MAX = 1000
+
+
+class LoopLiveness:
+    """Detects, from another thread, whether an event loop still runs its callbacks.
+
+    The keeper must not renew the leases of a process whose own event loop is blocked or closed. `ask` posts a callback
+    to the loop; `silent_s` is how long the oldest one has waited to be called. A closed loop never answers.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._asked_s: float | None = None
+
+    def ask(self) -> None:
+        if self._asked_s is None:
+            self._asked_s = self._clock.now_s()
+            post_to(self._loop, self._answer)
+
+    def silent_s(self) -> float:
+        asked_s = self._asked_s
+        return 0.0 if asked_s is None else self._clock.now_s() - asked_s
+
+    def _answer(self) -> None:
+        self._asked_s = None
 
 
 class Kept(Trust):

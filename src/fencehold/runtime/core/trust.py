@@ -1,14 +1,34 @@
-"""Until when this process may act on a lease that it holds: one rule for leaders, locks, events and items."""
+"""Until when this process may act on a lease that it holds: one rule for leaders, locks, events and items.
+
+A forked child holds no lease: every lease of its parent is invalid in the child from the start.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 
 from fencehold.ports.clock import Clock
-from fencehold.runtime.core import forks
+
+_generation = 0
+
 
 #: Why a lease has ended, in words that several kinds of leases use.
 REFUSED, DEADLINE_PASSED, STORE_CLOSED = "lease_lost", "deadline_passed", "store_closed"
+
+
+def _born() -> None:
+    global _generation
+    _generation += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_born)
+
+
+def fork_generation() -> int:
+    """A number that differs between a parent and its forked child, which holds none of its parent's leases."""
+    return _generation
 
 
 class Trust:
@@ -25,10 +45,10 @@ class Trust:
 
     def __init__(self, clock: Clock, sent_s: float, trusted_s: float) -> None:
         self._clock = clock
-        self._generation = forks.generation()
+        self._generation = fork_generation()
         self._lock = threading.Lock()
         self.started_s = self.renewed_s = sent_s
-        self.deadline_s = self._until(sent_s, trusted_s)
+        self.deadline_s = sent_s + trusted_s
         self.ended_because = ""  # empty while nothing has ended it
         self.is_given_up = False  # it ended because this process wanted so, which is no loss
 
@@ -39,7 +59,7 @@ class Trust:
     @property
     def remaining_s(self) -> float:
         """Seconds until this process stops trusting the lease; 0 once it is over."""
-        if self.ended_because or self._generation != forks.generation():
+        if self.ended_because or self._generation != fork_generation():
             return 0.0
         return max(0.0, self.deadline_s - self._clock.now_s())
 
@@ -51,7 +71,7 @@ class Trust:
     @property
     def is_inherited(self) -> bool:
         """True in a forked child: the lease belongs to the parent process."""
-        return self._generation != forks.generation()
+        return self._generation != fork_generation()
 
     @property
     def why_over(self) -> str:
@@ -67,7 +87,7 @@ class Trust:
             if not self.is_valid:
                 return False
             if sent_s >= self.renewed_s:
-                self.renewed_s, self.deadline_s = sent_s, self._until(sent_s, trusted_s)
+                self.renewed_s, self.deadline_s = sent_s, sent_s + trusted_s
             return True
 
     def end(self, reason: str, given_up: bool = False) -> bool:
@@ -77,6 +97,3 @@ class Trust:
                 return False
             self.ended_because, self.is_given_up = reason, given_up
             return True
-
-    def _until(self, sent_s: float, trusted_s: float) -> float:
-        return sent_s + trusted_s

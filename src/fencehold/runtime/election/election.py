@@ -7,31 +7,58 @@ sent and before anything that can block.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from fencehold.model.election.election import Circumstances, Emit, Input, LockState, transition
 from fencehold.model.election.retry import RetryContext, RetryStrategy
 from fencehold.ports.clock import Clock
+from fencehold.ports.fact_table import StoreFacts
 from fencehold.ports.mechanism import Mechanism, Unanswered
 from fencehold.ports.time_limit import TimeLimit
-from fencehold.runtime.core.callbacks import Callbacks
-from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S
+from fencehold.runtime.core.callbacks import DELIVERY_LIMIT_S, DRAIN_LIMIT_S, Callbacks, Registers
+from fencehold.runtime.core.clock import first_done
 
 G = TypeVar("G")
 T = TypeVar("T")
-
 LEADING = (LockState.LEADER, LockState.RELEASING)
 STEP_DOWN_REQUESTED = "step_down_requested"
 HEAD_START_S = 1.0  # how long a leader that steps down ignores hints; SQLite followers poll four times in it
+
+
+class Limit:
+    """Divides the timeout of `shutdown` or `step_down` between the release and the callbacks.
+
+    It starts when this object is created; None: no limit.
+    """
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self._timeout_s = timeout_s
+        self._began_s = asyncio.get_running_loop().time()
+
+    @property
+    def of_release_s(self) -> float | None:
+        """Seconds for the release: 80 % of the timeout; None: no limit.
+
+        A release that hangs is then cut off early enough to call the callbacks in order before the timeout.
+        """
+        return self._timeout_s * 0.8 if self._timeout_s is not None else None
+
+    @property
+    def of_callbacks_s(self) -> float:
+        """Seconds that are left for the callbacks."""
+        if self._timeout_s is None:
+            return DELIVERY_LIMIT_S
+        return self._began_s + self._timeout_s - asyncio.get_running_loop().time()
 
 
 @dataclass(frozen=True)
 class ElectionSettings:
     auto_reacquire: bool = True
     grace_s: float | None = None
-    heed_hints: bool = True
 
 
 class Election(Generic[G]):
@@ -154,7 +181,7 @@ class Election(Generic[G]):
     async def _follow(self) -> Input:
         self.step_down.clear()
         if self._attempt > 0 or self._yielding:
-            delay_s = self._retry.next_delay_s(self._context())
+            delay_s = self._delay_s()
             if delay_s is None:
                 return Input.GAVE_UP
             if self._yielding:
@@ -162,8 +189,8 @@ class Election(Generic[G]):
                 # notice a lease that becomes free again meanwhile.
                 head_start_s = min(delay_s, HEAD_START_S)
                 delay_s -= head_start_s
-                await self._mechanism.pause(head_start_s, self.stop, heed_hints=False)
-            await self._mechanism.pause(delay_s, self.stop, heed_hints=self._settings.heed_hints)
+                await self._clock.wait(self.stop, head_start_s)
+            await self._mechanism.pause(delay_s, self.stop)
         self._yielding = False
         return Input.STOP_REQUESTED if self.stop.is_set() else Input.ACQUIRE_ATTEMPT
 
@@ -186,13 +213,7 @@ class Election(Generic[G]):
 
     async def _lead(self) -> Input:
         assert self.grant is not None, "the table leads here only with a grant"
-        hold = asyncio.ensure_future(self._mechanism.hold(self.grant))
-        waits = [hold, asyncio.ensure_future(self.stop.wait()), asyncio.ensure_future(self.step_down.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        hold, *_ = await first_done(self._mechanism.hold(self.grant), self.stop.wait(), self.step_down.wait())
         if hold.done() and not hold.cancelled():
             error = hold.exception()
             if error is None and hold.result() == STEP_DOWN_REQUESTED:
@@ -229,12 +250,11 @@ class Election(Generic[G]):
                 return self._regained(answer)
             self._last_error = answer
             self._attempt += 1
-            delay_s = self._retry.next_delay_s(self._context())
+            delay_s = self._delay_s()
             if delay_s is None:
                 return Input.REACQUIRE_FAILED
             left_s = max(0.0, end_s - self._clock.now_s())
-            await self._mechanism.pause(min(delay_s, left_s), self.stop, heed_hints=False)
-            if self.stop.is_set():
+            if await self._clock.wait(self.stop, min(delay_s, left_s)):
                 return Input.STOP_REQUESTED
         return Input.GRACE_EXPIRED
 
@@ -266,22 +286,105 @@ class Election(Generic[G]):
 
     # --- parts ---
 
-    def _context(self) -> RetryContext:
+    def _delay_s(self) -> float | None:
+        """Seconds until the next attempt; None: there is none."""
+        if self._mechanism.is_hopeless(self._last_error):
+            return None
         elapsed_s = self._clock.now_s() - self._first_attempt_s if self._attempt else 0.0
-        return RetryContext(max(1, self._attempt), elapsed_s, self._last_error)
+        return self._retry.next_delay_s(RetryContext(max(1, self._attempt), elapsed_s, self._last_error))
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> tuple[bool, T | Exception | None]:
         """Run `work`: (True, its result or error), or (False, None) if a stop came first; `work` is then cancelled."""
-        task = asyncio.ensure_future(work)
-        stop = asyncio.ensure_future(self.stop.wait())
+        task, _ = await first_done(work, self.stop.wait())
+        if not task.done():
+            return False, None
+        error = task.exception()
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        return True, error if error is not None else task.result()
+
+
+class Candidate(Registers, ABC, Generic[G]):
+    """What all that seek to lead share: one election at a time, the task that runs it, and who waits for it."""
+
+    def __init__(self, facts: StoreFacts) -> None:
+        self._callbacks = Callbacks(facts)
+        self._election: Election[G] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()  # set when it is first started, or stopped before that
+
+    @property
+    def state(self) -> LockState:
+        return self._election.state if self._election is not None else LockState.STOPPED
+
+    @property
+    @abstractmethod
+    def _leadership(self) -> object | None:
+        """What this process leads with now; another object for each time that it leads. None while it does not lead."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Begin to seek leadership. Idempotent."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    def _is_over(self, election: Election[G]) -> bool:
+        return election.is_over
+
+    async def _leadership_or_end(self, after: object | None = None) -> object | None:
+        """Wait until this process leads with another one than `after`. None once stopped."""
+        while (election := self._election) is not None:
+            changed = election.changed
+            if (leadership := self._leadership) is not None and leadership is not after:
+                return leadership
+            if self._is_over(election):
+                return None
+            await changed.wait()
+        return None
+
+    async def _leads_or_over(self, timeout_s: float | None) -> None:
+        """Wait until this process leads and `on_acquired` has run, or until it has stopped and all callbacks have run.
+
+        Also returns when the timeout is over.
+        """
+        with suppress(TimeoutError):
+            async with TimeLimit(timeout_s):
+                await self._begun.wait()
+                while (leadership := await self._leadership_or_end()) is not None:
+                    election = self._election
+                    await self._callbacks.delivered(upto=election.last_delivered if election is not None else 0)
+                    if self._leadership is leadership:
+                        return
+                await self._callbacks.delivered()
+
+    async def _stopped(self, election: Election[G], task: asyncio.Task[None], timeout_s: float | None) -> None:
+        """Stop the election, and cut it off when the timeout is over; then wait for the callbacks.
+
+        Callbacks have what is left of the timeout, at least 2 s; those that have not run by then are dropped.
+        """
+        limit = Limit(timeout_s)
+        election.stop.set()
+        if not task.done():
+            await asyncio.wait([task], timeout=timeout_s)
+        callbacks = Limit(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
+        if not task.done():
+            await self._cut_off(election, task, timeout_s)
+        if not await self._callbacks.delivered(callbacks.of_callbacks_s) and self._task is task:
+            self._callbacks.drop()  # else a callback has started it again
+
+    @abstractmethod
+    async def _cut_off(self, election: Election[G], task: asyncio.Task[None], timeout_s: float | None) -> None:
+        """The time of the shutdown is over: log that, send the error, and end the task."""
+
+    @staticmethod
+    async def _stepped_down(election: Election[G], timeout_s: float | None) -> bool:
+        """Wait until the election no longer leads. False if the timeout is over first."""
         try:
-            await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                return False, None
-            error = task.exception()
-            if error is not None and not isinstance(error, Exception):
-                raise error
-            return True, error if error is not None else task.result()
-        finally:
-            task.cancel()
-            stop.cancel()
+            async with TimeLimit(timeout_s):
+                while election.state in LEADING:
+                    await election.changed.wait()
+        except TimeoutError:
+            return False
+        return True

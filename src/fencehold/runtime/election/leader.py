@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterator
 from functools import partial
-from typing import Self
+from typing import cast
+from weakref import WeakValueDictionary
 
 from fencehold.model.election.election import Emit, LockState
 from fencehold.model.election.leases import Lease
 from fencehold.model.election.retry import RetryStrategy
 from fencehold.model.election.settings import LeaderSettings
-from fencehold.model.errors import FenceholdError, Uncertain, redact
+from fencehold.model.errors import ConfigurationError, FenceholdError, Uncertain, redact
 from fencehold.ports.fact_table import LeaseFacts
-from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.context import StoreContext
 from fencehold.runtime.core.block_kinds import AsyncBlock
-from fencehold.runtime.core.callbacks import Callbacks, Registers
-from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S, Limit
-from fencehold.runtime.election.candidates import Candidates
-from fencehold.runtime.election.election import LEADING, Election, ElectionSettings
-from fencehold.runtime.election.held_lease import HeldLease
-from fencehold.runtime.election.lease_mechanism import GivesUpAtFirstContact, LeaseMechanism, LeaseRetry
+from fencehold.runtime.core.keeper_thread import post_to
+from fencehold.runtime.election.election import LEADING, Candidate, Election, ElectionSettings, Limit
+from fencehold.runtime.election.keeper import HeldLease
+from fencehold.runtime.election.lease_mechanism import LeaseMechanism, LeaseRetry
 from fencehold.runtime.election.term import Term
 from fencehold.runtime.election.terms import Terms
 from fencehold.runtime.election.watch import Follow, News
@@ -33,7 +29,7 @@ CUT_OFF = "The store did not confirm the release of the lease within the {} s th
 LAPSES = "Others may have to wait until the lease lapses by itself."
 
 
-class Leader(AsyncBlock, Registers):
+class Leader(AsyncBlock, Candidate[HeldLease]):
     """At most one holder of this name has a valid term at any time; each term has a higher epoch than all before."""
 
     def __init__(
@@ -43,10 +39,10 @@ class Leader(AsyncBlock, Registers):
         settings: LeaderSettings,
         context: StoreContext,
         *,
-        candidates: Candidates[Leader],
+        candidates: Candidates,
         retry_strategy: RetryStrategy | None = None,
-        rng: random.Random | None = None,
     ) -> None:
+        super().__init__(context.facts)
         self.name = name
         self.holder_id = holder_id
         self.settings = settings
@@ -55,14 +51,9 @@ class Leader(AsyncBlock, Registers):
         self._clock = context.clock
         self._facts = LeaseFacts(context.facts.sink, name, holder_id)
         self._candidates = candidates
-        self._rng = rng
-        self._callbacks = Callbacks(context.facts)
-        self._election: Election[HeldLease] | None = None
         self._mechanism: LeaseMechanism | None = None
-        self._task: asyncio.Task[None] | None = None
         self._term: Term | None = None
         self._starting = asyncio.Lock()
-        self._begun = asyncio.Event()  # set when it is first started, or stopped before that
         self._is_started = False
         self._stops = 0  # how often it was stopped
 
@@ -91,7 +82,7 @@ class Leader(AsyncBlock, Registers):
         mechanism = LeaseMechanism(
             self.name, self.holder_id, self.settings, context, patient=self._retry_strategy is None
         )
-        retry = GivesUpAtFirstContact(self._retry_strategy or LeaseRetry(self.settings, self._rng), mechanism)
+        retry = self._retry_strategy or LeaseRetry(self.settings)
         election: Election[HeldLease] = Election(
             mechanism, ElectionSettings(), retry, self._callbacks, self._clock, self._on_state
         )
@@ -115,28 +106,20 @@ class Leader(AsyncBlock, Registers):
         Returns after the callbacks have run, or when their time is over (what is left of the timeout, at least 2 s;
         10 s without a timeout): then the remaining callbacks are cancelled.
         """
-        limit = Limit(timeout_s)
         self._stops += 1
         self._begun.set()
-        if (task := self._task) is None or (election := self._election) is None:
+        task, election = self._task, self._election
+        if task is not None and election is not None:
+            await self._stopped(election, task, timeout_s)
+        if self._task is task:  # else a callback has started it again
             self._candidates.withdraw(self)
-            return
-        election.stop.set()
-        if not task.done():
-            await asyncio.wait([task], timeout=timeout_s)
-        callbacks = Limit(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
-        if not task.done():
-            if not election.is_over:
-                self._context.facts.shutdown_cut_off(limit_s=timeout_s)
-                self._callbacks.emit(Emit.ERROR, Uncertain(CUT_OFF.format(timeout_s), hint=LAPSES))
-            task.cancel()
-            await asyncio.wait([task])
-        told = await self._callbacks.delivered(callbacks.of_callbacks_s)
-        if self._task is not task:
-            return  # a callback has started it again
-        if not told:
-            self._callbacks.drop()
-        self._candidates.withdraw(self)
+
+    async def _cut_off(self, election: Election[HeldLease], task: asyncio.Task[None], timeout_s: float | None) -> None:
+        if not election.is_over:
+            self._context.facts.shutdown_cut_off(limit_s=timeout_s)
+            self._callbacks.emit(Emit.ERROR, Uncertain(CUT_OFF.format(timeout_s), hint=LAPSES))
+        task.cancel()
+        await asyncio.wait([task])
 
     def _stop_at_once(self) -> None:
         """Stop without waiting. The lease is given back in the background; while a body still runs, it lapses."""
@@ -157,15 +140,10 @@ class Leader(AsyncBlock, Registers):
         limit = Limit(timeout_s)
         if election.state is LockState.LEADER:
             election.step_down.set()
-        try:
-            async with TimeLimit(timeout_s):
-                while election.state in LEADING:
-                    await election.changed.wait()
-        except TimeoutError:
-            if self._term is not None:
-                self._term.lost("step_down did not finish in time")
-            return
-        await self._callbacks.delivered(limit.of_callbacks_s, upto=election.last_delivered)
+        if await self._stepped_down(election, timeout_s):
+            await self._callbacks.delivered(limit.of_callbacks_s, upto=election.last_delivered)
+        elif self._term is not None:
+            self._term.lost("step_down did not finish in time")
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
         """Wait until this process leads and `on_acquired` has run: True. False on timeout or once stopped.
@@ -175,30 +153,15 @@ class Leader(AsyncBlock, Registers):
         wait for them. Before `start()` it also waits for the start. Raises ConfigurationError if the leader stopped
         because of one at first contact.
         """
-        with suppress(TimeoutError):
-            async with TimeLimit(timeout_s):
-                await self._begun.wait()
-                while (term := await self._term_or_end(after=None)) is not None:
-                    await self._callbacks.delivered(upto=self._last_delivered)
-                    if self.term is term:
-                        return True
-                await self._callbacks.delivered()
+        await self._leads_or_over(timeout_s)
         if not self.is_leader and self._election is not None and self._election.is_over:
             self._raise_mistake()
         return self.is_leader
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.shutdown(None if exc[0] is None else self.settings.lease_s)
 
     # --- state ---
-
-    @property
-    def state(self) -> LockState:
-        return self._election.state if self._election is not None else LockState.STOPPED
 
     @property
     def is_leader(self) -> bool:
@@ -210,6 +173,10 @@ class Leader(AsyncBlock, Registers):
         """The current term, while it is valid."""
         term = self._term
         return term if term is not None and term.is_valid else None
+
+    @property
+    def _leadership(self) -> Term | None:
+        return self.term
 
     def terms(self) -> Terms:
         """Iterate over the current term and each later one, once. A pass that ends early waits for the end of its term.
@@ -226,8 +193,7 @@ class Leader(AsyncBlock, Registers):
         loop = asyncio.get_running_loop()
 
         def hear(news: News, lease: Lease | None) -> None:
-            with suppress(RuntimeError):  # the observer's loop is closed
-                loop.call_soon_threadsafe(seen.put_nowait, (news, lease))
+            post_to(loop, seen.put_nowait, (news, lease))
 
         follow = Follow(self.name, self.settings.acquire_every_s, hear, wants_changes=True)
         await keeper_loop.begin(keeper.listen())
@@ -241,8 +207,7 @@ class Leader(AsyncBlock, Registers):
                     last = who
                     yield lease
         finally:
-            with suppress(RuntimeError):  # the store is closed
-                keeper_loop.post(keeper.watch.unfollow, follow)
+            keeper_loop.post(keeper.watch.unfollow, follow)
 
     # --- parts ---
 
@@ -258,25 +223,10 @@ class Leader(AsyncBlock, Registers):
 
     async def _next_term(self, after: Term | None) -> Term | None:
         """Wait for a valid term other than `after`. None once stopped; ConfigurationError if one has stopped it."""
-        term = await self._term_or_end(after)
+        term = await self._leadership_or_end(after)
         if term is None:
             self._raise_mistake()
-        return term
-
-    async def _term_or_end(self, after: Term | None) -> Term | None:
-        """Wait for a valid term other than `after`. None once stopped."""
-        while (election := self._election) is not None:
-            changed = election.changed
-            if (term := self.term) is not None and term is not after:
-                return term
-            if election.is_over:
-                return None
-            await changed.wait()
-        return None
-
-    @property
-    def _last_delivered(self) -> int:
-        return self._election.last_delivered if self._election is not None else 0
+        return cast("Term | None", term)
 
     def _on_state(self, old: LockState, new: LockState, why: str) -> None:
         self._facts.state_change(old=old.value, new=new.value, why=why)
@@ -300,3 +250,30 @@ class Leader(AsyncBlock, Registers):
         self._candidates.withdraw(self)
         if self._mechanism is not None:
             self._mechanism.first_tried.set()  # also set if it was stopped before it began
+
+
+class Candidates:
+    """The candidates of one store: at most one for each lease and holder.
+
+    Weak: a candidate that was never started, and is no longer anybody's, stands in nobody's way.
+    """
+
+    def __init__(self) -> None:
+        self._by_holder: WeakValueDictionary[tuple[str, str], Leader] = WeakValueDictionary()
+
+    def __iter__(self) -> Iterator[Leader]:
+        return iter(list(self._by_holder.values()))
+
+    def enrol(self, candidate: Leader) -> None:
+        """Raises ConfigurationError (`duplicate_holder`): two would take each other's renewals for their own."""
+        who = (candidate.name, candidate.holder_id)
+        if self._by_holder.get(who, candidate) is not candidate:
+            raise ConfigurationError(
+                f"{candidate.holder_id!r} is already a candidate for lease {candidate.name!r} in this store.",
+                hint="Use one leader per lease and process, or give each its own holder_id.",
+                code="duplicate_holder",
+            )
+        self._by_holder[who] = candidate
+
+    def withdraw(self, candidate: Leader) -> None:
+        self._by_holder.pop((candidate.name, candidate.holder_id), None)

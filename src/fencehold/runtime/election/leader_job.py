@@ -7,7 +7,9 @@ end. The async store runs them in `run`; `fencehold.sync` runs them around a job
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +17,79 @@ from fencehold.model.election.retry import DecorrelatedJitter, RetryContext, Ret
 from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.clock import Clock
 from fencehold.ports.fact_table import LeaseFacts
-from fencehold.ports.facts import FactSink
-from fencehold.runtime.election.job_checks import NotAwaitable, awaited
+from fencehold.runtime.context import StoreContext
+from fencehold.runtime.core.clock import first_done
 from fencehold.runtime.election.leader import Leader
 from fencehold.runtime.election.term import Term
 from fencehold.runtime.election.terms import Terms
 from fencehold.runtime.handlers.error_text import described, in_full
+from fencehold.runtime.handlers.handlers import check_callable, is_async, refuse_unfinished
+
+BAD_JOB = "bad_job"
+ASYNC_HINT = (
+    "Give `async def job(term)`. A plain function cannot be stopped when its term ends: use fencehold.sync, or call it"
+    " with `await asyncio.to_thread(...)` and let it ask `term.is_valid`."
+)
+SYNC_HINT = "Give a plain `def job(term)` that asks `term.is_valid`; an async job belongs to fencehold.connect()."
+
 
 BACKOFF_BASE_S, BACKOFF_MAX_S = 1.0, 60.0
 HEALTHY_S = 60.0  # if a job fails after running this long, the pauses start again with the shortest
+
+
+class NotAwaitable(ConfigurationError):
+    """Raised after the job was called and did not return an awaitable."""
+
+
+def check_async_job(job: Callable[[Any], Any]) -> None:
+    """Raise ConfigurationError (`bad_job`) if the job is surely not an async function of one argument."""
+    _check_callable(job, ASYNC_HINT)
+    inner = _inner(job)
+    if (inspect.isroutine(inner) or inspect.isclass(inner)) and not is_async(inner):
+        raise ConfigurationError(f"{_name(job)} is not async.", hint=ASYNC_HINT, code=BAD_JOB)
+
+
+def check_sync_job(job: Callable[[Any], Any]) -> None:
+    """Raise ConfigurationError (`bad_job`) if the job is surely not a plain function of one argument."""
+    _check_callable(job, SYNC_HINT)
+    if is_async(_inner(job)):
+        raise ConfigurationError(f"{_name(job)} is async.", hint=SYNC_HINT, code=BAD_JOB)
+
+
+async def awaited(answer: Awaitable[Any]) -> Any:
+    """The result of an async job. Raises NotAwaitable if it is not async, TypeError if it forgot an `await`."""
+    if not inspect.isawaitable(answer):
+        raise NotAwaitable(f"The job returned {answer!r:.80}: it is not async.", hint=ASYNC_HINT, code=BAD_JOB)
+    value = await answer
+    refuse_unfinished(value)
+    return value
+
+
+def returned(answer: Any) -> Any:
+    """Return a plain job's result. Raises TypeError if it is something that should have been awaited."""
+    refuse_unfinished(answer)
+    return answer
+
+
+def _check_callable(job: Callable[[Any], Any], hint: str) -> None:
+    if not callable(job):
+        raise ConfigurationError(f"The job is {job!r:.80}, which cannot be called.", hint=hint, code=BAD_JOB)
+    try:
+        check_callable(job, "term")
+    except ConfigurationError as error:
+        raise ConfigurationError(error.message, hint=hint, code=BAD_JOB) from None
+
+
+def _inner(job: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function inside partials and decorators."""
+    while isinstance(job, functools.partial):
+        job = job.func
+    inner: Callable[[Any], Any] = inspect.unwrap(job)
+    return inner
+
+
+def _name(job: Callable[[Any], Any]) -> str:
+    return f"The job {getattr(job, '__qualname__', None) or repr(job):.80}"
 
 
 @dataclass(frozen=True)
@@ -65,15 +131,13 @@ class LeaderJob:
     def __init__(
         self,
         leader: Leader,
-        *,
-        pauses: Pauses,
-        until: Callable[[], Awaitable[object]] | None,
-        clock: Clock,
-        facts: FactSink,
+        store: StoreContext,
+        backoff: RetryStrategy | None,
+        until: Callable[[], Coroutine[Any, Any, object]] | None,
     ) -> None:
         self.leader = leader
-        self._pauses, self._until = pauses, until
-        self._clock, self._sink = clock, facts
+        self._pauses, self._until = Pauses(backoff, store.clock), until
+        self._clock, self._sink = store.clock, store.facts.sink
         self._stopped = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         self._terms: Terms | None = None
@@ -180,14 +244,7 @@ class LeaderJob:
     # --- parts ---
 
     async def _shut_down_when_stopped(self) -> None:
-        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._stopped.wait())]
-        if self._until is not None:
-            waits.append(asyncio.ensure_future(self._until()))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await first_done(self._stopped.wait(), *([self._until()] if self._until is not None else []))
         self._stopped.set()
         await self._shut_down()
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import secrets
-from collections.abc import Callable
 from typing import Any
 
 from fencehold.model.election.leases import Ask, Busy, Lease, Refusal
-from fencehold.model.election.retry import DecorrelatedJitter, RetryContext, RetryStrategy
+from fencehold.model.election.retry import DecorrelatedJitter, RetryContext
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 from fencehold.ports.fact_table import LeaseFacts, OutageFacts
 from fencehold.ports.mechanism import Unanswered
 from fencehold.runtime.context import StoreContext
-from fencehold.runtime.core.loop_liveness import LoopLiveness
+from fencehold.runtime.core.keeper_thread import post_to
+from fencehold.runtime.core.renewals import LoopLiveness
 from fencehold.runtime.core.repeated_failures import Outage, RowLocked
 from fencehold.runtime.core.trust import DEADLINE_PASSED
 from fencehold.runtime.election.election import STEP_DOWN_REQUESTED
-from fencehold.runtime.election.held_lease import RELEASED, HeldLease
+from fencehold.runtime.election.keeper import RELEASED, HeldLease
 from fencehold.runtime.election.watch import Follow, News
 
 ERROR_PAUSE_S_MAX = 0.5  # so that a lease is taken within a second of a failover's end
@@ -31,27 +30,12 @@ NOT_CONFIRMED = "The store did not confirm the release of the lease."
 class LeaseRetry:
     """Waits the acquire interval after a refusal, and after an error a backoff with jitter of at most half a second."""
 
-    def __init__(self, settings: LeaderSettings, rng: random.Random | None = None) -> None:
+    def __init__(self, settings: LeaderSettings) -> None:
         self._interval_s = settings.acquire_every_s
-        self._backoff = DecorrelatedJitter(
-            base_s=min(0.1, self._interval_s),
-            max_s=min(ERROR_PAUSE_S_MAX, self._interval_s),
-            rng=rng or random.Random(),
-        )
+        self._backoff = DecorrelatedJitter(min(0.1, self._interval_s), min(ERROR_PAUSE_S_MAX, self._interval_s))
 
     def next_delay_s(self, ctx: RetryContext) -> float | None:
         return self._interval_s if ctx.last_error is None else self._backoff.next_delay_s(ctx)
-
-
-class GivesUpAtFirstContact:
-    """The given strategy, but it gives up after a ConfigurationError that came before the store had ever answered."""
-
-    def __init__(self, inner: RetryStrategy, mechanism: LeaseMechanism) -> None:
-        self._inner = inner
-        self._mechanism = mechanism
-
-    def next_delay_s(self, ctx: RetryContext) -> float | None:
-        return self._inner.next_delay_s(ctx) if self._mechanism.mistake is None else None
 
 
 class LeaseMechanism:
@@ -83,7 +67,7 @@ class LeaseMechanism:
         self.mistake: ConfigurationError | None = None  # raised by an attempt before the store had ever answered
         self.first_tried = asyncio.Event()
         self._follow = Follow(name, settings.acquire_every_s, self._hear)
-        self._keeper_loop.post(self._keeper.watch.follow, self._follow)
+        self._follow_lease()
 
     async def attempt(self) -> HeldLease | None:
         self._worth_a_try.clear()
@@ -117,7 +101,7 @@ class LeaseMechanism:
             self._row_locked.gone()
         if isinstance(answer, HeldLease):
             self._held = answer
-            self._keeper_loop.post(self._keeper.watch.unfollow, self._follow)
+            self._follow_no_more()
             return answer
         self._answer = answer
         # A row that stays locked is logged as `lease_row_locked`, not at every try.
@@ -127,13 +111,13 @@ class LeaseMechanism:
 
     async def hold(self, grant: HeldLease) -> str:
         changed = asyncio.Event()
-        grant.on_change(lambda: self._post(changed.set))
+        grant.on_change(lambda: post_to(self._loop, changed.set))
         while grant.is_valid:
             if grant.step_down_requested:
                 return STEP_DOWN_REQUESTED
             await self._clock.wait(changed, grant.remaining_s)
         grant.end(DEADLINE_PASSED)
-        self._follow_again()
+        self._follow_lease()
         return grant.ended_because
 
     async def release(self, grant: HeldLease, stop: asyncio.Event) -> bool:
@@ -151,17 +135,14 @@ class LeaseMechanism:
             self._keeper_loop.begin(self._keeper.keeper.give_back(grant, RELEASED, release))
         )
         self._held = None
-        self._follow_again()
+        self._follow_lease()
         if release and not given_back:
             raise Unanswered(
                 Uncertain(NOT_CONFIRMED, hint=f"Others wait until it expires at {grant.lease.expires_at}.")
             )
         return True
 
-    async def pause(self, delay_s: float, stop: asyncio.Event, *, heed_hints: bool) -> None:
-        if not heed_hints:
-            await self._clock.wait(stop, delay_s)
-            return
+    async def pause(self, delay_s: float, stop: asyncio.Event) -> None:
         timeout_s: float | None = delay_s
         if isinstance(self._answer, Busy):
             timeout_s = min(delay_s, self._row_locked.pause_s())
@@ -177,11 +158,15 @@ class LeaseMechanism:
             stopped.remove_done_callback(self._stopped)
             stopped.cancel()
 
+    def is_hopeless(self, error: Exception | None) -> bool:
+        """Only at first contact: once the store has answered, every error is retried."""
+        return self.mistake is not None
+
     def is_new_term(self, grant: HeldLease) -> bool:
         return True  # never called: a lease has no grace period; its term continues until its deadline
 
     async def close(self) -> None:
-        self._keeper_loop.post(self._keeper.watch.unfollow, self._follow)
+        self._follow_no_more()
         held, self._held = self._held, None
         if held is not None and held.end("cancelled") and await held.bodies.left(0.0):
             self._start_giving_back(held)  # while a body still runs, the lease is left to lapse
@@ -199,13 +184,7 @@ class LeaseMechanism:
     def _hear(self, news: News, lease: Lease | None) -> None:
         """Called on the keeper's loop: end the pause if the lease may be free."""
         if news is News.FREED or (news is News.SEEN and (lease is None or not lease.is_live)):
-            self._post(self._worth_a_try.set)
-
-    def _post(self, callback: Callable[[], Any]) -> None:
-        try:
-            self._loop.call_soon_threadsafe(callback)
-        except RuntimeError:  # the caller's loop is closed: nothing waits there any more
-            return
+            post_to(self._loop, self._worth_a_try.set)
 
     def _unwanted(self, future: asyncio.Future[HeldLease | Refusal | Busy]) -> None:
         """The attempt was cancelled before its answer: give back the lease if it was, or may have been, granted."""
@@ -222,8 +201,11 @@ class LeaseMechanism:
         if self._settings.release_on_stop:
             self._keeper_loop.post(self._keeper.keeper.start_giving_back_unanswered, self._ask(), self._settings)
 
-    def _follow_again(self) -> None:
+    def _follow_lease(self) -> None:
         self._keeper_loop.post(self._keeper.watch.follow, self._follow)
+
+    def _follow_no_more(self) -> None:
+        self._keeper_loop.post(self._keeper.watch.unfollow, self._follow)
 
     def _log_refused(self, current: Lease | None, sql_error: str | None = None, is_repeat: bool | None = None) -> None:
         self._facts.leader_acquire_failed(

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from fencehold.model.errors import ConfigurationError
+from fencehold.runtime.core.keeper_thread import post_to
 
 NOT_AWAITED_HINT = (
     "Write `await term.fence(connection)` for an async connection or session. Without await nothing was fenced: look "
@@ -67,14 +68,9 @@ def loop_here() -> asyncio.AbstractEventLoop | None:
 
 def called_on(loop: asyncio.AbstractEventLoop | None, fact: Callable[[], object]) -> None:
     """Call `fact` on the loop, where no lock is held; or here, if there is no loop or it is closed. Never raises."""
-    try:
-        if loop is not None:
-            loop.call_soon_threadsafe(fact)
-            return
-    except RuntimeError:
-        pass
-    with suppress(Exception):
-        fact()
+    if loop is None or not post_to(loop, fact):
+        with suppress(Exception):
+            fact()
 
 
 def sync_needed() -> ConfigurationError:

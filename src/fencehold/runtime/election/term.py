@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self, overload
@@ -12,10 +13,92 @@ from typing import Any, Self, overload
 from fencehold.model.errors import ConfigurationError, FenceholdError, LeaseLost, Uncertain
 from fencehold.ports.connections import AsyncConnection, Connection, SyncConnection
 from fencehold.ports.fence import FencePort, GuardText, SyncTransaction, Transaction
+from fencehold.ports.time_limit import TimeLimit
 from fencehold.runtime.core.block_kinds import AsyncBlock, AsyncTransactionBlock, PlainTransactionBlock
-from fencehold.runtime.election.held_lease import IN_WORDS, NOT_AWAITED, HeldLease
-from fencehold.runtime.election.pending_fence import NOT_AWAITED_HINT, PendingFence, sync_needed
-from fencehold.runtime.election.term_bodies import TermBodies, TermBody
+from fencehold.runtime.core.cancel_scope import CancelScope
+from fencehold.runtime.core.keeper_thread import post_to
+from fencehold.runtime.election.keeper import IN_WORDS, NOT_AWAITED, HeldLease
+from fencehold.runtime.election.pending_fence import NOT_AWAITED_HINT, PendingFence, called_on, sync_needed
+
+
+class TermBody(CancelScope):
+    """One body. `fenced`: the caller's connections and sessions with a transaction that this body has fenced."""
+
+    def __init__(self) -> None:
+        super().__init__("the term of office is over")
+        self.fenced: list[object] = []
+
+
+class TermBodies:
+    """The `async with term:` bodies that are running now.
+
+    They are cancelled when the term ends, and awaited before its lease is given back. `over` is set, on their event
+    loop, once the term has ended.
+    """
+
+    def __init__(self, held: HeldLease) -> None:
+        self.over = asyncio.Event()
+        self._held = held
+        self._loop = asyncio.get_running_loop()
+        self._inside: list[TermBody] = []
+        self._empty = asyncio.Event()
+        self._empty.set()
+        held.bodies = self
+        held.on_change(self._changed)
+
+    def enter(self) -> None:
+        self._inside.append(TermBody())
+        self._empty.clear()
+
+    def leave(self) -> TermBody:
+        """Remove and return the innermost body of the current task, because it ends now."""
+        body = next(b for b in reversed(self._inside) if b.task is asyncio.current_task())
+        self._inside.remove(body)
+        if not self._inside:
+            self._empty.set()
+        return body
+
+    def remember(self, target: object) -> list[TermBody]:
+        """Record that this task fences a transaction on `target`: if its body is cancelled, that must not commit.
+
+        Returns the bodies for which `target` is new; give these to `forget`.
+        """
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # no event loop in this thread, and so no body
+            return []
+        new = [b for b in self._inside if b.task is task and all(target is not one for one in b.fenced)]
+        for body in new:
+            body.fenced.append(target)
+        return new
+
+    @staticmethod
+    def forget(target: object, bodies: list[TermBody]) -> None:
+        """Undo `remember` for these bodies, because the connection cannot be fenced."""
+        for body in bodies:
+            body.fenced = [one for one in body.fenced if one is not target]
+
+    async def left(self, limit_s: float) -> bool:
+        """Wait until no body is running any more. False if one still is after `limit_s`."""
+        try:
+            async with TimeLimit(limit_s):
+                return await self._empty.wait()
+        except TimeoutError:
+            return False
+
+    def soon(self, call: Callable[[], object]) -> None:
+        """Have `call` called on the event loop of the bodies. Any thread; takes no lock."""
+        called_on(self._loop, call)
+
+    def _changed(self) -> None:
+        """Called on any thread: once the lease has ended, cancel all bodies on their event loop."""
+        if self._held.ended_because:
+            post_to(self._loop, self._cancel)  # on a closed loop no body is running
+
+    def _cancel(self) -> None:
+        self.over.set()
+        for body in self._inside:
+            body.cancel()
 
 
 class Guard:
@@ -66,7 +149,68 @@ class Guard:
             raise self._term._changed_nothing(self._text)
 
 
-class Term(AsyncBlock):
+class TermFields(ABC):
+    """The fields of a term, with an event loop and without. None of them does I/O."""
+
+    @property
+    @abstractmethod
+    def _lease(self) -> HeldLease: ...
+
+    @property
+    def name(self) -> str:
+        return self._lease.key.name
+
+    @property
+    def holder_id(self) -> str:
+        return self._lease.key.holder_id
+
+    @property
+    def epoch(self) -> int:
+        """The fencing token: higher than that of every earlier term of this lease."""
+        return self._lease.key.epoch
+
+    @property
+    def expires_at(self) -> dt.datetime:
+        """When the lease expires, by the store's clock, as of the last renewal."""
+        return self._lease.lease.expires_at
+
+    @property
+    def is_valid(self) -> bool:
+        return self._lease.is_valid
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the local deadline, if no further renewal succeeds; 0 once the term is over."""
+        return self._lease.remaining_s
+
+    @property
+    def ended_because(self) -> str | None:
+        return self._lease.ended_because or None
+
+    def check(self) -> None:
+        """Raise LeaseLost unless the term is valid at this instant."""
+        if not self.is_valid:
+            raise self.lost(self._lease.why_over)
+
+    def lost(self, why: str) -> LeaseLost:
+        """End the term and return the error to raise."""
+        if self._lease.is_inherited:
+            return self._of_parent()
+        self._lease.end(why)
+        words = IN_WORDS.get(why, why)
+        return LeaseLost(f"Lease {self.name!r} epoch {self.epoch}: {words}.", name=self.name, epoch=self.epoch)
+
+    def _of_parent(self) -> LeaseLost:
+        return LeaseLost(
+            f"Lease {self.name!r} epoch {self.epoch}: this term belongs to the parent process, and a forked child has "
+            "no part in it. Nothing that the child writes under it is committed.",
+            hint="Connect anew in the child, or do this in the parent.",
+            name=self.name,
+            epoch=self.epoch,
+        )
+
+
+class Term(AsyncBlock, TermFields):
     """Valid until a local deadline that falls before the store's own expiry; `is_valid` never does I/O.
 
     `async with term:` cancels its body when the term ends. It suppresses that cancellation, and a LeaseLost of this
@@ -80,57 +224,8 @@ class Term(AsyncBlock):
         self._bodies = TermBodies(held)
 
     @property
-    def name(self) -> str:
-        return self._held.key.name
-
-    @property
-    def holder_id(self) -> str:
-        return self._held.key.holder_id
-
-    @property
-    def epoch(self) -> int:
-        """The fencing token: higher than that of every earlier term of this lease."""
-        return self._held.key.epoch
-
-    @property
-    def expires_at(self) -> dt.datetime:
-        """When the lease expires, by the store's clock, as of the last renewal."""
-        return self._held.lease.expires_at
-
-    @property
-    def is_valid(self) -> bool:
-        return self._held.is_valid
-
-    @property
-    def remaining_s(self) -> float:
-        """Seconds until the local deadline, if no further renewal succeeds; 0 once the term is over."""
-        return self._held.remaining_s
-
-    @property
-    def ended_because(self) -> str | None:
-        return self._held.ended_because or None
-
-    def check(self) -> None:
-        """Raise LeaseLost unless the term is valid at this instant."""
-        if not self.is_valid:
-            raise self.lost(self._held.why_over)
-
-    def lost(self, why: str) -> LeaseLost:
-        """End the term and return the error to raise."""
-        if self._held.is_inherited:
-            return self._of_parent()
-        self._held.end(why)
-        words = IN_WORDS.get(why, why)
-        return LeaseLost(f"Lease {self.name!r} epoch {self.epoch}: {words}.", name=self.name, epoch=self.epoch)
-
-    def _of_parent(self) -> LeaseLost:
-        return LeaseLost(
-            f"Lease {self.name!r} epoch {self.epoch}: this term belongs to the parent process, and a forked child has "
-            "no part in it. Nothing that the child writes under it is committed.",
-            hint="Connect anew in the child, or do this in the parent.",
-            name=self.name,
-            epoch=self.epoch,
-        )
+    def _lease(self) -> HeldLease:
+        return self._held
 
     def _changed_nothing(self, guard: GuardText) -> FenceholdError:
         """Ask the store why a guarded statement changed no row, and return the error to raise.

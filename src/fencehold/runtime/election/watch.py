@@ -21,7 +21,6 @@ from fencehold.ports.wakeup import ACQUIRED, ASKED, UNKNOWN, WakeupPort
 from fencehold.runtime.core.repeated_failures import Outage
 
 READ_LIMIT_S = 5.0
-LISTEN_LIMIT_S = 2.0  # an attempt to acquire may wait for the same connection
 READ_LIMIT_S_MIN = 0.2
 EXPIRY_SLACK_S = 0.002  # so that a store whose clock has milliseconds is past the expiry
 TROUBLE_PAUSE_S = 1.0
@@ -69,7 +68,6 @@ class Watch:
         self, port: LeasePort, wakeup: WakeupPort, clock: Clock, facts: FactSink, on_asked: Callable[[str], None]
     ) -> None:
         self._port = port
-        self._wakeup = wakeup
         self._clock = clock
         self._has_read = False  # until then the candidates' own attempts log what is wrong
         self._on_asked = on_asked
@@ -103,12 +101,6 @@ class Watch:
                 follow.expiry_s = expiry_s
         self._due_s = min(self._due_s, expiry_s)
         self._wake.set()
-
-    async def listen(self) -> None:
-        try:
-            await self._wakeup.listen(LISTEN_LIMIT_S)
-        except FenceholdError:
-            return  # it is for hints only; every later connection tries again
 
     def close(self) -> None:
         self._closed = True

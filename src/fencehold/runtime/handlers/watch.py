@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any, Protocol
+from typing import Any
 
 from fencehold.model.errors import WorkerStuck
-from fencehold.model.outbox.settings import WorkerSettings
 from fencehold.ports.clock import Clock
-from fencehold.ports.events import Claim
-from fencehold.ports.fact_table import WorkerFacts
-from fencehold.runtime.core.loop_liveness import LoopLiveness
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent
-from fencehold.runtime.outbox.worker_context import event_facts
+from fencehold.runtime.core.renewals import LoopLiveness
+from fencehold.runtime.outbox.context import ClaimedEvent, RunningWorker, WorkerContext, event_facts
 
 STEP_S = 1.0
 STEPS_PER_LIMIT = 4  # at least this many steps within every limit
@@ -28,35 +24,9 @@ NAMES_MAX = 3  # of handlers that may be blocking the loop
 AGAIN_FACTOR = 2  # a warning is repeated when its condition has lasted this many times as long
 
 
-class Watched(Protocol):
-    """The part of a worker that the watch uses."""
-
-    @property
-    def settings(self) -> WorkerSettings: ...
-    @property
-    def claimed_events(self) -> dict[int, ClaimedEvent]: ...
-    @property
-    def strays(self) -> dict[int, ClaimedEvent]: ...
-    @property
-    def facts(self) -> WorkerFacts: ...
-
-    def handler_name(self, claim: Claim) -> str: ...
-
-
-class Told(Protocol):
-    """Who is told, on the keeper's thread, that a worker cannot handle anything any more."""
-
-    @property
-    def is_stopping(self) -> bool: ...
-
-    def give_up(self, error: WorkerStuck) -> None:
-        """Make the worker's `run` raise this error. Called from any thread."""
-        ...
-
-
 class HandlerWatch:
     def __init__(
-        self, worker: Watched, told: Told, loop: asyncio.AbstractEventLoop, thread_id: int, clock: Clock
+        self, worker: WorkerContext, told: RunningWorker, loop: asyncio.AbstractEventLoop, thread_id: int, clock: Clock
     ) -> None:
         self._worker, self._told, self._loop, self._thread_id, self._clock = worker, told, loop, thread_id, clock
         self._liveness = LoopLiveness(loop, clock)
@@ -75,7 +45,7 @@ class HandlerWatch:
             if not self._closed:
                 self._look()
 
-    def close(self) -> None:
+    def stop(self) -> None:
         self._closed = True
         self._wake.set()
 
@@ -185,7 +155,7 @@ class HandlerWatch:
 
     def _give_up(self, in_place: list[ClaimedEvent], strays: list[ClaimedEvent], now_s: float) -> None:
         limit_s = self._worker.settings.give_up_after_s
-        if limit_s is None or self._told.is_stopping:
+        if limit_s is None or self._told._stopping:
             return
         if self._silent_s >= limit_s:
             claimed_events = [*in_place, *strays]
@@ -193,10 +163,10 @@ class HandlerWatch:
                 where = f" in the handler {self._name(running)}"
             else:
                 where = f"; in hand: {in_hand}" if (in_hand := self._in_hand(claimed_events, now_s)) else ""
-            self._told.give_up(stuck(f"its event loop has not turned for {self._silent_s:.0f} s{where}"))
+            self._told._give_up(stuck(f"its event loop has not turned for {self._silent_s:.0f} s{where}"))
         elif self._dead_s >= limit_s:
             oldest = self._oldest(in_place, now_s)
-            self._told.give_up(
+            self._told._give_up(
                 stuck(
                     f"all its {oldest['places']} places have been taken for {self._dead_s:.0f} s by handlers that lost "
                     f"their leases and do not return; the oldest, {oldest['handler']}, has run for {oldest['age_s']} s"
@@ -204,7 +174,7 @@ class HandlerWatch:
             )
 
 
-def blocked_by(worker: Watched, loop: asyncio.AbstractEventLoop, thread_id: int) -> str:
+def blocked_by(worker: WorkerContext, loop: asyncio.AbstractEventLoop, thread_id: int) -> str:
     """Text for a blocked loop: which handler it is running, or else which line of code. Callable from any thread."""
     running = running_now(loop, [*list(worker.claimed_events.values()), *list(worker.strays.values())])
     if running is not None:

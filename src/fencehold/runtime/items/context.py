@@ -13,24 +13,73 @@ from fencehold.model.errors import AlreadyLeased, ConfigurationError, FenceholdE
 from fencehold.model.items.settings import ItemSettings
 from fencehold.ports.backend import items_of
 from fencehold.ports.items import ItemStore
-from fencehold.runtime.context import StoreContext
-from fencehold.runtime.core import forks
+from fencehold.runtime.context import ANY_KIND, StoreContext
 from fencehold.runtime.core.handler_loop import CLOSE_SLACK_S, HandlerLoop, stop_all
-from fencehold.runtime.core.loop_liveness import LoopLiveness
-from fencehold.runtime.core.trust import STORE_CLOSED
-from fencehold.runtime.first_use import ANY_KIND, FirstUse
-from fencehold.runtime.items.keeper import ItemKeeper
-from fencehold.runtime.items.lease import SUPERSEDED, ItemLease
-from fencehold.runtime.items.open_asks import OpenAsks, Place
+from fencehold.runtime.core.renewals import LoopLiveness
+from fencehold.runtime.core.trust import STORE_CLOSED, fork_generation
+from fencehold.runtime.items.keeper import SUPERSEDED, ItemKeeper, ItemLease
+
+Place = tuple[str, str, str]  # kind, holder_id, id
 
 BREAK_LIMIT_S = 5.0
 KINDS_LIMIT_S = 10.0
 PRUNE_AT = 1000
 
 
+class OpenAsks:
+    """Requests for leases that have no answer yet, and which leases have ended here since they were sent.
+
+    Such a request may have been granted an older lease on the same item, by this same holder. The store let the later
+    one replace it, so it is over, although nothing else here says so any more when its answer comes at last.
+
+    Any thread may use it. It forgets a lease as soon as no request is open that was sent before its end.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+        self._open: dict[int, None] = {}  # the oldest first
+        self._ended: dict[Place, tuple[int, int]] = {}  # its token, and the last request before; the oldest first
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """A request is under way; hold what it was granted before this ends."""
+        with self._lock:
+            self._last += 1
+            mine = self._last
+            self._open[mine] = None
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._open[mine]
+                self._forget(before=next(iter(self._open), self._last + 1))
+
+    def ended(self, place: Place, token: int) -> None:
+        """This lease, or one that had replaced it, is given back."""
+        with self._lock:
+            if self._open:
+                newest = max(token, self._ended.pop(place, (0, 0))[0])
+                self._ended[place] = newest, self._last
+
+    def has_ended(self, place: Place, token: int) -> bool:
+        """Whether a lease of this token has been replaced by one that has ended."""
+        with self._lock:
+            return self._ended.get(place, (0, 0))[0] > token
+
+    def _forget(self, before: int) -> None:
+        while self._ended:
+            oldest = next(iter(self._ended))
+            if self._ended[oldest][1] >= before:
+                return
+            del self._ended[oldest]
+
+
 class ItemsContext:
-    def __init__(self, store: StoreContext, first_use: FirstUse) -> None:
-        self._store, self._first_use = store, first_use
+    """Made once per store; all items, of whatever kind, use it."""
+
+    def __init__(self, store: StoreContext) -> None:
+        self._store = store
         self.clock, self.facts = store.clock, store.facts
         self.processors: set[HandlerLoop] = set()
         self._here: dict[tuple[asyncio.AbstractEventLoop, str], ItemStore] = {}
@@ -43,14 +92,14 @@ class ItemsContext:
         self._doors = threading.Lock()  # tasks of several loops may share one Items
         self._prune_at = PRUNE_AT
         self._background: set[asyncio.Future[None]] = set()
-        self._generation = forks.generation()
+        self._generation = fork_generation()
 
     # --- connections ---
 
     def items(self, kind: str) -> ItemStore:
         """In the caller's loop, on a connection of its own; all items of one kind share it."""
         self._store.check_open()
-        if self._generation != forks.generation():
+        if self._generation != fork_generation():
             raise ConfigurationError(
                 "The store belongs to the process that forked this one.",
                 hint="Connect anew in a forked child.",
@@ -63,7 +112,7 @@ class ItemsContext:
 
     async def ready(self, kind: str) -> ItemStore:
         """The same for a verb that may be the first: the tables are there, if `store.init()` was called."""
-        await self._first_use.items()
+        await self._store.first_use.items()
         return self.items(kind)
 
     async def kinds(self) -> list[str]:

@@ -16,9 +16,10 @@ from fencehold.model.json_types import J, Json
 from fencehold.ports.items import ItemRefusal, ItemRow
 from fencehold.runtime.core.block_kinds import AsyncBlock
 from fencehold.runtime.core.cancel_scope import CancelScope
+from fencehold.runtime.core.keeper_thread import post_to
 from fencehold.runtime.core.trust import DEADLINE_PASSED
 from fencehold.runtime.items.context import ItemsContext
-from fencehold.runtime.items.lease import DONE, GONE, LEFT, ItemLease
+from fencehold.runtime.items.keeper import DONE, GONE, LEFT, ItemLease
 
 LIMIT_S = 10.0
 SAVE_NOW_LIMIT_S = LIMIT_S + 5.0
@@ -49,29 +50,10 @@ def view(kind: str, row: ItemRow) -> ItemView:
     )  # fmt: skip
 
 
-class Item(AsyncBlock, Generic[J]):
-    """Ours until a local deadline that falls before the store's own expiry; every write is checked by the store too.
+class ItemFields:
+    """The fields of a leased item, with an event loop and without. None of them does I/O."""
 
-    `async with item:` keeps the lease while the body runs, breaks it on every way out, and cancels the body when it is
-    lost: then the block raises LeaseLost. It ends without an error only if the item was ours to its end.
-    """
-
-    def __init__(self, row: ItemRow, lease: ItemLease, context: ItemsContext) -> None:
-        self._lease = lease
-        self._context = context
-        self._body: CancelScope | None = None
-        self._loop = asyncio.get_running_loop()
-        self.has_saved = False
-        self._renew_fields(row)
-
-    def _renew_fields(self, row: ItemRow) -> None:
-        self.state = row.state
-        self.state_timestamp = row.state_timestamp
-        self.document: J = json.loads(row.document_json)
-
-    def __repr__(self) -> str:
-        held = f"until {self.expires_at.isoformat()}" if self.is_valid else f"over: {self._lease.why_over}"
-        return f"<Item {self.kind}/{self.id} {self.state} token={self.token} {held}>"
+    _lease: ItemLease
 
     @property
     def id(self) -> str:
@@ -111,6 +93,31 @@ class Item(AsyncBlock, Generic[J]):
     def check(self) -> None:
         """Raise LeaseLost unless the item is ours at this instant."""
         self._lease.check()
+
+
+class Item(AsyncBlock, ItemFields, Generic[J]):
+    """Ours until a local deadline that falls before the store's own expiry; every write is checked by the store too.
+
+    `async with item:` keeps the lease while the body runs, breaks it on every way out, and cancels the body when it is
+    lost: then the block raises LeaseLost. It ends without an error only if the item was ours to its end.
+    """
+
+    def __init__(self, row: ItemRow, lease: ItemLease, context: ItemsContext) -> None:
+        self._lease = lease
+        self._context = context
+        self._body: CancelScope | None = None
+        self._loop = asyncio.get_running_loop()
+        self.has_saved = False
+        self._renew_fields(row)
+
+    def _renew_fields(self, row: ItemRow) -> None:
+        self.state = row.state
+        self.state_timestamp = row.state_timestamp
+        self.document: J = json.loads(row.document_json)
+
+    def __repr__(self) -> str:
+        held = f"until {self.expires_at.isoformat()}" if self.is_valid else f"over: {self._lease.why_over}"
+        return f"<Item {self.kind}/{self.id} {self.state} token={self.token} {held}>"
 
     async def save(self, *, state: str | None = None, document: Json = None) -> None:
         """Written, and true of this object too; or LeaseLost, and nothing was written. What is None stays as it is.
@@ -205,8 +212,5 @@ class Item(AsyncBlock, Generic[J]):
 
     def _ended(self) -> None:
         """On any thread: the state has flipped already, this stops the body."""
-        body = self._body
-        if body is None or self._lease.ended_because in DONE:
-            return
-        with suppress(RuntimeError):  # the loop is closed, and with it the body
-            self._loop.call_soon_threadsafe(body.cancel)
+        if self._body is not None and self._lease.ended_because not in DONE:
+            post_to(self._loop, self._body.cancel)  # on a closed loop there is no body any more

@@ -17,8 +17,8 @@ from fencehold.runtime.core.trust import DEADLINE_PASSED, REFUSED
 from fencehold.runtime.handlers.types import ItemHandler
 from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.item import LIMIT_S, Item, ItemView, view
-from fencehold.runtime.items.lease import BROKEN, DELETE_UNANSWERED, DELETED, GRANTED_TOO_LATE, ItemLease
-from fencehold.runtime.items.processor import ItemProcessor, item_handlers
+from fencehold.runtime.items.keeper import BROKEN, DELETE_UNANSWERED, DELETED, GRANTED_TOO_LATE, ItemLease
+from fencehold.runtime.items.processor import ItemProcessor
 
 RENEW_BATCH = 1000
 FIND_MAX = 1000
@@ -110,7 +110,7 @@ class Items:
 
     async def break_lease(self, id: str | Item) -> None:
         """Free from now, if it was ours or nobody's; AlreadyLeased while another holds it."""
-        key = self._checked(id)[0]._lease.key if isinstance(id, Item) else self._own(id)
+        key = self._checked(id)[0]._lease.key if isinstance(id, Item) else ItemKey(names.item_id(id), self.holder_id, 0)
         ours = self._context.held_by(self.kind, key.holder_id, key.id)
         if ours is not None and key.token in (0, ours.key.token):
             ours.end(BROKEN)
@@ -185,8 +185,7 @@ class Items:
             self.settings.lease_s, concurrency=concurrency, batch=batch, poll_every=poll_every,
             max_processing=max_processing, shutdown_timeout=shutdown_timeout,
         )  # fmt: skip
-        run = item_handlers(handler, settings.concurrency)
-        return ItemProcessor(self, names.item_state(state), run, settings, self._context)
+        return ItemProcessor(self, names.item_state(state), handler, settings, self._context)
 
     # --- within ---
 
@@ -252,10 +251,6 @@ class Items:
                 late.append(lease)
         if late:
             await self._context.break_quietly(late)
-
-    def _own(self, id: object) -> ItemKey:
-        """Whatever lease this holder has on it."""
-        return ItemKey(names.item_id(id), self.holder_id, 0)
 
     def _checked(self, items: Any) -> list[Item]:
         given: list[Any] = list(items) if isinstance(items, Iterable) else [items]

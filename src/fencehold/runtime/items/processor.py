@@ -15,13 +15,12 @@ from fencehold.ports.fact_table import ProcessorFacts
 from fencehold.ports.items import Stretch
 from fencehold.runtime.core.handler_loop import HandlerLoop
 from fencehold.runtime.core.repeated_failures import REMIND_EVERY_S
-from fencehold.runtime.handlers.checks import check_callable
 from fencehold.runtime.handlers.error_text import described, in_full
-from fencehold.runtime.handlers.handlers import Handlers
+from fencehold.runtime.handlers.handlers import Handlers, check_callable
 from fencehold.runtime.handlers.types import ItemHandler
 from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.item import Item
-from fencehold.runtime.items.lease import ABANDONED, BROKEN, DELETED
+from fencehold.runtime.items.keeper import ABANDONED, BROKEN, DELETED
 from fencehold.runtime.items.rests import Rests
 
 UNCHANGED = "the handler returned without saving; it will be called again at the next poll"
@@ -53,12 +52,14 @@ class ItemProcessor(HandlerLoop):
     pause_s_max = 5.0
 
     def __init__(
-        self, items: ItemSource, state: str, handlers: Handlers, settings: ProcessorSettings, context: ItemsContext
+        self, items: ItemSource, state: str, handler: ItemHandler, settings: ProcessorSettings, context: ItemsContext
     ) -> None:
+        check_handler(handler)
         self._facts = ProcessorFacts(context.facts.sink, kind=items.kind, state=state)
         super().__init__(context.clock, self._facts, asyncio.Event())
         self.state, self.settings = state, settings
-        self._items, self._handlers, self._context = items, handlers, context
+        self._items, self._context = items, context
+        self._handlers = Handlers(handler, settings.concurrency, argument="item")
         self._rests = Rests(settings.poll_every_s, context.clock)
         self._running: dict[asyncio.Task[None], Item] = {}
         self._stretch = 0  # where the next turn looks first, while there are several
@@ -84,7 +85,8 @@ class ItemProcessor(HandlerLoop):
                 self._facts.processor_died(error=described(error))
             self._stopping = True
             self._cancel_handlers()
-            await self._wait_for_handlers(self._items.settings.call_limit_s)
+            if self._running:
+                await asyncio.wait(list(self._running), timeout=self._items.settings.call_limit_s)
             raise
         finally:
             self._handlers.close()
@@ -233,15 +235,6 @@ class ItemProcessor(HandlerLoop):
         for item in self._running.values():
             item._lease.end(ABANDONED)
         super()._abandon()
-
-    async def _wait_for_handlers(self, limit_s: float) -> None:
-        if self._running:
-            await asyncio.wait(list(self._running), timeout=limit_s)
-
-
-def item_handlers(handler: ItemHandler, threads_max: int) -> Handlers:
-    check_handler(handler)
-    return Handlers(handler, threads_max, argument="item")
 
 
 def check_handler(handler: Callable[[Any], object]) -> None:

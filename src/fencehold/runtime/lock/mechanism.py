@@ -268,18 +268,18 @@ class SessionMechanism(Generic[S]):
         self._grant = None
         return True
 
-    async def pause(self, delay_s: float, stop: asyncio.Event, *, heed_hints: bool) -> None:
-        if heed_hints and self._session is not None:
+    async def pause(self, delay_s: float, stop: asyncio.Event) -> None:
+        if self._session is not None:
             await self._session.wait_for_news(delay_s, stop)
-            return
-        await self._clock.wait(stop, delay_s)
+        else:
+            await self._clock.wait(stop, delay_s)
+
+    def is_hopeless(self, error: Exception | None) -> bool:
+        return isinstance(error, HopelessError)
 
     def is_new_term(self, grant: Grant) -> bool:
         """Always False without a fencing epoch: then the server keeps no record of who led."""
         return grant.epoch is not None and grant is not self._interrupted
-
-    def led(self) -> None:
-        self.attempts = 0
 
     def end_term(self) -> None:
         """Called before the callbacks of a term's end: its grant is over, and the next grant is a new term."""

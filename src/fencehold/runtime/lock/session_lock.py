@@ -4,41 +4,82 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
-from contextlib import suppress
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from fencehold.model.election.election import Emit, LockState
-from fencehold.model.election.lock_errors import HopelessError, LockError, ShutdownError, as_lock_error
-from fencehold.model.election.retry import ExponentialBackoff, RetryContext, RetryStrategy
+from fencehold.model.election.leases import TermKey
+from fencehold.model.election.lock_errors import LockError, ShutdownError, as_lock_error
+from fencehold.model.election.retry import ExponentialBackoff, RetryStrategy
 from fencehold.model.errors import redact
 from fencehold.ports.clock import Clock
-from fencehold.ports.fact_table import LockFacts, StoreFacts
+from fencehold.ports.connections import AsyncConnection, Connection, SyncConnection
+from fencehold.ports.fact_table import LeaseFacts, LockFacts, StoreFacts
 from fencehold.ports.facts import FactSink
+from fencehold.ports.fence import Transaction
 from fencehold.ports.lock_session import Companion, LockSession
-from fencehold.ports.time_limit import TimeLimit
-from fencehold.runtime.core.callbacks import Callbacks, Registers
+from fencehold.runtime.core.block_kinds import AsyncTransactionBlock
 from fencehold.runtime.core.clock import BootClock
-from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S, Limit
-from fencehold.runtime.election.election import LEADING, Election, ElectionSettings
+from fencehold.runtime.election.election import LEADING, Candidate, Election, ElectionSettings, Limit
+from fencehold.runtime.election.pending_fence import NOT_AWAITED_HINT, PendingFence, called_on, loop_here
 from fencehold.runtime.lock.mechanism import ROUND_TRIP_LIMIT_S, Grant, SessionMechanism, Timing
-from fencehold.runtime.lock.term import LockTerm
 
 S = TypeVar("S", bound=LockSession)
-
 EXIT_LIMIT_S = 10.0
 
 
-class GivesUpWhenHopeless:
-    """The caller's retry strategy, but it gives up after a HopelessError, for which a retry cannot help."""
+async def _awaited(pending: Awaitable[None]) -> None:
+    await pending
 
-    def __init__(self, inner: RetryStrategy) -> None:
-        self._inner = inner
 
-    def next_delay_s(self, ctx: RetryContext) -> float | None:
-        return None if isinstance(ctx.last_error, HopelessError) else self._inner.next_delay_s(ctx)
+class LockTerm:
+    """The current term of a lock with a fencing epoch, which is its token. It makes fenced transactions."""
+
+    def __init__(self, grant: Grant, companion: Companion[Any], lease_s: float, log: LockFacts) -> None:
+        assert grant.epoch is not None, "a term has an epoch"
+        self._log = LeaseFacts(log.sink, lease_epoch=grant.epoch)
+        self._loop = loop_here()
+        self.epoch = grant.epoch
+        self._grant = grant
+        self._companion = companion
+        self._lease_s = lease_s
+
+    @property
+    def is_valid(self) -> bool:
+        return self._grant.is_valid
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A fenced transaction on its own connection: it commits only while this epoch holds."""
+        block = self._companion.fences.transaction(self._key(), lambda: self._grant.remaining_s)
+        return AsyncTransactionBlock(block)
+
+    @overload
+    def fence(self, connection_or_session: SyncConnection) -> Awaitable[None]: ...
+    @overload
+    def fence(self, connection_or_session: AsyncConnection) -> Coroutine[Any, Any, None]: ...
+    def fence(self, connection_or_session: Connection) -> Awaitable[None]:
+        """Fence a transaction that the caller owns: it commits only while this epoch holds.
+
+        Await it for async connections and sessions. Without the await an async one is not fenced: that is logged as
+        an error (`fence_not_awaited`) and ends the term.
+        """
+        pending = self._companion.fences.fence(connection_or_session, self._key())
+        if not asyncio.iscoroutine(pending):
+            return pending
+        return PendingFence(_awaited(pending), pending, self._forgotten)
+
+    def _forgotten(self) -> None:
+        self._grant.may_resume = False  # this term has ended, even within the grace period
+        self._grant.end()
+        called_on(self._loop, lambda: self._log.fence_not_awaited(hint=NOT_AWAITED_HINT))
+
+    def _key(self) -> TermKey:
+        companion = self._companion
+        return TermKey(companion.name, companion.holder_id, self.epoch, self._lease_s, companion.lease_id)
 
 
 @dataclass(frozen=True)
@@ -58,7 +99,7 @@ class LockSettings:
                 raise ValueError(f"{name} is {value!r}; it must be above zero")
 
 
-class SessionLock(Registers, Generic[S]):
+class SessionLock(Candidate[Grant], Generic[S]):
     """Runs the lifecycle in one task on the caller's event loop; only this task uses the connection.
 
     A subclass defines what is locked and opens the session that locks it.
@@ -73,29 +114,27 @@ class SessionLock(Registers, Generic[S]):
         companion: Companion[S] | None,
         as_error: Callable[[Exception], Exception] = as_lock_error,
     ) -> None:
+        self._store_facts = StoreFacts(log)
+        super().__init__(self._store_facts)
         self._task_name = task_name
         self._timing = settings.timing
         self._log = LockFacts(log)
-        self._store_facts = StoreFacts(log)
-        self._retry = GivesUpWhenHopeless(settings.retry_strategy or ExponentialBackoff())
+        self._retry = settings.retry_strategy or ExponentialBackoff()
         self._settings = ElectionSettings(auto_reacquire=settings.auto_reacquire, grace_s=settings.reconnect_grace_s)
         self._external_stop = settings.shutdown_event
         self._clock: Clock = BootClock()
-        self._callbacks = Callbacks(self._store_facts)
         self._companion = companion
         self._as_error = as_error
         self._mechanism: SessionMechanism[S] | None = None
-        self._election: Election[Grant] | None = None
-        self._task: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
-        self._begun = asyncio.Event()  # set when it is first started, or stopped before that
 
+    @abstractmethod
     async def _open(self) -> S:
-        raise NotImplementedError
+        """Open a session of its own, which locks nothing yet."""
 
+    @abstractmethod
     def _where(self) -> str:
         """The database's address, without secrets."""
-        raise NotImplementedError
 
     # --- lifecycle ---
 
@@ -131,24 +170,19 @@ class SessionLock(Registers, Generic[S]):
         task, election, mechanism = self._task, self._election, self._mechanism
         if task is None or election is None or mechanism is None:
             return
-        limit = Limit(timeout_s)
-        mechanism.release_limit_s = min(ROUND_TRIP_LIMIT_S, limit.of_release_s or ROUND_TRIP_LIMIT_S)
-        election.stop.set()
-        if not task.done():
-            await asyncio.wait([task], timeout=timeout_s)
-        callbacks = Limit(max(DRAIN_LIMIT_S, limit.of_callbacks_s))
-        if not task.done():
-            late = f"shutdown took longer than {timeout_s} s: the connection was dropped"
-            self._store_facts.shutdown_cut_off(limit_s=timeout_s)
-            self._callbacks.emit(Emit.ERROR, ShutdownError(late))
-            election.cut_off()  # callbacks are sent before the connection is closed, which may take long
-            task.cancel()
-            await asyncio.wait([task], timeout=ROUND_TRIP_LIMIT_S)
-        told = await self._callbacks.delivered(callbacks.of_callbacks_s)
-        if not told and self._task is task:  # else a callback has started the lock again
-            self._callbacks.drop()
+        release_limit_s = Limit(timeout_s).of_release_s
+        mechanism.release_limit_s = min(ROUND_TRIP_LIMIT_S, release_limit_s or ROUND_TRIP_LIMIT_S)
+        await self._stopped(election, task, timeout_s)
         if self._companion is not None:
             await self._companion.fences.close()
+
+    async def _cut_off(self, election: Election[Grant], task: asyncio.Task[None], timeout_s: float | None) -> None:
+        late = f"shutdown took longer than {timeout_s} s: the connection was dropped"
+        self._store_facts.shutdown_cut_off(limit_s=timeout_s)
+        self._callbacks.emit(Emit.ERROR, ShutdownError(late))
+        election.cut_off()  # callbacks are sent before the connection is closed, which may take long
+        task.cancel()
+        await asyncio.wait([task], timeout=ROUND_TRIP_LIMIT_S)
 
     async def step_down(self, timeout_s: float | None = None) -> None:
         """Release leadership without stopping. Past the timeout the connection is dropped, which frees the lock.
@@ -164,10 +198,7 @@ class SessionLock(Registers, Generic[S]):
         if election.state is LockState.LEADER:
             mechanism.release_limit_s = limit.of_release_s
             election.step_down.set()
-        with suppress(TimeoutError):  # a release in progress may have a longer time
-            async with TimeLimit(timeout_s):
-                while election.state in LEADING:
-                    await election.changed.wait()
+        await self._stepped_down(election, timeout_s)  # a release in progress may have a longer time
         await self._callbacks.delivered(limit.of_callbacks_s, upto=election.last_delivered)
 
     async def wait_for_leadership(self, timeout_s: float | None = None) -> bool:
@@ -177,34 +208,12 @@ class SessionLock(Registers, Generic[S]):
         `on_stopped` have run. It waits for callbacks until the timeout, at most 10 s; inside a callback it does not
         wait for them. Before `start()` it also waits for the start.
         """
-        with suppress(TimeoutError):
-            async with TimeLimit(timeout_s):
-                await self._begun.wait()
-                while (grant := await self._led()) is not None:
-                    await self._callbacks.delivered(upto=self._last_delivered)
-                    if self.is_leader and self._election is not None and self._election.grant is grant:
-                        return True
-                await self._callbacks.delivered()
+        await self._leads_or_over(timeout_s)
         return self.is_leader
 
-    async def _led(self) -> Grant | None:
-        """Wait until this process leads and return its grant. None once stopped."""
-        while (election := self._election) is not None:
-            changed = election.changed
-            if self.is_leader:
-                return election.grant
-            if election.is_over and (self._task is None or self._task.done()):
-                return None
-            await changed.wait()
-        return None
-
-    @property
-    def _last_delivered(self) -> int:
-        return self._election.last_delivered if self._election is not None else 0
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
+    def _is_over(self, election: Election[Grant]) -> bool:
+        """Only once the connection is closed."""
+        return election.is_over and (self._task is None or self._task.done())
 
     async def __aexit__(self, *exc: object) -> None:
         await self.shutdown(EXIT_LIMIT_S)
@@ -212,20 +221,20 @@ class SessionLock(Registers, Generic[S]):
     # --- state ---
 
     @property
-    def state(self) -> LockState:
-        return self._election.state if self._election is not None else LockState.STOPPED
-
-    @property
     def is_leader(self) -> bool:
         """True while the state is LEADER and the last proof of possession counts. Compares clocks, never blocks."""
+        return self._leadership is not None
+
+    @property
+    def _leadership(self) -> Grant | None:
         grant = self._election.grant if self._election is not None else None
-        return self.state is LockState.LEADER and grant is not None and grant.is_valid
+        return grant if self.state is LockState.LEADER and grant is not None and grant.is_valid else None
 
     @property
     def term(self) -> LockTerm | None:
         """The current term while it is valid; always None without a fencing epoch."""
-        grant = self._election.grant if self._election is not None else None
-        if grant is None or not self.is_leader or self._companion is None:
+        grant = self._leadership
+        if grant is None or self._companion is None:
             return None
         return LockTerm(grant, self._companion, self._timing.trust_s, self._log)
 
@@ -245,7 +254,7 @@ class SessionLock(Registers, Generic[S]):
                 self._log.leadership_recovered(epoch=election.grant.epoch)
             else:
                 self._log.lock_acquired(attempt=mechanism.attempts, epoch=election.grant.epoch)
-            mechanism.led()
+            mechanism.attempts = 0
         if new in (LockState.FOLLOWER, LockState.STOPPED):
             mechanism.end_term()
         if old is LockState.LEADER and new not in (LockState.LEADER, LockState.RELEASING):

@@ -7,9 +7,9 @@ import datetime as dt
 import math
 import secrets
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Unpack, overload
 
 from fencehold.model import names
 from fencehold.model.durations import AGE_YEARS_MAX, Duration, seconds
@@ -25,10 +25,9 @@ from fencehold.runtime.handlers.error_text import storable, stored
 from fencehold.runtime.handlers.handlers import Handlers
 from fencehold.runtime.handlers.types import BatchHandler, EventHandler
 from fencehold.runtime.options import WorkerOptions
-from fencehold.runtime.outbox.access import OutboxAccess
 from fencehold.runtime.outbox.adding import add_surely
 from fencehold.runtime.outbox.arguments import EventToAdd, claims_of, done_now, listed, tracking_id_of
-from fencehold.runtime.outbox.context import OutboxContext
+from fencehold.runtime.outbox.context import OutboxAccess, OutboxContext
 from fencehold.runtime.outbox.identity import OutboxIdentity
 from fencehold.runtime.outbox.reaper import Reaper, reap_all
 from fencehold.runtime.outbox.worker import Worker, check_hook
@@ -40,11 +39,13 @@ PURGE_BATCH = ADD_BATCH = 5000
 FIND_MAX = 1000
 
 Progress = Callable[[int], None]
-T = TypeVar("T")
 
 
 class Outbox:
-    """Low-level verbs for programs that keep their own time, `worker()` for all others. Every verb is one statement."""
+    """Low-level verbs for programs that keep their own time, `worker()` for all others. Every verb is one statement.
+
+    A verb's own statement is ended by its limit; a cancelled caller does not cut it short.
+    """
 
     def __init__(self, name: str, settings: OutboxSettings, context: OutboxContext) -> None:
         self.name = name
@@ -71,12 +72,12 @@ class Outbox:
 
     async def init(self) -> list[str]:
         """Create or upgrade this outbox's tables; `store.init()` does the same for every outbox made so far."""
-        steps = await self._events_here().schema.init(ADMIN_LIMIT_S, self._waits)
-        self._context.first_use.made(self.name)
+        facts = self._context.store.facts
+        steps = await self._events_here().schema.init(
+            ADMIN_LIMIT_S, lambda what: facts.schema_waiting(outbox=self.name, detail=what)
+        )
+        self._context.store.first_use.made(self.name)
         return steps
-
-    def _waits(self, what: str) -> None:
-        self._context.store.facts.schema_waiting(outbox=self.name, detail=what)
 
     # --- producers ---
 
@@ -161,7 +162,7 @@ class Outbox:
         lease_s = self.settings.lease_s if lease is None else seconds(lease, "lease")
         token = f"{names.holder_id(worker_id)}/{secrets.token_hex(6)}"
         ask = ClaimAsk(limit, token, lease_s, in_order=self.settings.in_order)
-        claims = (await self._bounded((await self._here()).port.turn([], ask, LIMIT_S))).claims
+        claims = (await asyncio.shield((await self._here()).port.turn([], ask, LIMIT_S))).claims
         if lease is not None:
             for claim in claims:
                 claim.lease_s = lease_s
@@ -187,7 +188,7 @@ class Outbox:
     async def complete(self, claims: Claim | Sequence[Claim]) -> list[Claim]:
         """Those completed; one whose lease is over, or that another holds, is refused and left out."""
         held = claims_of(claims)
-        turn = await self._bounded((await self._here()).port.turn(held, None, LIMIT_S))
+        turn = await asyncio.shield((await self._here()).port.turn(held, None, LIMIT_S))
         accepted = {(key.id, key.token) for key in turn.completed}
         return [claim for claim in held if (claim.id, claim.token) in accepted]
 
@@ -356,20 +357,15 @@ class Outbox:
     async def _store(self, events: Iterable[NewEvent], tx: Connection | None) -> None:
         events_here = await self._here(in_tx=tx is not None)
         if tx is None:
-            await self._bounded(add_surely(events_here.port, events, LIMIT_S))
+            await asyncio.shield(add_surely(events_here.port, events, LIMIT_S))
         else:
             new = list(events)
             await self._identity.given_to(lambda outbox_id: events_here.in_tx.add(tx, new, outbox_id))
 
-    async def _bounded(self, work: Coroutine[Any, Any, T]) -> T:
-        """A verb's own statement is ended by its limit; a cancelled caller does not cut it short."""
-        return await asyncio.shield(work)
-
     async def _here(self, *, in_tx: bool = False) -> Events:
         """In the caller's loop, on a connection that all handles of this outbox share there; its tables are there, if
         `store.init()` was called."""
-        if self._context.first_use.is_due(self.name):
-            await self._context.first_use.outbox(self.name, in_tx=in_tx)
+        await self._context.store.first_use.outbox(self.name, in_tx=in_tx)
         return self._events_here()
 
     def _events_here(self) -> Events:

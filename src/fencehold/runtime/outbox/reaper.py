@@ -15,10 +15,11 @@ from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.settings import OutboxSettings
 from fencehold.ports.events import EventPort, Events, Recovered
 from fencehold.ports.fact_table import OutboxFacts
+from fencehold.runtime.core.clock import first_done
+from fencehold.runtime.core.keeper_thread import post_to
 from fencehold.runtime.core.repeated_failures import Outage
 from fencehold.runtime.election.leader import Leader
-from fencehold.runtime.outbox.access import OutboxAccess
-from fencehold.runtime.outbox.probe import probe, starting, stopping
+from fencehold.runtime.outbox.context import OutboxAccess
 
 REAP_MAX = 1000
 LEASE_S_MAX = 30.0
@@ -87,14 +88,9 @@ class Reaper:
         if not leader.is_leader:
             self._failure = None
             self._unsee()
-        waits = [asyncio.create_task(leader.wait_for_leadership()), asyncio.create_task(self._stop.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waits:
-                task.cancel()
-        if waits[0].done():
-            waits[0].result()
+        leading, _ = await first_done(leader.wait_for_leadership(), self._stop.wait())
+        if leading.done():
+            leading.result()
         return leader.is_leader and not self._stop.is_set()
 
     async def probe(self) -> None:
@@ -102,17 +98,13 @@ class Reaper:
 
         Raises too what the last run failed with: the question reads only, and a run must write.
         """
-        if self._stop.is_set() or self._events is None:
-            raise stopping() if self._stop.is_set() else starting()
-        if self._failure is not None:
-            raise self._failure.with_traceback(None)
-        await probe(self._events, self._access.settings.call_limit_s)
+        await self._access.probe(self._events, self._stop.is_set(), self._failure)
 
     def stop(self) -> None:
         if self._loop is None:
             self._stop.set()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._stop.set)
+        else:
+            post_to(self._loop, self._stop.set)
 
     async def _reap(self, events: Events) -> None:
         """A run that failed is no reason not to look: how old events grow is what matters then."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Protocol
 from weakref import WeakSet
 
+from fencehold.ports.backend import events_of
 from fencehold.ports.events import Events
+from fencehold.runtime.context import StoreContext
 
 Place = tuple[asyncio.AbstractEventLoop, str]
 
@@ -22,8 +24,8 @@ class Handle(Protocol):
 class SharedEvents:
     """One connection per outbox and event loop, however many handles there are; and what is known of each outbox."""
 
-    def __init__(self, make_events: Callable[[str], Events]) -> None:
-        self._make_events = make_events
+    def __init__(self, store: StoreContext) -> None:
+        self._store = store
         self._events: dict[Place, Events] = {}
         self._users: dict[Place, WeakSet[Handle]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -35,7 +37,7 @@ class SharedEvents:
         place = (loop, outbox.name)
         if place not in self._events:
             self._leave_closed_loops(loop)
-            self._events[place] = self._make_events(outbox.name)
+            self._events[place] = events_of(self._store.backend, outbox.name)
             self._users[place] = WeakSet()
         self._users[place].add(outbox)
         return self._events[place]

@@ -16,14 +16,15 @@ from fencehold.model.errors import ConfigurationError, FenceholdError, WorkerStu
 from fencehold.model.outbox.settings import OutboxSettings, WorkerSettings
 from fencehold.ports.events import Claim, ClaimAsk, Turn
 from fencehold.runtime.handlers.handlers import Handlers
-from fencehold.runtime.outbox.access import OutboxAccess
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent
-from fencehold.runtime.outbox.context import RunningWorker
-from fencehold.runtime.outbox.handler_runs import HandlerRuns
-from fencehold.runtime.outbox.pending_results import PendingResults
-from fencehold.runtime.outbox.probe import probe, starting, stopping
+from fencehold.runtime.outbox.context import (
+    ClaimedEvent,
+    OutboxAccess,
+    RunningWorker,
+    WorkerContext,
+    event_facts,
+)
+from fencehold.runtime.outbox.handler_runs import HandlerRuns, PendingResults
 from fencehold.runtime.outbox.worker_background import WorkerBackground
-from fencehold.runtime.outbox.worker_context import WorkerContext, event_facts
 
 CLAIM_MAX = 500  # per turn: a larger concurrency is filled in several, and handlers run meanwhile
 
@@ -49,7 +50,7 @@ class Worker(RunningWorker):
         super().__init__(outbox.clock, context.facts, context.wake)
         self._facts = context.facts
         self._access, self._handlers, self._saturated = outbox, handlers, saturated
-        self._background = WorkerBackground(context, WorkerCalls(self), with_reaper=with_reaper)
+        self._background = WorkerBackground(context, self, with_reaper=with_reaper)
         self._results = PendingResults(context)
         self._runs = HandlerRuns(context, self._results)
         self._token_head, self._tokens = f"{worker_id}/{secrets.token_hex(4)}", 0
@@ -70,7 +71,7 @@ class Worker(RunningWorker):
         """
         self._begin_run()
         self._events = self._access.make_events()
-        self._events.hints.on_hint(self._hint)
+        self._events.hints.on_hint(lambda *_: self._hint())
         self._access.context.workers.add(self)
         pump = None
         try:
@@ -116,11 +117,8 @@ class Worker(RunningWorker):
 
         Raises too what the last turn failed with: the question reads only, and a turn must write.
         """
-        if self._stopping or not self._has_begun:
-            raise stopping() if self._stopping else starting()
-        if self._failure is not None and not self._paused:
-            raise self._failure.with_traceback(None)
-        await probe(self._events, self._access.settings.call_limit_s)
+        events, failure = self._events if self._has_begun else None, None if self._paused else self._failure
+        await self._access.probe(events, self._stopping, failure)
 
     @property
     def settings(self) -> WorkerSettings:
@@ -257,11 +255,10 @@ class Worker(RunningWorker):
     # --- being told ---
 
     def _lost(self, claimed: ClaimedEvent) -> None:
-        """From the keeper's thread; its state has flipped already, this stops the handler."""
         self._on_loop(lambda: self._runs.lose(claimed))
 
     def _give_up(self, error: WorkerStuck) -> None:
-        """From the keeper's thread. What can still be handed back is, if that takes no longer than a call."""
+        """What can still be handed back is, if that takes no longer than a call."""
         if self._stuck is not None:
             return
         self._stuck = error
@@ -270,12 +267,9 @@ class Worker(RunningWorker):
             if self.on_stuck is not None:
                 self.on_stuck(error)
         except Exception as raised:  # noqa: BLE001 - run() raises all the same
-            self._log_callback_failed(raised)
+            text, store = f"{type(raised).__name__}: {raised}", self._access.context.store
+            store.facts.callback_failed(callback="on_stuck", error=text, outbox=self.outbox, worker_id=self.worker_id)
         self._on_loop(self._begin_giving_up)
-
-    def _log_callback_failed(self, error: Exception) -> None:
-        text, store = f"{type(error).__name__}: {error}", self._access.context.store
-        store.facts.callback_failed(callback="on_stuck", error=text, outbox=self.outbox, worker_id=self.worker_id)
 
     def _reconfigured(self) -> None:
         self._background.nudge()
@@ -288,8 +282,7 @@ class Worker(RunningWorker):
         if paused != self._paused:
             self._paused = paused
             self._facts.worker_paused() if paused else self._facts.worker_resumed()
-        self._more = True
-        self._wake.set()
+        self._hint()
 
     async def _listen(self) -> None:
         try:
@@ -325,23 +318,6 @@ class Worker(RunningWorker):
                 await asyncio.wait([pump], timeout=self._access.settings.call_limit_s)
             finally:
                 pump.cancel()
-
-
-class WorkerCalls:
-    """What runs on the keeper's thread tells the worker."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-
-    @property
-    def is_stopping(self) -> bool:
-        return self._worker._stopping
-
-    def lost(self, claimed: ClaimedEvent) -> None:
-        self._worker._lost(claimed)
-
-    def give_up(self, error: WorkerStuck) -> None:
-        self._worker._give_up(error)
 
 
 def check_hook(hook: object) -> None:

@@ -3,37 +3,80 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Sequence
 
-from fencehold.model.errors import ConfigurationError
+from fencehold.model.errors import ConfigurationError, FenceholdError
 from fencehold.model.outbox.settings import outbox_flag
-from fencehold.ports.events import Events
-from fencehold.runtime.core.keeper_thread import KeeperLoop
-from fencehold.runtime.election.keeper_services import lasting
-from fencehold.runtime.handlers import watch
+from fencehold.model.settings import HEARTBEAT_PART
+from fencehold.ports.events import EventPort, Events
+from fencehold.runtime.core.keeper_thread import KeeperLoop, ended, lasting
+from fencehold.runtime.core.renewals import Heartbeats
 from fencehold.runtime.handlers.watch import HandlerWatch
-from fencehold.runtime.outbox import event_renewals
-from fencehold.runtime.outbox.event_renewals import EventRenewals
+from fencehold.runtime.outbox.context import ClaimedEvent, RunningWorker, WorkerContext
 from fencehold.runtime.outbox.reaper import Reaper, is_missing
-from fencehold.runtime.outbox.worker_context import WorkerContext
 
-STOP_LIMIT_S = 5.0
+UNPROVEN = "heartbeat_failed"
 
 
-class WorkerCalls(watch.Told, event_renewals.Told, Protocol):
-    """What a worker is told on the keeper's thread."""
+class EventRenewals(Heartbeats[ClaimedEvent]):
+    """Renews the leases of all events that one worker has in hand.
+
+    If the store does not answer, the events that were due are lost at once, not at their deadlines.
+    """
+
+    def __init__(self, worker: WorkerContext, port: EventPort, told: RunningWorker) -> None:
+        super().__init__(worker.claimed_events, worker.clock)
+        self._worker, self._port, self._told = worker, port, told
+
+    def _every_s(self, kept: ClaimedEvent) -> float:
+        """By the lease it was granted: the setting may have changed since."""
+        lease_part_s = HEARTBEAT_PART * (kept.deadline_s - kept.renewed_s)
+        return min(self._worker.outbox.settings.heartbeat_every_s, lease_part_s)
+
+    def _due_s(self, kept: ClaimedEvent) -> float:
+        return kept.renewed_s + self._every_s(kept)
+
+    def _look_every_s(self) -> float:
+        """Often enough for every event that was claimed meanwhile: claims do not wake this thread."""
+        return min(self._worker.outbox.settings.heartbeat_every_s / 2, self._worker.settings.max_processing_s / 4)
+
+    def _max_s(self, kept: ClaimedEvent) -> float:
+        return self._worker.settings.max_processing_s
+
+    async def _ask(self, due: Sequence[ClaimedEvent]) -> Sequence[tuple[dt.datetime, float] | None]:
+        settings = self._worker.outbox.settings
+        renewed = await self._port.renew([kept.key for kept in due], settings.lease_s, settings.call_limit_s)
+        untils = (renewed.get(kept.key) for kept in due)
+        return [None if until is None else (until, settings.trusted_s) for until in untils]
+
+    def _record(self, kept: ClaimedEvent, answer: tuple[dt.datetime, float], sent_s: float) -> bool:
+        until, trusted_s = answer
+        kept.claim.locked_until = until
+        return kept.extend(sent_s, trusted_s)
+
+    def _log_heartbeat(self, sent: int, refused: int) -> None:
+        self._worker.facts.worker_heartbeat(sent=sent, refused=refused)
+
+    def _unanswered(self, due: Sequence[ClaimedEvent], error: FenceholdError) -> None:
+        self._worker.facts.worker_heartbeat_failed(held=len(due), sql_error=str(error))
+        for kept in due:
+            self._lose(kept, UNPROVEN)
+
+    def _lost(self, kept: ClaimedEvent) -> None:
+        self._told._lost(kept)
 
 
 class WorkerBackground:
-    def __init__(self, worker: WorkerContext, told: WorkerCalls, *, with_reaper: bool) -> None:
+    """Starts and stops what runs beside one worker; `told` is the worker that hears of lost events."""
+
+    def __init__(self, worker: WorkerContext, told: RunningWorker, *, with_reaper: bool) -> None:
         self._worker, self._told, self._with_reaper = worker, told, with_reaper
         self._outbox = worker.outbox
         self._events: Events | None = None
         self._renewals: EventRenewals | None = None
-        self._watch: HandlerWatch | None = None
-        self._reaper: Reaper | None = None
+        self._parts: list[EventRenewals | HandlerWatch | Reaper] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._started: KeeperLoop | None = None
 
@@ -42,7 +85,7 @@ class WorkerBackground:
 
         Nothing runs if it raises; with a store that is away, try again.
         """
-        self._started = keeper_loop = self._outbox.keeper_loop
+        self._started = keeper_loop = self._outbox.context.store.keeper_loop
         await keeper_loop.begin(self._start(asyncio.get_running_loop(), threading.get_ident()))
 
     async def stop(self) -> None:
@@ -64,30 +107,19 @@ class WorkerBackground:
         await events.in_tx.identity(limit_s)  # tables of an older version lack it, and are refused here
         if not self._with_reaper and is_missing(stats.reaper_ran_s_ago, self._outbox.settings):
             raise no_reaper(self._outbox.name, stats.reaper_ran_s_ago)
-        if self._with_reaper:
-            self._reaper = Reaper(self._outbox, self._worker.worker_id)
-            await self._reaper.begin()
+        reapers = [Reaper(self._outbox, self._worker.worker_id)] if self._with_reaper else []
+        for reaper in reapers:
+            await reaper.begin()
         self._renewals = EventRenewals(self._worker, events.port, self._told)
-        self._run(self._renewals.run)
-        self._watch = HandlerWatch(self._worker, self._told, loop, thread_id, self._outbox.clock)
-        self._run(self._watch.run)
-        if self._reaper is not None:
-            self._run(self._reaper.run)
-
-    def _run(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._tasks.append(asyncio.create_task(lasting(run, self._outbox.context.store.facts)))
+        watch = HandlerWatch(self._worker, self._told, loop, thread_id, self._outbox.clock)
+        self._parts = [self._renewals, watch, *reapers]
+        facts = self._outbox.context.store.facts
+        self._tasks = [asyncio.create_task(lasting(part.run, facts)) for part in self._parts]
 
     async def _stop(self) -> None:
-        if self._renewals is not None:
-            self._renewals.stop()
-        if self._watch is not None:
-            self._watch.close()
-        if self._reaper is not None:
-            self._reaper.stop()
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=STOP_LIMIT_S)
-            for task in late:
-                task.cancel()
+        for part in self._parts:
+            part.stop()
+        await ended(self._tasks)
         if self._events is not None:
             await self._events.close()
 

@@ -32,21 +32,19 @@ from fencehold.ports.leases import Answer
 from fencehold.ports.lock_session import Companion
 from fencehold.runtime.core.renewals import Heartbeats, Kept, Renewals
 from fencehold.runtime.core.trust import Trust
-from fencehold.runtime.election.held_lease import HeldLease
-from fencehold.runtime.election.keeper import Keeper
+from fencehold.runtime.election.keeper import HeldLease, Keeper
 from fencehold.runtime.election.lease_mechanism import LeaseMechanism
-from fencehold.runtime.election.term_bodies import TermBodies
+from fencehold.runtime.election.term import TermBodies
 from fencehold.runtime.election.watch import News
 from fencehold.runtime.items.context import ItemsContext
 from fencehold.runtime.items.item import Item
-from fencehold.runtime.items.keeper import ItemRenewals
-from fencehold.runtime.items.lease import GONE, LEFT
+from fencehold.runtime.items.keeper import GONE, LEFT, ItemRenewals
 from fencehold.runtime.lock.mechanism import Grant, SessionMechanism, Timing
 from fencehold.runtime.lock.session_lock import SessionLock
-from fencehold.runtime.outbox.event_renewals import EventRenewals
 from fencehold.runtime.outbox.handler_runs import HandlerRuns
 from fencehold.runtime.outbox.reaper import Reaper
 from fencehold.runtime.outbox.worker import Worker
+from fencehold.runtime.outbox.worker_background import EventRenewals
 from fencehold.testing.simulation.fences import FencedStore
 
 Patch = tuple[Any, str, Any]  # of a class or a module

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from fencehold.backends.absent import NoCheckup, NoTables
 from fencehold.backends.memory.backend import MemoryFences, MemoryLeases, Shelf
+from fencehold.backends.memory.hints import MemoryHints
 from fencehold.backends.memory.items import MemoryItems
 from fencehold.backends.memory.outbox.events import MemoryEventAdmin, MemoryEventPort, MemoryEventsInTx
 from fencehold.backends.memory.outbox.shelf import EventShelf
@@ -23,6 +24,7 @@ from fencehold.model.election.places import UNKNOWN, Place
 from fencehold.model.errors import FenceholdError, Unavailable, Uncertain
 from fencehold.ports.fence import FencePort
 from fencehold.ports.leases import LeasePort
+from fencehold.ports.wakeup import Hint
 from fencehold.testing.simulation.loop import SimulationLoop
 
 T = TypeVar("T")
@@ -224,23 +226,16 @@ def new_shelf(loop: SimulationLoop, place: Place = UNKNOWN) -> Shelf:
     return Shelf(now_s=lambda: EPOCH_0_S + loop.time(), place=place, origin=place)
 
 
-class HintsOverLine:
+class HintsOverLine(MemoryHints):
     """Of leases or of events: what the store tells all of `relays` is passed on once the process listens."""
 
-    def __init__(self, relays: list[Callable[..., None]], line: Line) -> None:
-        self._relays, self._line = relays, line
-        self._mine: list[Callable[..., None]] = []
+    def __init__(self, relays: list[Hint], line: Line) -> None:
+        super().__init__(relays)
+        self._line = line
 
-    def on_hint(self, hint: Callable[..., None]) -> None:
+    def on_hint(self, hint: Hint) -> None:
         side, line = asyncio.get_running_loop(), self._line
-        self._mine.append(lambda *what: line.tell(side, partial(hint, *what)))
-
-    async def listen(self, limit_s: float) -> bool:
-        self._relays += [relay for relay in self._mine if relay not in self._relays]
-        return True
-
-    def close(self) -> None:
-        self._relays[:] = [relay for relay in self._relays if relay not in self._mine]
+        self._mine.append(lambda what, name: line.tell(side, partial(hint, what, name)))
 
 
 class EventsOverLine:

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from fencehold.backends.memory.backend import Shelf
-from fencehold.runtime.context import StoreContext
-from fencehold.runtime.election.keeper_services import KeeperServices
+from fencehold.runtime.context import KeeperServices, StoreContext
 from fencehold.telemetry.traces import NoTraces
 from fencehold.testing.simulation.loop import Side, SimulationLoop, side
 from fencehold.testing.simulation.network import BackendOverLine, Line

@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from fencehold.backends.postgres import hosts, wire
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable
+from fencehold.ports.time_limit import fixed
 from fencehold.verify.plan import CONNECTIONS_PER_CONTENDER, PREFIX, Plan
 from fencehold.verify.scratch.place import counters, whole
 from fencehold.verify.writer import RunStatements
@@ -139,7 +140,7 @@ class PostgresScratch:
 
         Then raises Unavailable; raises ConfigurationError if the database refuses `work`.
         """
-        left_s = wire.fixed(retry_for_s)
+        left_s = fixed(retry_for_s)
         while True:
             try:
                 connection = await wire.connect(self._info, CONNECT_LIMIT_S, autocommit=True)
@@ -160,5 +161,5 @@ class PostgresScratch:
         self, connection: wire.Connection, text: str, params: dict[str, Any] | None = None
     ) -> list[tuple[Any, ...]]:
         work = connection.execute(text.encode(), params)
-        cursor = await wire.bounded(connection, work, wire.fixed(STATEMENT_LIMIT_S))
+        cursor = await wire.bounded(connection, work, fixed(STATEMENT_LIMIT_S))
         return await cursor.fetchall() if cursor.description else []

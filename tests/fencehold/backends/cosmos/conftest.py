@@ -8,6 +8,7 @@ import pytest
 from fencehold.backends.cosmos.address import parse
 from fencehold.backends.cosmos.backend import CosmosBackend
 from fencehold.backends.cosmos.server_clock import ServerClock
+from fencehold.ports.facts import FactSink
 
 LIMIT_S = 10.0
 
@@ -18,9 +19,9 @@ def opened(cosmos_url: str) -> Callable[..., object]:
 
     @asynccontextmanager
     async def make(
-        clock: ServerClock | None = None, url: str = cosmos_url, init: bool = True
+        clock: ServerClock | None = None, url: str = cosmos_url, init: bool = True, facts: FactSink | None = None
     ) -> AsyncIterator[CosmosBackend]:
-        backend = CosmosBackend(parse(url), "fencehold_leases", clock)
+        backend = CosmosBackend(parse(url), "fencehold_leases", clock, facts)
         try:
             await backend.open(LIMIT_S)
             if init:

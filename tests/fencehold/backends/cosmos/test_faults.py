@@ -10,6 +10,7 @@ from fencehold.backends.cosmos.wire import refuse_many_writers
 from fencehold.model.election.leases import Ask, Lease
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
 from fencehold.testing.proxy import Fault, FaultProxy
+from tests.fencehold.backends.cosmos.charged import Charged
 from tests.fencehold.backends.cosmos.conftest import LIMIT_S
 from tests.servers.cosmos import CosmosServer
 
@@ -21,11 +22,11 @@ ASK = Ask("job", "ada", 60.0, "n")
 async def test_a_request_put_off_is_asked_again_when_the_server_said(
     opened: Opened, cosmos_server: CosmosServer, status: int
 ) -> None:
-    async with opened() as backend:
+    charged = Charged()
+    async with opened(facts=charged) as backend:
         cosmos_server.fail_next(3, status, retry_ms=20)
         assert isinstance(await backend.leases.acquire(ASK, LIMIT_S), Lease)
-        charged = backend.charges.by_verb()["acquire"]
-        assert charged.requests == 3 + 3, "read, clock and create; and three that were put off"
+        assert len(charged.units["acquire"]) == 3 + 3, "read, clock and create; and three that were put off"
 
 
 @pytest.mark.parametrize("status", [429, 449])

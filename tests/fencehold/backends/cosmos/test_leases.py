@@ -14,6 +14,7 @@ import pytest
 from fencehold.backends.cosmos.server_clock import ServerClock
 from fencehold.model.election.leases import Ask, Lease, Refusal, TermKey
 from fencehold.model.errors import ConfigurationError, LeaseLost
+from fencehold.ports.backend import events_of
 from fencehold.testing.conformance.suite import granted, release, renew, row
 from tests.fencehold.backends.cosmos.conftest import LIMIT_S
 from tests.servers.cosmos import CosmosServer
@@ -168,5 +169,5 @@ async def test_what_cannot_be_fenced_is_refused_with_what_to_do_instead(opened: 
         with pytest.raises(LeaseLost):
             backend.fences.fence(object(), key, over=True)
         with pytest.raises(ConfigurationError) as caught:
-            backend.events("outbox")
+            events_of(backend, "outbox")
         assert caught.value.code == "no_outbox"

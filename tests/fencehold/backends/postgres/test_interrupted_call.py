@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from fencehold.backends.postgres import wire
+from fencehold.ports.time_limit import fixed
 
 
 class NoConnection:
@@ -37,7 +38,7 @@ async def refused(begun: asyncio.Event) -> None:
 
 
 def called(work: Work, begun: asyncio.Event) -> Coroutine[Any, Any, None]:
-    return wire.bounded(cast(wire.Connection, NoConnection()), work(begun), wire.fixed(60))
+    return wire.bounded(cast(wire.Connection, NoConnection()), work(begun), fixed(60))
 
 
 def interrupted(main: Coroutine[Any, Any, None]) -> list[str]:

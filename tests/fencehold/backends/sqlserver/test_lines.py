@@ -21,9 +21,12 @@ from fencehold.backends.sqlserver import line as lines
 from fencehold.backends.sqlserver.address import Address
 from fencehold.backends.sqlserver.leases import SqlServerLeases
 from fencehold.backends.sqlserver.line import Line
+from fencehold.backends.sqlserver.own_tables import SqlServerOwnTables
 from fencehold.backends.sqlserver.session import Session
 from fencehold.model.election.leases import Ask, Busy
 from fencehold.model.errors import ConfigurationError, FenceholdError, Unavailable, Uncertain
+from fencehold.own_tables import Statement
+from tests.fencehold.own_tables.notebook import PACKAGE, TABLE
 
 ADDRESS = Address.of("mssql://clerk:secret@127.0.0.1:1/db")
 PLENTY_S = 30.0
@@ -267,6 +270,19 @@ def test_a_line_that_keeps_open_has_implicit_transactions(made: Made):
         assert f"SET IMPLICIT_TRANSACTIONS {word};" in made[-1].texts[0]
         assert "SET XACT_ABORT ON;" in made[-1].texts[0]
         line.leave()
+
+
+async def test_a_service_reads_on_a_line_of_its_own_which_ends_with_its_tables(made: Made):
+    made.answer = lambda text: None
+    tables = SqlServerOwnTables("mssql://u@h/d", PACKAGE, TABLE, connections=1, fenced=1, name="notes")
+    reader, read = tables.reader(), Statement("read", {"ids": ["a"]})
+    assert await tables.run(read, PLENTY_S) == []
+    assert await reader.run_all([read, read], PLENTY_S) == [[], []]
+    assert await reader.listen(PLENTY_S) is False
+    assert len(made) == 2
+    await tables.close()
+    for connection in made:
+        assert await asyncio.to_thread(connection.closed.wait, PLENTY_S)
 
 
 def of(kind: str, state: str, text: str) -> Exception:

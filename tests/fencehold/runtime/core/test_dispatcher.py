@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fencehold.runtime.core.dispatcher import ABANDON_S, CALLBACK_LIMIT_S, WAITING_MAX, Dispatcher
+from fencehold.runtime.core.callbacks import ABANDON_S, CALLBACK_LIMIT_S, WAITING_MAX, Dispatcher
 from tests.fencehold.testing.simulation.on_virtual_time import virtual
 
 

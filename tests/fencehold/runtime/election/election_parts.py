@@ -13,10 +13,8 @@ from fencehold.model.errors import Unavailable
 from fencehold.ports.backend import Backend
 from fencehold.ports.facts import FactSink
 from fencehold.ports.leases import Answer
-from fencehold.runtime.context import StoreContext
-from fencehold.runtime.election.candidates import Candidates
-from fencehold.runtime.election.keeper_services import KeeperServices
-from fencehold.runtime.election.leader import Leader
+from fencehold.runtime.context import KeeperServices, StoreContext
+from fencehold.runtime.election.leader import Candidates, Leader
 from fencehold.telemetry.traces import NoTraces
 from tests.fencehold.testing.simulation.on_virtual_time import LoopClock, SameLoopHost
 

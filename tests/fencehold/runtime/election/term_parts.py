@@ -12,8 +12,8 @@ from fencehold.backends.memory.backend import MemoryFences, MemoryTransaction, S
 from fencehold.model.election.leases import Lease, TermKey
 from fencehold.model.election.settings import leader_settings
 from fencehold.model.errors import ConfigurationError, LeaseLost
-from fencehold.ports.fence import DONE, GuardText, RemainingS
-from fencehold.runtime.election.held_lease import HeldLease
+from fencehold.ports.fence import GuardText, Ready, RemainingS
+from fencehold.runtime.election.keeper import HeldLease
 from fencehold.runtime.election.term import Term
 from tests.fencehold.testing.simulation.on_virtual_time import LoopClock
 
@@ -57,7 +57,7 @@ class Fences(MemoryFences):
                 return self._refuse_later(error)
             raise error
         if target in self.ours:
-            return DONE
+            return Ready(None)
         return self._fence() if target == "async" else super().fence(target, key)
 
     async def spoil(self, target: object) -> None:

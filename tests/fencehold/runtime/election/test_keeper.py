@@ -14,9 +14,8 @@ from fencehold.model.election.leases import Ask, Busy, Lease, Refusal, TermKey
 from fencehold.model.election.settings import LeaderSettings, leader_settings
 from fencehold.model.errors import Uncertain
 from fencehold.ports.leases import Answer
-from fencehold.runtime.core.loop_liveness import LoopLiveness
-from fencehold.runtime.election.held_lease import HeldLease
-from fencehold.runtime.election.keeper import Keeper
+from fencehold.runtime.core.renewals import LoopLiveness
+from fencehold.runtime.election.keeper import HeldLease, Keeper
 from fencehold.telemetry.logs import level_of
 from tests.fencehold.testing.simulation.on_virtual_time import LoopClock, virtual
 

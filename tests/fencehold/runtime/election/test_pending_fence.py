@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fencehold.model.errors import LeaseLost
-from fencehold.runtime.election.held_lease import HeldLease
+from fencehold.runtime.election.keeper import HeldLease
 from fencehold.runtime.election.term import Term
 from tests.fencehold.runtime.election.term_parts import Fences, a_term, for_ever
 from tests.fencehold.testing.simulation.on_virtual_time import virtual

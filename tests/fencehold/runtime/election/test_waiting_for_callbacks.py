@@ -8,7 +8,7 @@ import pytest
 
 from fencehold.model.election.election import LockState
 from fencehold.model.errors import ConfigurationError
-from fencehold.runtime.core.dispatcher import Dispatcher
+from fencehold.runtime.core.callbacks import Dispatcher
 from tests.fencehold.runtime.election.faces import Face, leased, now_s, on_both, until
 from tests.fencehold.testing.simulation.on_virtual_time import virtual
 

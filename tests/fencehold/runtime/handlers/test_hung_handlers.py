@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import fencehold
-from fencehold.runtime.outbox.worker_background import STOP_LIMIT_S
+from fencehold.runtime.core.keeper_thread import STOP_LIMIT_S
 from fencehold.telemetry.fan_out import FanOut
 from fencehold.telemetry.prometheus import PrometheusSink
 from tests.fencehold.runtime.outbox.conftest import Opened
@@ -159,7 +159,7 @@ async def test_a_worker_with_nothing_in_hand_stops_without_waiting(file_url: str
             await heard.once("worker_watched")
             began_s = time.monotonic()
             worker.stop()
-            await asyncio.wait_for(worker._wait_stopped(), LIMIT_S)
+            await asyncio.wait_for(worker.stopped.wait(), LIMIT_S)
             assert time.monotonic() - began_s < STOP_LIMIT_S
 
 

@@ -10,7 +10,7 @@ import fencehold
 from fencehold.model.outbox.settings import worker_settings
 from fencehold.ports.fact_table import WorkerFacts
 from fencehold.runtime.handlers.watch import WARNINGS_MAX, HandlerWatch
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent
+from fencehold.runtime.outbox.context import ClaimedEvent
 
 
 def call() -> Any:
@@ -36,12 +36,13 @@ class Scene:
         self.settings = worker_settings(30.0, concurrency=concurrency, give_up_after=60, **settings)
         self.claimed_events: dict[int, ClaimedEvent] = {}
         self.strays: dict[int, ClaimedEvent] = {}
-        self.is_stopping = False
+        self._stopping = False
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.given_up: list[str] = []
         self.clock = Clock()
         self.facts = WorkerFacts(self, outbox="outbox", worker_id="w")
-        self.watch = HandlerWatch(self, self, asyncio.get_running_loop(), threading.get_ident(), self.clock)
+        worker: Any = self
+        self.watch = HandlerWatch(worker, worker, asyncio.get_running_loop(), threading.get_ident(), self.clock)
 
     def fact(self, event: str, **fields: Any) -> None:
         self.told.append((event, fields))
@@ -49,7 +50,7 @@ class Scene:
     def handler_name(self, claim: fencehold.Claim) -> str:
         return f"app.{claim.event_type}"
 
-    def give_up(self, error: fencehold.WorkerStuck) -> None:
+    def _give_up(self, error: fencehold.WorkerStuck) -> None:
         self.given_up.append(error.message)
 
     def begin(self, event_id: int, task: Any = None) -> ClaimedEvent:
@@ -182,6 +183,6 @@ async def test_a_process_that_was_frozen_as_a_whole_is_not_taken_for_one_with_a_
 async def test_a_worker_that_stops_gives_nothing_up() -> None:
     scene = Scene(concurrency=1)
     scene.begin(1).end("max_processing")
-    scene.is_stopping = True
+    scene._stopping = True
     await scene.after(100, turning=False)
     assert scene.given_up == []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fencehold.backends.memory.items import MemoryItemPort
-from fencehold.runtime.items.open_asks import OpenAsks
+from fencehold.runtime.items.context import OpenAsks
 from tests.fencehold.runtime.items.conftest import OpenedItems
 
 PLACE = ("kind", "holder", "n")

@@ -13,7 +13,7 @@ import pytest
 import fencehold
 from fencehold.model.items.items import ItemKey
 from fencehold.model.items.settings import item_settings
-from fencehold.runtime.items.lease import ItemLease
+from fencehold.runtime.items.keeper import ItemLease
 from tests.fencehold.runtime.items.conftest import KIND, OpenedItems
 from tests.fencehold.runtime.items.scene import error_of, free
 from tests.fencehold.runtime.outbox.scene import eventually

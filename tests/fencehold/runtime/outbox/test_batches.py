@@ -11,10 +11,8 @@ from fencehold.model.outbox.settings import outbox_settings, worker_settings
 from fencehold.ports.fact_table import StoreFacts
 from fencehold.runtime.core.clock import BootClock
 from fencehold.runtime.handlers.handlers import Handlers
-from fencehold.runtime.outbox.access import OutboxAccess
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent
+from fencehold.runtime.outbox.context import ClaimedEvent, OutboxAccess, WorkerContext
 from fencehold.runtime.outbox.handler_runs import HandlerRuns
-from fencehold.runtime.outbox.worker_context import WorkerContext
 from fencehold.telemetry.logs import LogSink
 from fencehold.telemetry.traces import NoTraces
 from tests.fencehold.runtime.outbox.conftest import Opened

@@ -20,13 +20,13 @@ async def test_a_worker_that_is_cancelled_at_every_turn_still_stops_what_runs_be
         run = asyncio.create_task(worker.run())
         await heard.once("leader_acquired")  # its reaper's
         await heard.once("worker_started")
-        outbox._access.keeper_loop.post(time.sleep, 0.2)  # nothing can be stopped before that
+        outbox._access.context.store.keeper_loop.post(time.sleep, 0.2)  # nothing can be stopped before that
         while not run.done():
             run.cancel()
             await asyncio.sleep(0)
         with contextlib.suppress(asyncio.CancelledError):
             await run
         async with asyncio.timeout(LIMIT_S):
-            await worker._wait_stopped()
+            await worker.stopped.wait()
             await heard.once("leader_released")
         assert heard.all("worker_stopped")

@@ -13,8 +13,8 @@ import pytest
 import fencehold
 from fencehold.model.outbox.settings import outbox_settings, worker_settings
 from fencehold.runtime.core.clock import BootClock
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent
-from fencehold.runtime.outbox.event_renewals import EventRenewals
+from fencehold.runtime.outbox.context import ClaimedEvent
+from fencehold.runtime.outbox.worker_background import EventRenewals
 from fencehold.testing.proxy import ThreadedFaultProxy
 from tests.fencehold.runtime.outbox.conftest import Opened
 from tests.fencehold.runtime.outbox.laborers import laborers
@@ -256,8 +256,8 @@ async def test_an_event_whose_time_is_over_is_lost_without_asking_the_store() ->
     claimed = ClaimedEvent(fencehold.Claim(1, "t", "a", "1", "w/1"), clock, clock.now_s() - 10.0, trusted_s=1.0)
     port: Any = NeverAsked()
     worker: Any = SimpleNamespace(
-        claimed_events={id(claimed): claimed}, outbox_settings=outbox_settings(lease="1s"),
-        settings=worker_settings(1, max_processing="60s"), clock=clock, facts=None, lost=lambda _: lost.set(),
+        claimed_events={id(claimed): claimed}, outbox=SimpleNamespace(settings=outbox_settings(lease="1s")),
+        settings=worker_settings(1, max_processing="60s"), clock=clock, facts=None, _lost=lambda _: lost.set(),
     )  # fmt: skip
     renewals = EventRenewals(worker, port, worker)
     task = asyncio.create_task(renewals.run())

@@ -12,7 +12,7 @@ import pytest
 
 import fencehold
 from fencehold.model.names import LEASE_NAME_CHARS_MAX
-from fencehold.runtime.outbox.access import reaper_lease
+from fencehold.runtime.outbox.context import reaper_lease
 from tests.fencehold.runtime.outbox.conftest import Opened
 from tests.fencehold.runtime.outbox.scene import becomes, enough_s, lapse, row, running
 

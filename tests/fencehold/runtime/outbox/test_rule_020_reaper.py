@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 import fencehold
 from fencehold.runtime.outbox import reaper
-from fencehold.runtime.outbox.access import OutboxAccess
+from fencehold.runtime.outbox.context import OutboxAccess
 from fencehold.telemetry.prometheus import PrometheusSink
 from tests.across_packages.processes import execute
 from tests.fencehold.runtime.outbox.conftest import Opened

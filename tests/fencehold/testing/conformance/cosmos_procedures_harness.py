@@ -9,6 +9,7 @@ from fencehold.backends.cosmos.backend import CosmosBackend
 from fencehold.backends.cosmos.schema import CosmosSchema
 from fencehold.backends.cosmos.wire import Wire
 from fencehold.ports.backend import Backend
+from fencehold.ports.facts import FactSink
 from fencehold.testing.harness import LEASE_TABLE, Can, Harness, Traits
 from tests.fencehold.backends.cosmos.items.procedures.bridge import Bridge, Container
 from tests.fencehold.testing.conformance.cosmos_harness import BentClock
@@ -38,9 +39,9 @@ class ProcedureHarness(Harness):
     def make(self, table: str = LEASE_TABLE) -> Backend:
         return self.made(by_procedure=True)
 
-    def made(self, *, by_procedure: bool) -> CosmosBackend:
+    def made(self, *, by_procedure: bool, facts: FactSink | None = None) -> CosmosBackend:
         address = Address("bridge", self.space, buckets=self.buckets, by_procedure=by_procedure)
-        return CosmosBackend(address, LEASE_TABLE, self._clock)
+        return CosmosBackend(address, LEASE_TABLE, self._clock, facts)
 
     async def set_clock(self, at: dt.datetime) -> None:
         self._clock.frozen = at

@@ -20,8 +20,9 @@ OWN_TABLES = ROOT / "src" / "fencehold" / "backends" / "sqlite" / "own_tables.py
 HARMLESS = (
     "submission_manager.stores", "submission_manager.model", "submission_manager.ports", "fencehold.backends.sqlite",
     "fencehold.backends.sql.statements", "fencehold.backends.sql.own_tables", "fencehold.backends.sql.own_rows",
+    "fencehold.backends.sql.steps", "fencehold.backends.sql.migrations", "namedtuple_Run",
     "fencehold.ports.own_tables", "json", "enum", "functools", "threading", "fencehold.runtime.election.term",
-    "fencehold.runtime.election.held_lease", "fencehold.runtime.core.trust", "fencehold.runtime.core.forks",
+    "fencehold.runtime.election.keeper", "fencehold.runtime.core.trust",
     "fencehold.runtime.core.clock",
 )  # fmt: skip
 

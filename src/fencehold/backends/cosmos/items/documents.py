@@ -35,33 +35,21 @@ def bucket_of(item_id: str, buckets: int) -> int:
     return int.from_bytes(hashlib.sha256(item_id.encode()).digest()[:8], "big") % buckets
 
 
-def item_document(partition: str, kind: str, item_id: str, row: StoredItem, before: Document | None) -> Document:
-    """Return the document for `row`, which replaces the document `before`."""
+def item_document(partition: str, kind: str, item_id: str, row: StoredItem | None, before: Document | None) -> Document:
+    """Return the document for `row`, which replaces the document `before`; None: for an item that is deleted."""
+    document: Document = {"id": document_id(item_id), "pk": partition, "itemId": item_id, "kind": kind}
+    if row is None:
+        lease = {"leasedBy": None, "leasedAt": None, "leaseDuration": 0, "expiresAt": 0, "token": last_token(before)}
+        return {**document, "state": None, "document": None, "deleted": True, "lease": lease}
     is_put_again = before is not None and bool(before.get("deleted"))
     token_before = last_token(before) if is_put_again else (before or {}).get("tokenBefore", 0)
     return {
-        "id": document_id(item_id),
-        "pk": partition,
-        "itemId": item_id,
-        "kind": kind,
+        **document,
         "state": row.state,
         "stateTimestamp": instant_ms(row.state_timestamp),
         "document": row.document,
         "tokenBefore": token_before,
         "lease": lease_fields(row, token_before),
-    }
-
-
-def tombstone(partition: str, kind: str, item_id: str, token: int) -> Document:
-    return {
-        "id": document_id(item_id),
-        "pk": partition,
-        "itemId": item_id,
-        "kind": kind,
-        "state": None,
-        "document": None,
-        "deleted": True,
-        "lease": {"leasedBy": None, "leasedAt": None, "leaseDuration": 0, "expiresAt": 0, "token": token},
     }
 
 

@@ -57,7 +57,7 @@ class CosmosItemPort:
         return there(await self._one(Verb.PUT, item.id, asked, limit_s))
 
     async def get(self, ids: Sequence[str], limit_s: float) -> dict[str, ItemRow]:
-        call = self._wire.call("get", limit_s)
+        call = Call(self._wire, "get", limit_s)
         found = await asyncio.gather(*(call.read(self._partition(i), document_id(i)) for i in dict.fromkeys(ids)))
         return {row.id: row for row in await seen_now(call, (one for one in found if one is not None))}
 
@@ -97,7 +97,7 @@ class CosmosItemPort:
 
         After a failed write it queries again until the batch is full, nothing is free, or the time is over.
         """
-        call = self._wire.call("next_for_state", limit_s)
+        call = Call(self._wire, "next_for_state", limit_s)
         taken: list[ItemRow] = []
         spread = 1
         wish = Request(WHENEVER, holder_id, lease_s=lease_s, state=state)
@@ -122,7 +122,7 @@ class CosmosItemPort:
     async def find(self, state: str | None, limit: int, limit_s: float) -> list[ItemRow]:
         if limit <= 0:
             return []
-        call = self._wire.call("find", limit_s)
+        call = Call(self._wire, "find", limit_s)
         text = query("find_items" if state is None else "find_items_in_state")
         given = {} if state is None else {"state": state}
         found = await oldest((call.query(part, text, given, limit) for part in self._partitions()), limit)
@@ -137,13 +137,13 @@ class CosmosItemPort:
 
     async def _one(self, verb: Verb, item_id: str, asked: Request, limit_s: float) -> ItemAnswer | None:
         """Run a verb on one item. Returns None if it is done and the item does not exist."""
-        return await self._attempt(self._wire.call(verb.value, limit_s), verb, item_id, asked)
+        return await self._attempt(Call(self._wire, verb.value, limit_s), verb, item_id, asked)
 
     async def _batch(
         self, verb: Verb, asked: Mapping[ItemKey, Request], limit_s: float
     ) -> dict[ItemKey, ItemAnswer | None]:
         """Run a verb on each of these items. Raises if one got no answer; the whole batch may then be repeated."""
-        call = self._wire.call(verb.value, limit_s)
+        call = Call(self._wire, verb.value, limit_s)
         return await together({key: self._attempt(call, verb, key.id, one) for key, one in asked.items()})
 
     async def _attempt(self, call: Call, verb: Verb, item_id: str, asked: Request) -> ItemAnswer | None:
@@ -177,16 +177,11 @@ class CosmosItemPort:
         """Write by etag and return what is stored now; None if the document has changed since it was read."""
         self._known.pop(item_id, None)
         partition = self._partition(item_id)
-        if after is None:
-            changed = shape.tombstone(partition, self._kind, item_id, shape.last_token(before))
-        else:
-            changed = shape.item_document(partition, self._kind, item_id, after, before)
-        if before is None:
-            stored = await call.create(partition, changed)
-        elif rule.then is extend:
+        changed = shape.item_document(partition, self._kind, item_id, after, before)
+        if before is not None and rule.then is extend:
             stored = await call.patch(partition, changed["id"], lease_only(changed), before["_etag"])
         else:
-            stored = await call.replace(partition, changed, before["_etag"])
+            stored = await call.write(partition, changed, before)
         if stored is not None and stored["lease"]["leasedBy"] is not None:
             self._remember(item_id, stored)
         return stored
@@ -312,7 +307,7 @@ def lease_only(changed: Document) -> list[Document]:
 async def contended(call: Call) -> None:
     """Pause after another client's write succeeded. Raises Unavailable (busy) if there is no time to try again."""
     pause_s = random.uniform(0, CONTENDED_PAUSE_S_MAX)
-    if pause_s >= call.left_s:
+    if pause_s >= call.left_s():
         raise Unavailable("Others kept changing the item for as long as this might take.", code="busy")
     await asyncio.sleep(pause_s)
 

@@ -71,7 +71,7 @@ class ProcedureItemPort(CosmosItemPort):
         skip: Sequence[str] = (),
         stretch: Stretch = EVER,
     ) -> list[ItemRow]:
-        call = self._wire.call("next_for_state", limit_s)
+        call = Call(self._wire, "next_for_state", limit_s)
         taken: list[ItemRow] = []
         waiting = in_turn(self._partitions()) if limit > 0 else []
         while waiting and len(taken) < limit:
@@ -115,7 +115,7 @@ class ProcedureItemPort(CosmosItemPort):
         self, verb: str, asked: Mapping[K, tuple[str, Document]], limit_s: float
     ) -> dict[K, ItemAnswer | None]:
         """Send one request for each bucket; `asked` has an item's id and the rest of the request for it."""
-        call = self._wire.call(verb, limit_s)
+        call = Call(self._wire, verb, limit_s)
         parts: dict[str, dict[K, Document]] = {}
         for key, (item_id, fields) in asked.items():
             parts.setdefault(self._partition(item_id), {})[key] = {"id": document_id(item_id), **fields}
@@ -139,7 +139,7 @@ class ProcedureSchema(CosmosSchema):
     async def init(self, limit_s: float, waits: Waits = unheard) -> list[str]:
         """Safe to repeat and in parallel: a procedure of this name that exists already has exactly this content."""
         steps = await super().init(limit_s, waits)
-        call = self._wire.call("init", limit_s)
+        call = Call(self._wire, "init", limit_s)
         if self._wire.address.credential:
             await self._check_uploaded(call)
             return steps
@@ -153,10 +153,9 @@ class ProcedureSchema(CosmosSchema):
         """
         nothing: dict[str, list[Any]] = {"lease": ["get", []], "nextForState": ["", 1, "", 0, [], 0, 0]}
         for script in SCRIPTS:
-            try:
-                await call.execute_procedure(self._any_partition, procedure(script).id, nothing[script])
-            except LookupError:
-                raise faults.only_by_hand(f"There is no stored procedure {procedure(script).id}") from None
+            name = procedure(script).id
+            if await call.execute_procedure(self._any_partition, name, nothing[script]) is None:
+                raise faults.only_by_hand(f"There is no stored procedure {name}")
 
     def script(self) -> str:
         address = self._wire.address
@@ -186,10 +185,9 @@ async def answers(call: Call, verb: str, partition: str, requests: Sequence[Docu
 
 async def execute(call: Call, partition: str, script: str, parameters: Sequence[Any]) -> Mapping[str, Any]:
     wanted = procedure(script).id
-    try:
-        reply: Mapping[str, Any] = await call.execute_procedure(partition, wanted, parameters)
-    except LookupError:
-        raise faults.schema_missing(f"there is no stored procedure {wanted}") from None
+    reply: Mapping[str, Any] | None = await call.execute_procedure(partition, wanted, parameters)
+    if reply is None:
+        raise faults.schema_missing(f"there is no stored procedure {wanted}")
     return reply
 
 

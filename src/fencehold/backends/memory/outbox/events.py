@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import datetime as dt
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from fencehold.backends.absent import NoTables
-from fencehold.backends.memory.outbox.shelf import CLAIMABLE, EventShelf, Kept, Relay
-from fencehold.backends.ready import Ready
+from fencehold.backends.memory.hints import MemoryHints
+from fencehold.backends.memory.outbox.shelf import CLAIMABLE, EventShelf, Kept
 from fencehold.model.errors import ConfigurationError
 from fencehold.model.outbox.events import Request, Status, Verb, has_lapsed, is_recovered, is_suspect
 from fencehold.model.outbox.new_events import NewEvent
@@ -27,6 +25,7 @@ from fencehold.ports.events import (
     Stats,
     Turn,
 )
+from fencehold.ports.fence import Ready
 
 REDRIVABLE = (Status.DEAD_LETTER, Status.FAILED)
 PURGEABLE = (Status.COMPLETED, Status.DEAD_LETTER)
@@ -150,7 +149,7 @@ class MemoryEventAdmin:
             for row in [] if dry_run else chosen:
                 self._shelf.remove(row)
                 gone = row.new.tracking_id
-                self._shelf.consumed = {met for met in self._shelf.consumed if met[0] != gone}
+                self._shelf.consumed = {(one, by) for one, by in self._shelf.consumed if one != gone}
         return len(chosen)
 
     def _chosen(self, which: Filter) -> Iterator[Kept]:
@@ -192,43 +191,13 @@ class MemoryEventsInTx:
             return Ready(is_first)
 
 
-class MemoryEventHints:
-    def __init__(self, shelf: EventShelf) -> None:
-        self._shelf = shelf
-        self._hints: list[Callable[[], None]] = []
-        self._relay: Relay | None = None
-
-    def on_hint(self, hint: Callable[[], None]) -> None:
-        self._hints.append(hint)
-
-    async def listen(self, limit_s: float) -> bool:
-        if self._relay is None:
-            loop = asyncio.get_running_loop()
-
-            def relay() -> None:
-                with contextlib.suppress(RuntimeError):  # that loop has ended
-                    loop.call_soon_threadsafe(self._hint)
-
-            self._relay = relay
-            self._shelf.relays.append(relay)
-        return True
-
-    def close(self) -> None:
-        if self._relay in self._shelf.relays:
-            self._shelf.relays.remove(self._relay)
-
-    def _hint(self) -> None:
-        for hint in self._hints:
-            hint()
-
-
 class MemoryEvents:
     def __init__(self, shelf: EventShelf) -> None:
         self.schema = NoTables("the memory store")
         self.port = MemoryEventPort(shelf)
         self.in_tx = MemoryEventsInTx(shelf)
         self.admin = MemoryEventAdmin(shelf)
-        self.hints = MemoryEventHints(shelf)
+        self.hints = MemoryHints(shelf.relays)
 
     async def close(self) -> None:
         self.hints.close()

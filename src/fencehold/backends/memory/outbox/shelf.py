@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from fencehold.model.outbox.events import Request, Status, Stored, Verb, apply, is_recovered, is_suspect
 from fencehold.model.outbox.new_events import NewEvent
 from fencehold.ports.events import ClaimAsk
+from fencehold.ports.wakeup import ADDED, Hint
 
 CLAIMABLE = (Status.PENDING, Status.FAILED)
 UNFINISHED = (*CLAIMABLE, Status.PROCESSING)
 
-Relay = Callable[[], None]
 Aggregate = tuple[str | None, str]
 
 
@@ -44,7 +44,7 @@ class EventShelf:
     reaper_ran_at: dt.datetime | None = None
     reaper_runs: int = 0
     last_id: int = 0
-    relays: list[Relay] = field(default_factory=list)
+    relays: list[Hint] = field(default_factory=list)
     fired: list[str] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -103,7 +103,7 @@ class EventShelf:
 
     def notify(self) -> None:
         for relay in list(self.relays):
-            relay()
+            relay(ADDED, "")
 
 
 def _few_suspects(rows: Iterator[Kept], suspects_max: int) -> Iterator[Kept]:

@@ -13,7 +13,7 @@ class PostgresEventAdmin:
 
     async def stats(self, limit_s: float, whole: bool = True) -> Stats:
         rows = await self._session.run("stats", {"whole": whole}, limit_s)
-        return event_rows.stats(rows[0])
+        return Stats(*rows[0])
 
     async def find(self, which: Filter, limit: int, limit_s: float) -> list[EventRow]:
         params = {**event_rows.filter_params(which), "limit": limit}
@@ -26,10 +26,12 @@ class PostgresEventAdmin:
             **event_rows.filter_params(which), "root_cause": root_cause, "limit": limit, "spread": spread_s,
             "dry_run": dry_run,
         }  # fmt: skip
-        return [row[0] for row in await self._session.run("redrive", params, limit_s)]
+        return [tracking_id for (tracking_id,) in await self._session.run("redrive", params, limit_s)]
 
     async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
         params = event_rows.filter_params(which)
         if dry_run:
-            return min(limit, int((await self._session.run("purgeable", params, limit_s))[0][0]))
-        return int((await self._session.run("purge", {**params, "limit": limit}, limit_s))[0][0])
+            [(count,)] = await self._session.run("purgeable", params, limit_s)
+            return min(limit, int(count))
+        [(count,)] = await self._session.run("purge", {**params, "limit": limit}, limit_s)
+        return int(count)

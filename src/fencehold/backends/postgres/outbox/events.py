@@ -7,10 +7,9 @@ import contextlib
 import datetime as dt
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fencehold.backends.postgres import wire
 from fencehold.backends.postgres.arrays import array, text_array
 from fencehold.backends.postgres.callers import PostgresCallersOutbox
 from fencehold.backends.postgres.commits import Commits
@@ -25,6 +24,7 @@ from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.model.outbox.events import Status
 from fencehold.model.outbox.new_events import NewEvent
 from fencehold.ports.events import Claim, ClaimAsk, ClaimKey, Failure, Key, Recovered, Turn
+from fencehold.ports.time_limit import fixed
 
 COPY_MIN = 50  # events: for fewer, one statement is faster than a bulk load and its hint
 COPY_CHUNK = 100  # events sent at a time
@@ -151,7 +151,7 @@ class PostgresEventPort:
 
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
         """Repeats for keys that were left out: another session may only have had their rows locked."""
-        left_s = wire.fixed(limit_s)
+        left_s = fixed(limit_s)
         renewed: dict[ClaimKey, dt.datetime] = {}
         for attempt in range(RENEW_TRIES):
             missing = [key for key in keys if key not in renewed]
@@ -177,17 +177,6 @@ class PostgresEventPort:
         return [event_rows.recovered(row) for row in rows]
 
 
-class PostgresEventHints:
-    def __init__(self, session: EventSession) -> None:
-        self._session = session
-
-    def on_hint(self, hint: Callable[[], None]) -> None:
-        self._session.on_hint(lambda _, __: hint())
-
-    async def listen(self, limit_s: float) -> bool:
-        return await self._session.listen(limit_s)
-
-
 class PostgresEvents:
     """One outbox in one event loop: one connection for everything, opened when first needed."""
 
@@ -198,7 +187,7 @@ class PostgresEvents:
         self.port = PostgresEventPort(self._session, statements)
         self.in_tx = PostgresCallersOutbox(statements, self._session.run)
         self.admin = PostgresEventAdmin(self._session)
-        self.hints = PostgresEventHints(self._session)
+        self.hints = self._session
 
     async def close(self) -> None:
         await self._session.close()

@@ -10,7 +10,7 @@ from typing import Any
 from fencehold.backends.postgres.arrays import array, text_array
 from fencehold.model.outbox.events import Status, is_suspect
 from fencehold.model.outbox.new_events import NewEvent
-from fencehold.ports.events import Claim, EventRow, Failure, Filter, Key, Recovered, Stats
+from fencehold.ports.events import Claim, EventRow, Failure, Filter, Key, Recovered
 
 Row = tuple[Any, ...]
 
@@ -118,10 +118,6 @@ def claims(rows: Sequence[Row], token: str) -> tuple[list[Claim], dict[int, tupl
 def recovered(row: Row) -> Recovered:
     event_id, tracking_id, event_type, status, retry_count, stale_s, token = row
     return Recovered(event_id, tracking_id, event_type, Status(status), retry_count, stale_s, token)
-
-
-def stats(row: Row) -> Stats:
-    return Stats(*row)
 
 
 def event_row(row: Row) -> EventRow:

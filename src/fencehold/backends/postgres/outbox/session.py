@@ -11,6 +11,7 @@ from fencehold.backends.postgres.commits import Commits
 from fencehold.backends.postgres.planned_session import PlannedSession
 from fencehold.backends.postgres.session import EXPLAINED, Rows
 from fencehold.backends.sql.statements import Statements
+from fencehold.ports.time_limit import fixed
 
 WATCH_AFTER_S = 0.001  # the socket is not watched between a busy worker's turns: that would cost two system calls
 
@@ -30,7 +31,7 @@ class EventSession(PlannedSession):
             connection = await self._ready(limit_s)
             self._unwatch()
             try:
-                with self._trouble, wire.Limit(connection, wire.fixed(limit_s)):
+                with self._trouble, wire.Limit(connection, fixed(limit_s)):
                     if self._must_listen(connection):
                         await self._listen(connection)
                     try:

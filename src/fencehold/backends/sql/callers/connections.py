@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from enum import Enum, auto
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from fencehold.backends.ready import Ready
 from fencehold.backends.sql.statements import Statements
+from fencehold.ports.fence import Ready
 
 T = TypeVar("T")
 

@@ -42,10 +42,10 @@ class SqliteItemPort:
         params = {"id": item_id, "holder": holder_id, **item_rows.lease_params(lease_s)}
 
         def work(connection: sqlite3.Connection) -> Changed:
-            changed = self._change(connection, "acquire", params)
-            if changed[0]:
+            is_granted, rows = self._change(connection, "acquire", params)
+            if is_granted:
                 self._tokens_given(connection, 1)
-            return changed
+            return is_granted, rows
 
         return _answer(await self._session.write(work, limit_s))
 
@@ -53,7 +53,7 @@ class SqliteItemPort:
         params = {"keys": item_rows.keys_param(keys), **item_rows.lease_params(lease_s)}
 
         rows = await self._session.write(lambda connection: self._run(connection, "renew", params), limit_s)
-        return {ItemKey(row[0], row[1], row[2]): instant(row[3]) for row in rows}
+        return {ItemKey(item_id, holder_id, token): instant(until) for item_id, holder_id, token, until in rows}
 
     async def break_leases(self, keys: Sequence[ItemKey], limit_s: float) -> dict[ItemKey, ItemRefusal]:
         parts = rounds(keys, lambda key: key.id)
@@ -120,7 +120,7 @@ class SqliteItemPort:
 
     async def kinds(self, limit_s: float) -> list[str]:
         def work(connection: sqlite3.Connection) -> list[str]:
-            return [row[0] for row in self._run(connection, "kinds", {})]
+            return [kind for (kind,) in self._run(connection, "kinds", {})]
 
         return await self._session.read(work, limit_s)
 
@@ -156,7 +156,7 @@ class SqliteItems:
 
 
 def _items(rows: Sequence[Row]) -> dict[str, ItemRow]:
-    return {row[0]: item_rows.item(row) for row in rows}
+    return {one.id: one for one in map(item_rows.item, rows)}
 
 
 def _answer(changed: Changed) -> ItemAnswer:

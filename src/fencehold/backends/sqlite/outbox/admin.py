@@ -41,11 +41,12 @@ class SqliteEventAdmin:
     async def purge(self, which: Filter, limit: int, limit_s: float, dry_run: bool = False) -> int:
         params = event_rows.filter_params(which)
         if dry_run:
-            return min(limit, int((await self._read("purgeable", params, limit_s))[0][0]))
+            [(count,)] = await self._read("purgeable", params, limit_s)
+            return min(limit, int(count))
 
         def work(connection: sqlite3.Connection) -> int:
             rows = connection.execute(self._statements["purge"], {**params, "limit": limit}).fetchall()
-            gone = json.dumps([row[0] for row in rows])
+            gone = json.dumps([tracking_id for (tracking_id,) in rows])
             connection.execute(self._statements["forget"], {"tracking_ids": gone})
             return len(rows)
 

@@ -42,7 +42,7 @@ class SqliteEventPort:
         def work(connection: sqlite3.Connection) -> list[list[Row]]:
             return [connection.execute(statement, params).fetchall() for params in batch]
 
-        added = [rows[0][0] for rows in await self._session.write(work, limit_s) if rows]
+        added = [tracking_id for rows in await self._session.write(work, limit_s) for (tracking_id,) in rows]
         if added:
             self._neighbours.notify()
         return added
@@ -61,7 +61,7 @@ class SqliteEventPort:
     async def renew(self, keys: Sequence[ClaimKey], lease_s: float, limit_s: float) -> dict[ClaimKey, dt.datetime]:
         change = KeyChange(self._statements["renew"], keys, {"lease": modifier(lease_s)})
         done = await self._session.write(change.run, limit_s)
-        return {key: instant(row[1]) for key, row in change.answers(done)}
+        return {key: instant(until) for key, (until,) in change.answers(done)}
 
     async def fail(self, failures: Sequence[Failure], limit_s: float) -> list[tuple[ClaimKey, Status]]:
         statement, parts = self._statements["fail"], rounds(failures, lambda failure: failure.key.id)
@@ -86,14 +86,14 @@ class SqliteEventPort:
     async def reap(self, limit: int, limit_s: float) -> list[Recovered]:
         def work(connection: sqlite3.Connection) -> tuple[list[Row], list[Row]]:
             stuck = connection.execute(self._statements["lapsed"], {"limit": limit}).fetchall()
-            ids = event_rows.ids_param([row[0] for row in stuck])
+            ids = event_rows.ids_param([event_id for event_id, *_ in stuck])
             reaped = connection.execute(self._statements["reap"], {"ids": ids}).fetchall()
             connection.execute(self._statements["reaped"], {"recovered": len(reaped)})
             return stuck, reaped
 
         stuck, reaped = await self._session.write(work, limit_s)
-        rows = {row[0]: row for row in reaped}
-        recovered = [event_rows.recovered(rows[row[0]], row) for row in stuck]
+        become = {event_id: others for event_id, *others in reaped}
+        recovered = [event_rows.recovered(event_id, *become[event_id], *was) for event_id, *was in stuck]
         if any(one.status is Status.PENDING for one in recovered):
             self._neighbours.notify()
         return recovered
@@ -110,11 +110,11 @@ class KeyChange:
     def run(self, connection: sqlite3.Connection) -> list[list[Row]]:
         return [connection.execute(self._statement, params).fetchall() for params in self._batch]
 
-    def answers(self, done: list[list[Row]]) -> list[tuple[Any, Row]]:
-        """Return the keys that were not refused, as they were given, each with its row."""
-        changed: list[tuple[Any, Row]] = []
+    def answers(self, done: list[list[Row]]) -> list[tuple[Any, list[Any]]]:
+        """Return the keys that were not refused, as they were given, each with what else its row says."""
+        changed: list[tuple[Any, list[Any]]] = []
         for some, found in zip(self._parts, done, strict=True):
-            rows = {row[0]: row for row in found}
+            rows = {event_id: others for event_id, *others in found}
             changed += [(key, rows[key.id]) for key in some if key.id in rows]
         return changed
 

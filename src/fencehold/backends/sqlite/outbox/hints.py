@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable
 
 from fencehold.backends.sql.statements import Statements
-from fencehold.backends.sqlite.session import Session
+from fencehold.backends.sqlite.session import Session, single
 from fencehold.model.errors import FenceholdError
+from fencehold.ports.wakeup import ADDED, Hint
 
 LOOK_EVERY_S = 0.05
 LOOK_LIMIT_S = 1.0
@@ -50,14 +51,14 @@ class SqliteEventHints:
         self._session = session
         self._statements = statements
         self._neighbours = neighbours
-        self._hints: list[Callable[[], None]] = []
+        self._hints: list[Hint] = []
         self._watch: asyncio.Task[None] | None = None
         self._relay: Relay | None = None
         self._looked_at: sqlite3.Connection | None = None
         self._version = -1
         self._newest = 0
 
-    def on_hint(self, hint: Callable[[], None]) -> None:
+    def on_hint(self, hint: Hint) -> None:
         self._hints.append(hint)
 
     async def listen(self, limit_s: float) -> bool:
@@ -89,7 +90,7 @@ class SqliteEventHints:
 
     def _hint(self) -> None:
         for hint in self._hints:
-            hint()
+            hint(ADDED, "")
 
     async def _keep_looking(self) -> None:
         while True:
@@ -107,10 +108,10 @@ class SqliteEventHints:
         """Whether an event was added. Every claim changes the file as well, but only a new event is worth a hint."""
         if connection is not self._looked_at:  # perhaps to another file, with other numbers
             self._looked_at, self._version, self._newest = connection, -1, 0
-        version = int(connection.execute(self._statements["changes"]).fetchone()[0])
+        version = int(single(connection, self._statements["changes"]))
         if version == self._version:
             return False
-        newest = connection.execute(self._statements["newest"]).fetchone()[0] or 0
+        newest = single(connection, self._statements["newest"]) or 0
         has_grown = newest > self._newest
         self._version, self._newest = version, newest
         return has_grown

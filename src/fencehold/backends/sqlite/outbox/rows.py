@@ -76,21 +76,24 @@ def filter_params(which: Filter) -> Params:
 
 def claims(rows: list[Row], token: str) -> list[Claim]:
     """Return the claims in the order of claiming, which RETURNING does not keep."""
-    rows.sort(key=lambda row: (-whole(row[10]), row[12], row[0]))
-    return [claim(row, token) for row in rows]
+    by_turn: dict[tuple[int, str, int], Claim] = {}
+    for (
+        event_id, tracking_id, event_type, payload, locked_until, retry_count, max_retries, aggregate_id,
+        aggregate_type, metadata, priority, created_at, due_at, recovered, recoveries,
+    ) in rows:  # fmt: skip
+        tries, level, is_recovered = whole(retry_count), whole(priority), bool(recovered)
+        by_turn[-level, due_at, event_id] = Claim(
+            event_id, tracking_id, event_type, payload, token, nearest(locked_until), tries + 1, whole(max_retries),
+            aggregate_id, aggregate_type, metadata, level, nearest(created_at), recovered=is_recovered,
+            is_suspect=is_suspect(is_recovered, tries, None if recoveries is None else whole(recoveries)),
+        )  # fmt: skip
+    return [by_turn[turn] for turn in sorted(by_turn)]
 
 
-def claim(row: Row, token: str) -> Claim:
-    return Claim(
-        row[0], row[1], row[2], row[3], token, nearest(row[4]), whole(row[5]) + 1, whole(row[6]), row[7], row[8],
-        row[9], whole(row[10]), nearest(row[11]), recovered=bool(row[13]),
-        is_suspect=is_suspect(bool(row[13]), whole(row[5]), None if row[14] is None else whole(row[14])),
-    )  # fmt: skip
-
-
-def recovered(row: Row, stuck: Row) -> Recovered:
-    event_id, tracking_id, event_type, status, retry_count = row
-    _, token, locked_until, now = stuck
+def recovered(
+    event_id: int, tracking_id: str, event_type: str, status: str, retry_count: int, token: str, locked_until: str,
+    now: str,
+) -> Recovered:  # fmt: skip
     stale_s = (nearest(now) - nearest(locked_until)).total_seconds()
     return Recovered(event_id, tracking_id, event_type, Status(status), retry_count, stale_s, token)
 
@@ -103,14 +106,17 @@ def stats(row: Row) -> Stats:
 
 
 def event_row(row: Row) -> EventRow:
-    *values, now = row
-    waits_s, held_s = _apart_s(values[10], now), _apart_s(values[14], now)
-    values[7] = Status(values[7])
-    for place in (9, 10, 11, 14):
-        values[place] = values[place] and nearest(values[place])
-    for place in (8, 12, 13):
-        values[place] = whole(values[place])
-    return EventRow(*(*values, waits_s, held_s))
+    (
+        event_id, tracking_id, event_type, aggregate_id, aggregate_type, payload, metadata, status, priority,
+        created_at, due_at, processed_at, retry_count, max_retries, locked_until, lock_token, last_error, root_cause,
+        now,
+    ) = row  # fmt: skip
+    return EventRow(
+        event_id, tracking_id, event_type, aggregate_id, aggregate_type, payload, metadata, Status(status),
+        whole(priority), nearest(created_at), nearest(due_at), processed_at and nearest(processed_at),
+        whole(retry_count), whole(max_retries), locked_until and nearest(locked_until), lock_token, last_error,
+        root_cause, (nearest(due_at) - nearest(now)).total_seconds(), _apart_s(locked_until, now),
+    )  # fmt: skip
 
 
 def _apart_s(later: str | None, earlier: str | None) -> float | None:

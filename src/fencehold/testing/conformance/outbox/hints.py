@@ -13,7 +13,7 @@ from fencehold.testing.harness import CALL_LIMIT_S, OUTBOX_TABLE, Can, Door, Har
 
 async def hearing(events: Events) -> asyncio.Event:
     heard = asyncio.Event()
-    events.hints.on_hint(heard.set)
+    events.hints.on_hint(lambda *_: heard.set())
     assert await events.hints.listen(CALL_LIMIT_S) is True
     return heard
 

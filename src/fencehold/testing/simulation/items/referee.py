@@ -19,7 +19,7 @@ from fencehold.backends.memory.items import ItemShelf, Place
 from fencehold.model.items.items import ItemKey, Request, Row, Verb, decide, row_state
 from fencehold.model.items.settings import ItemSettings
 from fencehold.runtime.items.context import BREAK_LIMIT_S
-from fencehold.runtime.items.lease import BROKEN, DONE, ItemLease
+from fencehold.runtime.items.keeper import BROKEN, DONE, ItemLease
 from fencehold.testing.simulation.loop import SimulationLoop
 from fencehold.testing.simulation.network import STUTTER_S_MAX
 from fencehold.testing.simulation.process import Process, StoreProcess

@@ -18,12 +18,11 @@ from fencehold.model.errors import AlreadyLeased, LeaseLost, NoSuchItem, Unavail
 from fencehold.model.items.items import RULES, ItemKey
 from fencehold.model.items.settings import ItemSettings, item_settings
 from fencehold.runtime.core.handler_loop import CLOSE_SLACK_S
-from fencehold.runtime.first_use import FirstUse
+from fencehold.runtime.core.keeper_thread import STOP_LIMIT_S
 from fencehold.runtime.items.context import BREAK_LIMIT_S, ItemsContext
 from fencehold.runtime.items.item import LIMIT_S, Item
 from fencehold.runtime.items.items import Items
-from fencehold.runtime.items.keeper import STOP_LIMIT_S
-from fencehold.runtime.items.lease import DONE, ItemLease
+from fencehold.runtime.items.keeper import DONE, ItemLease
 from fencehold.runtime.items.processor import ItemProcessor
 from fencehold.testing.simulation.items.referee import Holder, ItemReferee, JudgedItems
 from fencehold.testing.simulation.network import STUTTER_S_MAX, Line, new_shelf
@@ -55,7 +54,7 @@ class ItemNode(Holder):
     ) -> None:
         super().__init__(name, line, shelf, settings.call_limit_s, referee, rng)
         self._settings, self._referee = settings, referee
-        self._items_context = ItemsContext(self.context, FirstUse(self.context))
+        self._items_context = ItemsContext(self.context)
         self._items = Items(KIND, name, settings, self._items_context)
         self.inside: dict[ItemLease, None] = {}  # the leases whose bodies run
         self.deleting: set[ItemKey] = set()  # by a request without an answer yet

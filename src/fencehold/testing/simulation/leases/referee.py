@@ -20,7 +20,7 @@ from fencehold.backends.memory.backend import MemoryLeases
 from fencehold.model.election.leases import Ask, Lease, Refusal, TermKey
 from fencehold.model.election.settings import LeaderSettings
 from fencehold.ports.leases import Answer
-from fencehold.runtime.election.held_lease import HeldLease
+from fencehold.runtime.election.keeper import HeldLease
 from fencehold.runtime.election.term import Term
 from fencehold.testing.history import Believed, Event, Granted, check
 from fencehold.testing.simulation.fences import LEASE_NAME, FencedStore, FenceReferee

@@ -15,9 +15,8 @@ from fencehold.model.election.retry import FixedInterval, RetryStrategy
 from fencehold.model.election.settings import LeaderSettings, leader_settings
 from fencehold.model.errors import LeaseLost, Unavailable, Uncertain
 from fencehold.ports.wakeup import ACQUIRED, ASKED, RELEASED, UNKNOWN
-from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S
-from fencehold.runtime.election.candidates import Candidates
-from fencehold.runtime.election.leader import Leader
+from fencehold.runtime.core.callbacks import DRAIN_LIMIT_S
+from fencehold.runtime.election.leader import Candidates, Leader
 from fencehold.runtime.election.term import Term
 from fencehold.testing.simulation.fences import LEASE_NAME, FencesOverLine
 from fencehold.testing.simulation.leases.referee import Candidate, LeaseReferee, LeaseStore

@@ -14,7 +14,7 @@ from typing import Any
 from fencehold.model.election.election import TABLE, LockState
 from fencehold.model.election.retry import ExponentialBackoff, FixedInterval, RetryStrategy
 from fencehold.model.errors import LeaseLost, Unavailable, Uncertain
-from fencehold.runtime.core.shared_limit import DRAIN_LIMIT_S
+from fencehold.runtime.core.callbacks import DRAIN_LIMIT_S
 from fencehold.runtime.lock.mechanism import ROUND_TRIP_LIMIT_S, Timing
 from fencehold.runtime.lock.session_lock import LockSettings, SessionLock
 from fencehold.testing.simulation.locks.referee import ACQUIRED, LOST, RELEASED, STOPPED, Contender, LockReferee

@@ -19,7 +19,7 @@ from fencehold.model.outbox.events import Request, Status, Verb
 from fencehold.model.outbox.new_events import NewEvent
 from fencehold.model.outbox.settings import OutboxSettings
 from fencehold.ports.events import ClaimKey
-from fencehold.runtime.outbox.claimed_event import ClaimedEvent
+from fencehold.runtime.outbox.context import ClaimedEvent
 from fencehold.runtime.outbox.handler_runs import LOST_GRACE_S
 from fencehold.runtime.outbox.reaper import AGAIN_S
 from fencehold.runtime.outbox.worker import Worker

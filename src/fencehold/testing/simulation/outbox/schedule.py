@@ -17,14 +17,12 @@ from fencehold.model.errors import Unavailable, Uncertain, WorkerStuck
 from fencehold.model.outbox.events import RULES
 from fencehold.model.outbox.settings import OutboxSettings, outbox_settings
 from fencehold.ports.events import Claim, Filter
-from fencehold.runtime.first_use import FirstUse
+from fencehold.runtime.core.keeper_thread import STOP_LIMIT_S
 from fencehold.runtime.handlers.handlers import Reject
 from fencehold.runtime.options import WorkerOptions
-from fencehold.runtime.outbox.access import reaper_lease
-from fencehold.runtime.outbox.context import OutboxContext
+from fencehold.runtime.outbox.context import OutboxContext, reaper_lease
 from fencehold.runtime.outbox.outbox import LIMIT_S, Outbox
 from fencehold.runtime.outbox.worker import Worker
-from fencehold.runtime.outbox.worker_background import STOP_LIMIT_S
 from fencehold.testing.simulation.network import STUTTER_S_MAX, Line, at_once, new_shelf
 from fencehold.testing.simulation.outbox.referee import JudgedEvents, OutboxReferee, WorkerNode
 from fencehold.testing.simulation.process import TROUBLE_S
@@ -55,7 +53,7 @@ class OutboxNode(WorkerNode):
         self.confirmed: list[str] = []  # what was added for sure, by tracking ids
         self.concurrency = 1 + int(3 * self._draw())
         self._settings, self._referee = settings, referee
-        self._outbox = Outbox(OUTBOX, settings, OutboxContext(self.context, FirstUse(self.context)))
+        self._outbox = Outbox(OUTBOX, settings, OutboxContext(self.context))
         self._has_batches, self._max_processing_s = self._draw() < 0.25, settings.lease_s * (1 + 2 * self._draw())
         self._behaviours: tuple[tuple[float, Callable[[], Awaitable[None]]], ...] = (
             (8, self._quickly), (3, self._for_long), (1, self._for_too_long), (1, self._stubbornly),

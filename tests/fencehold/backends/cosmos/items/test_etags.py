@@ -17,6 +17,7 @@ from fencehold.backends.cosmos.wire import Wire
 from fencehold.model.errors import Unavailable, Uncertain
 from fencehold.ports.items import ItemRefusal, ItemRow, NewItem
 from fencehold.testing.conformance.leases.names import AWKWARD, LOOK_ALIKES
+from tests.fencehold.backends.cosmos.charged import Charged
 from tests.fencehold.backends.cosmos.conftest import LIMIT_S
 from tests.servers.cosmos import CosmosServer
 
@@ -48,14 +49,15 @@ async def taken_at_once(takers: Sequence[Any], wanted: int) -> list[str]:
 
 
 async def test_a_batch_of_20_is_leased_in_22_requests_at_most(opened: Opened, cosmos_server: CosmosServer) -> None:
-    async with opened() as backend:
+    charged = Charged()
+    async with opened(facts=charged) as backend:
         items = backend.items("negotiation")
         await filled(items, BATCH + 5)
         before = cosmos_server.request_count()
         taken = await items.leases.next_for_state("NEW", BATCH, "ada", 60.0, LIMIT_S)
         assert len(taken) == BATCH
         assert cosmos_server.request_count() - before <= REQUESTS_MAX
-        assert backend.charges.by_verb()["next_for_state"].requests <= REQUESTS_MAX
+        assert len(charged.units["next_for_state"]) <= REQUESTS_MAX
         await items.close()
 
 

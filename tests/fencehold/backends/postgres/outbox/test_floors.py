@@ -86,7 +86,7 @@ async def test_after_a_sweep_every_priority_is_known_and_the_highest_comes_first
 async def test_a_hint_makes_a_new_priority_known_at_once(postgres_url: str) -> None:
     async with opened(postgres_url) as events:
         heard = asyncio.Event()
-        events.hints.on_hint(heard.set)
+        events.hints.on_hint(lambda *_: heard.set())
         assert await events.hints.listen(LIMIT_S)
         await add(events, "first")
         assert types(await claim(events, 1, sweep=True)) == ["first"]

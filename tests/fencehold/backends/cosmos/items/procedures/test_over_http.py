@@ -17,6 +17,7 @@ from fencehold.ports.items import NewItem
 from fencehold.testing.conformance.items.pair import refused, row
 from fencehold.testing.conformance.suite import LEASE_S
 from fencehold.testing.harness import CALL_LIMIT_S
+from tests.fencehold.backends.cosmos.charged import Charged
 from tests.fencehold.backends.cosmos.items.procedures.bridge import Bridge
 from tests.fencehold.backends.cosmos.items.procedures.http_front import http_front
 
@@ -31,7 +32,8 @@ def url_of(address: str, options: str = "&items=procedures") -> str:
 
 async def test_a_store_uploads_the_procedures_and_works_by_them(bridge: Bridge) -> None:
     async with http_front(bridge, uuid.uuid4().hex) as (address, asked):
-        backend = backend_for(url_of(address))()
+        charged = Charged()
+        backend = backend_for(url_of(address), facts=charged)()
         items = items_of(backend, NAME)
         try:
             assert len(await items.schema.init(CALL_LIMIT_S)) == 2
@@ -41,8 +43,7 @@ async def test_a_store_uploads_the_procedures_and_works_by_them(bridge: Bridge) 
             no = refused(await items.leases.acquire(NAME, "bob", LEASE_S, CALL_LIMIT_S))
             assert no.reason == HELD_BY_ANOTHER
             assert asked == ["create_procedure"] * 2 + ["execute"] * 3
-            charges = backend.charges.by_verb()  # type: ignore[attr-defined]
-            assert (charges["next_for_state"].requests, charges["next_for_state"].units) == (1, 7.25)
+            assert charged.units["next_for_state"] == [7.25]
         finally:
             await items.close()
 

@@ -14,6 +14,7 @@ from fencehold.ports.items import ItemRow, ItemStore, NewItem
 from fencehold.testing.conformance.items.pair import refused, row
 from fencehold.testing.conformance.suite import LEASE_S, START
 from fencehold.testing.harness import CALL_LIMIT_S, ITEM_KIND
+from tests.fencehold.backends.cosmos.charged import Charged
 from tests.fencehold.backends.cosmos.items.procedures.bridge import Bridge
 from tests.fencehold.testing.conformance.cosmos_procedures_harness import ProcedureHarness
 
@@ -79,12 +80,11 @@ class TestRequests:
         row(await items.leases.acquire("item 20", "ada", LEASE_S, CALL_LIMIT_S))
         assert harness.container.executed == ["execute"] * 7
 
-    async def test_requests_and_units_are_counted_by_verb(self, harness: ProcedureHarness) -> None:
+    async def test_requests_and_units_are_reported_by_verb(self, harness: ProcedureHarness) -> None:
         await filled(harness, 3)
-        backend = harness.made(by_procedure=True)
-        await next_ids(backend.items(ITEM_KIND))
-        charge = backend.charges.by_verb()["next_for_state"]
-        assert (charge.requests, charge.units) == (1, 1.0)
+        charged = Charged()
+        await next_ids(harness.made(by_procedure=True, facts=charged).items(ITEM_KIND))
+        assert charged.units["next_for_state"] == [1.0]
 
     async def test_a_long_batch_is_asked_for_in_parts_and_answered_as_one(self, harness: ProcedureHarness) -> None:
         items = await filled(harness, 130)

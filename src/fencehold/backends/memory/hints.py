@@ -1,0 +1,32 @@
+"""Hints in memory: who changes something calls all who listen, each on its own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from fencehold.ports.wakeup import Hint
+
+
+class MemoryHints:
+    """`relays`: those that the shelf calls, of all who listen."""
+
+    def __init__(self, relays: list[Hint]) -> None:
+        self._relays = relays
+        self._mine: list[Hint] = []
+
+    def on_hint(self, hint: Hint) -> None:
+        loop = asyncio.get_running_loop()
+
+        def relay(what: str, name: str) -> None:
+            with contextlib.suppress(RuntimeError):  # that loop has ended
+                loop.call_soon_threadsafe(hint, what, name)
+
+        self._mine.append(relay)
+
+    async def listen(self, limit_s: float) -> bool:
+        self._relays += [relay for relay in self._mine if relay not in self._relays]
+        return True
+
+    def close(self) -> None:
+        self._relays[:] = [relay for relay in self._relays if relay not in self._mine]
