@@ -19,7 +19,7 @@ from pgleaderlock.errors import HopelessError
 from pgleaderlock.lock import INT32, LeaderLock
 from pgleaderlock.models import LockState
 from pgleaderlock.retry import ExponentialBackoff
-from pgleaderlock.session import SQL, as_lock_error, connect_once, row_of
+from pgleaderlock.session import SQL, as_lock_error, connect_once
 
 UNREACHABLE, BAD_CONFIGURATION = 69, 78
 KEY = click.IntRange(INT32.start, INT32.stop - 1)
@@ -189,7 +189,7 @@ def status(dsn: str, key1: int, key2: int) -> None:
     async def look() -> int:
         connection = await connect_once(dsn, ROUND_TRIP_LIMIT_S)
         try:
-            work = row_of(connection, SQL["holder"], {"key1": key1, "key2": key2})
+            work = wire.row_of(connection, SQL["holder"], {"key1": key1, "key2": key2})
             row = await wire.bounded(connection, work, fixed(ROUND_TRIP_LIMIT_S))
         finally:
             wire.discard(connection)

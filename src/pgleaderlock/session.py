@@ -18,7 +18,6 @@ from typing import Any, Protocol, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import tuple_row
 
 from fencehold.backends.postgres import encodings, wire
 from fencehold.backends.sql.statements import LEASES, Statements, pyformat
@@ -152,7 +151,7 @@ class PostgresSession:
         """Behind a pooler: raise PoolerError if another client gets our session while we are idle."""
         other = await twin()
         try:
-            work = row_of(other, SQL["pid"], None)
+            work = wire.row_of(other, SQL["pid"], None)
             (others_pid,) = await wire.bounded(other, work, fixed(limit_s))
             if others_pid == pid:
                 raise PoolerError(POOLER)
@@ -238,19 +237,10 @@ class PostgresSession:
     async def _row(self, statement: str, params: dict[str, Any] | None, limit_s: float) -> Any:
         self._quiet.clear()
         try:
-            work = row_of(self._connection, statement, params)
+            work = wire.row_of(self._connection, statement, params)
             return await wire.bounded(self._connection, work, fixed(limit_s))
         finally:
             self._quiet.set()
-
-
-async def row_of(connection: wire.Connection, statement: str, params: dict[str, Any] | None) -> Any:
-    """Run the statement; returns the first row as a plain tuple, whatever the connection's row factory and encoding."""
-    cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
-    await cursor.execute(statement.encode(), params)
-    row = await cursor.fetchone() if cursor.description else None
-    [read] = encodings.readable([row]) if row is not None else [None]
-    return read
 
 
 async def open_session(

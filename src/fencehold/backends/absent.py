@@ -7,7 +7,7 @@ need no stand-in: a backend declares `events = None` and `items = None`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
 from fencehold.model.election.leases import TermKey
@@ -15,7 +15,6 @@ from fencehold.model.errors import ConfigurationError, LeaseLost
 from fencehold.ports.checkup import Condition, TablesMade
 from fencehold.ports.fence import GuardText, RemainingS, SyncTransaction, Transaction
 from fencehold.ports.schema import Waits, unheard
-from fencehold.ports.wakeup import Hint
 
 FENCE_HINT = (
     "Check term.is_valid, and keep term.epoch with what you write: refuse a write whose epoch is lower than the last."
@@ -82,7 +81,7 @@ class NoTables:
 class NoHints:
     """For leases or events of a store that cannot tell others of a change: who waits for one polls."""
 
-    def on_hint(self, hint: Hint) -> None:
+    def on_hint(self, hint: Callable[..., None]) -> None:
         return None
 
     async def listen(self, limit_s: float) -> bool:

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import psycopg
 from psycopg.rows import tuple_row
 
+from fencehold.backends.postgres import wire
 from fencehold.backends.sql.statements import Statements
 from fencehold.model.durable import Durable
 from fencehold.model.errors import ConfigurationError, Unavailable, Uncertain
@@ -244,7 +245,5 @@ class Replicated(Commits):
         self, connection: psycopg.AsyncConnection[Any], statements: Statements, *, is_local: bool
     ) -> str:
         """Return the standbys that the server waits for. From now on commits on this connection wait too."""
-        cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
-        await cursor.execute(statements["replicated"].encode(), self.params(is_local))
-        standbys, *_ = await cursor.fetchone() or ("",)
+        standbys, *_ = await wire.row_of(connection, statements["replicated"], self.params(is_local))
         return str(standbys)

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 
 from fencehold.backends.postgres import callers, faults, wire
 from fencehold.backends.postgres.blocking import (
@@ -162,9 +161,7 @@ class PostgresFences:
 
         On `tx.connection` a caller may have ended it and begun another.
         """
-        cursor = psycopg.AsyncCursor(tx.connection, row_factory=tuple_row)
-        await tx.run(cursor.execute(self._statements["fence_kept"].encode()))
-        if await cursor.fetchone() != (tx.mark,):
+        if await tx.run(wire.row_of(tx.connection, self._statements["fence_kept"])) != (tx.mark,):
             raise fence_gone(GONE_HINT)
 
     async def _rolled_back(self, connection: wire.Connection) -> bool:

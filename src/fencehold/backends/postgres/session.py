@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.rows import tuple_row
 
 from fencehold.backends.postgres import faults, session_limits, wire
 from fencehold.backends.postgres.commits import Commits
@@ -143,11 +142,7 @@ class Session:
 
     async def _takes_writes(self, connection: wire.Connection) -> tuple[bool, bool]:
         """Return whether the server takes writes, and whether it is a standby."""
-        cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
-        await cursor.execute(self.statements["takes_writes"].encode())
-        row = await cursor.fetchone()
-        assert row is not None, "it always answers one row"
-        takes_writes, is_standby = row
+        takes_writes, is_standby = await wire.row_of(connection, self.statements["takes_writes"])
         return bool(takes_writes), bool(is_standby)
 
     async def _kept(self, connection: wire.Connection, name: str, work: Callable[[], Awaitable[T]]) -> T:

@@ -9,14 +9,15 @@ import os
 import re
 import select
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import tuple_row
 
-from fencehold.backends.postgres import faults, hosts
+from fencehold.backends.postgres import encodings, faults, hosts
 from fencehold.backends.sql.abandoned import retrieve
 from fencehold.model.errors import ConfigurationError, Unavailable
 from fencehold.ports.time_limit import fixed
@@ -349,6 +350,15 @@ async def bounded(connection: Connection, work: Coroutine[Any, Any, T], left_s: 
     finally:
         if task.done():
             work.close()  # it never began if the task was cancelled before its first step
+
+
+async def row_of(connection: Connection, statement: str, params: Mapping[str, Any] | None = None) -> Any:
+    """Return the first row as a plain tuple, whatever the connection's row factory and encoding; None without one."""
+    cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+    await cursor.execute(statement.encode(), params)
+    row = await cursor.fetchone() if cursor.description else None
+    [read] = encodings.readable([row]) if row is not None else [None]
+    return read
 
 
 async def _unless_cancelled(work: Coroutine[Any, Any, T]) -> T:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fencehold.backends.absent import NoHints
 from fencehold.backends.sql.statements import Statements, Topic, named
 from fencehold.model.errors import Unavailable
 from fencehold.ports.own_tables import INIT_LIMIT_S, OPEN_LIMIT_S, Row, Statement
@@ -43,8 +42,14 @@ class RunsOneByOne:
         return [await self.run(statement, left_s()) for statement in statements]
 
 
-class ReaderBase(RunsOneByOne, NoHints):
+class ReaderBase(RunsOneByOne):
     """A reader on a database that cannot notify."""
+
+    def on_hint(self, hint: Callable[[], None]) -> None:
+        return None
+
+    async def listen(self, limit_s: float) -> bool:
+        return False
 
 
 class OwnTablesBase(RunsOneByOne):

@@ -45,6 +45,7 @@ class Session:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=prefix)
         self._connection: sqlite3.Connection | None = None
         self._file: OpenFile | None = None
+        self._is_closed = False
 
     async def write(self, work: Work[T], limit_s: float, mode: Mode = "rw") -> T:
         """Run `work` alone in a write transaction: committed whole, or not at all."""
@@ -155,6 +156,10 @@ class Session:
             return work()
 
     async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+
         def end() -> None:
             if self._connection is not None:
                 self._connection.close()

@@ -112,7 +112,7 @@ class FencedLine:
         )
 
 
-class OnLine:
+class LineTransaction:
     """A fenced transaction. `connection` is the driver's own, for one thread at a time."""
 
     def __init__(self, fenced: FencedLine) -> None:
@@ -124,7 +124,7 @@ class OnLine:
         return self.line.connection
 
 
-class SqlServerTransaction(OnLine):
+class SqlServerTransaction(LineTransaction):
     """For async code."""
 
     _is_given_up = False
@@ -164,7 +164,7 @@ class SqlServerTransaction(OnLine):
             raise given_up()
 
 
-class BlockingTransaction(OnLine):
+class BlockingTransaction(LineTransaction):
     """For programs without an event loop."""
 
     def execute(self, statement: Any, params: Params = None) -> Rows:

@@ -38,6 +38,7 @@ class FakeCursor:
     def __init__(self, connection: "FakeConnection") -> None:
         self._connection = connection
         self.description: object = None
+        self.rowcount = -1
         self._rows: list[tuple[Any, ...]] = []
 
     def execute(self, text: str, *values: Any) -> "FakeCursor":

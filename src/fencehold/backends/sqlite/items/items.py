@@ -144,15 +144,12 @@ class SqliteItems:
 
     def __init__(self, path: str, kind: str, facts: FactSink | None = None) -> None:
         statements = Statements("fencehold.backends.sqlite", ITEMS.default_table, topic=ITEMS)
-        self._is_closed = False
         self._session = Session(path, "fencehold-sqlite-items", statements, facts)
         self.schema = SqliteSchema(self._session, statements)
         self.port = self.leases = self.admin = SqliteItemPort(self._session, statements, kind)
 
     async def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            await self._session.close()
+        await self._session.close()
 
 
 def _items(rows: Sequence[Row]) -> dict[str, ItemRow]:

@@ -127,7 +127,6 @@ class SqliteEvents:
             raise ConfigurationError("SQLite has no schemas.", hint="Use a table name without a dot.", code="bad_name")
         statements = Statements("fencehold.backends.sqlite", table, topic=OUTBOX)
         neighbours = Neighbours(path, table)
-        self._is_closed = False
         self._session = Session(path, "fencehold-sqlite-events", statements, facts)
         self.schema = SqliteSchema(self._session, statements)
         self.port = SqliteEventPort(self._session, statements, neighbours)
@@ -136,7 +135,5 @@ class SqliteEvents:
         self.hints = SqliteEventHints(self._session, statements, neighbours)
 
     async def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            self.hints.close()
-            await self._session.close()
+        self.hints.close()
+        await self._session.close()
