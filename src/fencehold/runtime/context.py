@@ -181,15 +181,14 @@ class FirstUse:
             turn.release()
 
     async def _bring(self, name: str, tables: Events | ItemStore, limit_s: float) -> None:
-        facts = self._store.facts
         try:
             fault = await tables.schema.fault(LOOK_LIMIT_S)  # takes no lock, needs no more rights than daily use
             if fault is None:
                 return
             if fault.code not in MENDED_BY_INIT:
                 raise fault
-            steps = await tables.schema.init(limit_s, lambda what: facts.schema_waiting(detail=what))
-            facts.tables_made(tables=name, steps=steps)
+            steps = await tables.schema.init(limit_s, lambda what: self._store.facts.schema_waiting(detail=what))
+            self._store.facts.tables_made(tables=name, steps=steps)
         finally:
             await tables.close()
 

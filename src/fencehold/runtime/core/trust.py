@@ -48,7 +48,7 @@ class Trust:
         self._generation = fork_generation()
         self._lock = threading.Lock()
         self.started_s = self.renewed_s = sent_s
-        self.deadline_s = sent_s + trusted_s
+        self.deadline_s = self._until(sent_s, trusted_s)
         self.ended_because = ""  # empty while nothing has ended it
         self.is_given_up = False  # it ended because this process wanted so, which is no loss
 
@@ -87,7 +87,7 @@ class Trust:
             if not self.is_valid:
                 return False
             if sent_s >= self.renewed_s:
-                self.renewed_s, self.deadline_s = sent_s, sent_s + trusted_s
+                self.renewed_s, self.deadline_s = sent_s, self._until(sent_s, trusted_s)
             return True
 
     def end(self, reason: str, given_up: bool = False) -> bool:
@@ -97,3 +97,6 @@ class Trust:
                 return False
             self.ended_because, self.is_given_up = reason, given_up
             return True
+
+    def _until(self, sent_s: float, trusted_s: float) -> float:
+        return sent_s + trusted_s

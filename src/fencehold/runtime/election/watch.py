@@ -120,7 +120,9 @@ class Watch:
         # Set before the read, so that a request for a read during this one causes another.
         self._due_s = self._clock.now_s() + self._poll_s()
         try:
-            rows = await self._port.read(sorted(names), self._read_limit_s())
+            # At most a poll interval, because renewals wait for the same connection.
+            limit_s = min(READ_LIMIT_S, max(READ_LIMIT_S_MIN, self._poll_s()))
+            rows = await self._port.read(sorted(names), limit_s)
         except FenceholdError as error:
             self._due_s = min(self._due_s, self._clock.now_s() + TROUBLE_PAUSE_S)
             if (
@@ -136,10 +138,6 @@ class Watch:
             follow.expiry_s = self._expiry_s(lease)
             self._due_s = min(self._due_s, follow.expiry_s)
             follow.hear(News.SEEN, lease)
-
-    def _read_limit_s(self) -> float:
-        """At most a poll interval, because renewals wait for the same connection."""
-        return min(READ_LIMIT_S, max(READ_LIMIT_S_MIN, self._poll_s()))
 
     def _poll_s(self) -> float:
         return min((follow.poll_every_s for follow in self._follows), default=TROUBLE_PAUSE_S)

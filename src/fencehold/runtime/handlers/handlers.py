@@ -19,12 +19,6 @@ def check_callable(handler: Callable[[Any], Any], argument: str = "event") -> No
 
     A callable whose parameters Python cannot read (some are written in C) is accepted.
     """
-    _check_is_no_generator(handler)
-    _check_takes_one(handler, argument)
-
-
-def _check_is_no_generator(handler: Callable[[Any], Any]) -> None:
-    """Raise for a generator function: calling it does not run its body."""
     for called in (handler, getattr(handler, "__call__", None)):  # noqa: B004
         if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
             raise ConfigurationError(
@@ -32,6 +26,7 @@ def _check_is_no_generator(handler: Callable[[Any], Any]) -> None:
                 hint="Take the `yield` out of the handler, or loop over the generator in a function of its own.",
                 code="bad_handler",
             )
+    _check_takes_one(handler, argument)
 
 
 def _check_takes_one(handler: Callable[[Any], Any], argument: str) -> None:

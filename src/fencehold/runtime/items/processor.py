@@ -79,7 +79,9 @@ class ItemProcessor(HandlerLoop):
         self._facts.processor_started(concurrency=self.settings.concurrency)
         try:
             await self._pump()
-            await self._finish()
+            while self._running and not self._abandoned:
+                self._wake.clear()
+                await self._wake.wait()
         except BaseException as error:
             if not isinstance(error, asyncio.CancelledError):
                 self._facts.processor_died(error=described(error))
@@ -220,11 +222,6 @@ class ItemProcessor(HandlerLoop):
 
     def _log_store_failed(self, error: FenceholdError) -> None:
         self._facts.processor_store_failed(sql_error=str(error))
-
-    async def _finish(self) -> None:
-        while self._running and not self._abandoned:
-            self._wake.clear()
-            await self._wake.wait()
 
     def _cancel_handlers(self) -> None:
         for task in list(self._running):
