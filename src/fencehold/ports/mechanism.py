@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
 G = TypeVar("G")
+G_contra = TypeVar("G_contra", contravariant=True)
 
 
 class Unanswered(Exception):
@@ -17,7 +18,19 @@ class Unanswered(Exception):
         self.error = error
 
 
-class Mechanism(Protocol[G]):
+class Judgement(Protocol[G_contra]):
+    """What an answer means to the election. Asks nobody and never waits."""
+
+    def is_hopeless(self, error: Exception | None) -> bool:
+        """Whether no further attempt can help after this error, whatever the retry strategy says."""
+        ...
+
+    def is_new_term(self, grant: G_contra) -> bool:
+        """Whether a grant that was regained within the grace belongs to another term than the one before it."""
+        ...
+
+
+class Mechanism(Judgement[G], Protocol[G]):
     """`attempt` returns a grant, or None if refused; it raises if the outcome is unknown. Every call has a limit."""
 
     def attempt(self) -> Coroutine[Any, Any, G | None]: ...
@@ -35,14 +48,6 @@ class Mechanism(Protocol[G]):
 
     async def pause(self, delay_s: float, stop: asyncio.Event) -> None:
         """Wait for the delay. Return earlier if `stop` is set, or if an attempt is worth while."""
-        ...
-
-    def is_hopeless(self, error: Exception | None) -> bool:
-        """Whether no further attempt can help after this error, whatever the retry strategy says."""
-        ...
-
-    def is_new_term(self, grant: G) -> bool:
-        """Whether a grant that was regained within the grace belongs to another term than the one before it."""
         ...
 
     async def close(self) -> None: ...
