@@ -1,9 +1,30 @@
-"""Cancel the body of an `async with` when its lease ends, without losing a cancel that came from outside."""
+"""Cancel the body of an `async with` when its lease ends, without losing a cancel that came from outside.
+
+And calls that a cancel must not cut short.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`, or raise its error. If the caller is cancelled, `work` goes on to its end.
+
+    Nobody waits for its answer then; an error is dropped, where asyncio would log one that was never retrieved.
+    """
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_note_error)
+    return await asyncio.shield(task)
+
+
+def _note_error(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
 
 
 class CancelScope:

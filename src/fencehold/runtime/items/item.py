@@ -15,7 +15,7 @@ from fencehold.model.items.settings import checked_change
 from fencehold.model.json_types import J, Json
 from fencehold.ports.items import ItemRefusal, ItemRow
 from fencehold.runtime.core.block_kinds import AsyncBlock
-from fencehold.runtime.core.cancel_scope import CancelScope
+from fencehold.runtime.core.cancel_scope import CancelScope, to_its_end
 from fencehold.runtime.core.keeper_thread import post_to
 from fencehold.runtime.core.trust import DEADLINE_PASSED
 from fencehold.runtime.items.context import ItemsContext
@@ -129,7 +129,7 @@ class Item(AsyncBlock, ItemFields, Generic[J]):
         limit_s = min(LIMIT_S, max(self._lease.settings.call_limit_s, self.remaining_s))
         port = self._context.items(self.kind).port
         # Shielded: a statement cut short could not say what it did; this way a break that follows waits for it.
-        answer = await asyncio.shield(port.save(self._lease.key, *change, limit_s))
+        answer = await to_its_end(port.save(self._lease.key, *change, limit_s))
         if isinstance(answer, ItemRefusal):
             raise self._lease.refused(answer.reason)
         self.has_saved = True

@@ -13,6 +13,7 @@ from fencehold.model.items.items import ABSENT, ItemKey
 from fencehold.model.items.settings import ItemSettings, checked_limit, document_json, processor_settings
 from fencehold.model.json_types import Json
 from fencehold.ports.items import EVER, ItemRefusal, ItemRow, NewItem, Stretch
+from fencehold.runtime.core.cancel_scope import to_its_end
 from fencehold.runtime.core.trust import DEADLINE_PASSED, REFUSED
 from fencehold.runtime.handlers.types import ItemHandler
 from fencehold.runtime.items.context import ItemsContext
@@ -43,7 +44,7 @@ class Items:
             names.item_id(id), names.item_state(state), document_json(document, self.settings), self.holder_id
         )
         port = (await self._context.ready(self.kind)).port
-        answer = await asyncio.shield(port.put(new, LIMIT_S))
+        answer = await to_its_end(port.put(new, LIMIT_S))
         if isinstance(answer, ItemRefusal):
             self._refuse(new.id, answer)
         return view(self.kind, answer)
@@ -116,7 +117,7 @@ class Items:
             ours.end(BROKEN)
             self._context.let_go(ours)
         leases = (await self._context.ready(self.kind)).leases
-        refused = await asyncio.shield(leases.break_leases([key], LIMIT_S))
+        refused = await to_its_end(leases.break_leases([key], LIMIT_S))
         if refusal := refused.get(key):
             self._refuse(key.id, refusal)
 
@@ -126,7 +127,7 @@ class Items:
         Told as a fact, with `by`, who did it.
         """
         key = ItemKey(seen.id, seen.holder_id or "", seen.token)
-        refused = await asyncio.shield(self._context.items(self.kind).leases.break_leases([key], LIMIT_S))
+        refused = await to_its_end(self._context.items(self.kind).leases.break_leases([key], LIMIT_S))
         if refusal := refused.get(key):
             self._refuse(key.id, refusal)
         self._context.facts.item_lease_broken(
@@ -150,7 +151,7 @@ class Items:
         port, lease = self._context.items(self.kind).port, item._lease
         was_kept = self._context.drop(lease)  # or a renewal that comes after the delete would look like a loss
         try:
-            refusal = await asyncio.shield(port.delete(lease.key, LIMIT_S))
+            refusal = await to_its_end(port.delete(lease.key, LIMIT_S))
         except (Uncertain, asyncio.CancelledError):
             lease.end(DELETE_UNANSWERED)
             raise
@@ -241,7 +242,7 @@ class Items:
             return
         sent_s = self._context.clock.now_s()
         port, limit_s = self._context.items(self.kind).leases, min(LIMIT_S, self.settings.trusted_s)
-        renewed = await asyncio.shield(port.renew([lease.key for lease in valid], lease_s, limit_s))
+        renewed = await to_its_end(port.renew([lease.key for lease in valid], lease_s, limit_s))
         late: list[ItemLease] = []
         for lease in valid:
             if (until := renewed.get(lease.key)) is None:
