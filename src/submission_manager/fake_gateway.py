@@ -1,9 +1,6 @@
 """A gateway for tests and demonstrations: answers as a provider would, counts every call, and can misbehave.
 
-A word in the message (#: Returns the reason why it rejects a message, or None.
-Provider = Callable[[dict[str, Any]], str | None]
-
-HANG, GARBAGE, ERROR, LONG, FAIL, SILENT) selects the answer to that call; the options make a
+A word in the message (HANG, GARBAGE, ERROR, LONG, FAIL, SILENT) selects the answer to that call; the options make a
 share of all calls slow, hang, fail or answer nonsense. With a record file, each call is appended to it as one JSON line
 before it is answered, so that calls can be compared with the starts in the database.
 """
@@ -159,7 +156,7 @@ class FakeGateway:
 
 
 class _Taker:
-    """The ASGI app of one provider's path. An object: the router takes a function for a request handler."""
+    """The ASGI app of one provider's path. It is an object: the router takes a function for a request handler."""
 
     def __init__(self, gateway: FakeGateway, provider: Provider) -> None:
         self._gateway, self._provider = gateway, provider

@@ -62,7 +62,7 @@ class Instance:
         self._leading: asyncio.Task[None] | None = None
         self.attempts_cut = 0  # attempts cut off, or whose outcome is not recorded; set once it has stopped
         self._drains_since_s: float | None = None
-        self._has_failed = False  # to start: the error says so, and nothing had begun that could be stopped
+        self._has_failed = False  # the start failed: its error is reported, and nothing had begun that could be stopped
         self.app: App
         self.listening: Listening
         self.leader: fencehold.Leader
@@ -73,7 +73,7 @@ class Instance:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.listening.port}"
 
     async def __aenter__(self) -> Self:
-        self._stack.callback(self._log_stopped)  # the first pushed is the last to run: nothing is told after it
+        self._stack.callback(self._log_stopped)  # pushed first, so it runs last: no log line comes after it
         try:
             await self._start()
         except BaseException as error:

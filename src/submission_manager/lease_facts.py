@@ -17,8 +17,8 @@ FAILED_EVERY_S = 60.0
 class FewerLines:
     """A sink that leaves out or marks facts that are no news, so that other lines of the log stay visible.
 
-    Left out is a second `leader_lost` of one term: a lease that was lost already is reported again if it cannot be
-    released. Marked as repeats, which the log leaves out, are all renewals of a term but the first (a leader that stops
+    It leaves out a second `leader_lost` of one term: a lease that was lost already is reported again if it cannot be
+    released. It marks as repeats, which the log leaves out, all renewals of a term but the first (a leader that stops
     renewing is reported in any case), and failed tries to acquire with the same error, except one a minute (there are
     two a second).
     """

@@ -30,7 +30,10 @@ class RareLog:
             self._next(kind)
 
     def count(self, kind: str, counts: Mapping[str, int]) -> None:
-        """Add to the counts of the next line, if one may come; it comes only if the event occurs again."""
+        """Add to the counts of this kind's next line. That line is logged only if `add` is called in its interval.
+
+        Does nothing if no interval is running.
+        """
         if kind in self._timers:
             self._counts.setdefault(kind, Counter()).update(counts)
 

@@ -130,7 +130,7 @@ def _payload(found: Verdict, scene: Scene, story: list[dict[str, Any]]) -> dict[
 
 
 class DemoScreen:
-    """Prints what is told; on a terminal `live` draws `story`, once that is set."""
+    """Prints the demo's sentences. On a terminal `live` also draws the state of `story`, once `story` is set."""
 
     def __init__(self, is_json: bool) -> None:
         self.told: list[dict[str, Any]] = []

@@ -1,7 +1,7 @@
-"""A SIGTERM that comes while the program is still being loaded: kept until there is something that can be stopped.
+"""Keeps a SIGTERM that comes while the program is still being loaded, until there is something that can be stopped.
 
-Loading takes the better part of a second. Without this the signal would end the process without a line, with 143, or,
-as process 1 of a container, do nothing at all.
+Loading takes most of a second. Without this, the signal would end the process with exit code 143 and without a log
+line; as process 1 of a container, the process would ignore it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ class EarlyStop:
         self._is_asked = self._is_over = False
 
     def listen(self) -> None:
-        """Unless somebody has decided otherwise what the signal does."""
+        """Catch SIGTERM from now on. Does nothing if the signal is ignored or has a handler already."""
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._came)
 
     def hand_over(self) -> None:
-        """Others heed the signal now; what came before is told them."""
+        """Call it when another handler is set: if a SIGTERM came before, raise it again for that handler."""
         self._is_over = True
         if self._is_asked:
             self._is_asked = False
             signal.raise_signal(signal.SIGTERM)
 
     def _came(self, signum: int, _frame: object) -> None:
-        if self._is_over:  # at the very end, after the others: as if nobody listened
+        if self._is_over:  # at the very end, when no other handler is set: let the signal end the process
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
         self._is_asked = True

@@ -68,7 +68,10 @@ class Glance:
 
 
 class Audit:
-    """Each of its rows is read into the value of the same fields. After an error the next call connects anew."""
+    """Reads the audit and the service's tables: each row becomes a value with the same fields as the row's columns.
+
+    After an error the next call connects again.
+    """
 
     def __init__(self, url: str) -> None:
         self._tables = own_tables(url, PACKAGE, TABLE, connections=1)
@@ -78,7 +81,7 @@ class Audit:
         await self._tables.init()
 
     async def is_locked(self) -> bool:
-        """SQLite: whether the write lock is held for longer than a write takes. Others have no such lock: False."""
+        """SQLite: whether the write lock is held for longer than a write takes. Always False on other databases."""
         if self._tables.dialect != "sqlite":
             return False
         try:

@@ -80,7 +80,7 @@ def _in_office(one: Seen, granted: dict[int, Seen]) -> bool:
 
 
 def _in_order(one: Seen, epoch: int, granted: dict[int, Seen]) -> bool:
-    """Whether it was logged after the grant of this epoch and before the next grant."""
+    """Whether `one` was logged after the grant of this epoch and before the next grant."""
     following = [grant.id for other, grant in granted.items() if other > epoch]
     return epoch in granted and granted[epoch].id < one.id < min(following, default=one.id + 1)
 

@@ -18,7 +18,7 @@ class Refused(Exception):
 
 
 class Load:
-    """So many clients at once post to one address. `acknowledged` lists the acknowledged intents in order."""
+    """Posts intents to one address, `clients` of them at once. `acknowledged` lists the acknowledged ones in order."""
 
     def __init__(self, url: str, clients: int, *, answer_limit_s: float = LINE_LIMIT_S) -> None:
         self._http = http_client(url)
@@ -64,7 +64,7 @@ class Load:
             self.acknowledged.append(intent_id)
 
     async def _acknowledged(self, body: bytes) -> bool:
-        """Send it once. False: send it again, even if it was perhaps stored, because intents are idempotent.
+        """Send the intent once. Returns False if it must be sent again, even if it may be stored: it is idempotent.
 
         Raises Refused if a repetition would not help.
         """

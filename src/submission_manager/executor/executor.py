@@ -298,7 +298,7 @@ class Executor:
         tenure.schedule.settle(running.job, tenure.store_clock.now_us() + int(pause_s * 1_000_000))
 
     def _poisoned(self, running: Running, error: Exception) -> None:
-        """Handle an unexpected error. A failed start is tried again later; an attempt that was made is left as it is.
+        """Handle an unexpected error. A failed start is tried again later; an attempt that was made is left unrecorded.
 
         Its start is recorded, so the next leader applies the policy, and the provider gets no more calls than allowed.
         """

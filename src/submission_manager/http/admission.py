@@ -1,9 +1,8 @@
 """Decides whether a target accepts another new intent: not while its `maxBacklog` are pending.
 
-The database counts in the background, and this instance adds what it stored since the count began and what
-it is about to store. So the limit is
-exceeded by at most what the other instances store between two counts. A count that is too old is ignored: then every
-intent is accepted, as without a limit.
+The database counts in the background, and this instance adds what it stored since the count began and what it is about
+to store. So the limit is exceeded by at most what the other instances store between two counts. A count that is too old
+is ignored: then every intent is accepted, as without a limit.
 """
 
 from __future__ import annotations
@@ -50,7 +49,10 @@ class Admission:
 
     @contextmanager
     def place(self, target: str) -> Iterator[None]:
-        """For one that is let in, while it is stored. To be taken in the same turn of the loop as `most` was asked."""
+        """Count one accepted intent inside the block, while it is stored.
+
+        Enter the block in the same turn of the event loop as the call of `most` that accepted it.
+        """
         self._in_hand[target] += 1
         try:
             yield

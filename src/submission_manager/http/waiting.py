@@ -14,7 +14,7 @@ WAITERS_MAX = 10_000
 
 
 class Waiters:
-    """Each wait ends in time, whatever the database does. While nobody waits, the database is not read."""
+    """The waiting clients. Each wait ends in time, whatever the database does. While nobody waits, nothing is read."""
 
     def __init__(self, intake: IntakePort, limit_s: float, look_every_s: float = LOOK_EVERY_S) -> None:
         self._intake = intake
@@ -26,9 +26,9 @@ class Waiters:
         self._is_closed = False
 
     async def moved(self, intent_id: str, limit_s: float) -> bool:
-        """Wait for the intent. True once it was attempted or is over.
+        """Wait until the intent was attempted or is over; then return True.
 
-        False if the limit is over, too many clients wait, or this is closed.
+        Returns False if the limit is over, too many clients wait, or `close` was called.
         """
         if self._is_closed or self._count >= WAITERS_MAX:
             return False

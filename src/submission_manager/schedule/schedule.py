@@ -93,7 +93,7 @@ class Schedule:
         return self._taken_out(chosen)
 
     def settle(self, job: Job, due_us: int | None, *, expires_us: int | None = None) -> None:
-        """End the taking: the intent is due again at `due_us`, or removed if None.
+        """Put the taken intent back, due at `due_us`; None: remove it.
 
         `expires_us`: do not try to end it by its deadline before this time.
         """

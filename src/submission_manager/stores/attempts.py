@@ -145,7 +145,7 @@ class Attempts(Asking):
         return started_of(found, found.now)
 
     def _begun(self, term: Term, found: Locked, marker: Marker) -> Started | NotNow:
-        """Handle a marker of this very term.
+        """Handle a marker that this same term has recorded.
 
         Either its attempt is under way, or its start was committed and the answer was lost: then nobody has called the
         gateway for it, and the attempt is Started now.

@@ -47,7 +47,7 @@ class Intake(Asking):
         return [row for group in by_contract.values() for row in await self._stored_group(group, left_s)]
 
     async def _stored_group(self, group: list[NewIntent], left_s: Callable[[], float]) -> list[Row]:
-        """The same for intents of one contract."""
+        """Do the same as `_stored`, for intents that all have the same contract."""
         raise NotImplementedError
 
     async def _submitted(self, intent_ids: list[str], limit_s: float) -> list[Row]:

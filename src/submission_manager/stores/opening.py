@@ -57,7 +57,7 @@ class Store:
 
 
 def kind_of(url: str) -> str:
-    """Its scheme; what is no URL is refused, and named are the databases of the service, not all of fencehold's."""
+    """The URL's scheme. Raises ConfigurationError if it is no URL; the hint names the service's databases only."""
     try:
         return scheme(url)
     except ConfigurationError as error:

@@ -62,9 +62,9 @@ class SqlServerIntake(Intake):
         return super()._is_kept(intent_id) and not intent_id.endswith(" ")
 
     async def _stored_group(self, group: list[NewIntent], left_s: Callable[[], float]) -> list[Row]:
-        """If another submission stores one of the ids first, the whole statement fails and stores nothing.
+        """Store the group with one statement. It stores nothing if another submission stores one of the ids first.
 
-        The repeated statement then sees the other's row.
+        The statement is then repeated, and finds the row of that submission.
         """
         params = submission(group)
         for _ in range(CONFLICTS_MAX):
@@ -116,7 +116,7 @@ class SqlServerAttempts(Attempts):
         return (yield from self._unmarked(term, found, retry_delay_s))
 
     def _unmarked(self, term: Term, found: Locked, retry_delay_s: float) -> Steps[Started | NotNow]:
-        """Why no attempt was marked; a marker that another term left is recorded first."""
+        """The answer to a start that wrote no marker. If another term left a marker, its attempt is recorded first."""
         if found.status is not Status.PENDING:
             return NotNow(found.status)
         if found.marker is None:
