@@ -54,7 +54,7 @@ STILL_S = 5.0
 
 
 def answering(answer: Any) -> Callable[..., Any]:
-    """A function that does nothing but give this answer."""
+    """Return a function that ignores its arguments and returns this answer."""
     return lambda *asked: answer
 
 
@@ -124,7 +124,7 @@ async def _bodies_not_awaited(bodies: TermBodies, limit_s: float) -> bool:
 
 
 def _next_with_one_jump(epoch: int | None, last: Place, now: Place) -> int:
-    """Jump once, however many timelines lie between."""
+    """A wrong `next_epoch`: it jumps once, however many timelines lie between."""
     lift = places.EPOCH_JUMP * min(1, places.decide(last, now).jumps(last, now))
     return 1 + lift if epoch is None else epoch + (lift or 1)
 
@@ -227,7 +227,7 @@ RESULTS = frozenset({events.Verb.RENEW, events.Verb.COMPLETE, events.Verb.FAIL, 
 
 
 def _rules(of: frozenset[events.Verb], instead: Callable[[events.Stored, events.Request], bool]) -> tuple[Patch, ...]:
-    """The rule table with another condition for these verbs: they go on to ask whether tries are left."""
+    """The rule table with another condition for these verbs. FAIL and REAP still check whether tries are left."""
 
     def changed(rule: events.Rule) -> events.Rule:
         if rule.on not in of:
@@ -284,7 +284,7 @@ OF_OUTBOX: Faults = {
 
 
 def _unchecked(verb: items.Verb) -> tuple[Patch, ...]:
-    """Anybody may do it to an item that somebody holds."""
+    """The rule table in which anybody may call this verb on an item that somebody else holds."""
     changed = (replace(r, when=always) if (r.source, r.on) == (items.Row.LIVE, verb) else r for r in items.RULES)
     return ((items, "RULES", tuple(changed)),)
 

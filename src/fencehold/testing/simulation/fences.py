@@ -27,11 +27,11 @@ WRITE_LIMIT_S = 3.0
 
 
 class FenceReferee(Referee):
-    """Accepted writes never go back to an older epoch."""
+    """Judges accepted writes: none may have an older epoch than the one before."""
 
     def __init__(self, loop: SimulationLoop, trace: Trace) -> None:
         super().__init__(loop, trace)
-        self.kept: list[Wrote] = []  # by the database as it is now: a promotion may have lost some
+        self.kept: list[Wrote] = []  # the accepted writes that the database still has: a promotion may have lost some
 
     def wrote(self, key: TermKey) -> None:
         self.counts["writes accepted"] += 1
@@ -47,7 +47,7 @@ class FenceReferee(Referee):
 
 @dataclass(eq=False)
 class OpenTransaction:
-    """While it is open nobody can take the lease over."""
+    """A fenced transaction. While it is open, nobody can take the lease over."""
 
     key: TermKey
     is_open: bool = True
@@ -134,7 +134,7 @@ class FencedStore:
 
 
 class FencesOverLine(MemoryFences):
-    """Fenced writes, made on the user's thread."""
+    """The fenced writes of one process, sent over its line from the user's thread."""
 
     def __init__(self, store: FencedStore, line: Line) -> None:
         super().__init__(store.shelf)

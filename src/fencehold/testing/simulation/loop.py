@@ -35,7 +35,7 @@ class SimulationLoop(VirtualLoop):
         self._queue.extend(handles)
 
     def timer_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It stays in the heap: a cancelled timer is skipped when its time comes, and a run is over in a minute."""
+        """Do nothing: a cancelled timer stays in the heap until its time comes, which is soon enough in a short run."""
 
     def _jump_to_next_timer(self) -> None:
         self.look()
@@ -69,7 +69,7 @@ class SimulationLoop(VirtualLoop):
 
 
 class Side(InWorld):
-    """One thread of one process, as the event loop that runs on it."""
+    """One thread of one simulated process: the event loop that runs on it."""
 
     _world: SimulationLoop
 
@@ -98,12 +98,12 @@ class Side(InWorld):
             self.aside = []
 
     def running_s(self) -> float:
-        """Seconds this thread has not been halted."""
+        """For how many seconds this thread has run, that is, was not halted."""
         now_s = self._world.time()
         return now_s - self._halted_s - (now_s - self._halted_since_s if self.halted else 0.0)
 
     def put(self, callback: Callable[..., object], *args: Any) -> None:
-        """Run it on this thread, after everything put there before."""
+        """Call `callback` on this thread, after everything that was put there before."""
         self._mail.append((callback, args))
         self.call_soon(self._take)
 
@@ -136,7 +136,7 @@ class Side(InWorld):
         return self._world.soon(self, self._take, (), context)
 
     def begin(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """A task of this thread, begun from the outside."""
+        """Start a task on this thread; the caller may be on another one."""
         task: asyncio.Task[T] = self._world.task(self, work, name)
         return task
 

@@ -1,6 +1,6 @@
 """The network between a process and the store: late, cut before or after execution, silent, and with false hints.
 
-At its end a whole store as one process has it: the memory backend, with every verb going over the process's line.
+At the end of this file: a whole store as one process sees it, the memory backend with every call sent over its line.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Watch(Protocol):
 
 
 class Line:
-    """The connection of one process. No call waits longer than its limit; what was sent is executed all the same."""
+    """The connection of one process. A call waits no longer than its limit; what was sent is still executed."""
 
     def __init__(self, loop: SimulationLoop, draw: Callable[[], float], weather: Weather, lease_s: float) -> None:
         self.weather = weather
@@ -112,11 +112,11 @@ class Line:
             limit.cancel()
 
     def hang_up(self, notice: Callable[[], None]) -> None:
-        """The connection is closed: the store notices some time later, or else by its own timeout."""
+        """Close the connection: `notice` is called some time later, unless a timeout of the store comes before."""
         self._loop.call_later(self._draw() * HANG_UP_S_MAX, notice)
 
     def tell(self, side: asyncio.AbstractEventLoop, hint: Callable[[], None]) -> None:
-        """A message from the store that nobody asked for: it may be lost, and it may come twice."""
+        """Deliver a hint, which the store sends unasked: it may be lost, and it may come twice."""
         if self.is_silent or self._draw() < self.weather.hint_lost:
             return
         for _ in range(2 if self._draw() < self.weather.hint_twice else 1):
@@ -207,7 +207,7 @@ def _place_of_limit(verb: Callable[..., object]) -> int:
 
 
 def over_line(port: P, line: Line, watch: Watch | None = None) -> P:
-    """The port as a process has it: every verb goes over the line."""
+    """The port as one process sees it: every call goes over the line."""
     return cast(P, _PortOverLine(port, line, watch))
 
 
@@ -227,7 +227,7 @@ def new_shelf(loop: SimulationLoop, place: Place = UNKNOWN) -> Shelf:
 
 
 class HintsOverLine(MemoryHints):
-    """Of leases or of events: what the store tells all of `relays` is passed on once the process listens."""
+    """Hints of leases or of events: once the process listens, it gets the hints that the store sends to `relays`."""
 
     def __init__(self, relays: list[Hint], line: Line) -> None:
         super().__init__(relays)
@@ -257,7 +257,7 @@ class ItemsOverLine(MemoryItems):
 
 
 class BackendOverLine:
-    """`watch` sees the verbs of events and items."""
+    """The memory backend as one process sees it. `watch` sees the calls for events and items."""
 
     name = STORE
     leases: LeasePort

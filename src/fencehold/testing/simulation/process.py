@@ -17,7 +17,7 @@ from fencehold.testing.simulation.referee import SLACK_S, Referee
 
 T = TypeVar("T")
 
-TROUBLE_S = 30.0  # four to six leases; then all is healed
+TROUBLE_S = 30.0  # four to six leases; then all faults end ("healed")
 OPEN_LIMIT_S = 5.0
 AWAY_S_MAX = 2.0
 PAUSE_BEFORE_WRITE = 0.04
@@ -61,7 +61,7 @@ def _end_wait(waiter: asyncio.Future[bool], event: asyncio.Event) -> None:
 
 
 class NodeHost:
-    """The keeper's thread, for the other one: work goes there, and its result comes back, by `Side.put`."""
+    """The keeper's thread as the user's thread sees it: work goes there, and results come back, by `Side.put`."""
 
     def __init__(self, keeper: Side) -> None:
         self._keeper = keeper
@@ -98,7 +98,7 @@ def _hand_over(done: asyncio.Task[T], result: asyncio.Future[T]) -> None:
 
 
 class Process(ABC):
-    """What the processes of every kind have. Its methods run on the user's thread, if nothing else is said."""
+    """A simulated process of any kind. Its methods run on the user's thread, except where a comment names another."""
 
     def __init__(self, name: str, line: Line, referee: Referee, rng: random.Random) -> None:
         self.name, self.line = name, line
@@ -112,14 +112,14 @@ class Process(ABC):
         self._loop, self._trace, self._fail = referee.loop, referee.trace, referee.fail
         self._settled = asyncio.Event()  # no start and no restart is under way
 
-    # --- what befalls it, on no thread ---
+    # --- troubles, called by the schedule and on none of the two threads ---
 
     def disturb(self, for_s: float = 0.0) -> None:
         """Record that something disturbs the way between this process and the store, now or for `for_s`."""
         self.disturbed_s = max(self.disturbed_s, self._loop.time() + for_s)
 
     def answer_lost(self) -> None:
-        """A request was executed and its answer is lost."""
+        """Called when a request was executed and its answer is lost."""
         self.disturb()
 
     def block(self, for_s: float) -> None:
@@ -151,7 +151,7 @@ class Process(ABC):
         self._settled.set()
 
     async def restart(self) -> None:
-        """Stop, stay away for a while, come back; one at a time, and not once all is healed."""
+        """Stop, stay away for a while, start again. Does nothing during another start, or after all faults ended."""
         if not self._settled.is_set() or self._loop.time() >= TROUBLE_S:
             return
         self._settled.clear()
@@ -168,11 +168,11 @@ class Process(ABC):
         await self.stop()
 
     def some_timeout_s(self, most_s: float) -> float | None:
-        """What a user gives as a timeout: often none, and none once all is healed."""
+        """A random timeout, as a user gives it: often None, and always None once all faults have ended."""
         return None if self._loop.time() >= TROUBLE_S or self._draw() < 0.5 else self._draw() * most_s
 
     async def within(self, limit_s: float, what: str, work: Awaitable[T]) -> T | None:
-        """The result of `work`, which must end in this much of the time in which this thread was not halted."""
+        """Return the result of `work`. Fails if it takes longer, without the time in which this thread was halted."""
         since_s = self.user.running_s()
         task = asyncio.ensure_future(work)
         while not task.done():
@@ -199,12 +199,12 @@ class Process(ABC):
             self._trace.note(self.name, f"{event} {_shown(fields)}")
 
     def heard(self, event: str, fields: dict[str, Any]) -> None:
-        """A fact that this process has reported."""
+        """Called with every fact that this process reports."""
         return
 
 
 class StoreProcess(Process):
-    """One that has an open store: `context` is the store's own, with all that is real of it."""
+    """A process that has an open store. `context` is the library's own StoreContext."""
 
     def __init__(
         self, name: str, line: Line, shelf: Shelf, call_limit_s: float, referee: Referee, rng: random.Random

@@ -1,4 +1,4 @@
-"""What judges a run while it happens, by true time and by what the store executed. Each kind has its own rules."""
+"""Judges a run while it happens, by true time and by what the store executed. Each kind has its own rules."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Trace:
 
 
 class Broken(AssertionError):
-    """An invariant does not hold."""
+    """Raised when an invariant does not hold."""
 
 
 class Referee(ABC):
-    """`counts` are shown as the sum of a run: how much of each thing happened."""
+    """Judges one run. `counts`: how often each thing happened; they are shown in the summary of the run."""
 
     def __init__(self, loop: SimulationLoop, trace: Trace) -> None:
         self.loop, self.trace = loop, trace
@@ -41,21 +41,21 @@ class Referee(ABC):
         self.counts: defaultdict[str, float] = defaultdict(float)
 
     def look(self) -> None:
-        """Called whenever something happened and all of it is done, before time moves on."""
+        """Called when all that was ready has run, before time moves on. Raises Broken after a violation."""
         if self.violation is not None:
             raise Broken(self.violation)
         self.judge(self.loop._now)
 
     @abstractmethod
     def judge(self, now_s: float) -> None:
-        """Whatever must hold at every instant."""
+        """Check what must hold at every instant."""
 
     def judge_end(self) -> None:
-        """What is judged once all is over."""
+        """Check what can be judged only after the run."""
         return
 
     def must(self, holds: bool, otherwise: str) -> None:
-        """Fail unless this holds. For what is judged at every instant write `if`: it makes no text."""
+        """Fail unless this holds. In a check made at every instant use `if` and `fail`, which make no text in vain."""
         if not holds:
             self.fail(otherwise)
 

@@ -32,11 +32,11 @@ Trouble = tuple[float, Callable[[], None]]  # how often, and what happens
 
 
 class Schedule(ABC):
-    """The subclass sets all that is declared here."""
+    """One schedule. A subclass sets the attributes that are declared here."""
 
-    #: The ids of the rules that some schedule should meet.
+    #: The ids of the rules that should fire in some schedule.
     rules: ClassVar[frozenset[str]]
-    #: Those that fired in this run.
+    #: The ids of the rules that fired in this run.
     rules_fired: Collection[str]
     #: How long requests that are under way may go on after all was closed.
     settles_s: float
@@ -72,11 +72,11 @@ class Schedule(ABC):
     def troubles(self) -> tuple[Trouble, ...]: ...
 
     def target(self) -> Process:
-        """Whom the next trouble befalls."""
+        """The process that gets the next trouble."""
         return self.rng.choice(self.nodes)
 
     def restart_store(self) -> None:
-        """End all that the store keeps for connections; rows stay."""
+        """Restart the store: it keeps its rows and loses everything that belongs to connections."""
         return
 
     @abstractmethod
@@ -84,7 +84,7 @@ class Schedule(ABC):
         """Everything works again: wait for what must happen now, and fail if it does not in time."""
 
     def judge_left(self) -> None:
-        """All has been closed: fail for what should not be left in the store."""
+        """Called when everything has been closed. Fails if the store still has what should be gone."""
         return
 
     # --- what this seed is like ---
@@ -132,7 +132,7 @@ class Schedule(ABC):
         self.judge_left()
 
     def _abandon(self) -> None:
-        """End everything after a violation, and ignore the errors of that."""
+        """End everything after a violation; errors while doing so are ignored."""
         self.loop.look = lambda: None
         self.loop.failed = lambda text: None
         for node in self.nodes:
@@ -150,7 +150,7 @@ class Schedule(ABC):
             self.loop.run_forever()
 
     async def wait_for(self, condition: Callable[[], bool], limit_s: float, instead: str) -> None:
-        """Fail, with what is seen instead, if the condition is not met in time."""
+        """Wait until the condition is met; fail with the text `instead` if that takes too long."""
         end_s = self.loop.time() + limit_s
         while not condition():
             if self.loop.time() >= end_s:
@@ -167,7 +167,7 @@ class Schedule(ABC):
         self.loop.call_later(min(seconds, self._time_left_s()), undo)
 
     def pause(self, node: Process) -> None:
-        """SIGSTOP: both threads stand still."""
+        """Halt both threads of the process for a while, as SIGSTOP does."""
         if self._healed or node.keeper.halted:
             return
         for_s = self.lease_s * (0.2 + 1.8 * self.draw())
@@ -225,7 +225,7 @@ class Schedule(ABC):
 
 
 async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Wait for all of them, and raise what one of them has raised."""
+    """Wait for all of these tasks, then raise the error of the first that failed."""
     await asyncio.wait(tasks)
     for task in tasks:
         task.result()
@@ -233,7 +233,7 @@ async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
 
 @contextmanager
 def drawing_from(rng: random.Random) -> Iterator[None]:
-    """What the product draws at random until the block ends comes from here: the jitter of its pauses, its tokens."""
+    """Inside the block, all random values of the product (jitter, tokens) come from `rng`."""
     token_hex, seed = secrets.token_hex, random.Random.seed
 
     def seed_from_here(self: random.Random, a: Any = None, version: int = 2) -> None:

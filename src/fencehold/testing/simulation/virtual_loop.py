@@ -59,7 +59,7 @@ class _OrderedTask(asyncio.Task[T]):
 
 
 class InWorld(asyncio.AbstractEventLoop):
-    """An event loop that keeps nothing itself: the loop of its world does."""
+    """An event loop without a queue of its own: the loop of its world keeps its callbacks, timers and tasks."""
 
     _world: VirtualLoop
 
@@ -189,7 +189,7 @@ class VirtualLoop(InWorld, asyncio.BaseEventLoop):
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Nothing to do: this loop never made threads."""
+        """Do nothing: this loop never makes threads."""
 
     # The only private part of asyncio that is used here: BaseEventLoop.run_forever calls _run_once until stop().
 

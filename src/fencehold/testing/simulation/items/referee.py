@@ -37,7 +37,7 @@ REMEMBERED = 20  # leases that are over
 
 
 class Holder(StoreProcess):
-    """What the referee reads of a node."""
+    """A process as the referee sees it: the attributes that it reads."""
 
     inside: Collection[ItemLease]
     deleting: Collection[ItemKey]
@@ -48,7 +48,7 @@ class Holder(StoreProcess):
 
 @dataclass(eq=False)
 class Record:
-    """What must be true of one item: `token` is that of its last lease, which `holder_id` has until then."""
+    """What must be true of one item: its last lease has `token`, and `holder_id` has that lease until `until`."""
 
     token: int = 0
     holder_id: str = ""
@@ -117,7 +117,7 @@ class ItemReferee(Referee):
         )
 
     def lapsed_early(self, item_id: str) -> None:
-        """The store's clock has jumped, for this row alone: until it hears of it, the holder is excused."""
+        """Called when the store ends this one lease early. Until the holder hears of that, it may trust the lease."""
         record = self.records[item_id]
         self.trace.note("store", f"item {item_id}: lapses early")
         self._taken[item_id, record.holder_id] = record.token
@@ -147,10 +147,10 @@ class ItemReferee(Referee):
             )
 
     def left(self, node: Process, lease: ItemLease, since_s: float, ran_s: float) -> None:
-        """Called when a block has ended: its body had ended at `since_s`, when its thread had run for `ran_s`."""
+        """Called when a block has ended. Its body ended at `since_s`; the user's thread had run for `ran_s` by then."""
         record = self.records[lease.key.id]
         is_held = record.token == lease.key.token and self.loop.time() < record.until_s
-        # One that the user broke is not broken again: he was told if that failed.
+        # A lease that the user broke is not broken again: if that failed, the user got the error.
         self.must(
             not is_held or lease.ended_because == BROKEN or node.disturbed_s >= since_s,
             f"{node.name} has left item {lease.key.id}, and its lease is not broken",
@@ -189,8 +189,8 @@ class ItemReferee(Referee):
         if key.id in hands:
             self.fail(f"item {key.id} is in the hands of {hands[key.id]} and {node.name} at once")
         hands[key.id] = node.name
-        # Perhaps with a later token: by an acquire that was given up, and executed all the same. Nobody else has it.
-        # Also for what is left of it: a process that is paused now will not learn that it is over.
+        # The store may have a later token of the same holder, from an acquire that was given up and executed all the
+        # same. The store's lease must last as long as this one: a process that is paused now cannot learn of its end.
         until_s = now_s + lease.remaining_s / node.clock.rate
         if record.holder_id != key.holder_id or until_s > record.until_s + ROUNDING_S:
             self.fail(
@@ -199,7 +199,7 @@ class ItemReferee(Referee):
             )
 
     def _judge_leaving(self, node: Holder, lease: ItemLease) -> None:
-        # The keeper may be in a renewal of others when it is over, and the body may clean up after its cancel.
+        # When the lease ends, the keeper may be renewing others; and the body may clean up after its cancel.
         limit_s = 2 * self._call_s + BODY_STOP_S_MAX + SLACK_S
         since_s = self._leaving.setdefault(lease, (node.user.running_s(), node.keeper.running_s()))
         if min(node.user.running_s() - since_s[0], node.keeper.running_s() - since_s[1]) > limit_s:
@@ -207,7 +207,7 @@ class ItemReferee(Referee):
 
 
 class JudgedItems(ItemShelf):
-    """The store of the items: the memory backend's, with the referee beside every change."""
+    """The items of the memory backend; reports every change to the referee."""
 
     def __init__(self, now: Callable[[], dt.datetime], referee: ItemReferee) -> None:
         super().__init__(now)

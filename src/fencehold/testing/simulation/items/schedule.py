@@ -1,7 +1,7 @@
-"""Items: processes with our own Items, their users and processors, and what befalls them.
+"""Items: processes with our own Items, their users and processors, and the troubles they get.
 
-A user works in a block or without one: he saves, renews, breaks, deletes, fails, dawdles, and may be cancelled. Besides
-what befalls every kind, rows lapse early.
+A user works in a block or without one: saves, renews, breaks, deletes, fails, is slow, and may be cancelled. Besides
+the troubles of every kind, rows lapse early.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Body = Callable[[Item], Awaitable[None]]
 
 
 class BadLuck(Exception):
-    """A body fails."""
+    """Raised by a body that fails on purpose."""
 
 
 UNANSWERED = (Unavailable, Uncertain)
@@ -94,7 +94,7 @@ class ItemNode(Holder):
             self._begin_processor(self._rng.choice(STATES), self._handle)
 
     async def rest(self) -> None:
-        """Do nothing any more, once no start is under way."""
+        """Wait until no start or restart is under way, then stop for good."""
         await self._settled.wait()
         await self.stop()
 
@@ -118,14 +118,14 @@ class ItemNode(Holder):
         await self.within(limit_s, "closing the items", self._items_context.close())
 
     async def finish(self) -> None:
-        """Move every item to its last state, whatever became of it before: it must be free, or soon be."""
+        """Begin to move every item to its last state. That works only if each is free, or soon will be."""
         for state in STATES:
             self._begin_processor(state, self._handle_last)
 
     # --- users and handlers ---
 
     async def _act(self) -> None:
-        """One act after the other; each may be cancelled."""
+        """Do one act after the other, each in a task of its own that may be cancelled."""
         while True:
             await asyncio.sleep(self._draw() * IDLE_S_MAX)
             act = asyncio.create_task(self._do_something(), name=f"{self.name}-act")
@@ -179,7 +179,7 @@ class ItemNode(Holder):
                 await self._use(item, self._body)
 
     async def _hold_one(self) -> None:
-        """Without a block: nobody renews it, and nobody has to give it back."""
+        """Use an item without a block: nobody renews its lease, and nobody has to give it back."""
         item = await self._items.acquire(self._rng.choice(IDS))
         try:
             await self._body(item)
@@ -217,7 +217,7 @@ class ItemNode(Holder):
 
     @asynccontextmanager
     async def _body_of(self, item: Item) -> AsyncIterator[None]:
-        """A body that may take a moment to leave."""
+        """Record inside the block that the body of this item runs. Leaving the block may take a moment."""
         self.inside[item._lease] = None
         try:
             yield
@@ -290,10 +290,10 @@ class ItemSchedule(Schedule):
         )  # fmt: skip
 
     async def judge_calm(self) -> None:
-        """Whatever was held is given back, or lapses: then one process alone can have it all."""
+        """Fail unless every lease is given back or lapses, so that one process can acquire all items."""
         await ended([node.user.begin(node.rest()) for node in self.nodes])
         self.nodes[0].user.begin(self.nodes[0].finish())
-        # An acquire that was cancelled may be under way still; what is taken meanwhile is left to lapse.
+        # An acquire that was cancelled may still be executed; nobody gives its lease back, so it must lapse.
         limit_s = self.settings.trusted_s + self.lease_s + LIVENESS_SLACK_S
         rows = self.items.rows
         await self.wait_for(lambda: all(r.state == LAST_STATE for r in rows.values()), limit_s, "items are not free")

@@ -7,7 +7,7 @@ accepted writes once more.
 Liveness: a body ends soon after its term; a process with a blocked event loop does not stay leader; a process finds
 its own grant again when the answer was lost. The schedule itself judges the rest, once all faults have ended.
 
-At the end: the store of the leases, with the referee beside every change, and promotions that lose commits.
+Below the referee: the store of the leases, which reports every change to it, and can lose commits at a promotion.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STORM_REFUSALS = 15
 
 
 class Candidate(StoreProcess):
-    """What the referee reads of a node."""
+    """A process as the referee sees it: the attributes that it reads."""
 
     bodies: dict[int, int]
     settings: LeaderSettings
@@ -42,7 +42,7 @@ class Candidate(StoreProcess):
 
 @dataclass(eq=False)
 class Belief:
-    """A term as its process sees it: valid from `start_s`, and as last seen until `until_s` of true time."""
+    """A term as its process sees it, in true time: valid from `start_s` until `until_s`, when it was last looked at."""
 
     node: Candidate
     term: Term
@@ -95,7 +95,7 @@ class LeaseReferee(FenceReferee):
         self.row_lives_until(lease.epoch, self.loop.time() + lease.remaining_s)
 
     def acquire_refused(self, holder_id: str) -> None:
-        """Fail if a candidate asks on and on: one refusal is enough for it, the rest is only load for the store."""
+        """Fail if a candidate asks too often: after one refusal, further requests are only load for the store."""
         times_s = self._refused_s[holder_id]
         times_s.append(self.loop.time())
         if len(times_s) == STORM_REFUSALS and times_s[-1] - times_s[0] < 1.0:
@@ -191,7 +191,10 @@ class LeaseReferee(FenceReferee):
             self._judge_overlap()
 
     def _judge_valid(self, belief: Belief) -> None:
-        """Also for what is left of it: a process that is paused now will not learn that it is over."""
+        """Check a valid term: not refused, and the store's lease lasts as long as the process trusts its own.
+
+        Now alone is not enough: a process that is paused now will not learn that its term is over.
+        """
         epoch = belief.term.epoch
         if epoch in self.refused_epochs:
             self.fail(f"{belief.node.name}'s epoch {epoch} is still valid after its renewal was refused")
@@ -256,7 +259,7 @@ class Commit:
 
 
 class LeaseStore(FencedStore):
-    """One row."""
+    """The store of the one lease. Keeps every commit, so that a promotion can lose the last ones."""
 
     def __init__(self, loop: SimulationLoop, referee: LeaseReferee) -> None:
         super().__init__(loop, referee)
@@ -293,7 +296,7 @@ class LeaseStore(FencedStore):
             at_once(self.leases.ask_step_down(LEASE_NAME, self.row.epoch, 0.0))
 
     def take_away(self) -> None:
-        """End the lease although its holder did nothing wrong, as an operator does, or a clock that jumps."""
+        """End the lease although its holder did nothing wrong: an operator, or a jump of the clock, does the same."""
         row = self.row
         if row is not None and row.expires_at > self.shelf.now():
             self.shelf.rows[LEASE_NAME] = replace(row, expires_at=self.shelf.now())
@@ -303,7 +306,7 @@ class LeaseStore(FencedStore):
 
 
 class JudgedLeases(MemoryLeases):
-    """The verbs, with the referee beside every change."""
+    """The verbs of the memory backend; reports every change to the referee."""
 
     def __init__(self, store: LeaseStore, referee: LeaseReferee) -> None:
         super().__init__(store.shelf)

@@ -1,6 +1,6 @@
-"""Leases: candidates and their users, whose work is fenced writes, and what befalls them.
+"""Leases: candidates and their users, whose work is fenced writes, and the troubles they get.
 
-Besides what befalls every kind: step-downs, promotions that lose commits, false hints, and an operator.
+Besides the troubles of every kind: step-downs, promotions that lose commits, false hints, and an operator.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LeaseNode(Candidate):
         super().__init__(name, line, store.shelf, settings.call_limit_s, referee, rng)
         self.settings = settings
         self.bodies: dict[int, int] = {}
-        self.asked: Ask | None = None  # the newest; an earlier one's grant need not be found any more
+        self.asked: Ask | None = None  # the newest request; the grant of an earlier one need not be found any more
         self._store, self._referee = store, referee
         self._leader: Leader | None = None
         self._work: asyncio.Task[None]
@@ -60,7 +60,7 @@ class LeaseNode(Candidate):
             self._referee.refused_epochs |= {key.epoch for key in refused}
 
     def answer_lost(self) -> None:
-        if not self._referee.granted_now(self):  # that one is to be found again
+        if not self._referee.granted_now(self):  # the grant of that request must be found again
             self.disturb()
 
     # --- life ---
@@ -178,7 +178,7 @@ class LeaseSchedule(Schedule):
         )  # fmt: skip
 
     def target(self) -> LeaseNode:
-        """Mostly the holder of the row: trouble elsewhere seldom has an effect."""
+        """A random process, but mostly the holder of the row: trouble elsewhere seldom has an effect."""
         row = self.store.row
         holder = next((n for n in self.nodes if row is not None and n.name == row.holder_id), None)
         return holder if holder is not None and self.draw() < 0.6 else self.rng.choice(self.nodes)
@@ -190,7 +190,7 @@ class LeaseSchedule(Schedule):
     # --- troubles ---
 
     def _is_promoted(self) -> None:
-        """A standby takes over without the last commits: often it lacks none, sometimes many."""
+        """Promote a standby that may lack the last commits: often it lacks none, sometimes many."""
         self.store.promote(lost=int(LOST_MAX * self.draw() ** 2))
         self.store_is_away()
 

@@ -1,9 +1,10 @@
 """Judges session locks, and the epoch beside them.
 
 Safety, at every instant: a grant that is valid for its process belongs to the session that holds the lock at the
-server, so that no two are valid at once; who is RECONNECTING does not lead. The epoch rises with every term; a resumed
-term has the one it had, and nobody else led in between; accepted writes never go back. Callbacks tell every term and
-its end. A lock that the server took away by itself (an operator, a restart) excuses its session until it hears of that.
+server, so that no two are valid at once; a process that is RECONNECTING does not lead. The epoch rises with every term;
+a resumed term keeps its epoch, and nobody else led in between; the epochs of accepted writes never fall. Callbacks are
+called for every term and its end. If the server took the lock away by itself (an operator, a restart), the process may
+still trust its grant until it hears of that.
 Liveness is judged by the schedule, once all faults have ended.
 """
 
@@ -24,13 +25,13 @@ from fencehold.testing.simulation.referee import SLACK_S, Trace
 
 REMEMBERED = 6  # grants of each process
 ACQUIRED, LOST, RELEASED, STOPPED = "acquired", "lost", "released", "stopped"
-#: What a callback may tell after which one. A release that failed is told as an error only.
+#: For each callback: which ones may be called next. A release that failed is reported by the error's callback only.
 AFTER = {ACQUIRED: {LOST, RELEASED, STOPPED}, LOST: {ACQUIRED, STOPPED}, RELEASED: {ACQUIRED, STOPPED}}
 AFTER[STOPPED] = {ACQUIRED, STOPPED}
 
 
 class Contender(Process):
-    """What the referee reads of a node."""
+    """A process as the referee sees it: the attributes that it reads."""
 
     lock: SessionLock[Any]
 
@@ -51,7 +52,7 @@ class LockReferee(FenceReferee):
         self.changes: set[str] = set()  # of states
         self.terms: dict[str, int] = {}  # begun, by process
         self.told: dict[str, list[str]] = {}  # callbacks that were called, by process
-        self._step_back_s = 2 * (timing.probe_limit_s + STUTTER_S_MAX) + SLACK_S  # the probe, and the epoch's renewal
+        self._step_back_s = 2 * (timing.probe_limit_s + STUTTER_S_MAX) + SLACK_S  # for probe and renewal of the epoch
         self._grants: dict[str, deque[Grant]] = {}
         self._led: tuple[str, int] = ("", 0)  # who began the last term, and its epoch
         self._own_epoch: dict[str, int | None] = {}  # of each process's last term
@@ -81,7 +82,7 @@ class LockReferee(FenceReferee):
         mechanism = node.lock._mechanism
         session = mechanism._session if mechanism is not None else None
         knows = node.lock.is_leader and session is not None and not session.at_server.was_taken
-        if epoch is not None and knows:  # else it stood still since, and leads no longer
+        if epoch is not None and knows:  # else the process was halted since then, and leads no longer
             if epoch < self._led[1] or (epoch == self._led[1] and not is_same):
                 self.fail(f"{node.name} leads with epoch {epoch} after {self._led[0]} led with {self._led[1]}")
             self._led = node.name, epoch
@@ -110,7 +111,7 @@ class LockReferee(FenceReferee):
             self.fail("two grants are valid at once")
 
     def _grants_of(self, node: Contender) -> deque[Grant]:
-        """Those it has led with: a user may still have the term."""
+        """The grants with which this process has led: a user may still have the term of an old one."""
         known = self._grants.setdefault(node.name, deque(maxlen=REMEMBERED))
         election = node.lock._election
         grant = election.grant if election is not None else None
@@ -119,7 +120,7 @@ class LockReferee(FenceReferee):
         return known
 
     def _judge_valid(self, node: Contender, grant: Grant) -> bool:
-        """Whether it counts: one whose lock the server took away is excused."""
+        """Check this valid grant. Returns False if the server took its lock away: it may then overlap another grant."""
         mechanism = node.lock._mechanism
         session = mechanism._session if mechanism is not None and mechanism._grant is grant else None
         if session is None:

@@ -1,6 +1,6 @@
-"""Locks: contenders with our own SessionLock on simulated sessions, their users' fenced writes, and what befalls them.
+"""Locks: contenders with our own SessionLock on simulated sessions, their users' fenced writes, and their troubles.
 
-Besides what befalls every kind: step-downs, sessions that the server ends and locks that it frees.
+Besides the troubles of every kind: step-downs, sessions that the server ends and locks that it frees.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fencehold.testing.simulation.process import NodeClock, Process
 from fencehold.testing.simulation.schedule import LIVENESS_SLACK_S, NODES, Schedule, Trouble
 
 LOOK_S = 2.0
-HEALTH_PART = 0.2  # of what other kinds have as a lease: for so long a proof counts
+HEALTH_PART = 0.2  # so long does a proof that the lock is held count, as a part of the lease of other kinds
 RETRY_S_MAX = 2.0
 
 
@@ -47,7 +47,7 @@ class SimulatedLock(SessionLock[SessionOverLine]):
 
 
 class LockNode(Contender):
-    """`silent_s_max`: of its sessions, how long the server bears their silence; None: they are plain connections."""
+    """A process with a lock. `silent_s_max`: how long its sessions may be silent; None: they are plain connections."""
 
     def __init__(
         self, name: str, line: Line, server: LockServer, settings: LockSettings, silent_s_max: float | None,
@@ -96,7 +96,7 @@ class LockNode(Contender):
     # --- work ---
 
     async def _working(self) -> None:
-        """A lock that has stopped by itself is started again."""
+        """Write whenever this process leads. Start the lock again when it has stopped by itself."""
         while True:
             if self.lock.state is LockState.STOPPED:
                 await asyncio.sleep(self._draw())

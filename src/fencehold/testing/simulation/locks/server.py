@@ -1,6 +1,6 @@
 """The server of the locks: one lock, which a session holds, the row of the fencing epoch beside it, and sessions.
 
-A session that holds the lock and sends nothing for too long is ended, if it was opened so; the lock is then free.
+The server ends a session that holds the lock and sends nothing for its `silent_s_max`; the lock is then free.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONNECT_LIMIT_S = 5.0
 
 @dataclass(eq=False)
 class ServerSession:
-    """A connection as the server has it. `was_taken`: the lock was, though its client did nothing wrong."""
+    """A connection as the server sees it. `was_taken`: the server took its lock; its client did nothing wrong."""
 
     number: int
     ended: Told  # tells the client that the session is over
@@ -66,7 +66,7 @@ class LockServer(FencedStore):
         return result
 
     def _expect(self, session: ServerSession) -> None:
-        """From now on the session may be silent for so long."""
+        """Count the session's silence from now on: it is ended after `silent_s_max`, unless that is None."""
         if session.timer is not None:
             session.timer.cancel()
         if session.silent_s_max is not None:
@@ -80,7 +80,7 @@ class LockServer(FencedStore):
             session.ended()
 
     def take_away(self, session: ServerSession, *, ends: bool) -> None:
-        """Take the lock from its session, which is ended (an operator, a restart) or lives on without it."""
+        """Take the lock from its session. `ends`: end the session too (an operator, a restart do that)."""
         session.was_taken |= self.holder is session
         if ends:
             self.end(session)
@@ -123,7 +123,7 @@ class LockServer(FencedStore):
     # --- the epoch ---
 
     def seize(self, session: ServerSession, holder_id: str, lease_s: float) -> int:
-        """Take the row whatever its expiry: it is the lock that keeps others away."""
+        """Take the row even if its lease has not expired: the lock keeps others away, not the row."""
         if self.shelf.fenced.get(LEASE_NAME):
             raise Unavailable("An open fenced transaction has the row locked.")
         if self.row is not None:
@@ -141,7 +141,10 @@ class LockServer(FencedStore):
 
 
 class SessionOverLine:
-    """`silent_s_max`: for how long the server bears its silence while it holds the lock. None: a plain connection."""
+    """A session as its client sees it.
+
+    `silent_s_max`: how long it may be silent while it holds the lock; None: it is a plain connection.
+    """
 
     def __init__(self, line: Line, server: LockServer, silent_s_max: float | None) -> None:
         self._line, self._server, self._silent_s_max = line, server, silent_s_max
@@ -224,7 +227,7 @@ class SessionOverLine:
 
 
 class CompanionOverLine:
-    """The epoch's row, on the lock's own connection."""
+    """The row of the fencing epoch, reached over the lock's own connection."""
 
     def __init__(self, server: LockServer, line: Line, holder_id: str) -> None:
         self.name, self.holder_id, self.lease_id = LEASE_NAME, holder_id, ""

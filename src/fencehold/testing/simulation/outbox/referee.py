@@ -30,7 +30,7 @@ from fencehold.testing.simulation.referee import LONG_AGO, ROUNDING_S, SLACK_S, 
 
 
 class WorkerNode(StoreProcess):
-    """What the referee reads of a node."""
+    """A process as the referee sees it: the attributes that it reads."""
 
     reaps_since_s: float | None
     concurrency: int
@@ -39,7 +39,7 @@ class WorkerNode(StoreProcess):
 
 @dataclass(eq=False)
 class Record:
-    """What must be true of one event: `token` holds it, until then."""
+    """What must be true of one event: the claim with `token` holds it until `until`."""
 
     id: int
     max_retries: int
@@ -142,7 +142,7 @@ class OutboxReferee(Referee):
         )
 
     def lapsed_early(self, row: Kept) -> None:
-        """The store's clock has jumped, for this row alone: until it hears of it, the worker is excused."""
+        """Called when the store ends this one claim early. Until the worker hears of that, it may trust the claim."""
         record = self.records[row.id]
         self.trace.note("store", f"event {row.id}: lapses early")
         self._taken.add(ClaimKey(row.id, record.token or ""))
@@ -194,7 +194,7 @@ class OutboxReferee(Referee):
         if claim.id in hands:
             self.fail(f"event {claim.id} is in the hands of {hands[claim.id]} and {node.name} at once")
         hands[claim.id] = node.name
-        # Also for what is left of it: a process that is paused now will not learn that it is over.
+        # The store's claim must last as long as this one: a process that is paused now cannot learn of its end.
         record, until_s = self.records[claim.id], now_s + claimed.remaining_s / node.clock.rate
         if record.token != claim.token or until_s > record.until_s + ROUNDING_S:
             self.fail(
@@ -207,13 +207,16 @@ class OutboxReferee(Referee):
         since_s = self._leaving.setdefault(claimed, (user_s, keeper_s))
         if claimed.task is None or worker.stopped.is_set():  # not begun: it ends where it would have begun
             return
-        # The keeper may be in a renewal of others when it is over, and the handler may clean up after its cancel.
+        # When the claim ends, the keeper may be renewing others; and the handler may clean up after its cancel.
         limit_s = 2 * self._call_s + LOST_GRACE_S + SLACK_S
         if min(user_s - since_s[0], keeper_s - since_s[1]) > limit_s:
             self.fail(f"{node.name}'s handler of event {claimed.claim.id} keeps its place, and its claim is over")
 
     def _judge_lapsed(self, record: Record, now_s: float) -> None:
-        """By whoever has the reaper's lease; that somebody gets it is judged once all is healed."""
+        """Fail if a process that has the reaper's lease did not recover this event in time.
+
+        Whether some process gets that lease is judged once all faults have ended.
+        """
         reaps = [node for node in self.nodes.values() if node.reaps_since_s is not None]
         if not reaps:
             return
@@ -224,7 +227,7 @@ class OutboxReferee(Referee):
 
 
 class JudgedEvents(EventShelf):
-    """The store of the events: the memory backend's, with the referee beside every change."""
+    """The events of the memory backend; reports every change to the referee."""
 
     def __init__(self, now: Callable[[], dt.datetime], referee: OutboxReferee) -> None:
         super().__init__(now)

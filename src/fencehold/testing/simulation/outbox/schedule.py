@@ -1,6 +1,6 @@
-"""The outbox: processes with our own Outbox and Worker, and what befalls them besides what befalls every kind.
+"""The outbox: processes with our own Outbox and Worker, and their troubles besides those of every kind.
 
-Handlers return, raise, dawdle, hang and block; workers are paused, cancelled and restarted; an operator redrives.
+Handlers return, raise, are slow, hang and block; workers are paused, cancelled and restarted; an operator redrives.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class OutboxNode(WorkerNode):
         await self._outbox.close()
 
     async def _working(self) -> None:
-        """A worker that gave up, or whose `run` was cancelled, is followed by another."""
+        """Run a worker. Start another one when it gives up or its `run` is cancelled."""
         while not self._is_stopping:
             worker = self._worker()
             self.workers = [one for one in self.workers if one._context.claimed_events] + [worker]
@@ -119,7 +119,7 @@ class OutboxNode(WorkerNode):
         return self._outbox.worker(self._handle, **options)
 
     def cancel_run(self) -> None:
-        """Whoever called `run` is cancelled."""
+        """Cancel the task that called `run` of the worker."""
         if self._running is not None:
             self._trace.note(self.name, "cancels its worker")
             self._running.cancel()
@@ -173,7 +173,7 @@ class OutboxNode(WorkerNode):
         await asyncio.sleep((1 + self._draw()) * self._max_processing_s)
 
     async def _stubbornly(self) -> None:
-        """A cancel only makes it hurry."""
+        """Run for too long; a cancel shortens that, but does not end it at once."""
         try:
             await self._for_too_long()
         except asyncio.CancelledError:
@@ -260,6 +260,6 @@ class OutboxSchedule(Schedule):
         return self.rng.choice(self.nodes)
 
     def _redrives(self) -> None:
-        """An operator takes one dead letter, or one that failed, for mended."""
+        """As an operator, redrive one event that is a dead letter or has failed."""
         self.trace.note("store", "the operator redrives an event")
         at_once(MemoryEventAdmin(self.events).redrive(Filter(REDRIVABLE), "mended", 1, 0.0, 0.0))
