@@ -51,7 +51,7 @@ class ToldWrite:
 
 
 class Verb(Enum):
-    """What a process tried that does not hold the lease any more."""
+    """What a process tried after it had lost the lease, the claim or the item."""
 
     WRITE = "a fenced write"
     RENEW = "a renewal"

@@ -38,7 +38,7 @@ READ_COUNT = "SELECT n FROM counters WHERE id = 1"
 
 
 class Can(enum.Enum):
-    """What a store, or its harness, may lack. The value is how the suite says it: "needs fenced transactions"."""
+    """What a store or its harness may be able to do. Messages quote the value: "needs fenced transactions"."""
 
     LEASES = "leases"
     FENCES = "fenced transactions"
@@ -57,7 +57,7 @@ class Can(enum.Enum):
 
 @dataclass(frozen=True)
 class Traits:
-    """What the suite cannot find out by itself."""
+    """Facts about a store that the suite cannot find out by itself."""
 
     store: str  # what the matrix of rules calls it: "SQLite"
     tick: dt.timedelta  # the smallest difference between two instants that the store keeps
@@ -92,7 +92,7 @@ class Door(Protocol):
 
     @property
     def takes_text(self) -> bool:
-        """Whether statements carry `:name` parameters (GuardText.text) or the driver's own (GuardText.sql)."""
+        """Whether statements have `:name` parameters (GuardText.text); else they have the driver's (GuardText.sql)."""
 
     def open(self, *, autocommit: bool = False) -> AbstractAsyncContextManager[Caller]: ...
 
@@ -118,7 +118,9 @@ class Sql(Protocol):
 
 @dataclass(frozen=True)
 class Remote:
-    """How another process makes a client: `module:callable`, called with the argument, gives a maker of backends."""
+    """How another process makes a client: it calls `maker` (`module:callable`) with `argument`; that returns a function
+    which makes a backend.
+    """
 
     argument: str
     maker: str = "fencehold.connect:backend_for"

@@ -143,7 +143,7 @@ def _check_one_name(events: Sequence[Event]) -> Iterator[Violation]:
 
 
 def _not_rising(events: Iterable[E], rule: Rule, rises_by: int) -> Iterator[Violation]:
-    """Of events in their order: those whose epoch is not higher by so much than the newest before."""
+    """Yield each event, in their order, whose epoch is less than `rises_by` above the newest before it."""
     newest: E | None = None
     for event in events:
         if newest is not None and event.epoch < newest.epoch + rises_by:

@@ -40,7 +40,7 @@ class Finding:
 
     @property
     def held(self) -> bool | None:
-        """None: it was never put to the test."""
+        """Whether the invariant held; None if nothing put it to the test."""
         if self.broken:
             return False
         return True if self.checked else None
@@ -93,7 +93,10 @@ def _epochs_only_rise(evidence: Evidence) -> tuple[int, Iterable[str]]:
 
 
 def _not_rising(grants: Iterable[tuple[str, int, str, int | None]]) -> Iterator[tuple[str, int, str, int]]:
-    """Of each grant: what, its number, to whom, and the number before it, if known. Yields those that do not rise."""
+    """Yield the grants whose number is not higher than the newest one before, for the same lease or item.
+
+    A grant: what was granted, its number, to whom, and the number before it, if known.
+    """
     newest: dict[str, int | None] = {}
     for what, number, holder, known in grants:
         before = newest.get(what, known)

@@ -84,7 +84,7 @@ class Contender:
                 await close()
 
     async def _open(self) -> None:
-        """Open the backend. Retry until that works: the network may be cut just now."""
+        """Open the backend. Retry until that works: a fault may have cut the network."""
         while True:
             try:
                 await self._backend.open(OPEN_LIMIT_S)

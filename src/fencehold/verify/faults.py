@@ -42,7 +42,10 @@ def impossible(plan: Plan, scratch: Scratch) -> dict[str, str]:
 
 @dataclass
 class Aims:
-    """Shared by all injectors: the numbers of windows, and the next moment. One that was not met comes again soon."""
+    """Shared by all injectors: numbers for windows, and the moment to aim at next.
+
+    A moment at which no member could be frozen comes again soon.
+    """
 
     numbers: Iterator[int] = field(default_factory=itertools.count)
     turns: Iterator[int] = field(default_factory=itertools.count)
@@ -188,7 +191,7 @@ class FaultInjector:
         return f"{new.who} had taken over with epoch {new['epoch']}"
 
     async def _thaw(self, member: Member, number: int, fault: Fault, outcome: str = "") -> None:
-        """End the fault, and wait until the member has done what it was frozen before."""
+        """End the fault, and wait until the member has made the write that the freeze delayed."""
         late = self._journal.until(lambda said: said.kind == "late" and said["window"] == number, 4 * self._lease_s)
         member.thaw()
         self._journal.end(fault, outcome)

@@ -1,8 +1,8 @@
 """The parts of a contender that lead: by leases and, on PostgreSQL, by the advisory lock with an epoch beside it.
 
-They write through the fence, and go on after each term. When a term is over and another holds the lease, they try what
-a process would try that does not know this: to write, to renew and to release, with the old key, and with the present
-epoch under the own name.
+They write through the fence, and go on after each term. When a term is over and another process holds the lease, they
+act as if they did not know: they try to write, to renew and to release with the old key. Then they try to renew and to
+release under their own name with the other process's epoch.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Leading:
                 tell_stale(verb, key.name, mine, seen, isinstance(answers[0], Lease))
 
     async def _solo(self) -> None:
-        """On a lease that nobody else wants, try to renew and release an ended term, and an older own epoch."""
+        """On a lease that nobody else wants, try to renew and release an ended term, also after the next grant."""
         while True:
             old = await self._acquired(SOLO_LEASE_S)
             await asyncio.sleep(2 * SOLO_LEASE_S)
@@ -208,7 +208,7 @@ class Locking:
                 await self._lock.shutdown(2.0)
 
     async def _look(self) -> None:
-        """Report when `is_leader` was first and last seen true; a freeze can only shorten that time."""
+        """Report at which looks `is_leader` was first and last true. A freeze can only shorten the reported time."""
         was_leader, seen_s = False, 0.0
         while True:
             at_s = boottime_s()

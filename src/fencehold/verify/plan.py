@@ -57,7 +57,7 @@ class Plan:
 
     @property
     def lease_s(self) -> float:
-        """Short, so that a run sees many of them."""
+        """The duration of a lease: short, so that a run has many leases."""
         return min(max(self.for_s / 30, LEASE_S[0]), LEASE_S[1])
 
     @property
@@ -79,7 +79,7 @@ def plan(
     failover_hook: str | None = None,
     hook_limit: Duration = HOOK_LIMIT_S,
 ) -> Plan:
-    """A checked plan. Raises ConfigurationError; nothing is opened."""
+    """Return a checked plan. Raises ConfigurationError if a setting is wrong; opens nothing."""
     made = Plan(
         url, _within(lasts), _count(contenders), known_faults(faults), pause_hook, failover_hook,
         seconds(hook_limit, "--hook-limit"),

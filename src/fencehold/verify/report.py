@@ -65,7 +65,7 @@ LEGEND = (
 
 
 def page(verdict: Verdict) -> str:
-    """The whole page."""
+    """Return the whole page as HTML."""
     plan = verdict.plan
     title = f"fencehold verify: {plan.label}"
     parts = [
@@ -166,7 +166,7 @@ def _fault(fault: Fault, began_s: float) -> str:
 
 
 def timeline(verdict: Verdict) -> str:
-    """The picture; texts in it are escaped."""
+    """Return the picture as SVG; texts in it are escaped."""
     picture = _Picture(verdict)
     body = "".join(picture.drawn())
     return (
@@ -265,7 +265,7 @@ def _colour(who: str) -> str:
 
 
 def _step(lasted_s: float) -> float:
-    """A round number of seconds, about twelve of them in the picture."""
+    """The seconds between two marks of the time axis: a round number, for about twelve marks."""
     for step_s in (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600):
         if lasted_s / step_s <= TICKS:
             return float(step_s)

@@ -1,8 +1,8 @@
-"""What a contender keeps beyond its lease: events that it has claimed, items that it holds.
+"""What a contender keeps for longer than its lease lasts: events that it has claimed, items that it holds.
 
-Each of these parts works by the public API, and beside it in loops on the statements alone. The loops handle their
-claims slowly, or keep a claim or an item until another has it, and complete or save it only then: so only the database
-decides whether to accept that.
+Each of these parts uses the public API. Besides, each runs loops that call the backend's statements directly: they
+handle claims slowly, or keep a claim or an item until another process has it, and complete or save it only then. So
+only the database decides whether to accept that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SAVES = 2
 
 
 class Role(Generic[P]):
-    """A part that keeps what it has beyond its lease. On order, it stands still before it goes on."""
+    """A part that keeps something for longer than its lease. If ordered to, it stands still at a window."""
 
     name: ClassVar[str]  # of the order, and of the window that it opens
 
@@ -72,7 +72,7 @@ async def repeated(turn: Callable[[], Awaitable[None]], pause_s: Callable[[], fl
 
 
 async def found(look: Callable[[], Awaitable[T | None]], limit_s: float, every_s: float) -> T | None:
-    """Look until there is something, and return it; None if that takes too long."""
+    """Call `look` until it returns something, and return that; None if it takes too long."""
     until_s = boottime_s() + limit_s
     while boottime_s() < until_s:
         with suppress(FenceholdError):
@@ -177,7 +177,7 @@ class Holding(Role[ItemStore]):
         tell("item_left", item=item.id, token=item.token)
 
     async def _overstay(self) -> None:
-        """Save after the lease has ended, with another holder id and by the statements alone.
+        """Save an item after its lease has ended, with another holder id and by the backend's statements.
 
         So only the database decides whether to accept it.
         """

@@ -80,7 +80,7 @@ def _not_tested(plan: Plan, scratch: Scratch) -> dict[str, str]:
 
 @asynccontextmanager
 async def _place(plan: Plan, progress: Progress) -> AsyncIterator[tuple[Scratch, list[str]]]:
-    """Make the run's own schema or file, and remove it at the end. The list then names what could not be removed."""
+    """Yield the run's own schema or file, and a list; remove it at the end. The list then has what was not removed."""
     scratch = scratch_of(plan)
     left: list[str] = []
 

@@ -54,11 +54,11 @@ Begin = Callable[[], AbstractAsyncContextManager[Transaction]]
 
 
 async def straight_on() -> None:
-    """Do not stand still: the write goes on at once."""
+    """Return at once, for a write that must not stand still."""
 
 
 class Side(Protocol):
-    """A connection of the user's own."""
+    """A connection to the database that is the user's own, not the library's."""
 
     async def change(self, steps: Sequence[Step], limit_s: float) -> bool:
         """Run all steps in one transaction. Commits, and returns True, only if the first step changed a row."""
@@ -71,7 +71,10 @@ class Writer:
         self._backend, self._statements, self._side, self._limit_s = backend, statements, side, limit_s
 
     async def write(self, key: TermKey, fenced: Stand = straight_on, written: Stand = straight_on) -> bool | None:
-        """True: committed; False: refused; None: no answer. `fenced` and `written` are awaited at those moments."""
+        """Write in a fenced transaction. True: committed; False: refused; None: no answer.
+
+        `fenced` is awaited when the fence is taken, `written` after the statements, before the commit.
+        """
         until_s = boottime_s() + self._limit_s
         begin = partial(self._backend.fences.transaction, key, lambda: until_s - boottime_s())
         return await self.write_in(begin, key, fenced, written)
@@ -79,7 +82,7 @@ class Writer:
     async def write_in(
         self, begin: Begin, key: TermKey, fenced: Stand = straight_on, written: Stand = straight_on
     ) -> bool | None:
-        """The same in a fenced transaction of the caller's."""
+        """Do the same as `write`, in the fenced transaction that `begin` opens."""
         write_id = secrets.token_hex(8)
         outcome: bool | None = None
         try:

@@ -1,4 +1,4 @@
-"""What the oracles of leases, events and items share, and what compares a store with one: a pair, a random walk.
+"""Shared by the oracles of leases, events and items, and by the pairs and random walks that compare stores with them.
 
 An oracle computes from a rule table what a store must answer.
 """
@@ -126,7 +126,7 @@ class ClientsAndOracle(Generic[C, R]):
 
     @property
     def client(self) -> C:
-        """Another client each time: any client may continue what another one began."""
+        """Returns another client each time: any client may continue what another one began."""
         self._calls += 1
         return self.clients[self._calls % len(self.clients)]
 
@@ -159,7 +159,7 @@ class RandomWalk(ABC):
                 raise
 
     async def move_clock(self) -> None:
-        """Mostly to one of the edges, or a tick beside it, where off-by-one errors show."""
+        """Set the clock, mostly to one of the edges or a tick beside it, where off-by-one errors show."""
         now, tick = self._clocks[0].now, self._clocks[0].tick
         near = [edge + n * tick for edge in self.edges() if edge is not None for n in (-1, 0, 1)]
         if self.random.random() >= self.goes_back:
@@ -175,6 +175,6 @@ class RandomWalk(ABC):
         self.trail.append(call)
 
     async def call(self, verb: Callable[A, Awaitable[T]], *args: A.args, **options: A.kwargs) -> T:
-        """Make this call; what is called shows in a failure."""
+        """Make this call and return its answer. If the walk fails, the failure shows the call."""
         self.note(f"{verb.__name__}{args} {options or ''}")
         return await verb(*args, **options)

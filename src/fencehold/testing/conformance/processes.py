@@ -1,6 +1,7 @@
 """Real processes that use one store at once: how the test starts them, and what each of them does.
 
-Each gets its order as JSON in the first line of its standard input; `part` in it names a Part: `leases.crowd:PART`.
+Each gets its order as JSON in the first line of its standard input. The order's field `part` names a Part, such as
+`leases.crowd:PART`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Part(Generic[C]):
 
 
 async def told_by_processes(harness: Harness, part: str, count: int, order: Order) -> list[list[int]]:
-    """Start `count` processes that take this part; return the numbers they printed.
+    """Start `count` processes that run this part; return the numbers that each of them printed.
 
     They begin at the same moment, when all of them are connected.
     """

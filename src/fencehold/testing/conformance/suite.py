@@ -68,8 +68,8 @@ class HarnessTests:
 
     A test is a coroutine. The values of its arguments come from pytest (`harness`, parameters, fixtures), but those
     named in `supplies` are made in the test's own event loop. A test with the argument `door` is run once with each
-    kind of connection of the caller's, and gets what `supplies_for_door` names anew for each; one with `other`, too,
-    with those to that other database.
+    kind of connection that callers may use, and each run gets new values of what `supplies_for_door` names. If it also
+    has the argument `other`, the connections are those to that other database.
     """
 
     test_limit_s: ClassVar[float] = 55.0
@@ -170,7 +170,7 @@ def refused_with(code: str, hint: str = "") -> Iterator[None]:
 
 
 async def refused_without_tables(calls: Sequence[Callable[[], Awaitable[object]]]) -> None:
-    """Check that each call says that the tables are missing, and what makes them."""
+    """Check that each call raises `schema_missing`, with a hint that says what makes the tables."""
     for call in calls:
         with refused_with("schema_missing", hint="init"):
             await call()
@@ -206,7 +206,7 @@ def plenty() -> float:
 
 @contextmanager
 def noted(note: str) -> Iterator[None]:
-    """Add the note to a failure."""
+    """Add the note to any error of the block."""
     try:
         yield
     except BaseException as error:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Scratch(Protocol):
-    """What differs between databases."""
+    """The place of one run. Each kind of database has its own class for it."""
 
     dialect: str
     schema: str

@@ -48,7 +48,7 @@ class PostgresScratch:
         self._may_exist = False
 
     def url_through(self, ports: Sequence[int]) -> str:
-        """Keeps the names of the hosts as they were given: a certificate is still checked against them."""
+        """The URL through these ports. It keeps the hosts' names as given: a certificate is checked against them."""
         given = {key: value for key, value in conninfo_to_dict(self.url).items() if key not in hosts.KEYS}
         given |= {"host": ",".join(host for host, _ in self.servers), "hostaddr": ",".join("127.0.0.1" for _ in ports)}
         given["port"] = ",".join(map(str, ports))
@@ -78,7 +78,7 @@ class PostgresScratch:
             ) from None
 
     def _learn(self, connection: wire.Connection) -> None:
-        """Keep the servers' addresses, and the password that libpq found: its files list the server's port, no proxy's.
+        """Keep the servers' addresses and the password that libpq found: libpq finds none for a proxy's port.
 
         Raises ConfigurationError for a Unix socket: there the server may trust the system about which user connects,
         and through the proxy, which every user of this machine can reach, each would connect as the present user.

@@ -63,7 +63,7 @@ class ItemLocks(ItemTests):
         free = row(await items.leases.acquire("other", "ada", LEASE_S, CALL_LIMIT_S)).key
         async with locked(harness) as other:
             waiting = asyncio.create_task(items.leases.renew([key, free], 2 * LEASE_S, CALL_LIMIT_S))
-            # Until the first statement of the renewal is done, which left out the locked row.
+            # Wait until the first statement of the renewal, which leaves out locked rows, has ended.
             while (await items.port.get(["other"], CALL_LIMIT_S))["other"].lease_s == LEASE_S:
                 pass
             await other.commit()
@@ -181,7 +181,10 @@ async def locked(harness: Harness) -> AsyncIterator[Caller]:
 async def waited(
     harness: Harness, call: Coroutine[Any, Any, T], meanwhile: str | None = None, at: dt.datetime | None = None
 ) -> T:
-    """The answer to a call that waits until another session has run this statement, or until this time of the store."""
+    """Return the answer to a call that waits for a row which another session has locked.
+
+    Before that session commits, it runs `meanwhile`, if given, and the store's clock is set to `at`, if given.
+    """
     async with locked(harness) as other:
         waiting = await started(harness, call)
         if meanwhile is not None:

@@ -19,7 +19,7 @@ NEVER_GRANTED = 987_654_321  # a token that no lease of the suite has
 
 
 def as_json(document: Any) -> str:
-    """As the library serialises a document."""
+    """The document as JSON, exactly as the library serialises it."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 

@@ -137,7 +137,7 @@ class ItemRules(ItemTests):
         pair.oracle.last_rule.clear()
         await perform(pair, case.verb, key, "another state" if case.is_other_state else state)
         pair.oracle.check_last(item_id, case.rule, case.allowed)
-        if not case.allowed:  # a lapsed lease is not shown; seen from before its end, it must be the same as ever
+        if not case.allowed:  # a lapsed lease is not shown; at an instant before its end, it must be shown unchanged
             await pair.set_clock(START)
             await pair.check([item_id], "refused")
 

@@ -34,7 +34,7 @@ TRY_LIMIT_S = 0.3
 
 
 async def cannot_take(backend: Backend, name: str, holder: str) -> None:
-    """Check that an open transaction blocks an acquire: neither granted nor refused, it ends within its limit."""
+    """Check that an open transaction blocks an acquire: it ends within its limit, neither granted nor refused."""
     try:
         answer = await backend.leases.acquire(ask(name, holder), TRY_LIMIT_S)
     except Unavailable as error:
@@ -46,8 +46,8 @@ async def cannot_take(backend: Backend, name: str, holder: str) -> None:
     assert seen[name].holder_id != holder, "a takeover that was no grant has changed the row"
 
 
-#: What happens in a fenced transaction: a note is written, a statement is tried and its failure passed over, or
-#: something is called, and awaited if it is a coroutine.
+#: A step of a fenced transaction: a note (int) that is written, a statement (str) whose error is ignored, or a function
+#: that is called, and awaited if it returns a coroutine.
 Step = int | str | Callable[[], object]
 Fenced = Callable[..., Awaitable[None]]
 
@@ -140,7 +140,7 @@ class FencedTransactions(LeaseTests):
         self, harness: Harness, backend: Backend, key: TermKey
     ) -> None:
         left_s = [60.0]
-        for _ in range(2):  # the second time it is over before the body
+        for _ in range(2):  # the second time, the term is over before the body
             with pytest.raises(LeaseLost):
                 await self.fenced(harness, backend, key, 1, left_s.clear, remaining_s=lambda: sum(left_s))
         assert await harness.written() == []
@@ -247,7 +247,7 @@ class SyncFences(FencedTransactions):
     async def test_an_obstructed_store_is_told_in_the_library_s_own_words(
         self, harness: Harness, one: Backend, two: Backend, key: TermKey
     ) -> None:
-        """Another transaction blocks this one: that is our error. Only the caller's statements raise the driver's."""
+        """If another transaction blocks it, our error is raised; only the caller's statements raise the driver's."""
 
         async def blocked() -> None:
             with suppress(FenceholdError):

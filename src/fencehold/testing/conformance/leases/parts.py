@@ -1,4 +1,4 @@
-"""What not every store has: hints of changes come in order; what the harness does not declare is really absent.
+"""Parts that not every store has: hints of changes come in order; parts that the harness does not declare are absent.
 
 A part that a store lacks is refused with a code, before anything is sent. `listen` of a store that cannot notify
 returns False.
@@ -62,7 +62,7 @@ class Silence(LeaseTests):
 
 
 class Absences(LeaseTests):
-    """For a store that lacks a part: a program is told so, and no class of tests is left out by mistake."""
+    """For a store that lacks a part: its use raises an error with a code; no tests were left out by mistake."""
 
     @unless(Can.FENCES)
     async def test_every_fence_is_refused_and_a_term_that_is_over_is_lost(self, backend: Backend, key: TermKey) -> None:

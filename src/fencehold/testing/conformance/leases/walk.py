@@ -62,7 +62,7 @@ class Walker(RandomWalk):
         return [row.expires_at for row in self.pair.oracle.rows.values()]
 
     def _key(self) -> TermKey:
-        """Mostly a current token, live or lapsed, or one that is nearly it; sometimes an old one, or of no lease."""
+        """Mostly a current key, live or lapsed, or one with a wrong epoch or holder; seldom an old or unknown one."""
         current = [row.key(self.random.choice(LENGTHS_S)) for row in self.pair.oracle.rows.values()]
         draw = self.random.random()
         if draw > 0.97:
@@ -88,7 +88,7 @@ class Walker(RandomWalk):
             self._lease_ids[got.name] = got.lease_id
 
     async def _use(self, verb: Verb) -> None:
-        """One key per name at most: what a key given twice means is tested elsewhere."""
+        """Call the verb with one key per name at most: what a key given twice means is tested elsewhere."""
         keys = list({key.name: key for key in (self._key() for _ in range(self.random.choice((1, 1, 2, 3))))}.values())
         await self.call(self.pair.use, verb, *keys)
 

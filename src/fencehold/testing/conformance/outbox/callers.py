@@ -1,4 +1,4 @@
-"""What the caller's transaction does with events holds if and only if it commits, on every kind of connection.
+"""Adding and consuming events in the caller's own transaction takes effect if and only if that transaction commits.
 
 An event is new to each consumer once.
 """

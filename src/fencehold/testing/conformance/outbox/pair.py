@@ -178,7 +178,7 @@ class Pair(ClientsAndOracle[Events, EventOracle]):
         turn = await self.client.port.turn(completed, ask, CALL_LIMIT_S)
         assert set(turn.completed) == set(expected_done)
         assert [one.id for one in turn.claims] == expected, f"claimed with {ask}"
-        for one in turn.claims:  # what is a suspect, a test of its own tells
+        for one in turn.claims:  # other tests check which events are suspects
             plain = replace(one, lease_s=0.0, recovered=False, is_suspect=False)
             assert asdict(plain) == asdict(self._claim(one.id, ask))
         await self._checked([*expected, *(key.id for key in completed)], f"claim {ask}")
