@@ -46,13 +46,14 @@ def connect(
     durable: Durability | None = None,
     without_standby: WithoutStandby | None = None,
 ) -> Store:
-    """A store for the database at `url`, not yet open: use it with `async with`. A wrong URL is refused here.
+    """Return a store for the database at `url`, not yet open: use it with `async with`.
 
-    `table` is the name of the lease table (optionally schema.table, but not on SQLite); `facts` replaces the log.
-    Opening waits for a database that is away, for ever unless `open_timeout` says how long (0: one try).
-    `durable="replicated"` (PostgreSQL): grants and fenced commits count only once a synchronous standby has them
-    (`"replicated_and_applied"`: and shows them); all else the store commits waits for it too. A server that waits for
-    none is refused (`no_standby`), or, with `without_standby="warn"`, used with a warning.
+    Raises ConfigurationError for a wrong URL. `table` is the name of the lease table (optionally schema.table, but not
+    on SQLite); `facts` gets the facts instead of the log. Opening waits for a database that is away: for ever, or for
+    `open_timeout` (0: one try). `durable="replicated"` (PostgreSQL): grants and fenced commits count only once a
+    synchronous standby has stored them (`"replicated_and_applied"`: and shows them); all other commits of the store
+    wait for it too. A server without a synchronous standby is refused (`no_standby`), or, with
+    `without_standby="warn"`, used with a warning.
     """
     facts = facts or LogSink()
     asked = durability(durable, without_standby)
@@ -71,10 +72,10 @@ def _open_timeout_s(given: Duration | None) -> float | None:
 def backend_for(
     url: str, table: str = DEFAULT_TABLE, facts: FactSink | None = None, durable: Durable | None = None
 ) -> Callable[[], Backend]:
-    """What makes the backend; the URL and the table's name are checked now, nothing is opened.
+    """Return a function that makes the backend. Checks the URL and the table's name now; opens nothing.
 
-    `facts` hears what a backend alone can tell: what each request was charged, where requests are; settings of a
-    database under which a grant can be lost.
+    `facts` gets what only the backend knows: what each request was charged, where requests are served, and settings
+    of the database under which a grant can be lost.
     """
     table = names.table_name(table)
     kind = scheme(url)
@@ -96,7 +97,7 @@ def backend_for(
 
 
 def scheme(url: object) -> str:
-    """The database a URL names, without the driver that SQLAlchemy writes after a plus sign."""
+    """The kind of database that a URL names, without the driver that SQLAlchemy writes after a plus sign."""
     if not isinstance(url, str) or not url.strip():
         raise _no_url(url)
     if url[0] in QUOTES or "://" not in url:
@@ -118,7 +119,7 @@ def _no_url(given: object) -> ConfigurationError:
 
 
 def _no_scheme(url: str) -> ConfigurationError:
-    """Shows nothing of it but the path of a file: anything else may hold a password."""
+    """The error for a URL without a scheme. It shows nothing of the URL but a file's path: the rest may be secret."""
     name = url.partition(":")[0].lower() if ":" in url else ""
     message, hint = "The database URL does not begin with the name of a database and ://.", f"Use {_forms()}."
     if url[0] in QUOTES:
@@ -134,7 +135,7 @@ def _no_scheme(url: str) -> ConfigurationError:
 
 
 def unknown_scheme(name: str) -> ConfigurationError:
-    """With the one that was probably meant, if a few letters are all that is wrong."""
+    """The error for an unknown database. Its hint names a known one, if only a few letters are wrong."""
     meant = difflib.get_close_matches(name, [*KNOWN, *SYNONYMS], n=1, cutoff=0.85)
     form = KNOWN[SYNONYMS.get(meant[0], meant[0])] if meant else ""
     hint = f"Did you mean {form}? The databases are: {_forms()}." if form else f"Use {_forms()}."
@@ -150,7 +151,7 @@ def _forms() -> str:
 
 
 def label(url: str) -> str:
-    """The URL without anything secret, for messages; of SQLite with the whole path, wherever the program runs."""
+    """The URL without anything secret, for messages; for SQLite with the absolute path of the file."""
     if scheme(url) == "sqlite":
         return f"sqlite:///{sqlite_file(url)}"
     try:
@@ -162,13 +163,13 @@ def label(url: str) -> str:
 
 
 def _hosts(place: str) -> str:
-    """Several hosts with their ports; empty if it is one, or if anything else could be among them."""
+    """The hosts with their ports, if there are several; empty for one, or if a part may be something else."""
     hosts = place.rpartition("@")[2].split(",")
     return ",".join(hosts) if len(hosts) > 1 and all(map(_HOST.fullmatch, hosts)) else ""
 
 
 def sqlite_file(url: str) -> str:
-    """The whole path of the file that a URL of SQLite names: a relative one begins in the folder of this process."""
+    """The absolute path of the file that a SQLite URL names; a relative one begins in this process's folder."""
     rest = url.partition("://")[2]
     path = unquote(rest.partition("?")[0].removeprefix("/"))
     if not rest.startswith("/") or path in ("", ":memory:") or "\0" in path:

@@ -28,13 +28,14 @@ def own_tables(
     without_standby: WithoutStandby | None = None,
     facts: FactSink | None = None,
 ) -> OwnTables:
-    """Your own tables on the database at `url`, not yet connected. A wrong URL, or a missing driver, is refused here.
+    """Return your own tables on the database at `url`, not yet connected.
 
-    `package` holds your statements in `sql/<dialect>/`, and in `sql/<dialect>/migrations/` the steps that make the
-    tables; `table` is the first of them, under whose name the steps are recorded. Of `connections` and of
-    `fenced_connections` (SQL Server) so many are used at once; SQLite has one thread for each. `durable` and
-    `without_standby` are those of the store: what its commits wait for, the commits of these tables wait for too.
-    `facts` hears a server that waits for no standby.
+    Raises ConfigurationError for a wrong URL or a missing driver. `package` holds your statements in `sql/<dialect>/`,
+    and in `sql/<dialect>/migrations/` the steps that make the tables; `table` is the first of these tables: the steps
+    are recorded under its name. At most `connections` are used at once, and `fenced_connections` for fenced writes (SQL
+    Server); SQLite has one thread each for reads, writes and fenced writes. `durable` and `without_standby` mean the
+    same as for the store: what its commits wait for, the commits of these tables wait for too. `facts` gets a warning
+    if a server waits for no standby.
     """
     kind = scheme(url)
     if kind not in ("sqlite", "postgresql", "mssql"):

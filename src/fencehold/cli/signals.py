@@ -1,6 +1,6 @@
 """Signals: `fencehold run` passes them on to its command; before that they end the waiting.
 
-`demo` and `verify` clean up at one. What a worker does at one is in worker/service.py.
+At a signal `demo` and `verify` clean up. What a worker does at a signal is in worker/service.py.
 """
 
 from __future__ import annotations
@@ -72,6 +72,6 @@ async def interruptible(
     except (asyncio.CancelledError, FenceholdError) as error:
         if not came:
             raise
-        if isinstance(error, FenceholdError):  # of the work that the signal interrupted
+        if isinstance(error, FenceholdError):  # the error of the work that the signal interrupted
             say(error.message)
         return 128 + came[0]

@@ -88,7 +88,7 @@ class Check:
             self._problems.append(problem)
 
     def done(self, hint: str, code_for_duration: str = "bad_settings") -> None:
-        """Raise the error, if there is a problem. `code_for_duration`: the code if all that is wrong is no duration."""
+        """Raise the error, if there is a problem. `code_for_duration`: its code if only one value is no duration."""
         if self._problems:
             message = f"{self._whose} settings cannot work: {'; '.join(self._problems)}."
             is_duration = len(self._problems) == 1 and "not a duration" in message

@@ -23,7 +23,7 @@ class Kind(enum.StrEnum):
 
 
 class Office(enum.Enum):
-    """How a fact changes the gauge of who leads: by epochs, since facts of two threads may arrive out of order."""
+    """How a fact changes the gauge of who leads. Epochs decide, since facts of two threads may arrive out of order."""
 
     SOUGHT = "sought"
     ENTERED = "entered"

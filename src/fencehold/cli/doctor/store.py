@@ -79,7 +79,11 @@ def of_outbox_tables(name: str, fault: ConfigurationError | None, rights: list[s
 def _of_tables(
     check: str, fault: ConfigurationError | None, lacking: list[Finding], absent: str, outbox: str | None = None
 ) -> list[Finding]:
-    """`lacking`: findings about rights, if the tables are there. `absent`: said if they are not; empty: a fault."""
+    """The findings about some tables.
+
+    If they are in order: that, and `lacking`, the findings about missing rights. If they do not exist: the text
+    `absent`, or an error if that is empty.
+    """
     if fault is None:
         return [Finding(check, State.OK, "present, with all their columns", outbox=outbox), *lacking]
     if absent and fault.code in NO_TABLE:

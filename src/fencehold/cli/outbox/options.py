@@ -123,7 +123,7 @@ async def known(store: Store, name: str) -> AsyncIterator[None]:
 
 
 async def look_for(store: Store, name: str) -> None:
-    """Raise the error that `known` would raise, before a worker starts: else it would first log its own end."""
+    """Call it before a worker starts: raises the error that `known` would raise after the worker has logged its end."""
     if (found := await _why(store, name)) is not None:
         raise found
 

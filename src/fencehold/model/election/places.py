@@ -46,7 +46,7 @@ def is_unknown(last: Place, now: Place) -> bool:
 
 
 def is_same(last: Place, now: Place) -> bool:
-    """An unknown system counts as the same system."""
+    """Whether both places are the same. An unknown system counts as the same system."""
     return last.timeline == now.timeline and (last.system == now.system or None in (last.system, now.system))
 
 
@@ -55,7 +55,7 @@ def is_ahead(last: Place, now: Place) -> bool:
 
 
 def is_elsewhere(last: Place, now: Place) -> bool:
-    """All that is left: an earlier timeline or another system, after an upgrade of the server or a restored copy."""
+    """True for the rest: an earlier timeline or another system, after an upgrade of the server or a restored copy."""
     return True
 
 

@@ -115,7 +115,7 @@ def create(row: StoredItem | None, request: Request) -> StoredItem:
 
 
 def write(row: StoredItem | None, request: Request) -> StoredItem:
-    """A given state, even the same one, is a transition: the item moves to the end of that state's queue."""
+    """Change state and document. A given state, even the same one, moves the item to the end of that state's queue."""
     kept = _present(row)
     if request.state is not None:
         kept = replace(kept, state=request.state, state_timestamp=request.now)

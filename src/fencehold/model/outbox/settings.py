@@ -113,7 +113,7 @@ class WorkerSettings:
 
     @property
     def shutdown_timeout_s(self) -> float:
-        """Never above the lease: an event that is held for longer is no longer ours to finish."""
+        """How long a stop may wait for handlers. Never above the lease: a lapsed event is no longer ours to finish."""
         return self.lease_s if self.shutdown_given_s is None else min(self.shutdown_given_s, self.lease_s)
 
     def with_lease(self, lease_s: float) -> WorkerSettings:
