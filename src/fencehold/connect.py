@@ -206,7 +206,7 @@ def _postgres(url: str, table: str, facts: FactSink | None, durable: Durable | N
     plain = "postgresql://" + url.partition("://")[2]
     module.PostgresBackend.check(plain)
     unread = module.PostgresBackend.unread(facts)
-    commits = module.Replicated(durable, facts) if durable is not None else None  # one for all: it warns once
+    commits = module.Replicated(durable, facts) if durable is not None else None  # shared: it warns once
     return lambda: module.PostgresBackend(plain, table, unread, commits)
 
 

@@ -9,7 +9,7 @@ import click
 
 
 class Commands(click.Group):
-    """`imports` has for each name what imports the command."""
+    """A group of commands. `imports`: for each command's name, a function that imports and returns the command."""
 
     def __init__(self, *given: Any, imports: Mapping[str, Callable[[], click.Command]], **options: Any) -> None:
         super().__init__(*given, **options)

@@ -101,7 +101,7 @@ class Screen:
     ) -> None:
         """Print rows as a table. `spare`: columns that may be left out on a narrow terminal.
 
-        `instead` is said if there are no rows.
+        `instead` is the text to print if there are no rows.
         """
         if self.is_json:
             put(json.dumps(payload, indent=2))

@@ -86,7 +86,7 @@ class Setup:
         return dsn
 
     def store(self, facts: FactSink | None = None) -> fencehold.Store:
-        """A store for one short command: it tries an unreachable database only once, and its output is enough."""
+        """A store for one short command: it tries an unreachable database once. Without `facts` nothing is logged."""
         return fencehold.connect(self.dsn, table=self.table, facts=facts or UNHEARD, open_timeout=0)
 
     def say_silent(self) -> None:

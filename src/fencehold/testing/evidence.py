@@ -62,7 +62,7 @@ class Verb(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StaleTry:
-    """A try of a process that did not hold the lease: it had seen that another does, or that its own had ended."""
+    """A try of a process after it had seen that its lease had ended, or that another process holds it."""
 
     verb: Verb
     what: str  # the lease, event or item

@@ -118,8 +118,9 @@ class Sql(Protocol):
 
 @dataclass(frozen=True)
 class Remote:
-    """How another process makes a client: it calls `maker` (`module:callable`) with `argument`; that returns a function
-    which makes a backend.
+    """How another process makes a client: it calls `maker` (`module:callable`) with `argument`.
+
+    The call returns a function that makes a backend.
     """
 
     argument: str

@@ -115,7 +115,7 @@ def main() -> None:
         tell("died", error=_words(error))
         os._exit(1)
     tell("left")
-    os._exit(0)  # not kept by threads that wait for a database that does not answer
+    os._exit(0)  # at once, even if threads still wait for a database that does not answer
 
 
 def _words(error: BaseException) -> str:

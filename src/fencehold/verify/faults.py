@@ -191,7 +191,7 @@ class FaultInjector:
         return f"{new.who} had taken over with epoch {new['epoch']}"
 
     async def _thaw(self, member: Member, number: int, fault: Fault, outcome: str = "") -> None:
-        """End the fault, and wait until the member has made the write that the freeze delayed."""
+        """End the fault, and wait until the member has done what the freeze delayed, such as a write."""
         late = self._journal.until(lambda said: said.kind == "late" and said["window"] == number, 4 * self._lease_s)
         member.thaw()
         self._journal.end(fault, outcome)

@@ -24,7 +24,7 @@ from fencehold.verify.verdict import Verdict, beliefs, findings, gathered, lock_
 FEED_EVERY_S = 0.25
 HELD_EVERY = 20  # one event of so many is for the loops that keep claims for too long
 STATUS_EVERY_S = 0.5
-HOOK_AT = {"pause-hook": 0.25, "failover-hook": 0.55}  # of the run's time
+HOOK_AT = {"pause-hook": 0.25, "failover-hook": 0.55}  # parts of the run's time
 
 
 class Progress(Protocol):

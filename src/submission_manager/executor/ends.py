@@ -57,7 +57,7 @@ class Ends:
 
 
 class LateWatch(RareLog):
-    """Logs each target that misses deadlines, until a minute has none."""
+    """Logs the missed deadlines of each target: at once, then once a minute, until a minute has none."""
 
     def __init__(self, facts: FactSink) -> None:
         super().__init__(facts, "deadlines_missed", LOG_EVERY_S)

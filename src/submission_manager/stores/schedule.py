@@ -1,4 +1,4 @@
-"""Reads the schedule, written once: the databases differ in the guard of the cursor, and in a page's place."""
+"""Reads the schedule. Databases differ only in how they guard the cursor and write the place where a page begins."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Schedule(Asking, SchedulePort):
         self._reader = reader
 
     async def rebuild(self, page_rows: int, limit_s: float) -> AsyncIterator[Page]:
-        """Rows that change while the pages are read are found by the next refresh."""
+        """Read the pending intents page by page. The next refresh finds the rows that change meanwhile."""
         cursor, after = await self._horizon(limit_s), self.start
         while True:
             found, now = await self._pending({"after_at": after[0], "after_id": after[1], "limit": page_rows}, limit_s)

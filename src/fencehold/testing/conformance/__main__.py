@@ -7,5 +7,5 @@ import sys
 
 PYTEST = (sys.executable, "-m", "pytest", "-p", "fencehold.testing.conformance.matrix")
 
-if __name__ == "__main__":  # in a process of its own: pytest must be there before what it rewrites is imported
+if __name__ == "__main__":  # in a process of its own: pytest must be loaded before the modules that it rewrites
     sys.exit(subprocess.run([*PYTEST, *sys.argv[1:]], check=False).returncode)

@@ -103,7 +103,7 @@ class Suite:
     """
 
     traits: ClassVar[Traits]
-    not_collected: ClassVar[dict[str, str]]  # why not, by name as in `leave_out`
+    not_collected: ClassVar[dict[str, str]]  # the reason, by name as in `leave_out`
 
     def __init_subclass__(
         cls,

@@ -75,11 +75,11 @@ def store_of(given: Mapping[str, Any]) -> str:
 
 
 class Matrix:
-    """What was collected, and what the reports of the tests said."""
+    """The pytest plugin: notes which tests were collected and which rules each one proved, and prints the tables."""
 
     def __init__(self) -> None:
-        self._can: dict[str, set[Can]] = {}  # by store; all, if it is known by a URL only
-        self._proved: dict[tuple[str, str], set[str]] = defaultdict(set)  # by rule and store: the tests
+        self._can: dict[str, set[Can]] = {}  # by store; everything, if only a URL names the store
+        self._proved: dict[tuple[str, str], set[str]] = defaultdict(set)  # names of tests, by rule and store
         self._failed: set[tuple[str, str]] = set()
         self._not_collected: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)  # by store and reason
 

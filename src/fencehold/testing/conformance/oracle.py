@@ -44,7 +44,7 @@ class RuleOracle:
     """
 
     table: ClassVar[str]
-    rows: dict[Any, Any]  # as the rules require them
+    rows: dict[Any, Any]  # the rows that the store must have
 
     def __init__(self, applied: set[str]) -> None:
         self.rows = {}

@@ -47,7 +47,7 @@ from fencehold.runtime.outbox.worker import Worker
 from fencehold.runtime.outbox.worker_background import EventRenewals
 from fencehold.testing.simulation.fences import FencedStore
 
-Patch = tuple[Any, str, Any]  # of a class or a module
+Patch = tuple[Any, str, Any]  # a class or a module, the name in it, and the new value
 Faults = Mapping[str, tuple[Patch, ...]]
 
 STILL_S = 5.0

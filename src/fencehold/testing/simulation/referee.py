@@ -12,7 +12,7 @@ BODY_STOP_S_MAX = 0.5  # how long the simulated user's own clean-up may take
 SLACK_S = 0.1
 ROUNDING_S = 1e-5  # the store's times are whole microseconds
 SMALL_DRIFT = 1.02
-LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)  # when a lease ended that nobody has
+LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)  # stands for the end of a lease when there is none
 
 
 class Trace:

@@ -62,7 +62,10 @@ async def whole(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def to_the_end(work: Awaitable[T]) -> T:
-    """Return the result of `work`, even while this task is being cancelled: first what was made is removed."""
+    """Wait until `work` has ended, even if this task is cancelled meanwhile, and return its result.
+
+    A cancel is ignored: what makes or removes the place must not be left half done.
+    """
     task = asyncio.ensure_future(work)
     while not task.done():
         with suppress(asyncio.CancelledError):

@@ -164,7 +164,7 @@ async def acquire(client: ItemStore, number: int) -> ItemAnswer:
 
 
 def granted(answers: list[ItemAnswer]) -> list[tuple[int, ItemRow]]:
-    """Return the one that was granted; check that each refusal names that holder."""
+    """Check that exactly one answer is a grant, and that each refusal names its holder; return it with its number."""
     yes = [(n, answer) for n, answer in enumerate(answers) if isinstance(answer, ItemRow)]
     assert len(yes) == 1, f"{len(yes)} were granted one item"
     for answer in answers:
@@ -215,7 +215,7 @@ async def _drain(items: ItemStore, who: str, note: Callable[[int], None]) -> Non
         if not taken:
             if not await items.admin.find(NEW, 1, CALL_LIMIT_S):
                 return
-            await asyncio.sleep(PAUSE_S)  # what others are taking may come back
+            await asyncio.sleep(PAUSE_S)  # an item that another one has taken may become free again
 
 
 async def race(items: ItemStore, ids: list[str], who: str) -> list[str]:
@@ -231,7 +231,7 @@ async def connected(backend: Backend, order: Order) -> ItemStore:
 
 
 async def work(items: ItemStore, order: Order, who: str) -> list[int]:
-    """Race and drain; the items that were won in the race are the negative numbers."""
+    """Race for items, then process items; return their numbers, those of items won in the race as negative ones."""
     done = [-int(item_id) for item_id in await race(items, order["race"], who)]
     await drain(items, who, done.append)
     return done

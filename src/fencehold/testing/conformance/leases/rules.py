@@ -89,7 +89,7 @@ class Rules(LeaseTests):
         if case.ticks is not None:
             first = Ask(NAME, "ada", LEASE_S, case.first_nonce)
             pair.oracle.acquire(first, START)
-            await pair.client.leases.acquire(first, CALL_LIMIT_S)  # not judged: another case is there for it
+            await pair.client.leases.acquire(first, CALL_LIMIT_S)  # not compared: another case does that
             if case.ticks != NO_TICKS_YET:
                 await pair.set_clock(START + LEASE + case.ticks * pair.harness.traits.tick)
         if case.verb is ACQUIRE:

@@ -138,7 +138,7 @@ async def drain(events: Events, order: Order, who: str, note: Callable[[int], No
             seen = await events.admin.stats(CALL_LIMIT_S)
             if seen.pending + seen.processing + seen.failed == 0:
                 return
-            await asyncio.sleep(PAUSE_S)  # what others hold may come back
+            await asyncio.sleep(PAUSE_S)  # an event that another claimer holds may become free again
 
 
 async def settled(events: Events, order: Order, claims: list[Claim]) -> list[ClaimKey]:

@@ -82,7 +82,7 @@ class ItemNode(Holder):
             self._referee.acquiring(self, args[0])
 
     def answered(self, verb: str, args: tuple[Any, ...], answer: Any) -> None:
-        # To the keeper: the caller of `renew` may be gone.
+        # Only the keeper's renewals count: a user who called `renew` may have been cancelled before the answer came.
         if verb == "renew" and asyncio.get_running_loop() is self.keeper:
             self._referee.refused |= {key for key in args[0] if key not in answer}
 

@@ -119,7 +119,7 @@ class LeaseReferee(FenceReferee):
             self.fail(f"{node.name} gave epoch {lease.epoch} back while a body of that term was still running")
 
     def taken_away(self, epoch: int) -> None:
-        self._taken.setdefault(epoch, self.loop.time())  # by a promotion before, perhaps
+        self._taken.setdefault(epoch, self.loop.time())  # a promotion may have taken it away before
         self._row_until_s = self.loop.time()
         self.trace.note("store", f"epoch {epoch} is taken away by the operator")
 

@@ -57,8 +57,8 @@ class LockReferee(FenceReferee):
         self._led: tuple[str, int] = ("", 0)  # who began the last term, and its epoch
         self._own_epoch: dict[str, int | None] = {}  # of each process's last term
         self._seized = 0
-        self._doubting: set[str] = set()  # leaders that have not led for a moment, with the same proof
-        self._is_raised_again = False  # the epoch, by a session from which the lock had been taken
+        self._doubting: set[str] = set()  # processes in state LEADER whose `is_leader` was seen false since
+        self._is_raised_again = False  # a session from which the lock had been taken has raised the epoch
 
     # --- what the server executed ---
 

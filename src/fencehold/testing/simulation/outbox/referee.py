@@ -152,7 +152,7 @@ class OutboxReferee(Referee):
 
     def renewing(self, node: WorkerNode, keys: Sequence[ClaimKey], max_processing_s: float) -> None:
         """Called on the keeper's thread, when a renewal is sent."""
-        limit_s = (max_processing_s + self._call_s) * SMALL_DRIFT + SLACK_S  # its second try may come so late
+        limit_s = (max_processing_s + self._call_s) * SMALL_DRIFT + SLACK_S  # a second try may be so late
         for key in keys:
             age_s = node.keeper.running_s() - self.records[key.id].claimed_s[key.token]
             self.must(age_s <= limit_s, f"{node.name} renews event {key.id}, which it claimed {age_s:.2f} s ago")
@@ -205,7 +205,7 @@ class OutboxReferee(Referee):
     def _judge_leaving(self, node: WorkerNode, worker: Worker, claimed: ClaimedEvent) -> None:
         user_s, keeper_s = node.user.running_s(), node.keeper.running_s()
         since_s = self._leaving.setdefault(claimed, (user_s, keeper_s))
-        if claimed.task is None or worker.stopped.is_set():  # not begun: it ends where it would have begun
+        if claimed.task is None or worker.stopped.is_set():  # the handler was not begun, and never will be
             return
         # When the claim ends, the keeper may be renewing others; and the handler may clean up after its cancel.
         limit_s = 2 * self._call_s + LOST_GRACE_S + SLACK_S
