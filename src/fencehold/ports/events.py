@@ -45,7 +45,7 @@ class Claim(Generic[J]):
 
     @property
     def payload(self) -> J:
-        """As it was added; decoded when it is read."""
+        """The payload as it was added; it is decoded when it is read."""
         found: J = json.loads(self.payload_json)
         return found
 
@@ -193,7 +193,7 @@ class EventPort(Protocol):
     async def add(self, events: Iterable[NewEvent], limit_s: float) -> list[str]:
         """Store the events and return their tracking ids. An event whose id is known is not changed and not returned.
 
-        One hint for all of them. All or none: if making one of the events raises, nothing is stored.
+        Sends one hint for all of them. All or none: if making one of the events raises, nothing is stored.
         """
         ...
 
@@ -220,11 +220,11 @@ class EventAdmin(Protocol):
     """The verbs of an operator. With `dry_run` a verb returns the same and changes nothing."""
 
     async def stats(self, limit_s: float, whole: bool = True) -> Stats:
-        """Without `whole` the completed are not counted (0): there may be millions."""
+        """Count the events. Without `whole` the completed ones are not counted (0): there may be millions."""
         ...
 
     async def find(self, which: Filter, limit: int, limit_s: float) -> list[EventRow]:
-        """Up to `limit` of them, the newest first."""
+        """Return up to `limit` events, the newest first."""
         ...
 
     async def redrive(

@@ -1,6 +1,6 @@
 """Every fact of the library: its name, its level in the log, when it is reported, and its fields.
 
-A field that says nothing in one case is None there. How facts are counted is in telemetry/metrics.py.
+A field that does not apply in some case is None there. How facts are counted is in telemetry/metrics.py.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class StoreFacts(Facts):
 
     @at(INFO)
     def metrics_served(self, *, url: str) -> None:
-        """Metrics and health are served there."""
+        """Metrics and health are served at this URL."""
 
     @at(WARNING)
     def shutdown_cut_off(self, *, limit_s: Float) -> None:
@@ -264,11 +264,11 @@ class OutboxFacts(OutageFacts):
         oldest_pending_age_s: float,
         looked_at: float,
     ) -> None:
-        """How the table stands."""
+        """The counts of the table."""
 
     @at(DEBUG)
     def outbox_unseen(self) -> None:
-        """How the table stands is not known any more."""
+        """The counts of the table are not known any more."""
 
     @at(INFO)
     def events_redriven(self, *, event_type: str, count: int, root_cause: str) -> None:
@@ -332,13 +332,13 @@ class WorkerFacts(OutageFacts):
 
     @at(DEBUG)
     def worker_watched(self, *, running: int, hung: int, silent_s: float, oldest_s: float) -> None:
-        """How the handlers stand."""
+        """How many handlers run and how many seem to hang, and for how long the event loop has been blocked."""
 
     @at(WARNING)
     def worker_loop_blocked(
         self, *, silent_s: float, handler: Text, age_s: Float = None, in_hand: Text = None, where: Text
     ) -> None:
-        """The worker's event loop does not turn."""
+        """The worker's event loop is blocked."""
 
     @at(WARNING)
     def worker_stuck(self, *, places: int, hung: int, handler: str, age_s: float) -> None:

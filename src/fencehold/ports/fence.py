@@ -47,7 +47,7 @@ class Cursor(Protocol):
 
 
 class SyncCursor(Protocol):
-    """The same for programs without an event loop."""
+    """As `Cursor`, for programs without an event loop."""
 
     @property
     def rowcount(self) -> int:
@@ -83,12 +83,12 @@ class Transaction(Protocol):
         ...
 
     async def execute(self, statement: Statement, params: Params = None) -> Cursor:
-        """Run it in the transaction; raises LeaseLost instead once the term is over."""
+        """Run the statement in the transaction. Raises LeaseLost instead once the term is over."""
         ...
 
 
 class SyncTransaction(Protocol):
-    """The same for programs without an event loop: on a connection of the store's own, in the calling thread."""
+    """As `Transaction`, without an event loop: on a connection of the store's own, in the calling thread."""
 
     @property
     def connection(self) -> Any:
@@ -96,7 +96,7 @@ class SyncTransaction(Protocol):
         ...
 
     def execute(self, statement: Statement, params: Params = None) -> SyncCursor:
-        """Run it in the transaction; raises LeaseLost instead once the term is over."""
+        """Run the statement in the transaction. Raises LeaseLost instead once the term is over."""
         ...
 
 

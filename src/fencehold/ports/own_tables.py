@@ -105,7 +105,7 @@ class Reader(Runs, Protocol):
 
 
 class Tables(Protocol):
-    """Makes your tables, and tells what they lack."""
+    """Makes your tables, and reports what they lack."""
 
     async def init(self, limit_s: float = INIT_LIMIT_S) -> list[str]:
         """Create or upgrade the tables and return the steps just applied. Safe to repeat, safe in parallel."""

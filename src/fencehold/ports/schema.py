@@ -45,5 +45,5 @@ class SchemaPort(Protocol):
         ...
 
     def script(self) -> str:
-        """The same steps as SQL text for a database administrator."""
+        """The steps of `init` as SQL text for a database administrator."""
         ...

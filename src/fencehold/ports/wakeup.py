@@ -12,9 +12,10 @@ ACQUIRED, RELEASED, ASKED, ADDED, UNKNOWN = "acquired", "released", "asked", "ad
 
 class WakeupPort(Protocol):
     def on_hint(self, hint: Hint) -> None:
-        """Call `hint(what, name)` on the loop that asked when the store reports a change; UNKNOWN: check all.
+        """Call `hint(what, name)` when the store reports a change, on the event loop where this was called.
 
-        Of a lease with its name; of events, ADDED, with whatever the backend says.
+        For a lease `name` is its name. For events `what` is ADDED, and `name` is a text of the backend's. UNKNOWN:
+        anything may have changed, check all.
         """
         ...
 
