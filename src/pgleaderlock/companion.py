@@ -65,9 +65,10 @@ class Companion:
         await asyncio.shield(making)
 
     async def resume(self, session: Runs, epoch: int, lease_s: float, limit_s: float) -> bool:
-        """Whether the epoch is still ours.
+        """Renew the epoch's lease. False if the epoch is not ours any more.
 
-        False if this server was promoted since: another may have led meanwhile on the old one, and that epoch be lost.
+        Also False if this server was promoted since: another process may have led on the old server meanwhile, with an
+        epoch that this server does not know.
         """
         if await self._place(session, limit_s) != self._seized_at:
             return False

@@ -57,7 +57,7 @@ class NoFences:
 
 
 class NoTables:
-    """For a store where nothing has to be made beforehand; override what differs. `script` returns a comment."""
+    """Stands in where nothing has to be made beforehand; override what differs. `script` returns a comment."""
 
     def __init__(self, store: str) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class NoTables:
 
 
 class NoHints:
-    """For leases or events of a store that cannot tell others of a change: who waits for one polls."""
+    """Stands in where a store cannot report changes of leases or events: whoever waits for one polls."""
 
     def on_hint(self, hint: Callable[..., None]) -> None:
         return None
@@ -89,9 +89,10 @@ class NoHints:
 
 
 class NoCheckup:
-    """For a store without settings to check, and without a transaction in which to roll a test write back.
+    """Stands in for a store without settings to check, and without a transaction in which a test write can be undone.
 
-    `why` is the reason reported for not trying a write; `has_items`: whether `init` makes anything for items."""
+    `why` is the reason reported for not trying a write; `has_items`: whether `init` makes anything for items.
+    """
 
     def __init__(self, why: str, has_items: bool = False) -> None:
         self._why = why

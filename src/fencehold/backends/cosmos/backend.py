@@ -1,4 +1,4 @@
-"""The parts of the Cosmos DB backend, put together."""
+"""The Cosmos DB backend, put together from its parts."""
 
 from __future__ import annotations
 

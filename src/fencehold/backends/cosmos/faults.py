@@ -147,7 +147,7 @@ def schema_missing(text: str) -> ConfigurationError:
 
 
 def only_by_hand(what: str) -> ConfigurationError:
-    """For what cannot be created with a token of Entra ID: Cosmos DB lets it read and write documents, nothing else."""
+    """Return the error for what a token of Entra ID cannot create: it can read and write documents, nothing else."""
     return ConfigurationError(
         f"{what}, and with credential=default it cannot be created from here.",
         hint="Create it with the Azure command line (docs/cosmos.md), or by `fencehold init` with an account key.",

@@ -9,7 +9,7 @@ from fencehold.ports.wakeup import Hint
 
 
 class MemoryHints:
-    """`relays`: those that the shelf calls, of all who listen."""
+    """Hints for one listener. `relays`: what the shelf calls at a change, of all listeners."""
 
     def __init__(self, relays: list[Hint]) -> None:
         self._relays = relays

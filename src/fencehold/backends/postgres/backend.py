@@ -1,4 +1,4 @@
-"""PostgreSQL's parts, put together."""
+"""The PostgreSQL backend, put together from its parts."""
 
 from __future__ import annotations
 

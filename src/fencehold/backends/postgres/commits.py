@@ -81,7 +81,10 @@ def must_have_waited(connection: Connection) -> None:
 
 
 def _was_cut_short(connection: Connection) -> bool:
-    """Whether the last commit's wait was; read after each commit, so that it does not count for the next."""
+    """Whether the last commit's wait was cut short.
+
+    Read it after each commit, so that it does not count for the next.
+    """
     waits = _watched.get(connection)
     return waits is not None and waits.was_cut_short()
 
@@ -136,7 +139,7 @@ class Commits:
         """
 
     def committed_sync(self, connection: psycopg.Connection[Any], statements: Statements) -> None:
-        """The same without an event loop."""
+        """As `committed`, without an event loop."""
 
 
 class Replicated(Commits):

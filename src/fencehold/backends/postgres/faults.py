@@ -123,7 +123,7 @@ def of_statement(error: psycopg.Error) -> FenceholdError:
 
 
 def of_fenced(error: psycopg.Error, limit_s: float) -> FenceholdError:
-    """The same inside a fenced transaction: the limit of its statements is fencehold's own, whatever the role's is."""
+    """As `of_statement`, in a fenced transaction: the limit of its statements is fencehold's own, not the role's."""
     fault = of_statement(error)
     if fault.hint == TIMEOUT_HINT:
         fault.hint = OWN_LIMIT_HINT.format(limit_s)
@@ -160,14 +160,14 @@ def no_usable_schema() -> ConfigurationError:
 
 
 def unmakeable(schema: str, init_option: str) -> ConfigurationError:
-    """For tables that do not exist: `init` by this role would be refused with this message."""
+    """Return the error for tables that do not exist, if `init` by this role would be refused with this message."""
     hint = OWNER_HINT.format(option=init_option)
     message = f"PostgreSQL refused: permission denied for schema {schema}."
     return ConfigurationError(message, hint=hint, code="no_permission")
 
 
 def _no_schema(text: str) -> ConfigurationError:
-    """For tables that cannot be made: the schema does not exist, or this role may not use any."""
+    """Return the error for tables that cannot be made: the schema does not exist, or this role may not use any."""
     if "no schema has been selected" in text:
         return no_usable_schema()
     hint = "Create it first (CREATE SCHEMA), or correct the name of the table."
@@ -205,7 +205,10 @@ def _unknown(error: psycopg.Error, text: str) -> FenceholdError:
 
 
 def not_here(said: str, where: str, is_standby: bool) -> Unavailable:
-    """For 25006 on a connection that took writes before: nothing was executed, and another server may take them."""
+    """Return the error for a refused write (25006) on a connection that took writes before.
+
+    Nothing was executed, and another server may take writes.
+    """
     if not is_standby:
         return Unavailable(f"This session takes no writes: {said}.", hint=READ_ONLY_HINT, code="read_only")
     return Unavailable(
@@ -216,20 +219,20 @@ def not_here(said: str, where: str, is_standby: bool) -> Unavailable:
 
 
 def denied(error: psycopg.Error, rights: Sequence[str]) -> FenceholdError:
-    """The same if the missing rights are known: the server itself names only the table."""
+    """Return our error for a missing right, naming the missing `rights`: the server itself names only the table."""
     if not rights:
         return of_statement(error)
     return no_permission(f"PostgreSQL refused: {text_of(error)}; this user lacks {', '.join(rights)}.")
 
 
 def locked(error: psycopg.Error) -> Unavailable:
-    """For a table that another session keeps locked as a whole; single locked rows are skipped."""
+    """Return the error for a table that another session keeps locked as a whole; single locked rows are skipped."""
     hint = "Find the session that has it (pg_locks), and end its transaction."
     return Unavailable(f"The table is locked by another session: {text_of(error)}.", hint=hint, code="busy")
 
 
 def of_init(error: psycopg.Error, init_option: str = "") -> FenceholdError:
-    """The same while tables are made, which needs other rights than daily use."""
+    """As `of_statement`, while tables are made, which needs other rights than daily use."""
     fault = of_statement(error)
     if fault.code == "no_permission" and fault.hint != SCHEMA_HINT:
         fault.hint = OWNER_HINT.format(option=init_option)

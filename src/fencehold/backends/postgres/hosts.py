@@ -57,7 +57,7 @@ async def addresses(place: Place) -> list[Place]:
 
 
 def addresses_sync(place: Place) -> list[Place]:
-    """The same in the calling thread, which the system's own resolver may block."""
+    """As `addresses`, in the calling thread, which the system's own resolver may block."""
     if not _is_name(place):
         return [place]
     host, port, _ = place

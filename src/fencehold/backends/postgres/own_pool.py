@@ -94,7 +94,7 @@ class Pool:
         return await self._commits.run(connection, self._statements, self._kind(statement), is_pooled, fetch)
 
     def _kind(self, statement: Statement) -> str:
-        """What the statement is to `Commits`: a promise, or its name, which no rule is about."""
+        """Return the name by which `Commits` treats the statement: a promise's, or its own, which has no rule."""
         if not statement.is_promise:
             return statement.name
         return PROMISED_BEFORE if self._statements.reads(statement.name) else PROMISED

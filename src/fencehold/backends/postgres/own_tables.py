@@ -66,7 +66,7 @@ class PostgresOwnTables(OwnTablesBase):
 
 
 class PlannedByName(PlannedSession):
-    """The same, but its rows are dicts."""
+    """A PlannedSession whose rows are dicts."""
 
     async def _fetch(self, connection: wire.Connection, name: str, params: Mapping[str, Any]) -> list[Any]:
         async with self._planned(connection):

@@ -1,4 +1,4 @@
-"""What fenced transactions have in common on every database with SQL: their limit, which is the term, and errors."""
+"""What fenced transactions share on every database with SQL: their limit, which is the end of the term, and errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fence_gone(hint: str) -> ConfigurationError:
 
 
 def given_up() -> ConfigurationError:
-    """For a transaction whose caller stopped waiting for a statement that cannot be undone."""
+    """Return the error for a transaction whose caller stopped waiting for a statement that cannot be undone."""
     return ConfigurationError(
         "A statement of this transaction was given up before its answer came; nothing of it is committed.",
         hint="Let the timeout, or the cancellation, leave the block.",

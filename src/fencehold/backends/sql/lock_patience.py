@@ -45,7 +45,7 @@ class LockPatience:
         return pause_s
 
     def ends(self) -> None:
-        """All locks were granted: what fails from now on does not fail for want of a lock."""
+        """Record that all locks were granted: if something fails from now on, a lock is not the reason."""
         self._used_by = None
 
     def busy(self) -> Unavailable | None:

@@ -32,7 +32,7 @@ class OwnStatements(Statements):
 
 
 class RunsOneByOne:
-    """What is the same however a single statement is run."""
+    """Runs several statements one after another; a subclass runs the single statement."""
 
     async def run(self, statement: Statement, limit_s: float) -> list[Row]:
         raise NotImplementedError

@@ -183,7 +183,10 @@ def _how_to_init(option: str = "") -> str:
 
 
 def table_exists(statements: Statements, applied: set[str]) -> ConfigurationError:
-    """`applied`: the steps that are recorded for a table of this name, which are another topic's, if any."""
+    """Return the error for a table of this name that is not ours.
+
+    `applied`: the steps that are recorded for a table of this name, which are another topic's, if any.
+    """
     table = statements.table
     hint = f"Give the outbox another name, for example store.outbox({table + '_events'!r}) or --outbox {table}_events."
     if statements.topic == ITEMS:
@@ -212,7 +215,7 @@ def table_lost(table: str) -> ConfigurationError:
 
 
 def schema_old(text: str) -> ConfigurationError:
-    """For a statement that names a column which does not exist."""
+    """Return the error for a statement that names a column which does not exist."""
     return ConfigurationError(
         f"The tables are older than this version of fencehold, or a column was dropped: {text}.",
         hint=OLD_HINT.format(how=_how_to_init()),
@@ -245,7 +248,7 @@ def granting(fault: E, option: str) -> E:
 
 
 def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError:
-    """For tables that exist, with all their steps recorded, but that lack some part."""
+    """Return the error for tables that exist, with all their steps recorded, but that lack some part."""
     if any(" " in part for part in missing):  # no name has a space: these are keys and triggers
         return safeguard_lost(statements, missing)
     what = "column" if any(part.removeprefix(statements.table).count(".") for part in missing) else "table"
@@ -258,7 +261,7 @@ def parts_lost(statements: Statements, missing: list[str]) -> ConfigurationError
 
 
 def safeguard_lost(statements: Statements, missing: list[str]) -> ConfigurationError:
-    """For a lease table that has all its columns, but lacks a key or a trigger."""
+    """Return the error for a lease table that has all its columns, but lacks a key or a trigger."""
     return ConfigurationError(
         f"The table {statements.table} lacks what keeps stale writers out: {', '.join(missing)}. Nothing was changed.",
         hint=f"Make it again by hand, as `fencehold sql init{statements.init_option}` prints it; what is disabled: "

@@ -19,7 +19,10 @@ ROLLED_BACK = (
 
 
 def of_fence(key: TermKey, where: str = "", outcome: str = MADE_TO_FAIL) -> ConfigurationError:
-    """`where` names both files, where databases are files; `outcome` is what happened to the transaction."""
+    """Return the error for a fence on a connection to another database.
+
+    `where` names both files, where databases are files; `outcome` is what happened to the transaction.
+    """
     if where:
         return ConfigurationError(
             f"The connection given to term.fence() leads to another file than the store's{where}: lease {key.name!r} "
@@ -38,7 +41,10 @@ def of_fence(key: TermKey, where: str = "", outcome: str = MADE_TO_FAIL) -> Conf
 
 
 def of_outbox(outbox: str, where: str = "") -> ConfigurationError:
-    """`where` names both files, where databases are files."""
+    """Return the error for a write to an outbox on a connection to another database.
+
+    `where` names both files, where databases are files.
+    """
     if where:
         return ConfigurationError(
             f"The connection given as tx leads to another file than that of the outbox {outbox!r}{where}; nothing was "

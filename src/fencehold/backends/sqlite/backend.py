@@ -1,4 +1,4 @@
-"""SQLite's parts, put together."""
+"""The SQLite backend, put together from its parts."""
 
 from __future__ import annotations
 

@@ -175,10 +175,10 @@ def is_missing(error: Exception) -> bool:
 
 
 def is_of_database(error: Exception) -> TypeGuard[sqlite3.Error]:
-    """Whether it is sqlite3's own error, and no misuse of the connection: it is closed, or of another thread."""
+    """Whether it is sqlite3's own error, and not a misuse of a connection that is closed or another thread's."""
     return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.ProgrammingError)
 
 
 def begins_itself(driver: Any) -> bool:
-    """Whether a connection of sqlite3 or aiosqlite is in the mode in which Python begins one before a write."""
+    """Whether Python begins a transaction before a write: a mode of connections of sqlite3 or aiosqlite."""
     return driver.isolation_level is not None and getattr(driver, "autocommit", None) is not True

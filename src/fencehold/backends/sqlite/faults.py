@@ -68,7 +68,7 @@ def _unwritable(path: str, otherwise: str) -> ConfigurationError:
 
 
 def unmade(path: str) -> ConfigurationError:
-    """For a file that `init` could not make: the hints for other missing files do not help then."""
+    """Return the error for a file that `init` could not make: the hints for other missing files do not help then."""
     folder = os.path.dirname(os.path.abspath(path))
     message = f"{path} does not exist and could not be made in the folder {folder}."
     return ConfigurationError(message, hint="Name a place where this user may make files.", code="read_only")
@@ -103,7 +103,7 @@ def _of_engine(error: sqlite3.Error, text: str, path: str) -> FenceholdError:
 
 
 def _of_full_disk(code: int, text: str, path: str) -> FenceholdError | None:
-    """SQLite reports only an I/O error, without the cause, when there is no room for its shared memory."""
+    """Return the error if the disk is full, which SQLite may report as an I/O error without the cause; else None."""
     if code == sqlite3.SQLITE_FULL or (code in _NO_SHARED_MEMORY and file_system.is_full(path)):
         return Unavailable(f"{path}: the disk is full; nothing was changed.", hint=ROOM_HINT, code="disk_full")
     if code & PRIMARY_CODE == sqlite3.SQLITE_IOERR and file_system.is_full(path):

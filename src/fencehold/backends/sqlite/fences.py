@@ -111,7 +111,7 @@ class SqliteTransaction:
 
 
 class BlockingTransaction:
-    """The same for programs without an event loop."""
+    """As `SqliteTransaction`, for programs without an event loop."""
 
     def __init__(self, connection: sqlite3.Connection, term: FencedTerm) -> None:
         self.connection = connection

@@ -36,7 +36,7 @@ class Unstorable(Exception):
 
 
 class SqliteReader(ReaderBase):
-    """On the thread for reads."""
+    """Reads, on a connection and a thread of its own."""
 
     def __init__(self, session: Session, statements: OwnStatements) -> None:
         self._session, self._statements = session, statements
@@ -86,7 +86,10 @@ class SqliteOwnTables(OwnTablesBase):
         return await self._writer.write(lambda connection: self._reader.all_on(connection, statements), limit_s)
 
     async def fenced(self, term: HeldTerm, steps: Steps[T]) -> T:
-        """Between BEGIN and COMMIT it never returns to the event loop, and calls nothing but SQLite and the steps."""
+        """Run the steps in one call on the thread for fenced writes.
+
+        Between BEGIN and COMMIT it never returns to the event loop, and calls nothing but SQLite and the steps.
+        """
         term.check()
         guard = term.guard()
         given_up = threading.Event()

@@ -65,7 +65,10 @@ class SqliteSchema:
         return []  # a user that may write the file may do everything
 
     def script(self) -> str:
-        """For a new file: SQLite's shell has no conditions. `fencehold init` upgrades a file that has tables."""
+        """The SQL for a new file: SQLite's shell has no conditions.
+
+        `fencehold init` upgrades a file that has tables.
+        """
         return f"PRAGMA journal_mode = WAL;\nBEGIN IMMEDIATE;\n{self._statements.script()}\nCOMMIT;\n"
 
     def _use_wal(self, limit_s: float) -> None:

@@ -1,4 +1,4 @@
-"""SQL Server's parts, put together."""
+"""The SQL Server backend, put together from its parts."""
 
 from __future__ import annotations
 

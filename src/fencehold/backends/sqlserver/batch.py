@@ -28,7 +28,7 @@ def rows(connection: driver.Connection, text: str, values: tuple[Any, ...] = ())
 
 
 def rows_on(cursor: driver.Cursor, text: str, values: tuple[Any, ...]) -> Rows:
-    """The same on an open cursor. Some servers send row counts before the result set, which are skipped."""
+    """As `rows`, on an open cursor. Some servers send row counts before the result set, which are skipped."""
     cursor.execute(text, *values)
     while not cursor.description:
         if not cursor.nextset():

@@ -115,7 +115,10 @@ class SqlServerFence(CallersFence):
         return refused(key, rows, self.outside(connection), elsewhere(key))
 
     def failure(self, error: BaseException, key: TermKey) -> BaseException:
-        """Any error: with XACT_ABORT off the server would leave the transaction open."""
+        """Return the error to raise. The transaction must fail for any error.
+
+        With XACT_ABORT off the server would leave it open.
+        """
         fault = faults.of_callers(error)
         return elsewhere(key) if wrong_store.is_elsewhere(fault) else fault
 
@@ -213,12 +216,15 @@ def refused(
 
 
 def outside() -> ConfigurationError:
-    """For a connection of the store's own."""
+    """Return the error for a connection of the store's own that is in no transaction."""
     return fence_outside(fence_hint(SqlServerDialect()))
 
 
 def out_of_step() -> ConfigurationError:
-    """Seen with the driver's provider mssql-odbc outside of autocommit: each answer comes with the next statement."""
+    """Return the error for a connection on which each answer comes only with the next statement.
+
+    Seen with the driver's provider mssql-odbc outside of autocommit.
+    """
     return ConfigurationError(
         "The driver gave no answer to the fence; on this connection answers may be another statement's. Close it.",
         hint="Use the driver's other provider: install libltdl7, libkrb5-3 and libgssapi-krb5-2 (docs/sqlserver.md).",

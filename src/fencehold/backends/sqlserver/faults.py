@@ -139,7 +139,7 @@ def of_callers(error: BaseException) -> BaseException:
 
 
 def of_init(error: Exception, init_option: str = "") -> FenceholdError:
-    """The same while tables are made, which needs other rights than daily use."""
+    """As `of_statement`, while tables are made, which needs other rights than daily use."""
     fault = of_statement(error)
     if fault.code == "no_permission":
         fault.hint = OWNER_HINT.format(option=init_option)

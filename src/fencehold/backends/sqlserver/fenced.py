@@ -125,7 +125,7 @@ class LineTransaction:
 
 
 class SqlServerTransaction(LineTransaction):
-    """For async code."""
+    """A fenced transaction for async code."""
 
     _is_given_up = False
 
@@ -165,7 +165,7 @@ class SqlServerTransaction(LineTransaction):
 
 
 class BlockingTransaction(LineTransaction):
-    """For programs without an event loop."""
+    """A fenced transaction for programs without an event loop."""
 
     def execute(self, statement: Any, params: Params = None) -> Rows:
         self._fenced.term.check(BEFORE_STATEMENT)

@@ -36,11 +36,11 @@ OPEN_TRANSACTIONS = "SELECT @@TRANCOUNT AS open_transactions"
 
 
 class Line:
-    """The first call connects, and a failure to connect is one of our errors: nothing was sent. Later errors are the
-    driver's own.
+    """A connection and its thread.
 
-    With `keeps_open` every statement is in a transaction, at least the server's own implicit one: nothing is committed
-    without an explicit commit.
+    The first call connects; if that fails, nothing was sent, and the error is one of ours. Later errors are the
+    driver's own. With `keeps_open` every statement is in a transaction, at least the server's own implicit one: nothing
+    is committed without an explicit commit.
     """
 
     def __init__(self, address: Address, *, keeps_open: bool = False, name: str = "fencehold-mssql") -> None:
@@ -158,7 +158,7 @@ def _end_all() -> None:
 
 
 def inside_transaction() -> ConfigurationError:
-    """For a new connection that is inside a transaction already.
+    """Return the error for a new connection that is inside a transaction already.
 
     Each batch commits its own transaction. Inside another one that commits nothing, and a positive answer is false.
     """

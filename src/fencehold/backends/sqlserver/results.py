@@ -36,7 +36,7 @@ class Rows:
 
 
 class Result:
-    """The same for async code."""
+    """As `Rows`, for async code."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows

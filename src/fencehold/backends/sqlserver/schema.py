@@ -58,7 +58,7 @@ class SqlServerSchema:
             line.leave()
 
     def script(self) -> str:
-        """For sqlcmd and SSMS: all steps or none, and safe to repeat, because a step that is recorded is left out."""
+        """The SQL for sqlcmd and SSMS: all steps or none. It is safe to repeat: a step that is recorded is left out."""
         limit = f"SET LOCK_TIMEOUT {LOCK_WAIT_S_MAX * 1000:.0f};\n"
         head = f"SET QUOTED_IDENTIFIER ON;\nSET XACT_ABORT ON;\n{limit}{GO}BEGIN TRANSACTION;\n{GO}"
         steps = _BATCH_END.sub(STOP, self._statements.script(between=GO, once=_once) + GO)

@@ -1,1 +1,1 @@
-"""Items on Azure Cosmos DB."""
+"""Items on Azure Cosmos DB: as documents, written by etag or by stored procedures."""

@@ -1,1 +1,1 @@
-"""Events in memory."""
+"""The outbox in memory: events that the rule table itself changes."""

@@ -1,1 +1,1 @@
-"""Items on PostgreSQL."""
+"""Items on PostgreSQL: runs the statements of sql/items/."""

@@ -12,7 +12,7 @@ from fencehold.model.errors import ConfigurationError
 
 
 class Refusals(Protocol):
-    """The errors of one kind of work, in its own words."""
+    """The errors of one kind of work (a fence, or writes of an outbox), each with its own words."""
 
     def bad_connection(self, target: object) -> ConfigurationError: ...
 
@@ -22,7 +22,10 @@ class Refusals(Protocol):
 
 
 class Dialect(ABC):
-    """`write` is for what we write beside the caller; a fence asks with `run`, and `poison` follows its refusal."""
+    """What the steps need of one kind of database.
+
+    `write` runs our writes in the caller's transaction. A fence asks with `run`, and `poison` follows its refusal.
+    """
 
     name: ClassVar[str]  # as SQLAlchemy spells it
     takes: ClassVar[str]  # the beginning of a hint: which connections to give

@@ -26,7 +26,7 @@ class CallersOutbox(CallersWrites):
         self._run = run
 
     async def identity(self, limit_s: float) -> str:
-        """Empty without a `run`."""
+        """Return the outbox's id; empty without a `run`."""
         if self._run is None:
             return ""
         return wrong_store.identity_of(await self._run("identity", {}, limit_s), self.statements.table)
@@ -52,11 +52,17 @@ class CallersOutbox(CallersWrites):
 
     @abstractmethod
     def ids_added(self, connection: CallersConnection, batch: Sequence[Params], answers: Sequence[Rows]) -> list[str]:
-        """Raises ConfigurationError if the answers say that this is another outbox, or no transaction."""
+        """Return the ids that were added.
+
+        Raises ConfigurationError if the answers say that this is another outbox, or no transaction.
+        """
 
     @abstractmethod
     def is_first(self, connection: CallersConnection, rows: Rows) -> bool:
-        """The same for `first_time`."""
+        """Whether the rows of `first_time` say that it is the first time.
+
+        Raises ConfigurationError if they say that this is another outbox, or no transaction.
+        """
 
     def outside(self, connection: CallersConnection, what_happened: str = NOTHING_WRITTEN) -> ConfigurationError:
         return ConfigurationError(

@@ -49,15 +49,15 @@ class CallersWork(ABC):
 
     @abstractmethod
     def bad_connection(self, target: object) -> ConfigurationError:
-        """For what is no connection to this kind of database."""
+        """Return the error for what is no connection to this kind of database."""
 
     @abstractmethod
     def outside(self, connection: CallersConnection) -> ConfigurationError:
-        """For a connection that is in no transaction."""
+        """Return the error for a connection that is in no transaction."""
 
 
 class CallersWrites(CallersWork):
-    """Writes of our own that share the fate of the caller's. What one of them is about, a subclass says."""
+    """Writes of our own that commit or fail with the caller's. A subclass says what they are about."""
 
     def written(self, connection: CallersConnection, name: str, batch: Sequence[Params]) -> Steps[list[Rows]]:
         """Run the statement for each of the batch and return the rows of each; the database's errors become ours."""
@@ -87,11 +87,11 @@ class CallersWrites(CallersWork):
 
     @abstractmethod
     def outside(self, connection: CallersConnection, what_happened: str = NOTHING_WRITTEN) -> ConfigurationError:
-        """For a connection that is in no transaction; `what_happened` to what was to be written."""
+        """Return the error for a connection that is in no transaction. `what_happened`: to what was to be written."""
 
     @abstractmethod
     def elsewhere(self, where: str = "") -> ConfigurationError:
-        """For a connection to another database; `where` names both, where databases are files."""
+        """Return the error for a connection to another database; `where` names both, where databases are files."""
 
 
 def begin_hint(connection: CallersConnection, plain: str) -> str:

@@ -52,7 +52,10 @@ class OpenFile:
 
 
 def mixed(found: Replaced) -> ConfigurationError:
-    """For side files of the old file beside a new one: SQLite would read the new file together with the old journal."""
+    """Return the error for side files of the old file beside a new one.
+
+    SQLite would read the new file together with the old journal.
+    """
     return ConfigurationError(
         f"{found} while programs had it open, and {' and '.join(found.left)} of the file before are still there: "
         "SQLite would mix both. Nothing more is read or written.",

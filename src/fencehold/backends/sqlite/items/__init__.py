@@ -1,1 +1,1 @@
-"""Items on SQLite."""
+"""Items on SQLite: runs the statements of sql/items/."""

@@ -1,1 +1,1 @@
-"""Items on SQL Server."""
+"""Items on SQL Server: runs the statements of sql/items/."""

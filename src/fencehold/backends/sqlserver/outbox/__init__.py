@@ -1,1 +1,1 @@
-"""Events on SQL Server."""
+"""The outbox on SQL Server: its statements of sql/outbox/, and their parameters and rows."""
